@@ -1,0 +1,11 @@
+"""Errors that are the user's to mend: each names what is wrong, where, and what to do about it."""
+
+__all__ = ["DataError", "TaskscapeError"]
+
+
+class TaskscapeError(Exception):
+    """Base of all errors that taskscape raises on purpose; the command line prints it plainly."""
+
+
+class DataError(TaskscapeError, ValueError):
+    """The data, or what was asked of it, cannot be used as it is."""

@@ -1,0 +1,205 @@
+"""A user's own arrays: samples and labels, one array per class, or an npz file of either."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int, Shaped
+
+from taskscape.errors import DataError
+from taskscape.pools.pool import ClassPool
+
+__all__ = ["as_numpy", "clean_labels", "labelled_pool", "load_arrays", "load_classes"]
+
+
+def as_numpy(values: Any, what: str) -> Shaped[np.ndarray, "..."]:
+    """Anything array-like as numpy: lists, numpy, JAX, pandas, and torch tensors on any device."""
+    for method in ("detach", "cpu"):  # a torch tensor, without importing torch
+        if callable(getattr(values, method, None)):
+            values = getattr(values, method)()
+    try:
+        array = np.asarray(values)
+    except TypeError:  # torch's bfloat16 has no numpy counterpart
+        if not callable(getattr(values, "float", None)):
+            raise
+        array = np.asarray(values.float())
+    except ValueError as error:
+        raise DataError(
+            f"{what} is not an array ({error}); are the rows of equal length?"
+        ) from error
+    if array.ndim == 0:
+        raise DataError(f"{what} is a single {type(values).__name__}, not an array of rows.")
+    return array
+
+
+def clean_labels(y: Any, what: str = "y") -> Shaped[np.ndarray, "rows"]:
+    """Labels as a plain array of whole numbers or text, one per sample."""
+    labels = as_numpy(y, what)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise DataError(
+            f"{what} has shape {labels.shape}; expected one label per sample. One-hot labels "
+            "become plain ones with .argmax(axis=1)."
+        )
+    if labels.dtype.kind == "O":
+        if any(v is None or v != v for v in labels):
+            raise DataError(f"{what} has missing labels. Remove these samples.")
+        texts = [v.decode() if isinstance(v, bytes) else v for v in labels]
+        whole = all(isinstance(v, int | np.integer) for v in texts)
+        labels = np.array([int(v) for v in texts] if whole else [str(v) for v in texts])
+    if labels.dtype.kind == "S":
+        labels = np.char.decode(labels, "utf-8")
+    if labels.dtype.kind == "f":
+        if not (np.isfinite(labels).all() and (labels == np.round(labels)).all()):
+            raise DataError(
+                f"{what} holds fractions or NaN: expected class labels, not regression values."
+            )
+        labels = labels.astype(np.int64)
+    if labels.dtype.kind not in "iubU":
+        raise DataError(f"{what} has type {labels.dtype}; expected whole numbers or text.")
+    return labels
+
+
+def per_class(
+    values: Any,
+    what: str,
+    labels: Shaped[np.ndarray, "classes"],
+    index: Int[np.ndarray, "rows"],
+    *,
+    by_sample: bool = False,
+) -> list[str]:
+    """Names, groups or splits as one text for each distinct label.
+
+    ``values`` may have an entry per class (in the order of the sorted labels, or indexed by whole-
+    number labels) or per sample, if all samples of a class agree. ``by_sample`` says which is meant
+    when there are as many samples as classes.
+    """
+    texts = [v.decode() if isinstance(v, bytes) else str(v) for v in as_numpy(values, what)]
+    n_rows, n_classes = len(index), len(labels)
+    if len(texts) == n_classes and not (by_sample and n_rows == n_classes):
+        return texts
+    if len(texts) == n_rows:
+        return _agreed(texts, what, labels, index)
+    if labels.dtype.kind in "iu" and labels[0] >= 0 and labels[-1] < len(texts):
+        return [texts[int(v)] for v in labels]
+    raise DataError(
+        f"{what} has {len(texts)} entries for {n_classes} classes and {n_rows} samples; "
+        "give one per class or one per sample."
+    )
+
+
+def _agreed(
+    texts: list[str],
+    what: str,
+    labels: Shaped[np.ndarray, "classes"],
+    index: Int[np.ndarray, "rows"],
+) -> list[str]:
+    found: dict[int, str] = {}
+    for c, text in zip(index.tolist(), texts, strict=True):
+        if found.setdefault(c, text) != text:
+            raise DataError(
+                f"{what}: the samples of class {str(labels[c])!r} are in both {found[c]!r} and "
+                f"{text!r}. Splits and groups here are of classes, not of samples: all samples of "
+                "a class belong to the same one."
+            )
+    return [found[c] for c in range(len(labels))]
+
+
+def labelled_pool(
+    X: Any,
+    y: Any,
+    *,
+    name: str,
+    class_names: Any = None,
+    groups: Any = None,
+    splits: Any = None,
+    info: Mapping[str, Any] | None = None,
+    by_sample: bool = False,
+) -> ClassPool:
+    """A pool from samples and labels in whatever form they come; see :func:`load_arrays`."""
+    X, y = as_numpy(X, "X"), clean_labels(y)
+    if len(X) != len(y):
+        raise DataError(f"X has {len(X)} samples and y has {len(y)} labels; give one per sample.")
+    if len(y) == 0:
+        raise DataError(f"pool {name!r} has no samples.")
+    if X.ndim == 4 and X.shape[3] == 1:  # grey pictures with a channel axis
+        X = X[..., 0]
+    labels, index = np.unique(y, return_inverse=True)
+    given = {"class_names": class_names, "groups": groups, "splits": splits}
+    resolved = {
+        what: None if v is None else per_class(v, what, labels, index, by_sample=by_sample)
+        for what, v in given.items()
+    }
+    return ClassPool.from_arrays(X, y, name=name, info=info, **resolved)
+
+
+def load_arrays(
+    X: Any,
+    y: Any,
+    *,
+    class_names: Any = None,
+    groups: Any = None,
+    splits: Any = None,
+    name: Any = "arrays",
+) -> ClassPool:
+    """A pool from samples ``X`` and labels ``y``: lists, numpy, JAX or torch.
+
+    Classes are the distinct labels in sorted order. ``class_names``, ``groups`` and ``splits`` have
+    an entry per class in that order, or are indexed by whole-number labels; ``groups`` and
+    ``splits`` may also have an entry per sample.
+
+    >>> load_arrays(np.zeros((4, 2)), ["cat", "dog", "cat", "dog"], splits=["train", "test"])
+    ClassPool('arrays': 2 classes, 1 train, 1 test, 4 samples of 2 features)
+    """
+    return labelled_pool(
+        X,
+        y,
+        name=str(name),
+        class_names=class_names,
+        groups=groups,
+        splits=splits,
+        info={"source": "arrays"},
+    )
+
+
+def load_classes(
+    classes: Mapping[Any, Any], *, groups: Any = None, splits: Any = None, name: Any = "arrays"
+) -> ClassPool:
+    """A pool from a dict of class name to samples; ``groups`` and ``splits`` in its order.
+
+    >>> load_classes({"a": np.zeros((3, 2)), "b": np.ones((4, 2))})
+    ClassPool('arrays': 2 classes, 7 samples of 2 features)
+    """
+    if not classes:
+        raise DataError(
+            "the dict of classes is empty; give at least one class name and its samples."
+        )
+    arrays = {str(c): as_numpy(v, f"class {str(c)!r}") for c, v in classes.items()}
+    if len(arrays) != len(classes):
+        raise DataError("two class names of the dict are the same when written as text.")
+    first = next(iter(arrays))
+    for c, array in arrays.items():
+        if len(array) == 0:
+            raise DataError(f"class {c!r} has no samples. Add some or drop the class.")
+        if array.shape[1:] != arrays[first].shape[1:]:
+            raise DataError(
+                f"class {c!r} has samples of shape {array.shape[1:]}, class {first!r} of shape "
+                f"{arrays[first].shape[1:]}; all samples need the same shape."
+            )
+        # Whether pixels run to 1 or to 255 is seen from all of them together.
+        if array.ndim > 2 and array.dtype != arrays[first].dtype:
+            raise DataError(
+                f"class {c!r} has pixels of type {array.dtype}, class {first!r} of type "
+                f"{arrays[first].dtype}; convert them to one type."
+            )
+    y = np.repeat(np.arange(len(arrays)), [len(a) for a in arrays.values()])
+    return labelled_pool(
+        np.concatenate(list(arrays.values())),
+        y,
+        name=str(name),
+        class_names=list(arrays),
+        groups=groups,
+        splits=splits,
+        info={"source": "arrays"},
+    )

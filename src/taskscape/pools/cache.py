@@ -1,0 +1,126 @@
+"""Pools on disk in our own format: a folder with ``samples.npy`` and ``pool.json``.
+
+A folder is written under a temporary name beside its final place and renamed when complete, so an
+interrupted run leaves no half-written pool. Large arrays come back memory-mapped.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import platformdirs
+
+from taskscape.errors import DataError
+from taskscape.files import folder_in_one_piece
+from taskscape.pools.pool import ClassPool
+
+__all__ = ["cache_dir", "cache_key", "cached", "data_dir", "file_stamp", "read_pool", "write_pool"]
+
+_FORMAT = 1
+_MAP_ABOVE_BYTES = 1 << 28
+
+
+def data_dir() -> Path:
+    """The folder of known data sets: ``TASKSCAPE_DATA``, or else the user's cache folder."""
+    named = os.environ.get("TASKSCAPE_DATA")
+    return Path(named).expanduser() if named else cache_dir() / "data"
+
+
+def cache_dir() -> Path:
+    """Where converted pools are kept: ``TASKSCAPE_CACHE``, or else the user's cache folder."""
+    named = os.environ.get("TASKSCAPE_CACHE")
+    return Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("taskscape"))
+
+
+def file_stamp(path: Path) -> list[Any]:
+    """Path, size and modification time: what a cached conversion of a file depends on."""
+    stat = path.stat()
+    return [str(path.resolve()), stat.st_size, stat.st_mtime_ns]
+
+
+def cache_key(*parts: Any) -> str:
+    """A short name for a cache entry, from everything that its content depends on."""
+    text = json.dumps([_FORMAT, *parts], sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
+
+
+def cached(kind: str, key: str, make: Callable[[], ClassPool]) -> ClassPool:
+    """The pool stored under ``kind-key``; made, stored and read back if it is not there yet.
+
+    A damaged entry is made anew. Where the cache cannot be written, the pool is used unstored.
+    """
+    folder = cache_dir() / "pools" / f"{kind}-{key}"
+    if folder.exists():
+        try:
+            return read_pool(folder)
+        except DataError:
+            shutil.rmtree(folder, ignore_errors=True)
+    pool = make()
+    try:
+        write_pool(pool, folder)
+    except OSError:
+        return pool
+    return read_pool(folder)
+
+
+def write_pool(pool: ClassPool, folder: Path) -> None:
+    """Store a pool as a folder, in one piece or not at all."""
+    with folder_in_one_piece(folder, replace=False) as made:
+        rows = np.lib.format.open_memmap(
+            made / "samples.npy",
+            mode="w+",
+            dtype=pool.samples.dtype,
+            shape=(pool.n_samples, *pool.sample_shape),
+        )
+        at = 0
+        for c, count in enumerate(pool.counts):
+            rows[at : at + count] = pool.samples_of(c)
+            at += count
+        rows.flush()
+        del rows
+        header = {
+            "format": _FORMAT,
+            "name": pool.name,
+            "counts": pool.counts.tolist(),
+            "class_names": pool.class_names,
+            "groups": pool.groups,
+            "splits": pool.splits,
+            "class_digests": pool._digests,
+            "fingerprint": pool.fingerprint,
+            "info": dict(pool.info),
+        }
+        (made / "pool.json").write_text(json.dumps(header, ensure_ascii=False), encoding="utf-8")
+
+
+def read_pool(folder: Path) -> ClassPool:
+    """Open a pool stored by :func:`write_pool`; large ones memory-mapped."""
+    try:
+        header = json.loads((folder / "pool.json").read_text(encoding="utf-8"))
+        path = folder / "samples.npy"
+        large = path.stat().st_size > _MAP_ABOVE_BYTES
+        samples = np.load(path, mmap_mode="r" if large else None, allow_pickle=False)
+        counts = np.array(header["counts"], dtype=np.int64)
+        if header["format"] != _FORMAT or counts.sum() != len(samples):
+            raise ValueError(f"format {header['format']}, {counts.sum()} of {len(samples)} rows")
+        optional = {
+            key: None if header[key] is None else tuple(header[key])
+            for key in ("groups", "splits", "class_digests")
+        }
+        return ClassPool(
+            name=header["name"],
+            samples=samples,
+            starts=np.cumsum(counts) - counts,
+            counts=counts,
+            class_names=tuple(header["class_names"]),
+            info=header["info"],
+            **optional,
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{folder} is not a readable pool ({error}). Delete it and retry."
+        ) from error

@@ -1,0 +1,110 @@
+"""The data sets known by name: what they are, where they lie, and how to get them."""
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taskscape.errors import DataError
+from taskscape.pools.cache import data_dir
+from taskscape.pools.download import RemoteFile, fetch
+from taskscape.pools.mini_imagenet import load_mini_imagenet, locate_mini_imagenet
+from taskscape.pools.omniglot import FILES, load_omniglot, locate_omniglot
+from taskscape.pools.pool import ClassPool
+
+__all__ = ["KNOWN", "KnownSet"]
+
+
+@dataclass(frozen=True)
+class KnownSet:
+    """A data set known by name."""
+
+    name: str
+    description: str
+    locate: Callable[[], Path | None]
+    """Where it lies on this machine; None if it is not here."""
+    load: Callable[..., ClassPool]
+    """Opens it; its keyword arguments are the options that ``load_pool`` takes for it."""
+    how_to_get: str
+    """What to do if it is not here."""
+    files: tuple[RemoteFile, ...] | None = None
+    """What :meth:`download` fetches; None if it cannot be fetched automatically."""
+
+    def download(self) -> Path:
+        """Fetch the data set into the folder of known data sets; nothing is fetched twice.
+
+        >>> KNOWN["omniglot"].download()  # doctest: +SKIP
+        PosixPath('/home/me/.cache/taskscape/data/omniglot')
+        """
+        here = self.locate()
+        if here is not None:
+            return here
+        if self.files is None:
+            raise DataError(f"{self.name!r} cannot be downloaded automatically. {self.how_to_get}")
+        return fetch(self.files, data_dir() / self.name)
+
+    def missing(self) -> DataError:
+        """The error that says where the data set was looked for, and how to get it."""
+        return DataError(
+            f"{self.name!r} is a known data set but is not on this machine: looked in {data_dir()} "
+            f"and {data_dir() / self.name} (the environment variable TASKSCAPE_DATA names the "
+            f"folder). {self.how_to_get}"
+        )
+
+
+def _load_glyphs(*, seed: Any = 0, n_drawings: Any = 20, image_size: Any = 28) -> ClassPool:
+    from taskscape.pools.glyphs import load_glyphs  # draws with matplotlib, which imports slowly
+
+    for option, value in (("seed", seed), ("n_drawings", n_drawings), ("image_size", image_size)):
+        if not isinstance(value, int | np.integer) or isinstance(value, bool):
+            raise DataError(f"{option}={value!r}: expected a whole number.")
+    return load_glyphs(seed=int(seed), n_drawings=int(n_drawings), image_size=int(image_size))
+
+
+def _locate_glyphs() -> Path | None:
+    """The fonts inside matplotlib, found without importing it."""
+    spec = importlib.util.find_spec("matplotlib")
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf"
+
+
+KNOWN: dict[str, KnownSet] = {
+    known.name: known
+    for known in (
+        KnownSet(
+            name="glyphs",
+            description="characters of many scripts, drawn from fonts; always here",
+            locate=_locate_glyphs,
+            load=_load_glyphs,
+            how_to_get="It needs matplotlib's fonts: pip install matplotlib.",
+        ),
+        KnownSet(
+            name="omniglot",
+            description="1,623 handwritten characters of 50 alphabets, 20 drawings each",
+            locate=locate_omniglot,
+            load=load_omniglot,
+            how_to_get=(
+                "Fetch it with load_pool('omniglot', download=True) or `taskscape data get "
+                "omniglot`, or put images_background.zip and images_evaluation.zip there by hand, "
+                "or give path=…"
+            ),
+            files=FILES,
+        ),
+        KnownSet(
+            name="mini_imagenet",
+            description="features of 100 ImageNet classes, 600 images each; split 64/16/20",
+            locate=locate_mini_imagenet,
+            load=load_mini_imagenet,
+            how_to_get=(
+                "Put there a mini_imagenet*.npz with features, label, class_name and class_split, "
+                "or unpack LEO's embeddings "
+                "(http://storage.googleapis.com/leo-embeddings/embeddings.zip), or give path=…"
+            ),
+        ),
+    )
+}
+"""The known data sets by name."""

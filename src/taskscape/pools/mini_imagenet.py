@@ -1,0 +1,171 @@
+"""mini-ImageNet as features: an npz, or the pickled embeddings published with LEO.
+
+O. Vinyals et al., "Matching networks for one shot learning" (2016); the split is that of S. Ravi
+and H. Larochelle (2017): 64 training, 16 validation and 20 test classes of 600 images. LEO: A. A.
+Rusu et al., "Meta-learning with latent embedding optimization" (2019).
+https://github.com/deepmind/leo
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Shaped
+
+from taskscape.errors import DataError
+from taskscape.pools.arrays import clean_labels, labelled_pool
+from taskscape.pools.cache import cache_key, cached, data_dir, file_stamp
+from taskscape.pools.npz import load_npz
+from taskscape.pools.pickles import load_plain_pickle
+from taskscape.pools.pool import SPLITS, ClassPool
+
+__all__ = ["has_leo_pickles", "load_leo", "load_mini_imagenet", "locate_mini_imagenet"]
+
+_VERSION = 1
+_PLACES = (
+    "",
+    "mini_imagenet",
+    "miniImageNet",
+    "mini_imagenet/center",
+    "miniImageNet/center",
+    "embeddings/miniImageNet/center",
+)
+_EXPECTED = "a mini_imagenet*.npz, or train_, val_ and test_embeddings.pkl"
+
+
+def _npz_files() -> list[Path]:
+    folders = (data_dir(), data_dir() / "mini_imagenet")
+    return sorted(file for folder in folders for file in folder.glob("mini_imagenet*.npz"))
+
+
+def _pickles(folder: Path) -> dict[str, Path]:
+    files = {split: folder / f"{split}_embeddings.pkl" for split in SPLITS}
+    return {split: file for split, file in files.items() if file.is_file()}
+
+
+def has_leo_pickles(folder: Path) -> bool:
+    """Whether a folder holds LEO's embeddings of at least one split."""
+    return bool(_pickles(folder))
+
+
+def locate_mini_imagenet() -> Path | None:
+    """The npz, or else the folder of pickles, below the folder of known data sets."""
+    files = _npz_files()
+    if files:
+        return files[0]
+    folders = (data_dir() / place for place in _PLACES)
+    return next((f for f in folders if len(_pickles(f)) == len(SPLITS)), None)
+
+
+def load_mini_imagenet(*, path: Any = None) -> ClassPool:
+    """Open mini-ImageNet features: an npz if there is one, or else LEO's pickles.
+
+    An npz has ``features``, ``label``, ``class_name`` and ``class_split``. ``path`` names the npz
+    or the folder of pickles where it lies elsewhere.
+
+    >>> load_mini_imagenet().split("test")  # doctest: +SKIP
+    ClassPool('mini_imagenet[test]': 20 classes, 20 test, 12,000 samples of 640 features)
+    """
+    if path is None and len(_npz_files()) > 1:
+        files = ", ".join(map(str, _npz_files()))
+        raise DataError(f"several mini-ImageNet files: {files}. Say which with path=…")
+    found = locate_mini_imagenet() if path is None else Path(path).expanduser()
+    if found is None or not found.exists():
+        at = data_dir() if found is None else found
+        raise DataError(f"no mini-ImageNet at {at}: expected {_EXPECTED}.")
+    if found.is_file():
+        return load_npz(found, name="mini_imagenet")
+    return load_leo(found, name="mini_imagenet")
+
+
+def load_leo(folder: str | Path, *, name: Any = None) -> ClassPool:
+    """Open the embeddings published with LEO: ``{train,val,test}_embeddings.pkl`` in a folder.
+
+    They are pickles, so they are read by an unpickler that admits arrays and plain values only, and
+    kept in our own format from then on. Classes are given by ``labels``; if those are numbers, they
+    take the class names in ``keys`` where the two agree.
+
+    >>> load_leo("embeddings/miniImageNet/center")  # doctest: +SKIP
+    ClassPool('center': 100 classes, 64 train, 16 val, 20 test, 60,000 samples of 640 features)
+    """
+    folder = Path(folder).expanduser()
+    files = _pickles(folder)
+    if not files:
+        raise DataError(f"{folder} has none of train_, val_ and test_embeddings.pkl.")
+    name = folder.name if name is None else str(name)
+    key = cache_key("leo", _VERSION, [[s, file_stamp(f)] for s, f in files.items()], name)
+    return cached("leo", key, lambda: _read(folder, files, name))
+
+
+def _read(folder: Path, files: Mapping[str, Path], name: str) -> ClassPool:
+    embeddings, labels, owner = [], [], dict[str, str]()
+    for split, file in files.items():
+        some, names = _read_one(file, split)
+        for label in sorted(set(names.tolist())):
+            if label in owner:
+                raise DataError(
+                    f"{file}: class {label!r} is also in {owner[label]!r}. Splits here are of "
+                    "classes: each class belongs to one."
+                )
+            owner[label] = split
+        embeddings.append(some)
+        labels.append(names)
+    if len({some.shape[1] for some in embeddings}) > 1:
+        sizes = ", ".join(str(some.shape[1]) for some in embeddings)
+        raise DataError(f"{folder}: the splits have embeddings of different sizes: {sizes}.")
+    joined = np.concatenate(labels)
+    return labelled_pool(
+        np.concatenate(embeddings),
+        joined,
+        name=name,
+        splits=[owner[label] for label in np.unique(joined).tolist()],
+        info={"source": str(folder)},
+    )
+
+
+def _read_one(
+    file: Path, split: str
+) -> tuple[Shaped[np.ndarray, "rows dims"], Shaped[np.ndarray, "rows"]]:
+    content = load_plain_pickle(file)
+    if not isinstance(content, dict):
+        raise DataError(f"{file} holds a {type(content).__name__}; expected a dict.")
+    content = {k.decode() if isinstance(k, bytes) else str(k): v for k, v in content.items()}
+    if "embeddings" not in content or not content.keys() & {"labels", "keys"}:
+        found = ", ".join(map(repr, sorted(content))) or "nothing"
+        raise DataError(f"{file} has {found}; expected 'embeddings', 'labels' and 'keys'.")
+    embeddings = np.asarray(content["embeddings"])
+    if embeddings.ndim != 2 or embeddings.dtype.kind != "f":
+        raise DataError(
+            f"{file}: embeddings have shape {embeddings.shape} and type {embeddings.dtype}; "
+            "expected a row of fractions per image."
+        )
+    names = _class_names(file, split, content)
+    if len(names) != len(embeddings):
+        raise DataError(f"{file} has {len(embeddings)} embeddings and {len(names)} labels.")
+    return embeddings, names
+
+
+def _class_names(file: Path, split: str, content: Mapping[str, Any]) -> Shaped[np.ndarray, "rows"]:
+    keys = None if content.get("keys") is None else clean_labels(content["keys"], f"{file}: keys")
+    # A key reads "image-class-file"; the class in it names what a number would not.
+    from_keys = None
+    if (
+        keys is not None
+        and keys.dtype.kind == "U"
+        and all(k.count("-") >= 2 for k in keys.tolist())
+    ):
+        from_keys = np.array([k.split("-")[1] for k in keys.tolist()])
+    if content.get("labels") is None:
+        if from_keys is None:
+            raise DataError(f"{file} has no labels, and its keys do not read 'image-class-file'.")
+        return from_keys
+    labels = clean_labels(content["labels"], f"{file}: labels")
+    if labels.dtype.kind == "U":
+        return labels
+    if from_keys is not None and len(from_keys) == len(labels):
+        pairs = set(zip(labels.tolist(), from_keys.tolist(), strict=True))
+        if len(pairs) == len(set(labels.tolist())) == len(set(from_keys.tolist())):
+            return from_keys
+    # Numbers may start anew in each file, so the split keeps them apart.
+    return np.array([f"{split}/{label}" for label in labels.tolist()])

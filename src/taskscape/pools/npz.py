@@ -1,0 +1,215 @@
+"""An npz file of samples and labels, under any sensible key names."""
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Shaped
+
+from taskscape.errors import DataError
+from taskscape.pools.arrays import as_numpy, clean_labels, labelled_pool
+from taskscape.pools.cache import cache_key, cached, file_stamp
+from taskscape.pools.pool import SPLITS, ClassPool, parse_split
+
+__all__ = ["load_npz"]
+
+_VERSION = 1
+_ROLES: dict[str, tuple[str, ...]] = {
+    "samples": (
+        "features", "x", "data", "embeddings", "images", "samples", "feature", "embedding", "image"
+    ),
+    "labels": ("labels", "label", "y", "targets", "target"),
+    "class_names": ("class_names", "class_name", "names", "label_names", "target_names"),
+    "splits": ("class_split", "class_splits", "split", "splits"),
+    "groups": ("class_group", "class_groups", "group", "groups"),
+}  # fmt: skip
+_ROLE_OF = {key: role for role, keys in _ROLES.items() for key in keys}
+
+
+@dataclass
+class _Keys:
+    """Which key holds what: for the file as a whole, and for each split that has its own arrays."""
+
+    whole: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, dict[str, str]] = field(default_factory=dict)
+    unused: list[str] = field(default_factory=list)
+
+
+def load_npz(
+    path: str | Path, *, name: Any = None, features_key: Any = None, labels_key: Any = None
+) -> ClassPool:
+    """Open an npz of samples and labels.
+
+    Understood are samples (``features``, ``X``, ``data``, ``embeddings``, ``images``, ``samples``),
+    labels (``labels``, ``label``, ``y``, ``targets``), and optionally ``class_names``,
+    ``class_split`` and ``class_group``, per class or per sample; or a pair of arrays for each
+    split, such as ``X_train, y_train, X_test, y_test``. Splits are of classes: no class may be
+    in two. ``features_key`` and ``labels_key`` name the arrays that are called something else.
+
+    >>> load_npz("features.npz")  # doctest: +SKIP
+    ClassPool('features': 100 classes, 64 train, 16 val, 20 test, 60,000 samples of 640 features)
+    """
+    path = Path(path).expanduser()
+    name = path.stem if name is None else str(name)
+    chosen = {"samples": features_key, "labels": labels_key}
+    key = cache_key("npz", _VERSION, file_stamp(path), name, chosen)
+    return cached("npz", key, lambda: _read(path, name, chosen))
+
+
+def _read(path: Path, name: str, chosen: Mapping[str, Any]) -> ClassPool:
+    with path.open("rb") as file:
+        arrays = _open(path, file)
+        keys = _find_keys(path, list(arrays), chosen)
+        found: dict[str, Any] = {r: _array(path, arrays, key) for r, key in keys.whole.items()}
+        parts = {
+            split: {role: _array(path, arrays, key) for role, key in part.items()}
+            for split, part in keys.parts.items()
+        }
+    by_sample = not parts and not any(k.lower().startswith("class") for k in keys.whole.values())
+    if parts:
+        found = {**found, **_join(path, parts)}
+    samples, labels = found.pop("samples"), found.pop("labels")
+    info = {"source": str(path), "unused_keys": keys.unused}
+    return labelled_pool(samples, labels, name=name, info=info, by_sample=by_sample, **found)
+
+
+def _open(path: Path, file: BufferedReader) -> Any:
+    try:
+        arrays = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+        raise DataError(
+            f"{path} is not a readable npz file ({error}); it may be cut short. Write it again."
+        ) from error
+    if not hasattr(arrays, "files"):
+        raise DataError(f"{path} holds a single array and no labels. Save both with np.savez.")
+    return arrays
+
+
+def _array(path: Path, arrays: Any, key: str) -> Shaped[np.ndarray, "..."]:
+    try:
+        return as_numpy(arrays[key], f"{path}: {key}")
+    except DataError:
+        raise
+    except ValueError as error:
+        if "allow_pickle" in str(error):
+            raise DataError(
+                f"{path}: {key!r} holds Python objects, which would need pickle and are not read. "
+                "Save it as plain numbers or text, such as np.array(names, dtype=str)."
+            ) from error
+        raise DataError(f"{path}: {key!r} cannot be read ({error}).") from error
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        raise DataError(
+            f"{path}: {key!r} is damaged or cut short ({error}). Write the file again."
+        ) from error
+
+
+def _find_keys(path: Path, names: list[str], chosen: Mapping[str, Any]) -> _Keys:
+    keys = _Keys()
+    for wanted, named in chosen.items():
+        if named is not None and named not in names:
+            raise DataError(f"{path} has no key {named!r}; it has {_listed(names)}.")
+        if named is not None:
+            keys.whole[wanted] = named
+    for key in names:
+        split, role = _meaning(key)
+        if key in keys.whole.values() or (role is not None and chosen.get(role) is not None):
+            continue
+        if role is None:
+            keys.unused.append(key)
+            continue
+        place = keys.whole if split is None else keys.parts.setdefault(split, {})
+        if role in place:
+            raise DataError(
+                f"{path}: {place[role]!r} and {key!r} could both be the {role}. "
+                "Keep one, or say which with features_key=… and labels_key=…"
+            )
+        place[role] = key
+    _check(path, keys, names)
+    return keys
+
+
+def _meaning(key: str) -> tuple[str | None, str | None]:
+    """The split and the role that a key such as ``X_train`` or ``class_names`` stands for."""
+    word = key.lower()
+    if word in _ROLE_OF:
+        return None, _ROLE_OF[word]
+    for split_word, rest in (word.rpartition("_")[::-2], word.partition("_")[::2]):
+        try:
+            split = parse_split(split_word)[0]
+        except DataError:
+            continue
+        if _ROLE_OF.get(rest) in ("samples", "labels"):
+            return split, _ROLE_OF[rest]
+    return None, None
+
+
+def _check(path: Path, keys: _Keys, names: list[str]) -> None:
+    needed = {"samples", "labels"}
+    incomplete = [s for s, part in keys.parts.items() if set(part) != needed]
+    if incomplete and not needed <= keys.whole.keys():
+        has = next(iter(keys.parts[incomplete[0]].values()))
+        raise DataError(
+            f"{path}: {has!r} has no partner for {incomplete[0]!r}; samples and labels come in "
+            f"pairs such as X_train, y_train. Found {_listed(names)}."
+        )
+    if keys.parts and needed & keys.whole.keys():
+        both = [next(iter(keys.parts.values())), keys.whole]
+        first, second = (next(iter(part.values())) for part in both)
+        raise DataError(
+            f"{path} has arrays for single splits ({first!r}) and for the whole ({second!r}). "
+            "Keep one kind."
+        )
+    if not keys.parts and not needed <= keys.whole.keys():
+        missing = "samples" if "samples" not in keys.whole else "labels"
+        raise DataError(
+            f"{path} has no {missing} under a known key: found {_listed(names)}; expected one of "
+            f"{_listed(_ROLES[missing][:6])}, or pairs such as X_train, y_train. "
+            f"Or name it with {'features_key' if missing == 'samples' else 'labels_key'}=…"
+        )
+    if keys.parts and "splits" in keys.whole:
+        raise DataError(
+            f"{path} has arrays for single splits and also {keys.whole['splits']!r}; keep one."
+        )
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(map(repr, names)) or "no keys"
+
+
+def _join(path: Path, parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """One pair of arrays, and the split of every class, from a pair per split."""
+    ordered = [s for s in SPLITS if s in parts]
+    samples = [parts[s]["samples"] for s in ordered]
+    labels = [clean_labels(parts[s]["labels"], f"the {s} labels") for s in ordered]
+    for split, part, some in zip(ordered, samples, labels, strict=True):
+        if len(part) != len(some):
+            raise DataError(f"{path}: {split!r} has {len(part)} samples and {len(some)} labels.")
+    joined = np.concatenate(labels)
+    split_of = np.repeat(ordered, [len(some) for some in labels])
+    owner: dict[Any, str] = {}
+    for split in ordered:
+        for label in np.unique(joined[split_of == split]).tolist():
+            if label in owner:
+                raise DataError(
+                    f"{path}: class {label!r} is in both {owner[label]!r} and {split!r}. Splits "
+                    "here are of classes, not of samples: test tasks are made of classes never "
+                    "seen in training. Join the parts and give each class one split, or make the "
+                    "labels distinct if they only restart in each part."
+                )
+            owner[label] = split
+    kinds = {(part.shape[1:], part.dtype.kind == "u") for part in samples}
+    if len(kinds) > 1:
+        raise DataError(
+            f"{path}: the splits have samples of different shape or type: "
+            f"{', '.join(f'{p.shape[1:]} {p.dtype}' for p in samples)}."
+        )
+    return {
+        "samples": np.concatenate(samples),
+        "labels": joined,
+        "splits": [owner[label] for label in np.unique(joined).tolist()],
+    }

@@ -1,0 +1,179 @@
+"""Omniglot: 1,623 handwritten characters of 50 alphabets, each drawn by 20 people.
+
+B. M. Lake, R. Salakhutdinov, J. B. Tenenbaum, "Human-level concept learning through probabilistic
+program induction", Science 350 (2015). https://github.com/brendenlake/omniglot
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
+
+from taskscape.errors import DataError
+from taskscape.pools.archives import Entry, FileTree, FolderTree, ZipTree
+from taskscape.pools.cache import cache_key, cached, data_dir
+from taskscape.pools.download import RemoteFile
+from taskscape.pools.folders import refuse_empty_folders
+from taskscape.pools.images import careful_decoding, check_image_size, open_picture
+from taskscape.pools.pool import ClassPool
+from taskscape.progress import track
+
+__all__ = ["FILES", "HALVES", "load_omniglot", "locate_omniglot", "looks_like_omniglot"]
+
+HALVES = {"images_background": "train", "images_evaluation": "test"}
+"""The two halves of the official release, and the split that each is."""
+
+_SOURCE = "https://github.com/brendenlake/omniglot/raw/master/python"
+FILES = (
+    RemoteFile(f"{_SOURCE}/images_background.zip", "md5:68d2efa1b9178cc56df9314c21c6e718"),
+    RemoteFile(f"{_SOURCE}/images_evaluation.zip", "md5:6b91aef0f799c5bb55b94e3f2daec811"),
+)
+_VERSION = 1
+_PLACES = ("", "omniglot", "omniglot-py")
+_EXPECTED = (
+    "images_background and images_evaluation as folders or .zip files, "
+    "or one omniglot.zip with both"
+)
+
+
+def locate_omniglot() -> Path | None:
+    """The folder or zip below :func:`~taskscape.pools.cache.data_dir` with both halves, if any."""
+    for place in _PLACES:
+        folder = data_dir() / place
+        if (folder / "omniglot.zip").is_file():
+            return folder / "omniglot.zip"
+        if all((folder / h).is_dir() or (folder / f"{h}.zip").is_file() for h in HALVES):
+            return folder
+    return None
+
+
+def looks_like_omniglot(path: Path) -> bool:
+    """Whether a folder or zip is laid out like the official release."""
+    if path.is_dir():
+        return path.name in HALVES or any(
+            (path / h).is_dir() or (path / f"{h}.zip").is_file() for h in HALVES
+        )
+    with ZipTree(path) as tree:
+        return any(half in parts for parts in tree.folders for half in HALVES)
+
+
+def load_omniglot(*, rotations: Any = False, image_size: Any = 28, path: Any = None) -> ClassPool:
+    """Open the official release of Omniglot: folders or zips, at ``path`` or among known data.
+
+    A class is a character, named ``"Alphabet/characterNN"``; its group is the alphabet. The split
+    is the official one: background is train, evaluation is test. The pictures are black ink on
+    white; here ink is 255 on a background of 0, so that empty paper is zero. They are shrunk,
+    antialiased, from 105×105 to ``image_size``. ``rotations=True`` adds every character turned
+    counter-clockwise by 90°, 180° and 270° as further classes ``"…/rot090"`` and so on, in the
+    same group and split.
+
+    >>> load_omniglot()  # doctest: +SKIP
+    ClassPool('omniglot': 1,623 classes, 964 train, 659 test, 32,460 samples of 28×28)
+    """
+    size = check_image_size(image_size) or (28, 28)
+    if not isinstance(rotations, bool | np.bool_):
+        raise DataError(f"rotations={rotations!r}: expected True or False.")
+    if rotations and size[0] != size[1]:
+        raise DataError(f"image_size={image_size!r} is not square; rotations=True needs it to be.")
+    found = locate_omniglot() if path is None else Path(path).expanduser()
+    if found is None or not found.exists():
+        at = data_dir() if found is None else found
+        raise DataError(f"no Omniglot at {at}: expected {_EXPECTED}.")
+    with ExitStack() as stack:
+        trees = [stack.enter_context(tree) for tree in _open_halves(found)]
+        key = [_VERSION, [tree.stamp for tree in trees], size]
+        plain = cached("omniglot", cache_key(*key), lambda: _read(trees, size, found))
+    if not rotations:
+        return plain
+    return cached("omniglot", cache_key(*key, "rotations"), lambda: _with_rotations(plain))
+
+
+def _open_halves(path: Path) -> list[FileTree]:
+    if path.is_file():
+        return [ZipTree(path)]
+    if path.name in HALVES:
+        return [FolderTree(path, (path.name,))]
+    if (path / "omniglot.zip").is_file():
+        return [ZipTree(path / "omniglot.zip")]
+    trees: list[FileTree] = []
+    for half in HALVES:
+        if (path / half).is_dir():
+            trees.append(FolderTree(path / half, (half,)))
+        elif (path / f"{half}.zip").is_file():
+            trees.append(ZipTree(path / f"{half}.zip"))
+    if not trees:
+        raise DataError(f"{path} is not Omniglot: expected {_EXPECTED}.")
+    return trees
+
+
+def _read(trees: Sequence[FileTree], size: tuple[int, int], path: Path) -> ClassPool:
+    classes: dict[tuple[str, str, str], list[tuple[FileTree, Entry]]] = {}
+    for tree in trees:
+        pictures = tree.pictures
+        refuse_empty_folders(tree, pictures)
+        for entry in pictures:
+            half = next((h for h in HALVES if h in entry.parts), None)
+            if half is not None:
+                names = entry.parts[entry.parts.index(half) + 1 :]
+                if len(names) != 3:
+                    raise DataError(
+                        f"{entry.where}: expected {half}/alphabet/character/drawing.png."
+                    )
+                classes.setdefault((half, names[0], names[1]), []).append((tree, entry))
+    if not classes:
+        raise DataError(f"{path} is not Omniglot: expected {_EXPECTED}.")
+    ordered = sorted(classes)
+    counts = np.array([len(classes[c]) for c in ordered], dtype=np.int64)
+    return ClassPool(
+        name="omniglot",
+        samples=_ink([drawing for c in ordered for drawing in classes[c]], size),
+        starts=np.cumsum(counts) - counts,
+        counts=counts,
+        class_names=tuple(f"{alphabet}/{character}" for _, alphabet, character in ordered),
+        groups=tuple(alphabet for _, alphabet, _ in ordered),
+        splits=tuple(HALVES[half] for half, _, _ in ordered),
+        info={"source": str(path), "image_size": list(size), "ink": 255, "background": 0},
+    )
+
+
+def _ink(
+    drawings: Sequence[tuple[FileTree, Entry]], size: tuple[int, int]
+) -> UInt8[np.ndarray, "rows height width"]:
+    """The drawings as arrays, ink 255 on 0."""
+    height, width = size
+    samples = np.empty((len(drawings), height, width), dtype=np.uint8)
+    with careful_decoding():
+        for row, (tree, entry) in enumerate(track(drawings, "reading Omniglot")):
+            with tree.open(entry) as file:
+                picture = open_picture(file, entry.where)
+                try:
+                    small = picture.convert("L").resize((width, height), Image.Resampling.HAMMING)
+                    samples[row] = np.asarray(small)
+                except Exception as error:  # decoders raise nearly anything on damaged data
+                    raise DataError(
+                        f"{entry.where} is damaged or cut short ({error}). Fetch the data again."
+                    ) from error
+    return np.subtract(255, samples, out=samples)
+
+
+def _with_rotations(pool: ClassPool) -> ClassPool:
+    """Every class followed by its three rotations."""
+    turned = []
+    for c in range(len(pool)):
+        turned += [np.rot90(pool.samples_of(c), quarter, axes=(1, 2)) for quarter in range(4)]
+    counts = np.repeat(pool.counts, 4)
+    ends = ("", "/rot090", "/rot180", "/rot270")
+    return ClassPool(
+        name=pool.name,
+        samples=np.concatenate(turned),
+        starts=np.cumsum(counts) - counts,
+        counts=counts,
+        class_names=tuple(name + end for name in pool.class_names for end in ends),
+        groups=tuple(g for g in pool.groups or () for _ in ends),
+        splits=tuple(s for s in pool.splits or () for _ in ends),
+        info={**pool.info, "rotations": True},
+    )

@@ -1,0 +1,393 @@
+"""ClassPool: labelled samples grouped by class, the place all tasks draw from."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+from numpy.typing import ArrayLike
+
+from taskscape.errors import DataError
+
+__all__ = ["SPLITS", "ClassPool", "parse_split"]
+
+SPLITS = ("train", "val", "test")
+_SPLIT_WORDS = {
+    "train": "train", "training": "train",
+    "val": "val", "valid": "val", "validation": "val", "dev": "val",
+    "test": "test", "testing": "test", "eval": "test", "evaluation": "test",
+}  # fmt: skip
+_BLOCK_BYTES = 1 << 26
+
+
+def parse_split(split: str) -> tuple[str, ...]:
+    """Read a split such as ``"train"`` or ``"train+val"``; common synonyms are understood.
+
+    >>> parse_split("train+validation")
+    ('train', 'val')
+    """
+    names = []
+    for word in split.split("+"):
+        name = _SPLIT_WORDS.get(word.strip().lower())
+        if name is None:
+            raise DataError(
+                f"split={split!r}: {word.strip()!r} is not a split. "
+                "Use 'train', 'val', 'test', or several joined by '+', such as 'train+val'."
+            )
+        names.append(name)
+    return tuple(dict.fromkeys(names))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassPool:
+    """Samples grouped by class, with an optional group and split for each class.
+
+    The samples of class ``c`` are the rows ``starts[c] : starts[c] + counts[c]`` of ``samples``, so
+    a pool of some of the classes shares its parent's array and costs nothing. Images are uint8,
+    grey ``(rows, height, width)`` or colour ``(rows, height, width, 3)``; anything else is a
+    feature vector ``(rows, dims)`` of floats. Build one with :func:`taskscape.load_pool`,
+    :meth:`from_arrays` or :meth:`from_classes`.
+    """
+
+    name: str
+    samples: Shaped[np.ndarray, "rows *shape"]
+    starts: Int[np.ndarray, "classes"]
+    counts: Int[np.ndarray, "classes"]
+    class_names: tuple[str, ...]
+    groups: tuple[str, ...] | None = None
+    splits: tuple[str, ...] | None = None
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """Where the data came from and how it was made; never part of the fingerprint."""
+    class_digests: tuple[str, ...] | None = None
+    """Content hash of each class where already known (a cache knows them); else computed lazily."""
+
+    def __post_init__(self) -> None:
+        self._check_shapes()
+        if self.class_digests is None:  # known digests mean that the samples were checked before
+            self._check_finite()
+
+    def _check_shapes(self) -> None:
+        n = len(self.class_names)
+        if n == 0:
+            raise DataError(f"pool {self.name!r} has no classes.")
+        for label, values in (("groups", self.groups), ("splits", self.splits)):
+            if values is not None and len(values) != n:
+                raise DataError(f"{label} has {len(values)} entries for {n} classes.")
+        if self.splits is not None and not set(self.splits) <= set(SPLITS):
+            odd = sorted(set(self.splits) - set(SPLITS))[0]
+            raise DataError(f"splits: {odd!r} is not one of {', '.join(map(repr, SPLITS))}.")
+        if self.starts.shape != (n,) or self.counts.shape != (n,):
+            raise DataError(f"starts and counts must have one entry for each of the {n} classes.")
+        if len(set(self.class_names)) != n:
+            seen: set[str] = set()
+            twice = next(c for c in self.class_names if c in seen or seen.add(c))  # type: ignore[func-returns-value]
+            raise DataError(f"class name {twice!r} is used twice; class names must differ.")
+        empty = np.flatnonzero(self.counts < 1)
+        if empty.size:
+            raise DataError(f"class {self.class_names[empty[0]]!r} has no samples.")
+        if self.is_images:
+            if self.samples.ndim == 4 and self.samples.shape[3] != 3:
+                raise DataError(
+                    f"colour images must have 3 channels last; samples have shape "
+                    f"{self.samples.shape[1:]}. Move the channels last, or make them grey."
+                )
+        elif self.samples.ndim != 2 or self.samples.dtype.kind != "f":
+            raise DataError(
+                f"samples have shape {self.samples.shape} and type {self.samples.dtype}; expected "
+                "uint8 images (rows, height, width[, 3]) or float features (rows, dims)."
+            )
+
+    def _check_finite(self) -> None:
+        if self.samples.dtype.kind != "f":
+            return
+        for c, name in enumerate(self.class_names):
+            bad = np.flatnonzero(~np.isfinite(self.samples_of(c)).all(axis=1))
+            if bad.size:
+                raise DataError(
+                    f"class {name!r} has NaN or infinite features in {bad.size} of its "
+                    f"{self.counts[c]} samples (the first is sample {bad[0]}). "
+                    "Remove or impute them."
+                )
+
+    # -- construction ---------------------------------------------------------------------------
+
+    @classmethod
+    def from_classes(
+        cls,
+        classes: Mapping[str, ArrayLike],
+        *,
+        name: str = "pool",
+        groups: Sequence[str] | None = None,
+        splits: Sequence[str] | None = None,
+        info: Mapping[str, Any] | None = None,
+    ) -> "ClassPool":
+        """A pool from one array of samples per class; ``groups`` and ``splits`` in the same order.
+
+        >>> ClassPool.from_classes({"a": np.zeros((3, 2)), "b": np.ones((4, 2))})
+        ClassPool('pool': 2 classes, 7 samples of 2 features)
+        """
+        arrays = [np.asarray(samples) for samples in classes.values()]
+        if not arrays:
+            raise DataError(f"pool {name!r} has no classes.")
+        shapes = {a.shape[1:] for a in arrays}
+        if len(shapes) > 1:
+            raise DataError(f"classes have samples of different shapes: {sorted(shapes)}.")
+        counts = np.array([len(a) for a in arrays], dtype=np.int64)
+        return cls(
+            name=name,
+            samples=_as_samples(np.concatenate(arrays)),
+            starts=np.cumsum(counts) - counts,
+            counts=counts,
+            class_names=tuple(str(c) for c in classes),
+            groups=None if groups is None else tuple(groups),
+            splits=None if splits is None else tuple(parse_split(s)[0] for s in splits),
+            info=dict(info or {}),
+        )
+
+    @classmethod
+    def from_arrays(
+        cls,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        name: str = "arrays",
+        class_names: Sequence[str] | None = None,
+        groups: Sequence[str] | None = None,
+        splits: Sequence[str] | None = None,
+        info: Mapping[str, Any] | None = None,
+    ) -> "ClassPool":
+        """A pool from samples ``X`` and labels ``y``.
+
+        Classes are the distinct labels in sorted order. ``class_names`` renames them: either in
+        that order, or, for integer labels that index it, by label. ``groups`` and ``splits`` have
+        an entry per class in the same order as ``class_names`` (or as the sorted labels).
+
+        >>> ClassPool.from_arrays(np.zeros((4, 2)), np.array(["cat", "dog", "cat", "dog"]))
+        ClassPool('arrays': 2 classes, 4 samples of 2 features)
+        """
+        X, y = np.asarray(X), np.asarray(y)
+        if X.ndim == 0 or y.ndim != 1 or len(X) != len(y):
+            raise DataError(
+                f"X has shape {X.shape} and y has shape {y.shape}; y needs one label per sample."
+            )
+        if len(y) == 0:
+            raise DataError(f"pool {name!r} has no samples.")
+        if y.dtype.kind == "f" and not (np.isfinite(y).all() and (y == np.round(y)).all()):
+            raise DataError(
+                "y holds fractions or NaN: expected class labels, not regression values."
+            )
+        labels, index = np.unique(y, return_inverse=True)
+        order = np.argsort(index, kind="stable")
+        counts = np.bincount(index).astype(np.int64)
+        rows = _rows_for_names(labels, class_names)
+        sorted_already = bool((order[1:] > order[:-1]).all())
+        samples = _as_samples(X)
+        for label, values in (("groups", groups), ("splits", splits)):
+            wanted = len(labels) if class_names is None else len(class_names)
+            if values is not None and len(values) != wanted:
+                raise DataError(f"{label} has {len(values)} entries for {wanted} classes.")
+        return cls(
+            name=name,
+            samples=samples if sorted_already else samples[order],
+            starts=np.cumsum(counts) - counts,
+            counts=counts,
+            class_names=_pick(class_names, rows) or tuple(str(v) for v in labels),
+            groups=_pick(groups, rows),
+            splits=None if splits is None else tuple(parse_split(str(splits[r]))[0] for r in rows),
+            info=dict(info or {}),
+        )
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """The number of classes."""
+        return len(self.class_names)
+
+    def __repr__(self) -> str:
+        shape = self.sample_shape
+        kind = f"{shape[0]} features" if not self.is_images else "×".join(map(str, shape))
+        splits = (
+            ""
+            if self.splits is None
+            else ", " + ", ".join(f"{self.splits.count(s)} {s}" for s in SPLITS if s in self.splits)
+        )
+        return (
+            f"ClassPool({self.name!r}: {len(self):,} classes{splits}, "
+            f"{self.n_samples:,} samples of {kind})"
+        )
+
+    @property
+    def is_images(self) -> bool:
+        """Whether samples are images (uint8) rather than feature vectors."""
+        return self.samples.dtype == np.uint8 and self.samples.ndim in (3, 4)
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return self.samples.shape[1:]
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples the classes of this pool have in all."""
+        return int(self.counts.sum())
+
+    def class_index(self, name: str) -> int:
+        """The index of a class given its name."""
+        try:
+            return self._index_of_name[name]
+        except KeyError:
+            raise DataError(
+                f"no class {name!r} in pool {self.name!r}; it has {len(self)} classes such as "
+                f"{', '.join(map(repr, self.class_names[:3]))}."
+            ) from None
+
+    @cached_property
+    def _index_of_name(self) -> dict[str, int]:
+        return {name: c for c, name in enumerate(self.class_names)}
+
+    def samples_of(self, which: int | str) -> Shaped[np.ndarray, "count *shape"]:
+        """All samples of a class, by index or name, as stored; a view, not a copy."""
+        c = self.class_index(which) if isinstance(which, str) else which
+        return self.samples[self.starts[c] : self.starts[c] + self.counts[c]]
+
+    def take(self, rows: Int[np.ndarray, "*batch"]) -> Float[np.ndarray, "..."]:
+        """The given rows of ``samples`` as float32; the pixels of images scaled to [0, 1]."""
+        taken = np.asarray(self.samples[rows])
+        if self.is_images:
+            return taken.astype(np.float32) / np.float32(255)
+        return taken.astype(np.float32, copy=False)
+
+    def classes_in(self, split: str | None = None) -> Int[np.ndarray, "found"]:
+        """Indices of the classes of a split such as ``"train"`` or ``"train+val"``; None: all."""
+        if split is None:
+            return np.arange(len(self))
+        wanted = parse_split(split)
+        if self.splits is None:
+            raise DataError(
+                f"split={split!r}: pool {self.name!r} has no splits. Leave split out, or give the "
+                "pool a split per class (splits=…, or folders train/val/test)."
+            )
+        found = np.flatnonzero(np.isin(self.splits, wanted))
+        missing = [s for s in wanted if s not in self.splits]
+        if missing:
+            have = ", ".join(s for s in SPLITS if s in self.splits)
+            raise DataError(
+                f"split={split!r}: pool {self.name!r} has no {missing[0]!r} classes; it has {have}."
+            )
+        return found
+
+    def subset(self, classes: Int[np.ndarray, "some"] | Sequence[int | str]) -> "ClassPool":
+        """A pool of only these classes (indices or names); it shares the samples."""
+        index = [self.class_index(c) if isinstance(c, str) else int(c) for c in classes]
+        rows = np.array(index, dtype=np.int64)
+        return replace(
+            self,
+            starts=self.starts[rows],
+            counts=self.counts[rows],
+            class_names=tuple(self.class_names[i] for i in index),
+            groups=_pick(self.groups, index),
+            splits=_pick(self.splits, index),
+            class_digests=_pick(self.__dict__.get("_digests", self.class_digests), index),
+        )
+
+    def split(self, split: str) -> "ClassPool":
+        """A pool of only the classes of a split such as ``"train+val"``."""
+        return replace(self.subset(self.classes_in(split)), name=f"{self.name}[{split}]")
+
+    def require(self, n_samples: int, why: str, classes: Sequence[int] | None = None) -> None:
+        """Raise an error naming the classes that have fewer than ``n_samples`` samples."""
+        index = np.arange(len(self)) if classes is None else np.asarray(classes)
+        short = index[self.counts[index] < n_samples]
+        if short.size:
+            names = ", ".join(f"{self.class_names[c]!r} has {self.counts[c]}" for c in short[:5])
+            more = f", and {short.size - 5} more classes have too few" if short.size > 5 else ""
+            raise DataError(
+                f"{why} needs {n_samples} samples per class; {names}{more}. "
+                "Lower the numbers or drop these classes."
+            )
+
+    # -- identity -------------------------------------------------------------------------------
+
+    @cached_property
+    def _digests(self) -> tuple[str, ...]:
+        if self.class_digests is not None:
+            return self.class_digests
+        return tuple(_digest(self.samples_of(c)) for c in range(len(self)))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the classes, their samples, names, groups and splits, in order.
+
+        The same content gives the same fingerprint on any machine; the pool's name, and where its
+        files lie, do not enter.
+        """
+        h = hashlib.blake2b(digest_size=16)
+        h.update(f"{self.samples.dtype.str} {self.sample_shape}".encode())
+        for c, digest in enumerate(self._digests):
+            group = "" if self.groups is None else self.groups[c]
+            split = "" if self.splits is None else self.splits[c]
+            h.update(repr((self.class_names[c], group, split, digest)).encode())
+        return h.hexdigest()
+
+
+def _pick(values: Sequence[str] | None, index: Iterable[int]) -> tuple[str, ...] | None:
+    return None if values is None else tuple(str(values[i]) for i in index)
+
+
+def _as_samples(X: ArrayLike) -> Shaped[np.ndarray, "rows *shape"]:
+    """Bring samples to what a pool holds: uint8 images or float features."""
+    X = np.asarray(X)
+    if X.dtype == object:
+        raise DataError("samples are Python objects, not numbers; are the rows of equal length?")
+    if X.dtype.kind not in "uifb":
+        raise DataError(f"samples have type {X.dtype}; expected numbers.")
+    if X.ndim in (3, 4) and X.dtype != np.uint8:
+        return _as_pixels(X)
+    if X.ndim == 2 and X.dtype.kind != "f":
+        return X.astype(np.float32)
+    return X.astype(np.float32) if X.dtype == np.float64 else X
+
+
+def _as_pixels(X: Shaped[np.ndarray, "rows *shape"]) -> Shaped[np.ndarray, "rows *shape"]:
+    if X.size and not np.isfinite(X).all():
+        raise DataError("images have NaN or infinite pixels.")
+    low, high = (float(X.min()), float(X.max())) if X.size else (0.0, 0.0)
+    if low < 0 or high > 255:
+        raise DataError(
+            f"images have pixels from {low:g} to {high:g}; expected 0 to 255, or 0 to 1. Undo any "
+            "normalisation, or pass flat feature vectors (rows, dims)."
+        )
+    scale = 255 if X.dtype.kind in "fb" and high <= 1 else 1
+    return np.round(X * np.float32(scale)).astype(np.uint8)
+
+
+def _rows_for_names(
+    labels: Shaped[np.ndarray, "classes"], class_names: Sequence[str] | None
+) -> Sequence[int]:
+    """Where each distinct label stands in per-class lists."""
+    if class_names is None or len(class_names) == len(labels):
+        return range(len(labels))
+    if labels.dtype.kind in "iu" and labels[0] >= 0 and labels[-1] < len(class_names):
+        return [int(v) for v in labels]
+    raise DataError(
+        f"class_names has {len(class_names)} names for {len(labels)} labels; give one per label."
+    )
+
+
+def _blocks(
+    samples: Shaped[np.ndarray, "rows *shape"],
+) -> Iterator[Shaped[np.ndarray, "some *shape"]]:
+    step = max(1, _BLOCK_BYTES // max(1, samples[:1].nbytes))
+    for start in range(0, len(samples), step):
+        yield samples[start : start + step]
+
+
+def _digest(samples: Shaped[np.ndarray, "rows *shape"]) -> str:
+    h = hashlib.blake2b(digest_size=16)
+    h.update(str(samples.shape).encode())
+    for block in _blocks(samples):
+        h.update(np.ascontiguousarray(block).astype(block.dtype.newbyteorder("<")).data)
+    return h.hexdigest()

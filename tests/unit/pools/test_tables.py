@@ -1,0 +1,144 @@
+"""Tables of features: which columns are what, and what is wrong with them."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+
+import pool_files as files
+from taskscape.errors import DataError
+from taskscape.pools.pool import ClassPool
+from taskscape.pools.tables import load_table
+
+X, Y = files.features()
+WIDE = {f"f{d}": X[:, d] for d in range(4)}
+NAMES = [f"c{c}" for c in Y]
+
+
+def _load(folder: Path, columns: dict, **options: object) -> ClassPool:
+    pyarrow.parquet.write_table(pa.table(columns), folder / "t.parquet")
+    return load_table(folder / "t.parquet", **options)
+
+
+def _error(folder: Path, cache: Path, columns: dict, **options: object) -> str:
+    with pytest.raises(DataError) as raised:
+        _load(folder, columns, **options)
+    assert not list(cache.rglob("*"))
+    return str(raised.value).replace(str(folder / "t.parquet"), "t")
+
+
+@pytest.mark.parametrize("label", ["label", "y", "class", "Target"])
+def test_numeric_columns(tmp_path: Path, label: str) -> None:
+    pool = _load(tmp_path, {"id": np.arange(30), label: NAMES, "file": NAMES, **WIDE})
+    assert pool.class_names == ("c0", "c1", "c2", "c3", "c4", "c5")
+    np.testing.assert_array_equal(pool.samples_of("c2"), X[Y == 2])
+    assert pool.info["unused_columns"] == ["id", "file"]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.float32()), pa.large_list(pa.float64()), pa.list_(pa.float32(), 4)]
+)
+def test_a_column_of_lists(tmp_path: Path, kind: pa.DataType) -> None:
+    features = pa.array(X.tolist(), type=kind)
+    pool = _load(tmp_path, {"features": features, "label": Y, "area": np.arange(30.0)})
+    np.testing.assert_array_equal(pool.samples_of("2"), X[Y == 2])
+
+
+def test_splits_groups_and_dictionary_columns(tmp_path: Path) -> None:
+    splits = pa.array([files.SPLIT_OF[c] for c in Y]).dictionary_encode()
+    labels = pa.array(NAMES).dictionary_encode()
+    pool = _load(tmp_path, {"label": labels, "split": splits, "group": ["g"] * 30, **WIDE})
+    assert pool.splits == files.SPLIT_OF
+    assert pool.groups == ("g",) * 6
+
+
+def test_columns_can_be_named(tmp_path: Path) -> None:
+    columns = {"species": NAMES, "label": Y, "part": ["train"] * 30, "family": ["g"] * 30, **WIDE}
+    pool = _load(
+        tmp_path,
+        columns,
+        label_column="species",
+        feature_columns=["f2", "f0"],
+        split_column="part",
+        group_column="family",
+    )
+    np.testing.assert_array_equal(pool.samples_of("c2"), X[Y == 2][:, [2, 0]])
+    assert pool.splits == ("train",) * 6
+
+
+@pytest.mark.parametrize("form", ["feather", "arrow file", "arrow stream"])
+def test_arrow_files(tmp_path: Path, form: str) -> None:
+    table = pa.table({"label": NAMES, **WIDE})
+    path = tmp_path / ("t.feather" if form == "feather" else "t.arrow")
+    if form == "feather":
+        pyarrow.feather.write_feather(table, path)
+    else:
+        new = pa.ipc.new_file if form == "arrow file" else pa.ipc.new_stream
+        with pa.OSFile(str(path), "wb") as file, new(file, table.schema) as writer:
+            writer.write_table(table)
+    np.testing.assert_array_equal(load_table(path).samples_of("c2"), X[Y == 2])
+
+
+def test_columns_that_cannot_be_told(tmp_path: Path, own_cache: Path) -> None:
+    assert _error(tmp_path, own_cache, {"species": NAMES, "f": X[:, 0]}) == (
+        "t has no label column: found 'species', 'f'; expected one of 'label', 'labels', 'y', "
+        "'class', 'class_name', 'target', 'targets', or name it with label_column=…"
+    )
+    assert _error(tmp_path, own_cache, {"label": NAMES, "y": Y, **WIDE}) == (
+        "t: columns 'label', 'y' could each be meant. Say which with label_column=…"
+    )
+    assert _error(tmp_path, own_cache, {"label": NAMES, **WIDE}, label_column="q").startswith(
+        "label_column='q': t has no such column; it has 'label', 'f0'"
+    )
+    lists = pa.array(X.tolist())
+    assert _error(tmp_path, own_cache, {"label": Y, "p": lists, "q": lists}) == (
+        "t: columns 'p', 'q' all hold lists. Say which with feature_columns=…"
+    )
+    assert "t has no features" in _error(tmp_path, own_cache, {"label": Y, "text": NAMES})
+    assert "no numeric column 'text' besides" in _error(
+        tmp_path, own_cache, {"label": Y, "text": NAMES}, feature_columns="text"
+    )
+
+
+def test_rows_that_cannot_be_used(tmp_path: Path, own_cache: Path) -> None:
+    holes = pa.array([None, *X[1:, 0].tolist()], type=pa.float32())
+    assert _error(tmp_path, own_cache, {"label": Y, "f": holes}) == (
+        "t: column 'f' has 1 missing values. Remove or fill these rows."
+    )
+    ragged = [[1.0, 2.0], [1.0, 2.0], [1.0]]
+    assert _error(tmp_path, own_cache, {"label": [0, 0, 1], "f": ragged}) == (
+        "t: column 'f' has 1 features in row 2 and 2 in row 0; all rows need the same number."
+    )
+    assert "column 'f' has 1 missing features" in _error(
+        tmp_path, own_cache, {"label": [0], "f": [[1.0, None]]}
+    )
+    assert "t has no rows" in _error(tmp_path, own_cache, {"label": [], "f": []})
+    nan = np.where(np.arange(30) == 7, np.nan, X[:, 0])
+    assert "has NaN or infinite features" in _error(tmp_path, own_cache, {"label": Y, "f": nan})
+
+
+def test_a_split_within_a_class(tmp_path: Path, own_cache: Path) -> None:
+    split = ["train", "test"] * 15
+    message = _error(tmp_path, own_cache, {"label": np.zeros(30, int), "split": split, **WIDE})
+    assert message.startswith("splits: the samples of class '0' are in both 'train' and 'test'")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".feather"])
+def test_damaged_files(tmp_path: Path, own_cache: Path, suffix: str) -> None:
+    path = tmp_path / f"t{suffix}"
+    for data in (b"", b"not a table", b"PAR1" + bytes(100)):
+        path.write_bytes(data)
+        with pytest.raises(DataError, match=rf"is not a readable {suffix[1:]} table"):
+            load_table(path)
+    assert not list(own_cache.rglob("*"))
+
+
+def test_a_truncated_table(tmp_path: Path) -> None:
+    _load(tmp_path, {"label": NAMES, **WIDE})
+    path = tmp_path / "t.parquet"
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(DataError, match=r"is not a readable parquet table"):
+        load_table(path)
