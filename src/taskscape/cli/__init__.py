@@ -1,0 +1,53 @@
+"""The command line: one thin command for each stage."""
+
+import importlib
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from taskscape import __version__
+from taskscape.errors import TaskscapeError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="taskscape",
+    help="How similar are classification tasks? Embed, compare and select few-shot tasks.",
+    epilog="Start with:  taskscape data  ·  taskscape data show glyphs",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+_STAGES = ("data", "tasks")
+
+
+def _print_version(wanted: bool | None) -> None:
+    if wanted:
+        typer.echo(f"taskscape {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool | None,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = None,
+) -> None:
+    """How similar are classification tasks? Embed, compare and select few-shot tasks."""
+
+
+for _stage in _STAGES:
+    importlib.import_module(f"taskscape.cli.{_stage}").register(app)
+
+
+def main() -> None:
+    """Run the command line; errors that are the user's to mend are printed without a traceback."""
+    try:
+        app()
+    except TaskscapeError as error:
+        Console(stderr=True, soft_wrap=True).print("[bold red]error:[/]", end=" ")
+        typer.echo(str(error), err=True)
+        sys.exit(1)

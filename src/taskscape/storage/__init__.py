@@ -1,0 +1,23 @@
+"""What taskscape keeps on disk: Parquet, JSON and safetensors; never a pickle."""
+
+from taskscape.files import folder_in_one_piece, written_in_one_piece
+from taskscape.storage.models import (
+    load_arrays,
+    load_checkpoint,
+    save_arrays,
+    save_checkpoint,
+    versions,
+)
+from taskscape.storage.tasks import load_tasks, save_tasks
+
+__all__ = [
+    "folder_in_one_piece",
+    "load_arrays",
+    "load_checkpoint",
+    "load_tasks",
+    "save_arrays",
+    "save_checkpoint",
+    "save_tasks",
+    "versions",
+    "written_in_one_piece",
+]

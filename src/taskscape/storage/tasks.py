@@ -1,0 +1,31 @@
+"""Lists of tasks on disk, as Parquet files."""
+
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from taskscape.errors import DataError
+from taskscape.files import written_in_one_piece
+from taskscape.pools import ClassPool
+from taskscape.tasks import TaskSet
+from taskscape.tasks.manifest import from_table, to_table
+
+__all__ = ["load_tasks", "save_tasks"]
+
+
+def save_tasks(tasks: TaskSet, path: str | os.PathLike[str]) -> None:
+    """Write tasks to a Parquet file that names the pool it belongs to."""
+    with written_in_one_piece(path) as made:
+        pq.write_table(to_table(tasks), made, compression="zstd")
+
+
+def load_tasks(path: str | os.PathLike[str], pool: ClassPool) -> TaskSet:
+    """Read tasks written by :func:`save_tasks`; the pool must be the one they were made from."""
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError:
+        raise DataError(f"no such file: {os.fspath(path)}.") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{os.fspath(path)} is not a readable Parquet file: {error}.") from error
+    return from_table(table, pool, os.fspath(path))

@@ -1,0 +1,19 @@
+"""Which classes and which samples make up each task."""
+
+from taskscape.tasks.batches import IGNORED_TARGET, Episodes, FlatEpisodes, TaskBatch
+from taskscape.tasks.sampling import TaskStream, enumerate_tasks, sample_tasks, stream_tasks
+from taskscape.tasks.taskset import ALL, TaskSet, make_tasks
+
+__all__ = [
+    "ALL",
+    "IGNORED_TARGET",
+    "Episodes",
+    "FlatEpisodes",
+    "TaskBatch",
+    "TaskSet",
+    "TaskStream",
+    "enumerate_tasks",
+    "make_tasks",
+    "sample_tasks",
+    "stream_tasks",
+]

@@ -1,0 +1,108 @@
+"""Batches of tasks as arrays: rows of the pool with masks, or the samples themselves."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from taskscape.pools import ClassPool
+
+__all__ = ["IGNORED_TARGET", "Episodes", "FlatEpisodes", "TaskBatch"]
+
+IGNORED_TARGET = -100
+"""Target of padded samples in the flat layout: what PyTorch's cross-entropy ignores by default."""
+
+
+@dataclass(frozen=True)
+class TaskBatch:
+    """Rows of ``pool.samples`` for a batch of tasks.
+
+    Where a mask is False there is no class or no sample; the row there is 0, which can be gathered
+    but must not be used. ``classes`` has -1 there.
+    """
+
+    classes: Int[np.ndarray, "tasks way"]
+    class_mask: Bool[np.ndarray, "tasks way"]
+    support: Int[np.ndarray, "tasks way shot"]
+    support_mask: Bool[np.ndarray, "tasks way shot"]
+    query: Int[np.ndarray, "tasks way asked"]
+    query_mask: Bool[np.ndarray, "tasks way asked"]
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Support and query samples of a batch of tasks, laid out ``(task, class, sample, …)``.
+
+    The label of a sample is its position on the class axis. Padded samples are zero.
+    """
+
+    classes: Int[np.ndarray, "tasks way"]
+    class_mask: Bool[np.ndarray, "tasks way"]
+    support: Float[np.ndarray, "tasks way shot *shape"]
+    support_mask: Bool[np.ndarray, "tasks way shot"]
+    query: Float[np.ndarray, "tasks way asked *shape"]
+    query_mask: Bool[np.ndarray, "tasks way asked"]
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    @staticmethod
+    def gather(pool: ClassPool, batch: TaskBatch) -> "Episodes":
+        """Fetch the samples of a batch."""
+        return Episodes(
+            classes=batch.classes,
+            class_mask=batch.class_mask,
+            support=_gather(pool, batch.support, batch.support_mask),
+            support_mask=batch.support_mask,
+            query=_gather(pool, batch.query, batch.query_mask),
+            query_mask=batch.query_mask,
+        )
+
+    def flat(self) -> "FlatEpisodes":
+        """The layout of learn2learn and torchmeta: ``(task, class * sample, …)`` with targets."""
+        return FlatEpisodes(
+            classes=self.classes,
+            support=_flat(self.support),
+            support_targets=_targets(self.support_mask),
+            query=_flat(self.query),
+            query_targets=_targets(self.query_mask),
+        )
+
+
+@dataclass(frozen=True)
+class FlatEpisodes:
+    """Support and query samples with integer targets; padded samples have target -100."""
+
+    classes: Int[np.ndarray, "tasks way"]
+    support: Float[np.ndarray, "tasks supports *shape"]
+    support_targets: Int[np.ndarray, "tasks supports"]
+    query: Float[np.ndarray, "tasks queries *shape"]
+    query_targets: Int[np.ndarray, "tasks queries"]
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+
+def _gather(
+    pool: ClassPool, rows: Int[np.ndarray, "tasks way n"], mask: Bool[np.ndarray, "tasks way n"]
+) -> Float[np.ndarray, "tasks way n *shape"]:
+    taken = pool.take(rows)
+    if not mask.all():
+        taken[~mask] = 0
+    return taken
+
+
+def _flat(
+    samples: Float[np.ndarray, "tasks way n *shape"],
+) -> Float[np.ndarray, "tasks all *shape"]:
+    tasks, way, n, *shape = samples.shape
+    return samples.reshape(tasks, way * n, *shape)
+
+
+def _targets(mask: Bool[np.ndarray, "tasks way n"]) -> Int[np.ndarray, "tasks all"]:
+    tasks, way, n = mask.shape
+    targets = np.where(mask, np.arange(way)[None, :, None], IGNORED_TARGET)
+    return targets.reshape(tasks, way * n)

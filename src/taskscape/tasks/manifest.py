@@ -1,0 +1,113 @@
+"""A TaskSet as an Arrow table and back, bound to its pool by the pool's fingerprint."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Int
+
+from taskscape.errors import DataError
+from taskscape.pools import ClassPool
+from taskscape.tasks.taskset import TaskSet, class_dtype
+
+__all__ = ["from_table", "to_table"]
+
+_FORMAT = 1
+_HEADER = b"taskscape"
+
+
+def to_table(tasks: TaskSet) -> pa.Table:
+    """One row per task: class ids, the key its samples derive from, shots, and listed samples.
+
+    The schema's metadata says which pool (name, fingerprint, class names) and how many queries.
+    """
+    columns: dict[str, Any] = {
+        "classes": _ragged(tasks.classes, pa.int32()),
+        "key": pa.array(tasks.keys, pa.uint64()),
+        "n_shot": pa.array(tasks.n_shot, pa.int32()),
+    }
+    for name, ids in (("support", tasks.support), ("query", tasks.query)):
+        if ids is not None:
+            flat = pa.array(ids.reshape(-1).astype(np.int32))
+            inner = pa.FixedSizeListArray.from_arrays(flat, ids.shape[2])
+            columns[name] = pa.FixedSizeListArray.from_arrays(inner, ids.shape[1])
+    header = {
+        "format": _FORMAT,
+        "what": "tasks",
+        "pool": tasks.pool.name,
+        "fingerprint": tasks.pool.fingerprint,
+        "n_query": tasks.n_query,
+        "class_names": tasks.pool.class_names,
+    }
+    table = pa.table(columns)
+    return table.replace_schema_metadata({_HEADER: json.dumps(header, ensure_ascii=False)})
+
+
+def from_table(table: pa.Table, pool: ClassPool, source: str = "the table") -> TaskSet:
+    """The TaskSet of a table made by :func:`to_table`, over the pool it was made for."""
+    header = _header(table, source)
+    if header["fingerprint"] != pool.fingerprint:
+        raise DataError(
+            f"{source} belongs to pool {header['pool']!r} of {len(header['class_names'])} classes "
+            f"(fingerprint {header['fingerprint'][:12]}…), not to {pool!r} "
+            f"(fingerprint {pool.fingerprint[:12]}…). Open the pool that the tasks were made from, "
+            "with the same split and options."
+        )
+    try:
+        classes = _padded(table["classes"].combine_chunks(), class_dtype(pool))
+        tasks = TaskSet(
+            pool=pool,
+            classes=classes,
+            keys=table["key"].to_numpy().astype(np.uint64),
+            n_shot=table["n_shot"].to_numpy().astype(np.int32),
+            n_query=int(header["n_query"]),
+            support=_listed(table, "support", classes.shape),
+            query=_listed(table, "query", classes.shape),
+        )
+    except (KeyError, TypeError, pa.ArrowInvalid) as error:
+        raise DataError(f"{source} is not a list of tasks that can be read: {error}.") from error
+    if tasks.classes.size and tasks.classes.max() >= len(pool):
+        raise DataError(f"{source} names class {tasks.classes.max()}; {pool!r} has fewer.")
+    return tasks
+
+
+def _header(table: pa.Table, source: str) -> dict[str, Any]:
+    raw = (table.schema.metadata or {}).get(_HEADER)
+    try:
+        header = json.loads(raw or b"{}")
+    except ValueError:
+        header = {}
+    if header.get("what") != "tasks":
+        raise DataError(
+            f"{source} is not a list of tasks written by taskscape. "
+            "Write one with save_tasks or `taskscape tasks`."
+        )
+    if header["format"] > _FORMAT:
+        raise DataError(f"{source} was written by a newer taskscape; please upgrade.")
+    return header
+
+
+def _ragged(classes: Int[np.ndarray, "tasks way"], kind: pa.DataType) -> pa.Array:
+    real = classes >= 0
+    offsets = np.concatenate([[0], np.cumsum(real.sum(axis=1))]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(classes[real], kind))
+
+
+def _padded(column: pa.ListArray, kind: type[np.signedinteger]) -> Int[np.ndarray, "tasks way"]:
+    offsets = column.offsets.to_numpy()
+    ways = np.diff(offsets)
+    classes = np.full((len(ways), ways.max(initial=0)), -1, dtype=kind)
+    values = column.values.to_numpy()[offsets[0] : offsets[-1]] if len(ways) else []
+    classes[np.arange(classes.shape[1]) < ways[:, None]] = values
+    return classes
+
+
+def _listed(
+    table: pa.Table, name: str, shape: tuple[int, ...]
+) -> Int[np.ndarray, "tasks way n"] | None:
+    if name not in table.column_names:
+        return None
+    flat = table[name].combine_chunks().flatten().flatten().to_numpy(zero_copy_only=False)
+    each = table.schema.field(name).type.value_type.list_size
+    return flat.astype(np.int64).reshape(*shape, each)

@@ -1,0 +1,352 @@
+"""Where tasks come from: sampled with a seed, streamed without end, or enumerated one by one."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int, Shaped
+
+from taskscape.errors import DataError
+from taskscape.pools import ClassPool
+from taskscape.progress import progress_bar
+from taskscape.tasks.draws import below, distinct, subkeys, task_keys
+from taskscape.tasks.taskset import TaskSet, check_shots, class_dtype
+
+__all__ = ["TaskStream", "enumerate_tasks", "sample_tasks", "stream_tasks"]
+
+_WAY, _GROUP, _SHOT, _CLASSES = range(4)
+"""What a task's key is asked for besides its samples; each is a stream of numbers of its own."""
+_CHUNK = 1 << 16
+_FIRST_STEP, _LAST_STEP = 1 << 12, 1 << 18
+_MOST_TO_ENUMERATE = 1 << 62
+_MOST_TO_LIST = 50_000_000
+
+
+@dataclass(frozen=True, repr=False)
+class TaskStream:
+    """A long or endless row of tasks, made a chunk at a time; iterate, slice, or collect it."""
+
+    pool: ClassPool
+    n_tasks: int | None
+    chunk_size: int
+    make: Callable[[int, int], TaskSet]
+    """Makes the tasks from a first index up to, not including, a last one."""
+    classes: Int[np.ndarray, "some"]
+    """The classes that may occur."""
+    max_way: int
+    """The number of classes that batches are padded to."""
+    max_shot: int
+    """The number of support samples per class that batches are padded to."""
+
+    def __repr__(self) -> str:
+        number = "endless" if self.n_tasks is None else f"{self.n_tasks:,} tasks"
+        return f"TaskStream({number} over {self.pool.name!r})"
+
+    def __len__(self) -> int:
+        if self.n_tasks is None:
+            raise TypeError("an endless stream of tasks has no length; slice it, or give n_tasks")
+        return self.n_tasks
+
+    def __iter__(self) -> Iterator[TaskSet]:
+        start = 0
+        while self.n_tasks is None or start < self.n_tasks:
+            stop = start + self.chunk_size
+            yield self.make(start, stop if self.n_tasks is None else min(stop, self.n_tasks))
+            start = stop
+
+    def __getitem__(self, which: slice) -> TaskSet:
+        """The tasks of a range of indices, as a TaskSet, without making the ones before it."""
+        start, stop = which.start or 0, which.stop if which.stop is not None else self.n_tasks
+        if which.step not in (None, 1) or start < 0 or stop is None or stop < start:
+            raise DataError(
+                "slice a stream of tasks with plain ascending bounds, such as [100:200]."
+            )
+        return self.make(start, stop if self.n_tasks is None else min(stop, self.n_tasks))
+
+    def collect(self) -> TaskSet:
+        """All tasks at once; only their indices take memory."""
+        return self[: len(self)]
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """Checked wishes: which classes may meet in a task, and how many."""
+
+    pool: ClassPool
+    seed: int
+    way: tuple[int, int]
+    shot: tuple[int, int]
+    n_query: int
+    blocks: tuple[Int[np.ndarray, "_"], ...]
+    """Classes that may meet in a task: one block of all, or one for each group."""
+
+    @staticmethod
+    def check(
+        pool: ClassPool,
+        n_way: int | tuple[int, int],
+        n_shot: int | str | tuple[int, int],
+        n_query: int,
+        split: str | None,
+        within_group: bool,
+        seed: int,
+    ) -> "_Recipe":
+        low, high = n_way if isinstance(n_way, tuple) else (n_way, n_way)
+        if not 2 <= low <= high:
+            raise DataError(f"n_way={n_way!r} must be at least 2, and a range must ascend.")
+        if seed < 0:
+            raise DataError(f"seed={seed} must not be negative.")
+        classes = pool.classes_in(split)
+        blocks = _groups(pool, classes) if within_group else (classes,)
+        blocks = tuple(b for b in blocks if len(b) >= low)
+        largest = max((len(b) for b in blocks), default=0)
+        if largest < high:
+            where = (
+                "the largest group" if within_group else (split and f"split {split!r}") or "pool"
+            )
+            have = max(len(b) for b in (_groups(pool, classes) if within_group else (classes,)))
+            raise DataError(
+                f"n_way={n_way!r} needs {high} classes; {where} of {pool.name!r} has {have}. "
+                "Lower n_way."
+            )
+        shot = check_shots(pool, n_shot, n_query, np.concatenate(blocks))
+        return _Recipe(pool, seed, (low, high), shot, n_query, blocks)
+
+    def possible(self) -> int:
+        """How many different sets of classes there are."""
+        ways = range(self.way[0], self.way[1] + 1)
+        return sum(math.comb(len(b), w) for b in self.blocks for w in ways)
+
+    def draw(self, index: Int[np.ndarray, "tasks"]) -> Int[np.ndarray, "tasks way"]:
+        """The classes of the tasks with these indices; each depends on its own index alone."""
+        keys = task_keys(self.seed, index)
+        low, high = self.way
+        ways = low + below(keys, _WAY, np.full(len(index), high - low + 1))
+        order = np.concatenate(self.blocks)
+        sizes = np.array([len(b) for b in self.blocks])
+        starts = np.cumsum(sizes) - sizes
+        block = np.zeros(len(index), dtype=np.int64)
+        for way in np.unique(ways) if len(sizes) > 1 else ():
+            fits, rows = np.flatnonzero(sizes >= way), ways == way
+            block[rows] = fits[below(keys[rows], _GROUP, np.full(rows.sum(), len(fits)))]
+        picks = distinct(subkeys(keys, _CLASSES), sizes[block], high)
+        beyond = np.arange(high) >= ways[:, None]
+        rows = np.where(beyond, 0, starts[block][:, None] + picks)
+        return np.where(beyond, -1, order[rows]).astype(class_dtype(self.pool))
+
+    def stream(
+        self, n_tasks: int | None, chunk_size: int, make: Callable[[int, int], TaskSet]
+    ) -> TaskStream:
+        """A stream of such tasks."""
+        if chunk_size < 1:
+            raise DataError(f"chunk_size={chunk_size} must be at least 1.")
+        if n_tasks is not None and n_tasks < 1:
+            raise DataError(f"n_tasks={n_tasks} must be at least 1.")
+        classes = np.sort(np.concatenate(self.blocks))
+        most = int(self.pool.counts[classes].max()) - self.n_query
+        shot = self.shot[1] or most
+        return TaskStream(self.pool, n_tasks, chunk_size, make, classes, self.way[1], shot)
+
+    def tasks(
+        self, classes: Int[np.ndarray, "tasks way"], index: Int[np.ndarray, "tasks"]
+    ) -> TaskSet:
+        """Tasks with these classes, whose samples follow from the seed and these indices."""
+        keys = task_keys(self.seed, index)
+        low, high = self.shot
+        shots = low + below(keys, _SHOT, np.full(len(index), high - low + 1))
+        return TaskSet(self.pool, classes, keys, shots.astype(np.int32), self.n_query)
+
+
+def sample_tasks(
+    pool: ClassPool,
+    n_tasks: int,
+    *,
+    n_way: int | tuple[int, int] = 5,
+    n_shot: int | str | tuple[int, int] = 5,
+    n_query: int = 0,
+    split: str | None = None,
+    within_group: bool = False,
+    unique: bool = False,
+    seed: int = 0,
+) -> TaskSet:
+    """Draw tasks at random: a number of ways, then classes, then samples, uniformly.
+
+    ``n_way`` and ``n_shot`` are a number or a range ``(low, high)``; ``n_shot="all"`` takes every
+    sample that is not a query. ``within_group`` draws a group first (each as likely), then all
+    classes from it. ``unique`` admits each set of classes once. The same seed gives the same tasks;
+    asking for more continues the same row of tasks.
+
+    >>> pool = ClassPool.from_arrays(np.zeros((60, 2)), np.repeat(np.arange(6), 10))
+    >>> sample_tasks(pool, 100, n_way=(2, 4), n_shot=3, n_query=5, seed=1)
+    TaskSet(100 tasks over 'arrays': 2–4-way, 3-shot, 5 queries)
+    """
+    recipe = _Recipe.check(pool, n_way, n_shot, n_query, split, within_group, seed)
+    if n_tasks < 1:
+        raise DataError(f"n_tasks={n_tasks} must be at least 1.")
+    if unique:
+        return _sample_unique(recipe, n_tasks)
+    index = np.arange(n_tasks)
+    classes = np.concatenate(
+        [recipe.draw(index[i : i + _CHUNK]) for i in range(0, n_tasks, _CHUNK)]
+    )
+    return recipe.tasks(classes, index)
+
+
+def stream_tasks(
+    pool: ClassPool,
+    n_tasks: int | None = None,
+    *,
+    n_way: int | tuple[int, int] = 5,
+    n_shot: int | str | tuple[int, int] = 5,
+    n_query: int = 0,
+    split: str | None = None,
+    within_group: bool = False,
+    seed: int = 0,
+    chunk_size: int = 4096,
+) -> TaskStream:
+    """The tasks of :func:`sample_tasks`, a chunk at a time; without ``n_tasks``, without end.
+
+    >>> pool = ClassPool.from_arrays(np.zeros((60, 2)), np.repeat(np.arange(6), 10))
+    >>> next(iter(stream_tasks(pool, chunk_size=10)))
+    TaskSet(10 tasks over 'arrays': 5-way, 5-shot)
+    """
+    recipe = _Recipe.check(pool, n_way, n_shot, n_query, split, within_group, seed)
+
+    def make(start: int, stop: int) -> TaskSet:
+        index = np.arange(start, max(start, stop))
+        return recipe.tasks(recipe.draw(index), index)
+
+    return recipe.stream(n_tasks, chunk_size, make)
+
+
+def enumerate_tasks(
+    pool: ClassPool,
+    *,
+    n_way: int = 5,
+    n_shot: int | str | tuple[int, int] = 5,
+    n_query: int = 0,
+    split: str | None = None,
+    within_group: bool = False,
+    seed: int = 0,
+    chunk_size: int = 4096,
+) -> TaskStream:
+    """Every combination of ``n_way`` classes, once, in lexicographic order, a chunk at a time.
+
+    Which samples each task takes follows from ``seed``. Any range can be had at once by slicing.
+
+    >>> pool = ClassPool.from_arrays(np.zeros((60, 2)), np.repeat(np.arange(20), 3))
+    >>> enumerate_tasks(pool, n_way=5, n_shot=1)
+    TaskStream(15,504 tasks over 'arrays')
+    """
+    recipe = _Recipe.check(pool, n_way, n_shot, n_query, split, within_group, seed)
+    total = recipe.possible()
+    if total > _MOST_TO_ENUMERATE:
+        raise DataError(
+            f"there are {total:.1e} tasks of {n_way} classes, too many to number; "
+            "use sample_tasks or stream_tasks."
+        )
+
+    def make(start: int, stop: int) -> TaskSet:
+        index = np.arange(start, max(start, stop))
+        return recipe.tasks(_unrank(recipe, n_way, index), index)
+
+    return recipe.stream(total, chunk_size, make)
+
+
+def _groups(pool: ClassPool, classes: Int[np.ndarray, "some"]) -> tuple[Int[np.ndarray, "_"], ...]:
+    if pool.groups is None:
+        raise DataError(f"within_group=True: pool {pool.name!r} has no groups.")
+    of = np.asarray(pool.groups)[classes]
+    return tuple(classes[of == name] for name in np.unique(of))
+
+
+def _unrank(
+    recipe: _Recipe, way: int, rank: Int[np.ndarray, "tasks"]
+) -> Int[np.ndarray, "tasks way"]:
+    """The rank-th combination of each block in lexicographic order, the blocks one after another.
+
+    Counting from the end, the combination is the combinatorial number system: the largest c with
+    C(c, way) <= rank, and so on with way - 1 for the rest.
+    """
+    sizes = np.array([math.comb(len(b), way) for b in recipe.blocks], dtype=np.int64)
+    ends = np.cumsum(sizes)
+    block = np.searchsorted(ends, rank, side="right")
+    classes = np.empty((len(rank), way), dtype=class_dtype(recipe.pool))
+    for b in np.unique(block):
+        rows, members = np.flatnonzero(block == b), recipe.blocks[b]
+        left = ends[b] - 1 - rank[rows]
+        for place in range(way):
+            k = way - place
+            table = np.array(
+                [min(math.comb(c, k), _MOST_TO_ENUMERATE) for c in range(len(members) + 1)],
+                dtype=np.int64,
+            )
+            c = np.searchsorted(table, left, side="right") - 1
+            classes[rows, place] = members[len(members) - 1 - c]
+            left = left - table[c]
+    return classes
+
+
+def _sample_unique(recipe: _Recipe, n_tasks: int) -> TaskSet:
+    possible = recipe.possible()
+    if n_tasks > possible:
+        raise DataError(
+            f"n_tasks={n_tasks:,} unique tasks were asked for; only {possible:,} different sets of "
+            "classes exist. Lower n_tasks, or allow repeats with unique=False."
+        )
+    classes = _first_occurrences(recipe, n_tasks, possible)
+    return recipe.tasks(classes, np.arange(n_tasks))
+
+
+def _first_occurrences(
+    recipe: _Recipe, n_tasks: int, possible: int
+) -> Int[np.ndarray, "tasks way"]:
+    """The row of random tasks without those whose classes came before, cut at ``n_tasks``.
+
+    Once most draws repeat earlier ones (nearly everything was asked for, or small groups are used
+    up) the rest is taken from the list of all tasks, shuffled.
+    """
+    kept: list[np.ndarray] = []
+    seen = np.empty(0, dtype=_code(recipe, np.empty((0, recipe.way[1]), dtype=np.int16)).dtype)
+    at = found = 0
+    step = _FIRST_STEP  # grows on a fixed schedule, so that the tasks do not depend on n_tasks
+    with progress_bar("drawing unique tasks", n_tasks) as advance:
+        while found < n_tasks:
+            classes = recipe.draw(np.arange(at, at + step))
+            at, step = at + step, min(2 * step, _LAST_STEP)
+            codes = _code(recipe, classes)
+            first = np.zeros(len(codes), dtype=bool)
+            first[np.unique(codes, return_index=True)[1]] = True
+            fresh = first & ~np.isin(codes, seen)
+            kept.append(classes[fresh])
+            seen = np.concatenate([seen, codes[fresh]])
+            found += int(fresh.sum())
+            advance(int(fresh.sum()))
+            if found < n_tasks and fresh.mean() < 0.3 and possible <= _MOST_TO_LIST:
+                everything = _everything(recipe)
+                rest = everything[~np.isin(_code(recipe, everything), seen)]
+                kept.append(np.random.default_rng(recipe.seed).permutation(rest))
+                break
+    return np.concatenate(kept)[:n_tasks]
+
+
+def _everything(recipe: _Recipe) -> Int[np.ndarray, "tasks way"]:
+    parts = []
+    for way in range(recipe.way[0], recipe.way[1] + 1):
+        total = sum(math.comb(len(b), way) for b in recipe.blocks)
+        part = _unrank(recipe, way, np.arange(total))
+        parts.append(np.pad(part, ((0, 0), (0, recipe.way[1] - way)), constant_values=-1))
+    return np.concatenate(parts)
+
+
+def _code(recipe: _Recipe, classes: Int[np.ndarray, "tasks way"]) -> Shaped[np.ndarray, "tasks"]:
+    """One value per set of classes, equal for equal sets only: a packed integer, or raw bytes."""
+    ordered = np.sort(classes, axis=1)
+    bits = len(recipe.pool).bit_length()
+    if bits * ordered.shape[1] <= 64:
+        code = np.zeros(len(ordered), dtype=np.uint64)
+        for column in ordered.T:
+            code = (code << np.uint64(bits)) | (column.astype(np.int64) + 1).astype(np.uint64)
+        return code
+    wide = np.ascontiguousarray(ordered, dtype=np.int32)
+    return wide.view(f"V{wide.shape[1] * 4}")[:, 0]

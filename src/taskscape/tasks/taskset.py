@@ -1,0 +1,290 @@
+"""TaskSet: which classes and which samples make up each task. Indices only, never images."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Int, UInt64
+from numpy.typing import ArrayLike
+
+from taskscape.errors import DataError
+from taskscape.pools import ClassPool
+from taskscape.tasks.batches import Episodes, TaskBatch
+from taskscape.tasks.draws import distinct, subkeys, task_keys
+
+__all__ = ["ALL", "TaskSet", "check_shots", "make_tasks"]
+
+ALL = 0
+"""The number of shots that stands for every sample that is not a query."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TaskSet:
+    """Tasks over one pool, as class ids and a key each; sample ids derive from the keys.
+
+    Rows of ``classes`` are padded with -1 behind the task's own classes. ``n_shot`` is per task, 0
+    meaning every sample that is not a query. ``support`` and ``query``, where given, are explicit
+    sample ids within each class (padded with -1), and the keys then play no part.
+    """
+
+    pool: ClassPool
+    classes: Int[np.ndarray, "tasks way"]
+    keys: UInt64[np.ndarray, "tasks"]
+    n_shot: Int[np.ndarray, "tasks"]
+    n_query: int = 0
+    support: Int[np.ndarray, "tasks way shot"] | None = None
+    query: Int[np.ndarray, "tasks way asked"] | None = None
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def __repr__(self) -> str:
+        if len(self) == 0:
+            return f"TaskSet(0 tasks over {self.pool.name!r})"
+        way = _span(self.n_way)
+        shot = _span(self.n_shot) if self.n_shot.all() else "all"
+        query = f", {self.n_query} queries" if self.n_query else ""
+        return (
+            f"TaskSet({len(self):,} tasks over {self.pool.name!r}: {way}-way, {shot}-shot{query})"
+        )
+
+    def __getitem__(self, which: slice | int | ArrayLike) -> "TaskSet":
+        """Some of the tasks: a slice, indices, or a mask. Each keeps its own samples."""
+        rows = which if isinstance(which, slice) else np.atleast_1d(np.asarray(which))
+        return replace(
+            self,
+            classes=self.classes[rows],
+            keys=self.keys[rows],
+            n_shot=self.n_shot[rows],
+            support=None if self.support is None else self.support[rows],
+            query=None if self.query is None else self.query[rows],
+        )
+
+    @property
+    def n_way(self) -> Int[np.ndarray, "tasks"]:
+        """The number of classes of each task."""
+        return (self.classes >= 0).sum(axis=1)
+
+    @property
+    def max_way(self) -> int:
+        """The number of classes that batches are padded to."""
+        return self.classes.shape[1]
+
+    @property
+    def max_shot(self) -> int:
+        """The number of support samples per class that batches are padded to."""
+        if self.support is not None:
+            return self.support.shape[2]
+        if len(self) and not self.n_shot.all():
+            used = np.unique(self.classes[self.classes >= 0])
+            return int(self.pool.counts[used].max()) - self.n_query
+        return int(self.n_shot.max(initial=0))
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that the set itself takes."""
+        arrays = (self.classes, self.keys, self.n_shot, self.support, self.query)
+        return sum(a.nbytes for a in arrays if a is not None)
+
+    def names(self, task: int) -> tuple[str, ...]:
+        """The class names of one task."""
+        return tuple(self.pool.class_names[c] for c in self.classes[task] if c >= 0)
+
+    def with_samples(self, n_shot: int | str, n_query: int = 0) -> "TaskSet":
+        """The same tasks with other numbers of samples; more shots extend the samples of fewer."""
+        if self.support is not None:
+            raise DataError("these tasks list their samples one by one; n_shot cannot be changed.")
+        shots = check_shots(self.pool, n_shot, n_query, np.unique(self.classes[self.classes >= 0]))
+        return replace(
+            self, n_shot=np.full(len(self), shots[0], dtype=self.n_shot.dtype), n_query=n_query
+        )
+
+    def batch(self, which: slice | int | ArrayLike) -> TaskBatch:
+        """Rows of the pool for some of the tasks, padded, with masks."""
+        some = self[which]
+        if some.support is not None:
+            support, query = some.support, some.query
+            if query is None:
+                query = np.empty((len(some), self.max_way, 0), dtype=np.int64)
+        else:
+            support, query = some._draw(self.max_shot)
+        classes = some.classes.astype(np.int64)
+        starts = self.pool.starts[np.maximum(classes, 0)][:, :, None]
+        return TaskBatch(
+            classes=classes,
+            class_mask=classes >= 0,
+            support=np.where(support >= 0, starts + support, 0),
+            support_mask=support >= 0,
+            query=np.where(query >= 0, starts + query, 0),
+            query_mask=query >= 0,
+        )
+
+    def batches(self, batch_size: int = 256) -> Iterator[TaskBatch]:
+        """All tasks in order, in padded batches of one shape (the last may have fewer tasks)."""
+        if batch_size < 1:
+            raise DataError(f"batch_size={batch_size} must be at least 1.")
+        for start in range(0, len(self), batch_size):
+            yield self.batch(slice(start, start + batch_size))
+
+    def episodes(self, batch_size: int = 32) -> Iterator[Episodes]:
+        """All tasks in order, as arrays of support and query samples for a meta-learner."""
+        for batch in self.batches(batch_size):
+            yield Episodes.gather(self.pool, batch)
+
+    def _draw(
+        self, max_shot: int
+    ) -> tuple[Int[np.ndarray, "tasks way shot"], Int[np.ndarray, "tasks way asked"]]:
+        """Sample ids within each class: the support first, then the queries, from one shuffle."""
+        real = self.classes >= 0
+        task, slot = np.nonzero(real)
+        chosen = self.classes[task, slot].astype(np.int64)
+        counts, n_shot = self.pool.counts[chosen], self.n_shot[task].astype(np.int64)
+        n_shot = np.where(n_shot == ALL, counts - self.n_query, n_shot)
+        if self.n_query == 0 and not self.n_shot.any():
+            ids = np.broadcast_to(np.arange(max_shot), (len(chosen), max_shot))
+        else:
+            ids = distinct(subkeys(self.keys[task], chosen), counts, max_shot + self.n_query)
+        place = np.arange(max_shot)
+        support = np.full((*real.shape, max_shot), -1, dtype=np.int64)
+        support[task, slot] = np.where(place < n_shot[:, None], ids[:, :max_shot], -1)
+        query = np.full((*real.shape, self.n_query), -1, dtype=np.int64)
+        behind = n_shot[:, None] + np.arange(self.n_query)
+        query[task, slot] = np.take_along_axis(ids, behind, axis=1)
+        return support, query
+
+    @staticmethod
+    def concatenate(sets: "Sequence[TaskSet]") -> "TaskSet":
+        """Several sets over the same pool, one after another."""
+        if not sets:
+            raise DataError("concatenate needs at least one TaskSet.")
+        first = sets[0]
+        for other in sets[1:]:
+            if other.pool is not first.pool and other.pool.fingerprint != first.pool.fingerprint:
+                raise DataError(
+                    f"cannot join tasks over different pools: {first.pool!r} and {other.pool!r}."
+                )
+            if other.n_query != first.n_query or (other.support is None) != (first.support is None):
+                raise DataError("cannot join tasks with different n_query, or listed and drawn.")
+        way = max(s.max_way for s in sets)
+        shot, asked = max(s.max_shot for s in sets), first.n_query
+        listed = first.support is not None
+        return replace(
+            first,
+            classes=np.concatenate([_pad(s.classes, (way,)) for s in sets]),
+            keys=np.concatenate([s.keys for s in sets]),
+            n_shot=np.concatenate([s.n_shot for s in sets]),
+            support=np.concatenate([_pad(s.support, (way, shot)) for s in sets])
+            if listed
+            else None,
+            query=np.concatenate([_pad(s.query, (way, asked)) for s in sets])
+            if listed and first.query is not None
+            else None,
+        )
+
+
+def make_tasks(
+    pool: ClassPool,
+    classes: Sequence[Sequence[int | str]],
+    *,
+    n_shot: int | str = "all",
+    n_query: int = 0,
+    support: ArrayLike | None = None,
+    query: ArrayLike | None = None,
+    seed: int = 0,
+) -> TaskSet:
+    """Tasks with the classes you name; samples drawn from ``seed``, or listed one by one.
+
+    ``classes`` holds class names or indices, a list for each task. ``support`` and ``query`` list
+    sample ids within each class, as arrays (tasks, classes, samples) padded with -1.
+
+    >>> pool = ClassPool.from_classes({"a": np.zeros((3, 2)), "b": np.ones((4, 2))})
+    >>> make_tasks(pool, [["a", "b"]], n_shot=2)
+    TaskSet(1 tasks over 'pool': 2-way, 2-shot)
+    """
+    ids = [[pool.class_index(c) if isinstance(c, str) else int(c) for c in t] for t in classes]
+    for i, task in enumerate(ids):
+        if len(set(task)) < len(task) or len(task) < 2:
+            raise DataError(f"task {i} needs at least 2 different classes, has {classes[i]!r}.")
+        if min(task) < 0 or max(task) >= len(pool):
+            raise DataError(f"task {i}: class ids run from 0 to {len(pool) - 1}, got {task}.")
+    way = max((len(t) for t in ids), default=0)
+    table = np.array([t + [-1] * (way - len(t)) for t in ids], dtype=class_dtype(pool))
+    table = table.reshape(len(ids), way)
+    keys = task_keys(seed, np.arange(len(ids)))
+    if support is not None:
+        return _listed(pool, table, keys, support, query)
+    if query is not None:
+        raise DataError("query was given without support; list both, or draw both by n_query.")
+    low, high = check_shots(pool, n_shot, n_query, np.unique(table[table >= 0]))
+    if low != high:
+        raise DataError(f"n_shot={n_shot!r}: give one number, or 'all'.")
+    return TaskSet(pool, table, keys, np.full(len(ids), low, dtype=np.int32), n_query)
+
+
+def _listed(
+    pool: ClassPool,
+    classes: Int[np.ndarray, "tasks way"],
+    keys: UInt64[np.ndarray, "tasks"],
+    support: ArrayLike,
+    query: ArrayLike | None,
+) -> TaskSet:
+    lists = {"support": np.asarray(support, dtype=np.int64)}
+    if query is not None:
+        lists["query"] = np.asarray(query, dtype=np.int64)
+    counts = np.where(classes >= 0, pool.counts[np.maximum(classes, 0)], 0)[:, :, None]
+    for name, ids in lists.items():
+        if ids.ndim != 3 or ids.shape[:2] != classes.shape:
+            raise DataError(
+                f"{name} has shape {ids.shape}; expected (tasks, classes, samples) with "
+                f"{classes.shape[0]} tasks of up to {classes.shape[1]} classes, padded with -1."
+            )
+        wrong = np.argwhere((ids < -1) | (ids >= counts) & (ids >= 0))
+        if len(wrong):
+            t, c, n = wrong[0]
+            raise DataError(
+                f"{name}[{t}, {c}, {n}] = {ids[t, c, n]}; the class has {counts[t, c, 0]} samples."
+            )
+    shots = (lists["support"] >= 0).sum(axis=2)
+    if ((shots == 0) & (classes >= 0)).any():
+        raise DataError("support leaves a class without samples.")
+    n_query = lists["query"].shape[2] if "query" in lists else 0
+    most = shots.max(axis=1, initial=0).astype(np.int32)
+    return TaskSet(pool, classes, keys, most, n_query, lists["support"], lists.get("query"))
+
+
+def check_shots(
+    pool: ClassPool,
+    n_shot: int | str | tuple[int, int],
+    n_query: int,
+    classes: Int[np.ndarray, "some"],
+) -> tuple[int, int]:
+    """Read ``n_shot`` as (least, most), (0, 0) for all, and see that every class has enough."""
+    if n_query < 0:
+        raise DataError(f"n_query={n_query} must not be negative.")
+    if isinstance(n_shot, str):
+        if n_shot != "all":
+            raise DataError(f"n_shot={n_shot!r}: use a number, a range (low, high), or 'all'.")
+        pool.require(1 + n_query, f"n_shot='all' + n_query={n_query}", classes.tolist())
+        return ALL, ALL
+    low, high = n_shot if isinstance(n_shot, tuple) else (n_shot, n_shot)
+    if not 1 <= low <= high:
+        raise DataError(f"n_shot={n_shot!r} must be at least 1, and a range must ascend.")
+    pool.require(high + n_query, f"n_shot={n_shot} + n_query={n_query}", classes.tolist())
+    return low, high
+
+
+def class_dtype(pool: ClassPool) -> type[np.signedinteger]:
+    """The smallest type that holds the pool's class ids and the padding -1."""
+    return np.int16 if len(pool) <= np.iinfo(np.int16).max else np.int32
+
+
+def _pad(values: Int[np.ndarray, "tasks ..."] | None, shape: tuple[int, ...]) -> np.ndarray:
+    assert values is not None
+    padded = np.full((len(values), *shape), -1, dtype=values.dtype)
+    padded[tuple(slice(0, n) for n in values.shape)] = values
+    return padded
+
+
+def _span(values: Int[np.ndarray, "tasks"]) -> str:
+    low, high = int(values.min()), int(values.max())
+    return f"{low}" if low == high else f"{low}–{high}"

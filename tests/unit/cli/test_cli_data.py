@@ -1,0 +1,108 @@
+"""The commands ``taskscape data`` and ``taskscape tasks``."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from taskscape.cli import app
+from taskscape.errors import DataError
+from taskscape.pools import load_pool
+from taskscape.storage import load_tasks
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def own_data(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    path = tmp_path / "own.npz"
+    np.savez(
+        path,
+        X=rng.normal(size=(60, 5)),
+        y=np.repeat(np.arange(6), 10),
+        split=["train"] * 3 + ["test"] * 3,
+    )
+    return path
+
+
+def run(*args: object) -> str:
+    result = runner.invoke(app, [str(a) for a in args], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_known_data_sets_are_listed(monkeypatch, tmp_path: Path):
+    monkeypatch.setenv("TASKSCAPE_DATA", str(tmp_path))
+    told = json.loads(run("data", "--json"))
+    assert told["folder"] == str(tmp_path)
+    here = {row["name"]: row["path"] is not None for row in told["pools"]}
+    assert here == {"glyphs": True, "omniglot": False, "mini_imagenet": False}
+    assert "not found" in run("data")
+
+
+def test_show_counts_and_draws_a_sheet(own_data: Path, tmp_path: Path):
+    sheet = tmp_path / "deep" / "sheet.png"
+    text = run("data", "show", own_data, "--out", sheet)
+    assert "6 classes, 3 train, 3 test, 60 samples of 5 features" in text.replace("\n", " ")
+    with Image.open(sheet) as image:
+        assert min(image.size) > 400
+    told = json.loads(run("data", "show", own_data, "--split", "test", "--json"))
+    assert told["parts"] == [{"split": "test", "group": "", "classes": 3, "samples": 30}]
+    assert told["kind"] == "features"
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_images_get_a_sheet_too(tmp_path: Path, colour: bool):
+    rng = np.random.default_rng(0)
+    shape = (8, 12, 12, 3) if colour else (8, 12, 12)
+    np.savez(
+        tmp_path / "i.npz",
+        X=rng.integers(0, 255, shape).astype(np.uint8),
+        y=np.repeat(np.arange(4), 2),
+    )
+    run("data", "show", tmp_path / "i.npz", "--out", tmp_path / "s.png")
+    with Image.open(tmp_path / "s.png") as image:
+        assert image.size[0] > 400
+
+
+def test_tasks_are_written_and_can_be_read(own_data: Path, tmp_path: Path):
+    out = tmp_path / "tasks.parquet"
+    text = run(
+        "tasks", own_data, "--split", "train", "--n-tasks", 20, "--n-way", "2-3",
+        "--n-shot", "1-4", "--n-query", 2, "--seed", 5, "--out", out,
+    )  # fmt: skip
+    assert "TaskSet(20 tasks over 'own': 2–3-way, 1–4-shot, 2 queries)" in text
+    tasks = load_tasks(out, load_pool(own_data))
+    assert len(tasks) == 20
+    assert tasks.classes.max() == 2
+
+
+def test_every_task_can_be_written(own_data: Path, tmp_path: Path):
+    text = run("tasks", own_data, "--all", "--n-way", 3, "--n-shot", "all", "--out", tmp_path / "t")
+    assert "TaskSet(20 tasks over 'own': 3-way, all-shot)" in text
+    with pytest.raises(DataError, match="--all lists tasks of one size; --n-way 2-3 is a range"):
+        run("tasks", own_data, "--all", "--n-way", "2-3", "--out", tmp_path / "t")
+
+
+def test_every_command_has_help_with_an_example():
+    for command in (["data"], ["data", "show"], ["data", "get"], ["tasks"]):
+        assert "Example:" in run(*command, "--help")
+    assert run("--version").startswith("taskscape ")
+
+
+def test_errors_are_printed_plainly():
+    done = subprocess.run(
+        [sys.executable, "-m", "taskscape", "tasks", "glyps", "--out", "x"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: source='glyps' is neither a known data set")
+    assert "Traceback" not in done.stderr
