@@ -1,11 +1,12 @@
 """Files and folders that appear in one piece or not at all."""
 
+import glob
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 __all__ = ["folder_in_one_piece", "written_in_one_piece"]
@@ -19,7 +20,8 @@ def written_in_one_piece(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary file that becomes ``path`` if the block succeeds and vanishes if it fails."""
     final = Path(path)
     final.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=final.parent, prefix=f".{final.name}-")
+    _sweep_abandoned(final)
+    descriptor, name = tempfile.mkstemp(dir=final.parent, prefix=_prefix(final))
     os.close(descriptor)
     made = Path(name)
     try:
@@ -41,21 +43,33 @@ def folder_in_one_piece(path: str | os.PathLike[str], *, replace: bool = True) -
     final = Path(path)
     final.parent.mkdir(parents=True, exist_ok=True)
     _sweep_abandoned(final)
-    made = Path(tempfile.mkdtemp(dir=final.parent, prefix=f".{final.name}-"))
+    made = Path(tempfile.mkdtemp(dir=final.parent, prefix=_prefix(final)))
     try:
         yield made
         _as_any_other(made, 0o777)
         if final.exists() and not replace:
             return  # somebody else finished the same folder first: keep theirs
         if final.exists():
-            aside = Path(tempfile.mkdtemp(dir=final.parent, prefix=f".{final.name}-old-"))
-            final.rename(aside / final.name)
-            made.rename(final)
-            shutil.rmtree(aside)
+            _take_the_place(made, final)
         else:
             made.rename(final)
     finally:
         shutil.rmtree(made, ignore_errors=True)
+
+
+def _take_the_place(made: Path, final: Path) -> None:
+    aside = Path(tempfile.mkdtemp(dir=final.parent, prefix=_prefix(final)))
+    try:
+        final.rename(aside / final.name)
+        made.rename(final)
+    finally:
+        if not final.exists():
+            (aside / final.name).rename(final)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _prefix(final: Path) -> str:
+    return f".{final.name}-unfinished-"
 
 
 def _as_any_other(made: Path, mode: int) -> None:
@@ -66,7 +80,12 @@ def _as_any_other(made: Path, mode: int) -> None:
 
 
 def _sweep_abandoned(final: Path) -> None:
-    """Remove temporary folders that a killed process left beside ``final`` a day or more ago."""
-    for left in final.parent.glob(f".{final.name}-*"):
-        if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
-            shutil.rmtree(left, ignore_errors=True)
+    """Remove what a killed process left beside ``final`` a day or more ago."""
+    for left in final.parent.glob(f"{glob.escape(_prefix(final))}*"):
+        with suppress(FileNotFoundError):  # another process sweeps too
+            if time.time() - left.stat().st_mtime < _ABANDONED_SECONDS:
+                continue
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink()

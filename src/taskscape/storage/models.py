@@ -20,6 +20,7 @@ from taskscape.files import folder_in_one_piece, written_in_one_piece
 __all__ = ["load_arrays", "load_checkpoint", "save_arrays", "save_checkpoint", "versions"]
 
 _FORMAT = 1
+_FILES = {"arrays.safetensors", "header.json"}
 
 
 def versions() -> dict[str, str]:
@@ -38,6 +39,12 @@ def save_arrays(
     path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]
 ) -> None:
     """Write a folder ``arrays.safetensors`` + ``header.json``, in one piece."""
+    folder = Path(path)
+    if folder.exists() and not (folder.is_dir() and {p.name for p in folder.iterdir()} <= _FILES):
+        raise DataError(
+            f"{folder} exists and holds something else; writing there would delete it. "
+            "Choose another name."
+        )
     raw = save_tensors({k: np.asarray(v, order="C") for k, v in arrays.items()})
     full = dict(header) | {
         "format": _FORMAT,
@@ -47,7 +54,7 @@ def save_arrays(
     }
     with folder_in_one_piece(path) as made:
         (made / "arrays.safetensors").write_bytes(raw)
-        text = json.dumps(full, indent=2, ensure_ascii=False)
+        text = json.dumps(full, indent=2, ensure_ascii=False, default=_plain)
         (made / "header.json").write_text(text + "\n", encoding="utf-8")
 
 
@@ -69,13 +76,17 @@ def load_arrays(
         raise DataError(f"{folder} is damaged: header.json cannot be read ({error}).") from error
     if not isinstance(header, dict) or header.get("what") != what:
         raise DataError(f"{folder} does not hold a {what}.")
-    if header.get("format", 0) > _FORMAT:
-        raise DataError(f"{folder} was written by a newer taskscape; please upgrade.")
+    _check_format(header, folder)
     if hashlib.sha256(raw).hexdigest() != header.get("sha256"):
         raise DataError(
             f"{folder} is damaged: arrays.safetensors does not match the checksum in header.json."
         )
-    arrays = load_tensors(raw)
+    try:
+        arrays = load_tensors(raw)
+    except SafetensorError as error:
+        raise DataError(
+            f"{folder} is damaged: arrays.safetensors cannot be read ({error})."
+        ) from error
     listed = {k: [str(v.dtype), list(v.shape)] for k, v in arrays.items()}
     if listed != header.get("arrays"):
         raise DataError(f"{folder} is damaged: its arrays are not those that header.json lists.")
@@ -86,10 +97,13 @@ def save_checkpoint(
     path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]
 ) -> None:
     """Write one safetensors file with the header inside, in one piece."""
-    text = json.dumps(dict(header) | {"format": _FORMAT, "versions": versions()})
-    raw = save_tensors(
-        {k: np.asarray(v, order="C") for k, v in arrays.items()}, {"taskscape": text}
-    )
+    whole = {k: np.asarray(v, order="C") for k, v in arrays.items()}
+    full = dict(header) | {
+        "format": _FORMAT,
+        "versions": versions(),
+        "sha256": _checksum(whole),
+    }
+    raw = save_tensors(whole, {"taskscape": json.dumps(full, default=_plain)})
     with written_in_one_piece(path) as made:
         made.write_bytes(raw)
 
@@ -103,8 +117,35 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray]
     try:
         size = int.from_bytes(raw[:8], "little")
         header = json.loads(json.loads(raw[8 : 8 + size])["__metadata__"]["taskscape"])
-        return load_tensors(raw), header
+        arrays = load_tensors(raw)
+        if _checksum(arrays) != header["sha256"]:
+            raise ValueError("the arrays do not match their checksum")
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"{os.fspath(path)} is not a readable checkpoint ({error}). Delete it and start anew."
         ) from error
+    _check_format(header, path)
+    return arrays, header
+
+
+def _check_format(header: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    written = header.get("format")
+    if not isinstance(written, int):
+        raise DataError(f"{os.fspath(path)} is damaged: format={written!r} is not a number.")
+    if written > _FORMAT:
+        raise DataError(f"{os.fspath(path)} was written by a newer taskscape; please upgrade.")
+
+
+def _checksum(arrays: Mapping[str, np.ndarray]) -> str:
+    h = hashlib.sha256()
+    for name in sorted(arrays):
+        h.update(name.encode())
+        h.update(arrays[name].tobytes())
+    return h.hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's, which JSON knows."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be stored in a header")
