@@ -1,0 +1,324 @@
+"""The E-step: the posterior of each task given the themes, and the statistics it yields.
+
+Every function takes one task or a batch of them (leading axes ``*M``). Masks are True where a
+sample or class is real; what lies under a False mask changes nothing, not even when it is NaN.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax.tree_util import register_dataclass
+from jaxtyping import Array, Bool, Float, Int
+
+from taskscape.model.dirichlet import expected_log, log_beta
+from taskscape.model.params import Covariance, Scalar, TaskPosterior, ThemeStatistics
+
+_SMALLEST_TRUSTED = 1e-20  # lost terms are below 1e-38, so counts are off by less than 1e-18
+
+# Full precision is asked for because GPUs otherwise multiply float32 in fewer bits.
+_einsum = partial(jnp.einsum, precision="highest")
+
+
+@register_dataclass
+@dataclass(frozen=True, eq=False)
+class EStepState:
+    """Where the E-step of each task stands: ``change`` is the last mean |change of lam|."""
+
+    posterior: TaskPosterior
+    change: Float[Array, "*M"]
+    iterations: Int[Array, "*M"]
+
+
+def update_r(
+    log_lik: Float[Array, "*M C N K"],
+    gamma: Float[Array, "*M C K"],
+    sample_mask: Bool[Array, "*M C N"],
+) -> Float[Array, "*M C N K"]:
+    r"""Responsibility of each image-theme for each sample.
+
+    .. math:: r_{cnk} \propto \exp\{ E[\ln\theta_{ck}] + \ln N(x_{cn}; \mu_k, \Sigma_k) \}
+
+    Paper: eq:r.
+    """
+    r = jax.nn.softmax(expected_log(gamma)[..., None, :] + log_lik, axis=-1)
+    return jnp.where(sample_mask[..., None], r, 0)
+
+
+def update_gamma(
+    r: Float[Array, "*M C N K"],
+    eta: Float[Array, "*M C L"],
+    alpha: Float[Array, "L K"],
+    class_mask: Bool[Array, "*M C"],
+) -> Float[Array, "*M C K"]:
+    r"""Posterior concentration of each class's mixture of image-themes.
+
+    .. math:: \gamma_{ck} = \sum_n r_{cnk} + \sum_l \eta_{cl}\,\alpha_{lk}
+
+    Paper: eq:gamma; its ones cancel because eta sums to one. A padded class, where eta and r are
+    zero, keeps the one.
+    """
+    return r.sum(-2) + _einsum("...cl,lk->...ck", eta, alpha) + ~class_mask[..., None]
+
+
+def update_eta(
+    gamma: Float[Array, "*M C K"],
+    lam: Float[Array, "*M L"],
+    alpha: Float[Array, "L K"],
+    class_mask: Bool[Array, "*M C"],
+) -> Float[Array, "*M C L"]:
+    r"""Probability of each task-theme for each class.
+
+    .. math:: \eta_{cl} \propto \exp\{ E[\ln\phi_l] - \ln B(\alpha_l)
+        + \sum_k \alpha_{lk}\, E[\ln\theta_{ck}] \}
+
+    Paper: eq:eta; its (alpha - 1) differs by a factor common to all l, which cancels.
+    """
+    evidence = _einsum("...ck,lk->...cl", expected_log(gamma), alpha) - log_beta(alpha)
+    eta = jax.nn.softmax(expected_log(lam)[..., None, :] + evidence, axis=-1)
+    return jnp.where(class_mask[..., None], eta, 0)
+
+
+def update_lam(eta: Float[Array, "*M C L"], delta: Float[Array, " L"]) -> Float[Array, "*M L"]:
+    r"""Posterior concentration of the task's mixture of task-themes: its embedding.
+
+    .. math:: \lambda_l = \delta_l + \sum_c \eta_{cl}
+
+    Paper: eq:lambda.
+    """
+    return delta + eta.sum(-2)
+
+
+def cold_start(
+    sample_mask: Bool[Array, "*M C N"],
+    class_mask: Bool[Array, "*M C"],
+    alpha: Float[Array, "L K"],
+    delta: Float[Array, " L"],
+) -> TaskPosterior:
+    r"""A start that knows nothing of the samples and favours no image-theme.
+
+    .. math:: \eta_{cl} = \frac{\delta_l}{\sum_j \delta_j}, \quad
+        \gamma_{ck} = \frac1K \left[ N_c + \sum_{lj} \eta_{cl}\,\alpha_{lj} \right], \quad
+        \lambda_l = \delta_l + \sum_c \eta_{cl}
+
+    Paper: alg:online_ldcc, "initialise".
+    Differs from the paper: deterministic, so that the embedding of a task is a function of it.
+    """
+    real = class_mask[..., None]
+    eta = jnp.where(real, delta / delta.sum(), 0)
+    counts = (sample_mask & real).sum(-1, keepdims=True)
+    mass = counts + _einsum("...cl,lk->...c", eta, alpha)[..., None]
+    K = alpha.shape[-1]
+    gamma = jnp.broadcast_to(jnp.where(real, mass / K, 1), (*class_mask.shape, K))
+    return TaskPosterior(lam=update_lam(eta, delta), eta=eta, gamma=gamma)
+
+
+def sweep(
+    posterior: TaskPosterior,
+    log_lik: Float[Array, "*M C N K"],
+    sample_mask: Bool[Array, "*M C N"],
+    class_mask: Bool[Array, "*M C"],
+    alpha: Float[Array, "L K"],
+    delta: Float[Array, " L"],
+) -> TaskPosterior:
+    """One round of updates, each with the newest values of the others.
+
+    Paper: alg:online_ldcc, the body of the E-step.
+    """
+    r = update_r(log_lik, posterior.gamma, sample_mask & class_mask[..., None])
+    gamma = update_gamma(r, posterior.eta, alpha, class_mask)
+    eta = update_eta(gamma, posterior.lam, alpha, class_mask)
+    return TaskPosterior(lam=update_lam(eta, delta), eta=eta, gamma=gamma)
+
+
+def scale_likelihood(log_lik: Float[Array, "*M C N K"]) -> Float[Array, "*M C N K"]:
+    r"""Likelihoods relative to each sample's best theme, for ``scaled_sweep``.
+
+    .. math:: p_{cnk} = N(x_{cn}; \mu_k, \Sigma_k) / \max_j N(x_{cn}; \mu_j, \Sigma_j)
+    """
+    return jnp.exp(log_lik - log_lik.max(-1, keepdims=True))
+
+
+def scaled_sweep(
+    posterior: TaskPosterior,
+    p: Float[Array, "*M C N K"],
+    sample_mask: Bool[Array, "*M C N"],
+    class_mask: Bool[Array, "*M C"],
+    alpha: Float[Array, "L K"],
+    delta: Float[Array, " L"],
+) -> tuple[TaskPosterior, Bool[Array, "*M"]]:
+    r"""``sweep`` without an exponential per sample and theme, and whether to trust it.
+
+    .. math:: \sum_n r_{cnk} = w_{ck} \sum_n \frac{p_{cnk}}{\sum_j p_{cnj} w_{cj}}, \quad
+        w_{ck} \propto \exp E[\ln\theta_{ck}]
+
+    Terms that underflow are lost, which changes nothing as long as every denominator is far above
+    the smallest float; where one is not, use ``sweep``.
+
+    Paper: eq:r and eq:gamma with r eliminated, eq:eta, eq:lambda.
+    """
+    E_log_theta = expected_log(posterior.gamma)
+    w = jnp.exp(E_log_theta - E_log_theta.max(-1, keepdims=True))
+    real = sample_mask & class_mask[..., None]
+    total = (p * w[..., None, :]).sum(-1)
+    share = jnp.where(real, 1 / total, 0)
+    counts = w * (p * share[..., None]).sum(-2)
+    gamma = counts + _einsum("...cl,lk->...ck", posterior.eta, alpha) + ~class_mask[..., None]
+    eta = update_eta(gamma, posterior.lam, alpha, class_mask)
+    trusted = jnp.where(real, total, 1).min((-1, -2)) > _SMALLEST_TRUSTED
+    return TaskPosterior(lam=update_lam(eta, delta), eta=eta, gamma=gamma), trusted
+
+
+def begin(posterior: TaskPosterior) -> EStepState:
+    """The state of an E-step about to start from this posterior."""
+    tasks = posterior.lam.shape[:-1]
+    return EStepState(
+        posterior=posterior,
+        change=jnp.full(tasks, jnp.inf, posterior.lam.dtype),
+        iterations=jnp.zeros(tasks, jnp.int32),
+    )
+
+
+def advance(
+    state: EStepState,
+    log_lik: Float[Array, "*M C N K"],
+    sample_mask: Bool[Array, "*M C N"],
+    class_mask: Bool[Array, "*M C"],
+    alpha: Float[Array, "L K"],
+    delta: Float[Array, " L"],
+    tol: Scalar,
+) -> EStepState:
+    """One sweep over the tasks that still move; the others stay exactly as they are.
+
+    A task's result therefore does not depend on the tasks that share its batch.
+    """
+    swept = sweep(state.posterior, log_lik, sample_mask, class_mask, alpha, delta)
+    return move(state, swept, tol)
+
+
+def move(state: EStepState, swept: TaskPosterior, tol: Scalar) -> EStepState:
+    """Take over a sweep's result for the tasks that still moved before it."""
+    moving = state.change >= tol
+    change = jnp.abs(swept.lam - state.posterior.lam).mean(-1)
+    return EStepState(
+        posterior=TaskPosterior(
+            lam=jnp.where(moving[..., None], swept.lam, state.posterior.lam),
+            eta=jnp.where(moving[..., None, None], swept.eta, state.posterior.eta),
+            gamma=jnp.where(moving[..., None, None], swept.gamma, state.posterior.gamma),
+        ),
+        change=jnp.where(moving, change, state.change),
+        iterations=state.iterations + moving,
+    )
+
+
+def advance_many(
+    state: EStepState,
+    log_lik: Float[Array, "*M C N K"],
+    sample_mask: Bool[Array, "*M C N"],
+    class_mask: Bool[Array, "*M C"],
+    alpha: Float[Array, "L K"],
+    delta: Float[Array, " L"],
+    tol: Scalar,
+    sweeps: int,
+) -> EStepState:
+    """A fixed number of sweeps, after which a caller may drop the tasks with change < tol."""
+    return jax.lax.fori_loop(
+        0,
+        sweeps,
+        lambda _, s: advance(s, log_lik, sample_mask, class_mask, alpha, delta, tol),
+        state,
+    )
+
+
+def e_step(
+    log_lik: Float[Array, "*M C N K"],
+    sample_mask: Bool[Array, "*M C N"],
+    class_mask: Bool[Array, "*M C"],
+    alpha: Float[Array, "L K"],
+    delta: Float[Array, " L"],
+    tol: Scalar = 1e-5,
+    max_iter: int = 200,
+    start: TaskPosterior | None = None,
+) -> EStepState:
+    r"""Posterior of each task, by sweeps until lam stands still.
+
+    .. math:: \tfrac1L \sum_l |\lambda_l^{\text{new}} - \lambda_l| < \text{tol}
+
+    ``start`` continues from an earlier posterior of the same tasks; without it the start is cold.
+    Only lam is watched, as in the paper: gamma may still be moving a little where lam is not.
+
+    Paper: alg:online_ldcc, procedure E-step.
+    """
+    if start is None:
+        start = cold_start(sample_mask, class_mask, alpha, delta)
+
+    def unfinished(carry: tuple[Int[Array, ""], EStepState]) -> Bool[Array, ""]:
+        i, state = carry
+        return (i < max_iter) & jnp.any(state.change >= tol)
+
+    def body(carry: tuple[Int[Array, ""], EStepState]) -> tuple[Int[Array, ""], EStepState]:
+        i, state = carry
+        return i + 1, advance(state, log_lik, sample_mask, class_mask, alpha, delta, tol)
+
+    return jax.lax.while_loop(unfinished, body, (jnp.zeros((), jnp.int32), begin(start)))[1]
+
+
+def statistics(
+    x: Float[Array, "*S D"],
+    r: Float[Array, "*S K"],
+    posterior: TaskPosterior,
+    class_mask: Bool[Array, "*M C"],
+    shift: Float[Array, " D"],
+    covariance: Covariance = "full",
+) -> ThemeStatistics:
+    """Sums for the M-step, from samples and the weight of each image-theme on each of them.
+
+    The axes of ``x`` and ``r`` are free: the samples of a batch of tasks, or the samples of a
+    pool with ``r`` summed over all the tasks they occur in, so that each counts once in the
+    products.
+
+    Paper: the sums of eq:m_step and apdx:alpha.
+    Differs from the paper: moments are about ``shift``; about the origin S2/N - mu mu^T cancels.
+    """
+    r = r.reshape(-1, r.shape[-1])
+    centred = (x - shift).reshape(-1, x.shape[-1])
+    centred = jnp.where(r.sum(-1, keepdims=True) > 0, centred, 0)  # padding may be NaN
+    eta = jnp.where(class_mask[..., None], posterior.eta, 0)
+    E_log_theta = expected_log(posterior.gamma)
+    return ThemeStatistics(
+        N_k=r.sum(0),
+        S1=_einsum("sk,sd->kd", r, centred),
+        S2=_second_moments(centred, r, covariance),
+        w=eta.sum(tuple(range(eta.ndim - 1))),
+        E_log_theta_sum=_einsum("...cl,...ck->lk", eta, E_log_theta),
+        samples=r.sum(),
+        classes=class_mask.sum(dtype=r.dtype),
+        tasks=class_mask.any(-1).sum(dtype=r.dtype),
+        covariance=covariance,
+    )
+
+
+def task_statistics(
+    x: Float[Array, "*M C N D"],
+    posterior: TaskPosterior,
+    log_lik: Float[Array, "*M C N K"],
+    sample_mask: Bool[Array, "*M C N"],
+    class_mask: Bool[Array, "*M C"],
+    shift: Float[Array, " D"],
+    covariance: Covariance = "full",
+) -> ThemeStatistics:
+    """Sums for the M-step over one task or a batch of tasks, with r at its best given gamma."""
+    r = update_r(log_lik, posterior.gamma, sample_mask & class_mask[..., None])
+    return statistics(x, r, posterior, class_mask, shift, covariance)
+
+
+def _second_moments(
+    x: Float[Array, "S D"], r: Float[Array, "S K"], covariance: Covariance
+) -> Float[Array, "K D D"] | Float[Array, "K D"] | Float[Array, "D D"]:
+    if covariance == "full":
+        # One matrix product per theme over all samples, holding S x D numbers at a time.
+        return jax.lax.map(lambda r_k: _einsum("sd,se->de", x * r_k[:, None], x), r.T)
+    if covariance == "diag":
+        return _einsum("sk,sd->kd", r, x * x)
+    return _einsum("sd,se->de", x * r.sum(-1, keepdims=True), x)
