@@ -1,0 +1,100 @@
+"""Embedding tasks: tasks per second with cached log-likelihoods, against the plain loop.
+
+    python benchmarks/embed.py --out benchmarks/results/embed.json
+
+The peer is the E-step over the same chunks in one compiled while-loop, where every task waits for
+the slowest of its chunk.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+
+import jax
+import numpy as np
+from record import keep, parser, peak_gigabytes, seconds
+
+from taskscape import ClassPool, FitConfig, PrepareConfig, TaskSet, sample_tasks
+from taskscape.embed import LikelihoodTable, _Chunk, _with_logarithms, embed
+from taskscape.fit import Fit, TaskSource
+from taskscape.prepare import PreparedSamples, learn_preparation
+
+CLASSES, SAMPLES, D = 64, 600, 64
+
+
+def one(shot: str, n_tasks: int, dims: int, seed: int) -> dict[str, float]:
+    """Embed tasks with 16 or all samples per class."""
+    rng = np.random.default_rng(seed)
+    # classes mix eight clusters, so that tasks differ in how soon they settle
+    clusters = rng.normal(size=(8, dims)) * 2
+    which = np.stack(
+        [rng.choice(8, SAMPLES, p=rng.dirichlet(np.full(8, 0.3))) for _ in range(CLASSES)]
+    )
+    X = (clusters[which] + rng.normal(size=(CLASSES, SAMPLES, dims)) * 2).astype(np.float32)
+    pool = ClassPool.from_arrays(X.reshape(-1, dims), np.repeat(np.arange(CLASSES), SAMPLES))
+    everything = np.arange(CLASSES)
+    prepared = PreparedSamples(
+        pool, learn_preparation(pool, everything, PrepareConfig(pca=None)), everything
+    )
+    learn = sample_tasks(pool, 3000, n_way=(5, 10), n_shot=16, seed=seed)
+    source, held_out = TaskSource.of(learn, seed, 64)
+    fit = Fit.start(source, held_out, prepared, FitConfig(), seed)
+    for t in range(10):
+        fit.learn(t)
+    themes = fit.state.themes
+    tasks = sample_tasks(
+        pool, n_tasks, n_way=5, n_shot="all" if shot == "all" else int(shot), seed=seed + 1
+    )
+    embed(themes, tasks, prepared)
+    kept = {}
+    ours = min(seconds(lambda: kept.update(done=embed(themes, tasks, prepared))) for _ in range(2))
+    few = tasks[: min(n_tasks, 8192 if shot != "all" else 512)]
+    peer = _plain(themes, few, prepared)
+    return {
+        "tasks_per_second": n_tasks / ours,
+        "tasks_per_second_of_the_plain_loop": len(few) / peer,
+        "ratio": n_tasks / ours * peer / len(few),
+        "mean_sweeps": float(kept["done"].sweeps.mean()),
+        "most_sweeps": float(kept["done"].sweeps.max()),
+        "peak_gigabytes": peak_gigabytes(),
+    }
+
+
+def _plain(themes, tasks: TaskSet, prepared: PreparedSamples) -> float:  # type: ignore[no-untyped-def]
+    table = LikelihoodTable(themes, prepared, np.arange(CLASSES))
+    shape = (len(tasks), tasks.max_way, tasks.max_shot)
+
+    def run() -> None:
+        chunk = _Chunk.of(tasks, table, shape)
+        jax.block_until_ready(_with_logarithms(chunk, themes, 1e-5, 500).change)
+
+    run()
+    return min(seconds(run) for _ in range(2))
+
+
+def main() -> None:
+    made: argparse.ArgumentParser = parser(__doc__ or "")
+    made.add_argument("--one", help=argparse.SUPPRESS)
+    made.add_argument("--dims", type=int, nargs="*", default=[64, 640, 784])
+    made.add_argument("--n-tasks", type=int, default=100_000)
+    args = made.parse_args()
+    if args.one is not None:
+        shot, dims = args.one.split(",")
+        n = args.n_tasks if shot != "all" else args.n_tasks // 50
+        print(json.dumps(one(shot, n, int(dims), args.seed)))
+        return
+    figures = {}
+    for dims in args.dims:
+        for shot in ("16", "all"):
+            run = [sys.executable, __file__, "--one", f"{shot},{dims}", "--seed", str(args.seed)]
+            told = subprocess.run(
+                [*run, "--n-tasks", str(args.n_tasks)], capture_output=True, text=True, check=True
+            )
+            for name, value in json.loads(told.stdout.splitlines()[-1]).items():
+                figures[f"D={dims} {'600' if shot == 'all' else shot}-shot {name}"] = value
+    keep(figures, args)
+
+
+if __name__ == "__main__":
+    main()

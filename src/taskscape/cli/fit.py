@@ -1,0 +1,137 @@
+"""``taskscape fit``: learn task-themes from tasks."""
+
+import json
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from taskscape.cli.live import LiveFit
+from taskscape.cli.wishes import NShot, NTasks, NWay, Seed, Source, Split, TasksFile, get_tasks
+from taskscape.errors import DataError
+from taskscape.estimator import HealthWarning, TaskThemes
+from taskscape.pools import load_pool
+from taskscape.prepare import PrepareConfig
+
+EPILOG = (
+    "Example:  taskscape fit glyphs --split train --n-tasks 20000 --n-way 5-10 --n-shot 16 "
+    "--out model"
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command("fit", epilog=EPILOG)(fit)
+
+
+def parse_prepare(text: str) -> PrepareConfig | str | None:
+    """Read ``auto``, ``none``, or steps such as ``power=0.5,l2,centre,pca=32``."""
+    if text in ("auto", "none"):
+        return text if text == "auto" else None
+    steps: dict[str, Any] = {"centre": False, "pca": None}
+    try:
+        for word in text.split(","):
+            name, _, value = word.strip().partition("=")
+            if name in ("l2", "centre") and not value:
+                steps[name] = True
+            elif name in ("power", "pca"):
+                steps[name] = float(value) if name == "power" else int(value)
+            else:
+                raise ValueError(name)
+    except ValueError:
+        raise DataError(
+            f"--prepare {text!r}: use auto, none, or some of power=0.5,l2,centre,pca=32."
+        ) from None
+    return PrepareConfig(**steps)
+
+
+def fit(
+    source: Source,
+    out: Annotated[Path, typer.Option(help="The folder to write the model to.")],
+    tasks: TasksFile = None,
+    split: Split = None,
+    n_tasks: NTasks = 20_000,
+    n_way: NWay = "5-10",
+    n_shot: NShot = "16",
+    seed: Seed = 0,
+    task_themes: Annotated[int, typer.Option(help="Number of task-themes, L.")] = 4,
+    image_themes: Annotated[int, typer.Option(help="Number of image-themes, K.")] = 8,
+    delta: Annotated[float, typer.Option(help="Concentration of the task mixture, δ.")] = 0.5,
+    covariance: Annotated[str, typer.Option(help="full, diag or tied.")] = "full",
+    prepare: Annotated[
+        str, typer.Option(help="auto, none, or some of power=0.5,l2,centre,pca=32.")
+    ] = "auto",
+    method: Annotated[str, typer.Option(help="online, or batch for full passes.")] = "online",
+    update: Annotated[str, typer.Option(help="statistics, or paper for its literal rule.")] = (
+        "statistics"
+    ),
+    max_tasks: Annotated[int | None, typer.Option(help="Stop after this many tasks.")] = None,
+    max_passes: Annotated[int, typer.Option(help="Most passes over the tasks.")] = 10,
+    restarts: Annotated[int, typer.Option(help="Fits from different starts.")] = 1,
+    ensemble: Annotated[int, typer.Option(help="How many of the best fits to keep.")] = 1,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="File to save the state to; default: OUT.checkpoint.")
+    ] = None,
+    checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.")] = 50,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="Also log to this folder for TensorBoard.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Learn task-themes from tasks and write the model.
+
+    Ctrl-C saves a checkpoint; the same command with --resume goes on from it to the same result.
+    """
+    model = TaskThemes(
+        task_themes, image_themes, delta=delta, covariance=covariance,  # type: ignore[arg-type]
+        prepare=parse_prepare(prepare), method=method, update=update,  # type: ignore[arg-type]
+        max_tasks=max_tasks, max_passes=max_passes, n_restarts=restarts, ensemble=ensemble,
+        random_state=seed,
+    )  # fmt: skip
+    model._config()
+    live = LiveFit(model, tensorboard, quiet=as_json)
+    pool = load_pool(source)
+    drawn = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
+    saved = checkpoint or out.with_name(out.name + ".checkpoint")
+    try:
+        with live, warnings.catch_warnings():
+            warnings.simplefilter("ignore", HealthWarning)  # the summary says it
+            model.fit(
+                drawn, callback=live, checkpoint=saved, checkpoint_every=checkpoint_every,
+                resume=resume,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        typer.echo(
+            f"\ninterrupted; the state is saved in {saved}. "
+            "Run the same command with --resume to go on.",
+            err=True,
+        )
+        raise typer.Exit(130) from None
+    model.save(out)
+    saved.unlink(missing_ok=True)
+    _tell(model, drawn.pool.name, out, as_json)
+
+
+def _tell(model: TaskThemes, pool: str, out: Path, as_json: bool) -> None:
+    last = model.fit_info_[-1]
+    if as_json:
+        told = {
+            "model": str(out),
+            "pool": pool,
+            "tasks": last.tasks,
+            "held_out_elbo": float(model.elbo_history_[:, 1].max()),
+            "stopped": last.done,
+            "preparation": model.preparation_.config.describe(),
+            "health": model.health_.to_json(),
+        }
+        typer.echo(json.dumps(told, indent=2))
+        return
+    typer.echo(f"prepared by: {model.preparation_.config.describe()}")
+    typer.echo(
+        f"learned from {last.tasks:,} tasks; held-out bound "
+        f"{model.elbo_history_[:, 1].max():.4f} nats per sample; stopped: {last.done}"
+    )
+    typer.echo(model.health_.summary())
+    typer.echo(f"model: {out}")

@@ -1,0 +1,125 @@
+"""``taskscape select``: choose training tasks for test tasks."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+from jaxtyping import Int
+
+from taskscape.catalogue import Embeddings, read_embeddings
+from taskscape.errors import DataError
+from taskscape.files import written_in_one_piece
+from taskscape.select import RULES
+from taskscape.select import select as select_tasks
+
+__all__ = ["register"]
+
+_RULES = "; ".join(f"{rule.name}: {rule.meaning}" for rule in RULES.values())
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command(
+        "select",
+        epilog="Example:  taskscape select test.parquet train.parquet -n 500 --rule coverage "
+        "--out selection.json --tasks train_tasks.parquet --out-tasks chosen.parquet",
+    )(select)
+
+
+def select(
+    test: Annotated[Path, typer.Argument(help="Test tasks, written by `taskscape embed`.")],
+    train: Annotated[Path, typer.Argument(help="Training tasks: such a file, or a catalogue.")],
+    n: Annotated[int, typer.Option("-n", help="How many tasks, or samples, to choose.")],
+    rule: Annotated[str, typer.Option(help=f"{_RULES}.")] = "coverage",
+    seed: Annotated[int, typer.Option(help="Settles ties and the order of turns.")] = 0,
+    max_shared: Annotated[
+        int | None, typer.Option(help="No two chosen tasks share more classes than this.")
+    ] = None,
+    budget: Annotated[str, typer.Option(help="What -n counts: tasks or samples.")] = "tasks",
+    samples_per_class: Annotated[
+        int | None, typer.Option(help="For --budget samples: samples of each class of a task.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the selection as JSON.")] = None,
+    tasks: Annotated[
+        Path | None, typer.Option(help="The tasks that were embedded, by `taskscape tasks`.")
+    ] = None,
+    out_tasks: Annotated[
+        Path | None, typer.Option(help="With --tasks: write the chosen tasks, ready to train on.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the selection as JSON.")] = False,
+) -> None:
+    """Choose the training tasks that suit the test tasks best."""
+    asked, pool = read_embeddings(test), read_embeddings(train)
+    asked.header.check_same_model(pool.header, str(test), str(train))
+    if out_tasks is not None and tasks is None:
+        raise DataError("--out-tasks needs --tasks, the tasks that were embedded.")
+    listed = None if tasks is None else _read_tasks(tasks, pool, train)
+    samples = _samples(budget, samples_per_class, pool, listed)
+    chosen = select_tasks(
+        asked,
+        pool,
+        n,
+        rule,
+        seed=seed,
+        train_classes=pool.classes,
+        train_samples=samples,
+        max_shared=max_shared,
+        budget=budget,
+    )
+    if out is not None:
+        with written_in_one_piece(out) as made:
+            made.write_text(chosen.to_json() + "\n", encoding="utf-8")
+    if out_tasks is not None and listed is not None:
+        with written_in_one_piece(out_tasks) as made:
+            pq.write_table(listed.take(pa.array(chosen.indices)), made, compression="zstd")
+    if as_json:
+        typer.echo(json.dumps(chosen.to_dict()))
+        return
+    typer.echo(chosen.summary())
+    for index, why in list(zip(chosen.indices, chosen.why, strict=True))[:5]:
+        typer.echo(f"  task {pool.ids[index]} ({', '.join(pool.names(index))}): {why}")
+    if len(chosen) > 5:
+        typer.echo(f"  … and {len(chosen) - 5:,} more")
+    for path in (out, out_tasks):
+        if path is not None:
+            typer.echo(f"written to {path}")
+
+
+def _read_tasks(path: Path, embedded: Embeddings, source: Path) -> pa.Table:
+    """The table of tasks, seen to be those that were embedded, row by row."""
+    try:
+        table = pq.read_table(path)
+        classes = table["classes"].to_pylist()
+    except (FileNotFoundError, KeyError, pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path} is not a list of tasks that can be read: {error}.") from error
+    same = len(classes) == len(embedded) and all(
+        ids == [int(c) for c in row if c >= 0]
+        for ids, row in zip(classes, embedded.classes, strict=True)
+    )
+    if not same:
+        raise DataError(
+            f"{path} has other tasks than {source}, row by row; give the tasks that were embedded."
+        )
+    return table
+
+
+def _samples(
+    budget: str, samples_per_class: int | None, embedded: Embeddings, tasks: pa.Table | None
+) -> Int[np.ndarray, "tasks"] | None:
+    if budget != "samples":
+        return None
+    if samples_per_class is not None:
+        return embedded.n_way * samples_per_class
+    if tasks is not None:
+        header = json.loads(tasks.schema.metadata[b"taskscape"])
+        shots = tasks["n_shot"].to_numpy()
+        if shots.all():
+            return embedded.n_way * (shots + int(header["n_query"]))
+    raise DataError(
+        "--budget samples needs to know the samples of each task: give --samples-per-class, or "
+        "--tasks that have a number of shots."
+    )

@@ -1,0 +1,123 @@
+"""Several fits from different starts, with a checkpoint to go on from."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taskscape.errors import DataError
+from taskscape.fit import Fit, FitConfig, FitInfo, TaskSource
+from taskscape.fit.arrays import posterior_from_arrays, state_from_arrays, to_arrays
+from taskscape.prepare import PreparedSamples
+from taskscape.progress import progress_bar
+from taskscape.storage import load_checkpoint, save_checkpoint
+from taskscape.tasks import TaskSet
+
+__all__ = ["Callback", "Restarts"]
+
+Callback = Callable[[FitInfo, int], None]
+
+
+class Restarts:
+    """The restarts of one call of ``fit``, with their checkpoint."""
+
+    def __init__(
+        self,
+        params: Mapping[str, Any],
+        config: FitConfig,
+        source: TaskSource,
+        held_out: TaskSet,
+        prepared: PreparedSamples,
+        checkpoint: str | os.PathLike[str] | None,
+        every: int,
+        callback: Callback | None,
+    ) -> None:
+        self.config, self.source, self.held_out, self.prepared = config, source, held_out, prepared
+        self.path = None if checkpoint is None else Path(checkpoint)
+        self.every, self.callback = every, callback
+        seeds = np.random.SeedSequence(int(params["random_state"])).generate_state(
+            params["n_restarts"]
+        )
+        self.seeds = [int(s) for s in seeds]
+        self.identity = _identity(params, source, held_out)
+
+    def run(self, resume: bool) -> list[Fit]:
+        """Run all fits that a checkpoint does not hold already."""
+        fits = self._read() if resume else []
+        most = None
+        for i, seed in enumerate(self.seeds):
+            if i == len(fits):
+                fits.append(Fit.start(self.source, self.held_out, self.prepared, self.config, seed))
+            most = fits[i].most_updates()
+            label = "fitting" if len(self.seeds) == 1 else f"fitting {i + 1}/{len(self.seeds)}"
+            with progress_bar(label, most) as advance:
+                self._finish(fits, i, advance)
+        return fits
+
+    def _finish(self, fits: list[Fit], i: int, advance: Callable[[int], None]) -> None:
+        try:
+            for info in fits[i]:
+                advance(1)
+                if self.path is not None and (info.t % self.every == 0 or info.done):
+                    self._write(fits)
+                if self.callback is not None:
+                    self.callback(info, i)
+        except KeyboardInterrupt:
+            if self.path is not None:
+                self._write(fits)
+            raise
+
+    def _write(self, fits: list[Fit]) -> None:
+        assert self.path is not None
+        arrays: dict[str, np.ndarray] = {}
+        for i, fit in enumerate(fits):
+            arrays |= to_arrays(fit.state, f"fit{i}")
+            if fit.posteriors is not None and not fit.history[-1].done:
+                arrays |= to_arrays(fit.posteriors, f"posteriors{i}")
+        header = {
+            "what": "fit checkpoint",
+            "identity": self.identity,
+            "histories": [[asdict(info) for info in fit.history] for fit in fits],
+        }
+        save_checkpoint(self.path, arrays, header)
+
+    def _read(self) -> list[Fit]:
+        if self.path is None or not self.path.exists():
+            return []
+        arrays, header = load_checkpoint(self.path)
+        if header.get("identity") != self.identity:
+            raise DataError(
+                f"{self.path} belongs to a fit with other settings, data or tasks. Use the same "
+                "ones, or another checkpoint file."
+            )
+        fits = []
+        for i, history in enumerate(header["histories"]):
+            fit = Fit(
+                self.source,
+                self.held_out,
+                self.prepared,
+                self.config,
+                state_from_arrays(arrays, f"fit{i}", self.config.covariance),
+                [FitInfo(**{**info, "usage": tuple(info["usage"])}) for info in history],
+                posterior_from_arrays(arrays, f"posteriors{i}"),
+            )
+            fits.append(fit)
+        return fits
+
+
+def _identity(params: Mapping[str, Any], source: TaskSource, held_out: TaskSet) -> str:
+    """A hash of the settings, the pool and the tasks that a checkpoint belongs to."""
+    h = hashlib.blake2b(digest_size=16)
+    h.update(json.dumps(dict(params), default=str, sort_keys=True).encode())
+    h.update(source.pool.fingerprint.encode())
+    h.update(f"{source.n_tasks} {source.tasks.max_way} {source.tasks.max_shot}".encode())
+    tasks = source.tasks if isinstance(source.tasks, TaskSet) else source.batch(0, 256)
+    for part in (tasks, held_out):
+        for values in (part.classes, part.keys, part.n_shot, part.support):
+            h.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())
+    return h.hexdigest()

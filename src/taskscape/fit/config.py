@@ -1,0 +1,87 @@
+"""Settings of a fit, checked before any work starts."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from taskscape.errors import DataError
+from taskscape.model import Covariance
+
+__all__ = ["FitConfig"]
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """How to fit: the model's size, its priors, and the way to the optimum."""
+
+    task_themes: int = 4
+    """L of the paper."""
+    image_themes: int = 8
+    """K of the paper."""
+    delta: float = 0.5
+    """Symmetric concentration of the task mixture, δ of the paper."""
+    covariance: Covariance = "full"
+    """Of the image-themes: one matrix each ("full"), variances ("diag"), one for all ("tied")."""
+    method: Literal["online", "batch"] = "online"
+    """Mini-batches with a decaying step, or full passes over a fixed task set."""
+    update: Literal["statistics", "paper"] = "statistics"
+    """Online: average sufficient statistics, or the paper's means and covariances."""
+    batch_size: int = 256
+    """Tasks in a mini-batch."""
+    tau0: float = 4.0
+    """Delay of the step size ρ = (τ0 + t)^−τ1."""
+    tau1: float = 0.7
+    """Decay of the step size, in (0.5, 1]."""
+    tol: float = 1e-3
+    """The E-step of a task ends when λ moves less than this on average."""
+    max_iter: int = 50
+    """Most sweeps of an E-step during the fit."""
+    max_tasks: int | None = None
+    """Most tasks to learn from, counting repeats; None leaves it to the other limits."""
+    max_passes: int = 10
+    """Most passes over a task set."""
+    evaluate_every: int = 10
+    """Mini-batches between two looks at the held-out bound."""
+    patience: int = 5
+    """Stop after this many looks in a row without a gain."""
+    min_gain: float = 1e-3
+    """Nats per sample that count as a gain."""
+    nu_fraction: float = 0.01
+    """Weight of the covariances' prior, as a share of the samples of a theme."""
+    kappa: float = 0.02
+    """Weight of the task-themes' prior, as a share of the classes of a theme."""
+
+    def __post_init__(self) -> None:
+        positive = (
+            "task_themes", "image_themes", "delta", "batch_size", "tol", "max_iter", "max_passes",
+            "evaluate_every", "patience", "nu_fraction", "kappa",
+        )  # fmt: skip
+        whole = (
+            "task_themes", "image_themes", "batch_size", "max_iter", "max_tasks", "max_passes",
+            "evaluate_every", "patience",
+        )  # fmt: skip
+        for name in whole:
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, int | np.integer):
+                raise DataError(f"{name}={value!r} must be a whole number.")
+        for name in positive:
+            if not getattr(self, name) > 0:
+                raise DataError(f"{name}={getattr(self, name)} must be greater than 0.")
+        if not 0.5 < self.tau1 <= 1 or self.tau0 < 0:
+            raise DataError(
+                f"tau0={self.tau0}, tau1={self.tau1}: the online fit converges for tau0 ≥ 0 and "
+                "tau1 in (0.5, 1]."
+            )
+        if self.max_tasks is not None and self.max_tasks < 1:
+            raise DataError(f"max_tasks={self.max_tasks} must be at least 1, or None.")
+        choices = {
+            "covariance": ("full", "diag", "tied"),
+            "method": ("online", "batch"),
+            "update": ("statistics", "paper"),
+        }
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise DataError(f"{name}={getattr(self, name)!r} must be one of {allowed}.")
+        if self.method == "batch" and self.update == "paper":
+            raise DataError("update='paper' is an online rule; use method='online' with it.")

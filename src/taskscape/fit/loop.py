@@ -1,0 +1,249 @@
+"""The fit as a loop of steps; whoever runs it sees every step and may stop, log or save."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from taskscape.fit.config import FitConfig
+from taskscape.fit.data import FitBatch, TaskSource, gather
+from taskscape.fit.start import start_themes
+from taskscape.fit.steps import FitState, batch_part, held_out_bound, init, revive, step
+from taskscape.model import (
+    TaskPosterior,
+    ThemeStatistics,
+    cold_start,
+    m_step,
+    penalised_bound,
+    relative_prior,
+)
+from taskscape.prepare import PreparedSamples
+from taskscape.tasks import TaskSet
+
+__all__ = ["Fit", "FitInfo"]
+
+_DEAD_SHARE = 0.02
+"""An image-theme is dead when it explains less than this part of an even share."""
+_HELD_OUT_PER_BATCH = 128
+
+
+@dataclass(frozen=True)
+class FitInfo:
+    """What a step reports."""
+
+    t: int
+    tasks: int
+    """Tasks learned from so far, counting repeats."""
+    elbo: float
+    """Nats per sample of the tasks of this step, before its update."""
+    most_tasks: int | None = None
+    """Where the fit ends in any case, counted as ``tasks``."""
+    held_out: float | None = None
+    """Nats per sample of the held-out tasks, after it, when they were looked at."""
+    penalised: float | None = None
+    """Batch only: the bound with the log-priors, per sample; it never falls."""
+    usage: tuple[float, ...] = ()
+    """Share of the samples that each image-theme explains."""
+    sweeps: float = 0.0
+    rho: float = 1.0
+    revived: int = 0
+    done: str = ""
+    """Why the fit ended, on its last step."""
+
+
+@dataclass
+class Fit:
+    """One fit from one start: iterate it to run it; ``state`` is always complete.
+
+    >>> # for info in fit: print(info.t, info.elbo)
+    """
+
+    source: TaskSource
+    held_out: TaskSet
+    prepared: PreparedSamples
+    config: FitConfig
+    state: FitState
+    history: list[FitInfo] = field(default_factory=list)
+    posteriors: TaskPosterior | None = None
+    """Batch only: where the E-step of every task goes on from."""
+
+    @staticmethod
+    def start(
+        source: TaskSource,
+        held_out: TaskSet,
+        prepared: PreparedSamples,
+        config: FitConfig,
+        seed: int,
+    ) -> "Fit":
+        """A fit about to begin, from a data-driven start."""
+        first = source.tasks if isinstance(source.tasks, TaskSet) else source.batch(0, 4096)
+        themes, scale = start_themes(first, prepared, config, seed)
+        return Fit(source, held_out, prepared, config, init(themes, scale.shift, scale.Psi0))
+
+    def __iter__(self) -> Iterator[FitInfo]:
+        steps = self._passes() if self.config.method == "batch" else self._mini_batches()
+        while not (self.history and self.history[-1].done):
+            before = self.state, self.posteriors, len(self.history)
+            try:
+                self.history.append(next(steps))
+            except BaseException:  # stopped in mid-step, perhaps to save: as if it had not begun
+                self.state, self.posteriors, done = before
+                del self.history[done:]
+                raise
+            yield self.history[-1]
+
+    @property
+    def updates(self) -> int:
+        """Updates done so far."""
+        return int(self.state.t)
+
+    @property
+    def batch_size(self) -> int:
+        """Tasks in a mini-batch: as asked, or all that there are or that may be used."""
+        limits = [self.config.batch_size, self.source.n_tasks]
+        if self.config.method == "online":
+            limits.append(self.config.max_tasks)
+        return min(n for n in limits if n is not None)
+
+    def most_updates(self) -> int | None:
+        """The number of updates after which the fit ends in any case."""
+        online = self.config.method == "online"
+        size, limits = self.batch_size if online else self.source.n_tasks, []
+        if self.config.max_tasks is not None and size is not None:
+            limits.append(max(1, self.config.max_tasks // size))
+        if not online:
+            return min([self.config.max_passes, *limits])
+        assert size is not None
+        per_pass = self.source.steps_per_pass(size)
+        if per_pass is not None:
+            streamed = not isinstance(self.source.tasks, TaskSet)
+            limits.append(per_pass * (1 if streamed else self.config.max_passes))
+        return min(limits, default=None)
+
+    # -- online ---------------------------------------------------------------------------------
+
+    def learn(self, t: int) -> FitInfo:
+        """Learn from mini-batch ``t`` of the source, without looking at held-out tasks."""
+        size = self.batch_size
+        shape = (size, self.source.tasks.max_way, self.source.tasks.max_shot)
+        batch = gather(self.source.batch(t, size), self.prepared, shape)
+        self.state, told = step(self.state, batch, self.config)
+        return FitInfo(
+            t=self.updates,
+            tasks=self.updates * size,
+            elbo=float(told.elbo),
+            most_tasks=None if (most := self.most_updates()) is None else most * size,
+            usage=tuple(np.asarray(told.usage).round(6).tolist()),
+            sweeps=float(told.sweeps),
+            rho=float(told.rho),
+        )
+
+    def settled(self) -> FitState:
+        """The state with its present themes taken as the best, as after a partial fit."""
+        return replace(self.state, best=self.state.themes)
+
+    def _mini_batches(self) -> Iterator[FitInfo]:
+        most = self.most_updates()
+        judged = self._held_out_batches()
+        while True:
+            t = self.updates
+            info = self.learn(t)
+            last = most is not None and t + 1 >= most
+            if last or (t + 1) % self.config.evaluate_every == 0:
+                info = self._look(info, judged, last)
+            if last and not info.done:
+                info = replace(info, done="the asked number of tasks is reached")
+            yield info
+
+    def _held_out_batches(self) -> list[FitBatch]:
+        size = min(_HELD_OUT_PER_BATCH, len(self.held_out))
+        shape = (size, self.held_out.max_way, self.held_out.max_shot)
+        parts = [self.held_out[i : i + size] for i in range(0, len(self.held_out), size)]
+        batches = [gather(part, self.prepared, shape) for part in parts]
+        room = max(len(batch.x) for batch in batches)
+        return [
+            batch if len(batch.x) == room else gather(part, self.prepared, shape, room)
+            for part, batch in zip(parts, batches, strict=True)
+        ]
+
+    def _look(self, info: FitInfo, judged: list[FitBatch], last: bool) -> FitInfo:
+        """Judge the themes by the held-out tasks, keep the best, revive dead themes."""
+        sums = [held_out_bound(self.state.themes, batch) for batch in judged]
+        bound = float(sum(float(s) for s, _ in sums) / sum(float(n) for _, n in sums))
+        rose = bound > float(self.state.best_bound) + self.config.min_gain
+        better = bound > float(self.state.best_bound)
+        stale = 0 if rose else int(self.state.stale) + 1
+        self.state = replace(
+            self.state,
+            best=self.state.themes if better else self.state.best,
+            best_bound=jnp.asarray(bound, self.state.shift.dtype)
+            if better
+            else self.state.best_bound,
+            stale=jnp.asarray(stale, jnp.int32),
+        )
+        revived = 0 if last or self.config.update == "paper" else self._revive_dead()
+        done = "the held-out bound no longer rises" if stale >= self.config.patience else ""
+        return replace(info, held_out=bound, revived=revived, done="" if revived else done)
+
+    def _revive_dead(self) -> int:
+        shares = np.asarray(self.state.stats.N_k / self.state.stats.samples)
+        dead = np.flatnonzero(shares < _DEAD_SHARE / len(shares))
+        for k in dead:
+            full = int(np.argmax(np.asarray(self.state.stats.N_k)))
+            self.state = revive(self.state, jnp.asarray(int(k)), jnp.asarray(full), self.config)
+            self.posteriors = None  # they have no place for it, and would leave it dead
+        return len(dead)
+
+    # -- batch ----------------------------------------------------------------------------------
+
+    def _passes(self) -> Iterator[FitInfo]:
+        size, most = self.batch_size, self.most_updates()
+        assert most is not None
+        judged = self._held_out_batches()
+        n_tasks = self.source.n_tasks or 0
+        while True:
+            t = self.updates
+            stats, bound = self._full_pass(
+                (size, self.source.tasks.max_way, self.source.tasks.max_shot)
+            )
+            prior = relative_prior(
+                stats, self.state.Psi0, self.config.nu_fraction, self.config.kappa
+            )
+            samples = float(stats.samples)
+            penalised = float(penalised_bound(jnp.asarray(bound), self.state.themes, prior))
+            moved = m_step(stats, prior, self.state.themes, self.state.shift)
+            self.state = replace(self.state, themes=moved, stats=stats, t=self.state.t + 1)
+            info = FitInfo(
+                t=t + 1,
+                tasks=(t + 1) * n_tasks,
+                elbo=bound / samples,
+                most_tasks=self.config.max_passes * n_tasks,
+                penalised=penalised / samples,
+                usage=tuple(np.asarray(stats.N_k / stats.samples).round(6).tolist()),
+            )
+            info = self._look(info, judged, t + 1 >= most)
+            if t + 1 >= most and not info.done:
+                info = replace(info, done="the asked number of passes is reached")
+            yield info
+
+    def _full_pass(self, shape: tuple[int, int, int]) -> tuple[ThemeStatistics, float]:
+        size = shape[0]
+        total: ThemeStatistics | None = None
+        parts, bound = [], 0.0
+        for i, tasks in enumerate(self.source.all_batches(size)):
+            batch = gather(tasks, self.prepared, shape)
+            part = slice(i * size, (i + 1) * size)
+            if self.posteriors is None:
+                alpha, delta = self.state.themes.alpha, self.state.themes.delta
+                start = cold_start(batch.sample_mask, batch.class_mask, alpha, delta)
+            else:
+                start = jax.tree.map(lambda leaf, p=part: leaf[p], self.posteriors)
+            stats, posterior, elbo = batch_part(self.state, batch, start, self.config)
+            total = stats if total is None else total + stats
+            parts.append(posterior)
+            bound += float(elbo)
+        assert total is not None
+        self.posteriors = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+        return total, bound
