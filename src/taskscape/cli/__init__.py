@@ -20,7 +20,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-_STAGES = ("data", "tasks", "fit", "embed", "choose")
+_STAGES = ("data", "tasks", "fit", "embed", "choose", "compare")
 
 
 def _print_version(wanted: bool | None) -> None:

@@ -89,4 +89,5 @@ def embed_query(model: Path, data: str, classes: list[str]) -> Embeddings:
     from taskscape.tasks import make_tasks
 
     tasks = make_tasks(load_pool(data), [classes])
-    return Embeddings.of(tasks, TaskThemes.load(model).transform(tasks))
+    fitted = TaskThemes.load(model)
+    return Embeddings.of(tasks, fitted.transform(tasks), model=fitted.fingerprint_)

@@ -80,7 +80,7 @@ def select(
         typer.echo(json.dumps(chosen.to_dict()))
         return
     typer.echo(chosen.summary())
-    for index, why in list(zip(chosen.indices, chosen.why, strict=True))[:5]:
+    for index, why in list(zip(chosen.indices.tolist(), chosen.why, strict=True))[:5]:
         typer.echo(f"  task {pool.ids[index]} ({', '.join(pool.names(index))}): {why}")
     if len(chosen) > 5:
         typer.echo(f"  … and {len(chosen) - 5:,} more")

@@ -1,0 +1,83 @@
+"""Comparing tasks: mean distance, search and quantiles, from 10⁴ to 2·10⁶ training tasks.
+
+    python benchmarks/compare.py --out benchmarks/results/compare.json
+
+The peers: for the mean, all pairs in blocks (on fewer test tasks, its time scaled up); for search,
+a NumPy matrix product with argpartition, JAX's top-k, and FAISS where it is installed (likewise).
+"""
+
+import numpy as np
+from record import keep, parser, seconds
+
+from taskscape.compare import FaissIndex, cdist, distance_quantiles, mean_kl, nearest
+from taskscape.compare.posteriors import expected_log, log_beta
+
+N_TEST, K, WAY = 15_504, 10, 5
+
+
+def tasks(rng: np.random.Generator, n: int, n_classes: int, L: int) -> np.ndarray:
+    """λ of 5-way tasks whose classes mix the task-themes."""
+    shares = rng.dirichlet(np.full(L, 0.3), n_classes)
+    return 0.5 + shares[rng.integers(n_classes, size=(n, WAY))].sum(axis=1)
+
+
+def by_matmul(test: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """The k nearest as most people would write it, in float64."""
+    scores = log_beta(train)[None] - expected_log(test) @ train.T
+    return np.argpartition(scores, K, axis=1)[:, :K]
+
+
+def by_faiss(test: np.ndarray, train: np.ndarray) -> float | None:
+    try:
+        index = FaissIndex.build(train.astype(np.float32))
+    except ValueError:
+        return None
+    return seconds(lambda: index.nearest(test, K))
+
+
+def one(rng: np.random.Generator, n_train: int, L: int) -> dict[str, object]:
+    """Times in seconds for all 15,504 test tasks."""
+    test, train = tasks(rng, N_TEST, 20, L), tasks(rng, n_train, 64, L)
+    few = test[: max(16, min(N_TEST, 40_000_000 // n_train))]
+    up = N_TEST / len(few)
+    mean = min(seconds(lambda: mean_kl(test, train)) for _ in range(3))
+    mean_peer = up * seconds(lambda: cdist(few, train).mean(axis=1))
+    full = cdist(few[:16], train).mean(axis=1)
+    error = float(np.max(np.abs(mean_kl(few[:16], train) / full - 1)))
+    search = seconds(lambda: nearest(test, train, K, method="boxes"))
+    one_query = min(seconds(lambda: nearest(test[:1], train, K)) for _ in range(3))
+    search_peer = up * seconds(lambda: by_matmul(few, train))
+    nearest(few[:16], train, K, method="matmul")  # compiles
+    jax_peer = up * seconds(lambda: nearest(few, train, K, method="matmul"))
+    faiss = by_faiss(few, train)
+    quantiles = up * seconds(lambda: distance_quantiles(few, train, [0.05, 0.5]))
+    return {
+        "mean_kl_s": mean,
+        "mean_kl_ratio_to_all_pairs": mean_peer / mean,
+        "mean_kl_largest_relative_error": error,
+        "nearest_s": search,
+        "nearest_one_query_s": one_query,
+        "nearest_ratio_to_matmul": search_peer / search,
+        "nearest_ratio_to_jax_matmul": jax_peer / search,
+        "nearest_ratio_to_faiss": None if faiss is None else up * faiss / search,
+        "peers_measured_on_test_tasks": len(few),
+        "quantiles_s_scaled": quantiles,
+    }
+
+
+def main() -> None:
+    made = parser(__doc__ or "")
+    made.add_argument("--n-train", type=int, nargs="*", default=[10_000, 100_000, 2_000_000])
+    made.add_argument("--task-themes", type=int, nargs="*", default=[4, 8])
+    options = made.parse_args()
+    rng = np.random.default_rng(options.seed)
+    figures: dict[str, object] = {"n_test": N_TEST}
+    for L in options.task_themes:
+        for n in options.n_train:
+            found = one(rng, n, L)
+            figures |= {f"L={L}, {n:,} training tasks: {name}": v for name, v in found.items()}
+    keep(figures | {"k": K}, options)
+
+
+if __name__ == "__main__":
+    main()

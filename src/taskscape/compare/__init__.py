@@ -1,0 +1,60 @@
+"""How far apart tasks are, which are nearest, and whether two sets of tasks are alike."""
+
+from taskscape.compare.difficulty import (
+    ClassMoments,
+    Separation,
+    class_moments,
+    class_separation,
+    feature_separation,
+)
+from taskscape.compare.divergences import (
+    DIVERGENCES,
+    Divergence,
+    Estimate,
+    cdist,
+    divergence,
+    divergence_with_error,
+    pdist,
+    theme_cost,
+)
+from taskscape.compare.faiss_index import FaissIndex
+from taskscape.compare.index import TaskIndex
+from taskscape.compare.means import (
+    TrainSummary,
+    distance_quantiles,
+    mean_kl,
+    member_scales,
+    summarise,
+)
+from taskscape.compare.posteriors import normalise_ways
+from taskscape.compare.resemblance import Resemblance, resemblance
+from taskscape.compare.search import Neighbours, nearest, nearest_distance
+
+__all__ = [
+    "DIVERGENCES",
+    "ClassMoments",
+    "Divergence",
+    "Estimate",
+    "FaissIndex",
+    "Neighbours",
+    "Resemblance",
+    "Separation",
+    "TaskIndex",
+    "TrainSummary",
+    "cdist",
+    "class_moments",
+    "class_separation",
+    "distance_quantiles",
+    "divergence",
+    "divergence_with_error",
+    "feature_separation",
+    "mean_kl",
+    "member_scales",
+    "nearest",
+    "nearest_distance",
+    "normalise_ways",
+    "pdist",
+    "resemblance",
+    "summarise",
+    "theme_cost",
+]

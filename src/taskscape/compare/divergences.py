@@ -1,0 +1,284 @@
+"""How far apart two tasks are: one contract for every divergence between Dirichlet posteriors."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import gammaln
+
+from taskscape.compare.numerical import Estimate, earth_mover, jensen_shannon
+from taskscape.compare.posteriors import (
+    Tasks,
+    check_together,
+    combine_members,
+    expected_log,
+    kl,
+    log_beta,
+    member_weights,
+    ndim_of,
+    read_lam,
+    read_scales,
+)
+from taskscape.errors import DataError
+from taskscape.progress import track
+
+__all__ = [
+    "DIVERGENCES",
+    "Divergence",
+    "Estimate",
+    "cdist",
+    "divergence",
+    "divergence_with_error",
+    "pdist",
+    "theme_cost",
+]
+
+_BLOCK_NUMBERS = 1 << 22
+"""How many numbers a block of a distance matrix may hold while it is computed."""
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """A notion of distance between Dirichlet(a) and Dirichlet(b).
+
+    ``compute`` takes broadcastable arrays (…, L) of one fit, and the options that
+    ``needs_alpha`` and ``has_stderr`` announce: ``cost`` between task-themes, and ``n_samples``
+    and ``seed``. It returns the values, or an :class:`Estimate` where it has a standard error.
+    """
+
+    name: str
+    compute: Callable[..., Any]
+    symmetric: bool
+    meaning: str
+    needs_alpha: bool = False
+    has_stderr: bool = False
+    most: float = np.inf
+    """The largest value it can take."""
+
+
+def kl_reverse(a: Float[np.ndarray, "*#any L"], b: Float[np.ndarray, "*#any L"]) -> np.ndarray:
+    r"""KL from the second task to the first.
+
+    .. math:: KL[b \| a]
+    """
+    return kl(b, a)
+
+
+def jeffreys(a: Float[np.ndarray, "*#any L"], b: Float[np.ndarray, "*#any L"]) -> np.ndarray:
+    r"""Sum of both KL divergences, in which the normalisers cancel.
+
+    .. math:: J = \sum_l (a_l - b_l) (E_a[\ln\phi_l] - E_b[\ln\phi_l])
+    """
+    return np.maximum(((a - b) * (expected_log(a) - expected_log(b))).sum(-1), 0.0)
+
+
+def bhattacharyya(a: Float[np.ndarray, "*#any L"], b: Float[np.ndarray, "*#any L"]) -> np.ndarray:
+    r"""Bhattacharyya distance.
+
+    .. math:: D_B = \tfrac12 \ln B(a) + \tfrac12 \ln B(b) - \ln B(\tfrac{a + b}{2})
+    """
+    middle = (a + b) / 2
+    between = gammaln(middle).sum(-1) - gammaln(middle.sum(-1))
+    return np.maximum((log_beta(a) + log_beta(b)) / 2 - between, 0.0)
+
+
+def hellinger(a: Float[np.ndarray, "*#any L"], b: Float[np.ndarray, "*#any L"]) -> np.ndarray:
+    r"""Hellinger distance, between 0 and 1.
+
+    .. math:: H = \sqrt{1 - e^{-D_B}}
+    """
+    return np.sqrt(-np.expm1(-bhattacharyya(a, b)))
+
+
+def theme_cost(alpha: Float[np.ndarray, "L K"]) -> Float[np.ndarray, "L L"]:
+    r"""Ground cost between task-themes: the Hellinger distance of their class mixtures.
+
+    .. math:: c_{lm} = H(\mathrm{Dir}(\alpha_l), \mathrm{Dir}(\alpha_m))
+
+    A metric, so that the earth mover's distance built on it is one.
+    """
+    cost = hellinger(alpha[:, None], alpha[None])
+    np.fill_diagonal(cost, 0.0)
+    return (cost + cost.T) / 2
+
+
+_ALL = (
+    Divergence(
+        "kl", kl, False, "nats lost when the second task stands in for the first (the paper's)"
+    ),
+    Divergence("kl_reverse", kl_reverse, False, "nats lost when the first stands in for the other"),
+    Divergence("jeffreys", jeffreys, True, "sum of both KL divergences, in nats"),
+    Divergence("hellinger", hellinger, True, "between 0 and 1; a metric", most=1.0),
+    Divergence("bhattacharyya", bhattacharyya, True, "minus the logarithm of the overlap, in nats"),
+    Divergence(
+        "jensen_shannon",
+        jensen_shannon,
+        True,
+        "information that a point gives on which task it came from; at most ln 2 nats",
+        has_stderr=True,
+        most=float(np.log(2)),
+    ),
+    Divergence(
+        "emd",
+        earth_mover,
+        True,
+        "cost of moving one expected theme mixture onto the other, between 0 and 1",
+        needs_alpha=True,
+        most=1.0,
+    ),
+)
+DIVERGENCES: Mapping[str, Divergence] = MappingProxyType({d.name: d for d in _ALL})
+"""Every divergence by name."""
+
+
+def divergence(
+    p: Tasks,
+    q: Tasks,
+    kind: str = "kl",
+    *,
+    alpha: Any = None,
+    n_samples: int = 4096,
+    seed: int = 0,
+    scales: object = None,
+) -> Any:
+    """Distance from each task of ``p`` to the task of ``q`` in the same place.
+
+    ``p`` and ``q`` are λ (tasks, L), single tasks (L,), or ensembles (members, tasks, L); one task
+    meets many. The default is the paper's KL from ``p``, the test task, to ``q``, the training
+    task. ``alpha`` is needed for ``"emd"``; ``n_samples`` and ``seed`` steer ``"jensen_shannon"``,
+    whose standard error :func:`divergence_with_error` gives.
+
+    >>> float(divergence(np.array([1.0, 2.0]), np.array([1.0, 2.0])))
+    0.0
+    """
+    return divergence_with_error(
+        p, q, kind, alpha=alpha, n_samples=n_samples, seed=seed, scales=scales
+    ).value
+
+
+def divergence_with_error(
+    p: Tasks,
+    q: Tasks,
+    kind: str = "kl",
+    *,
+    alpha: Any = None,
+    n_samples: int = 4096,
+    seed: int = 0,
+    scales: object = None,
+) -> Estimate:
+    """As :func:`divergence`, with the standard error of what is estimated by sampling."""
+    single = ndim_of(p) == 1 and ndim_of(q) == 1
+    a, b = (read_lam(_as_tasks(x), name) for x, name in ((p, "p"), (q, "q")))
+    check_together(a, b, ("p", "q"))
+    if a.shape[1] != b.shape[1] and 1 not in (a.shape[1], b.shape[1]):
+        raise DataError(
+            f"p has {a.shape[1]} tasks and q {b.shape[1]}; pairs need as many of each, or one. "
+            "For all against all use cdist."
+        )
+    compute = _bind(kind, alpha, n_samples, seed, len(a), a.shape[2])
+    found = [compute(e, a[e], b[e]) for e in range(len(a))]
+    together = _combine(found, scales)
+    return Estimate(together.value[0], together.stderr[0]) if single else together
+
+
+def cdist(
+    p: Tasks,
+    q: Tasks,
+    kind: str = "kl",
+    *,
+    alpha: Any = None,
+    n_samples: int = 1024,
+    seed: int = 0,
+    scales: object = None,
+) -> Float[np.ndarray, "tasks_p tasks_q"]:
+    """Distance from every task of ``p`` to every task of ``q``, as a matrix.
+
+    For the mean over a large training set use :func:`mean_kl`, for the nearest tasks
+    :func:`nearest`: neither makes a matrix.
+    """
+    a, b = read_lam(p, "p"), read_lam(q, "q")
+    check_together(a, b, ("p", "q"))
+    compute = _bind(kind, alpha, n_samples, seed, len(a), a.shape[2])
+    width = b.shape[1] * a.shape[2] * (n_samples if DIVERGENCES[kind].has_stderr else 1)
+    step = max(1, _BLOCK_NUMBERS // width)
+    found = np.empty((len(a), a.shape[1], b.shape[1]))
+    for start in track(range(0, a.shape[1], step), f"{kind} distances"):
+        rows = slice(start, start + step)
+        for e in range(len(a)):
+            found[e, rows] = compute(e, a[e, rows, None], b[e, None]).value
+    return combine_members(found, scales)
+
+
+def pdist(
+    p: Tasks,
+    kind: str = "kl",
+    *,
+    alpha: Any = None,
+    n_samples: int = 1024,
+    seed: int = 0,
+    scales: object = None,
+) -> Float[np.ndarray, "tasks tasks"]:
+    """Distance from every task to every other, as a square matrix with zeros on the diagonal.
+
+    SciPy's ``squareform(D, checks=False)`` turns the matrix of a symmetric kind into a condensed
+    vector; KL has no condensed form, since its two directions differ.
+    """
+    distances = cdist(p, p, kind, alpha=alpha, n_samples=n_samples, seed=seed, scales=scales)
+    np.fill_diagonal(distances, 0.0)
+    return distances
+
+
+def _as_tasks(tasks: Tasks) -> Tasks:
+    return np.asarray(getattr(tasks, "lam", tasks))[None] if ndim_of(tasks) == 1 else tasks
+
+
+def _bind(
+    kind: str, alpha: Any, n_samples: int, seed: int, members: int, L: int
+) -> Callable[[int, np.ndarray, np.ndarray], Estimate]:
+    """The divergence as a function of member and two arrays, with its options checked."""
+    if kind not in DIVERGENCES:
+        raise DataError(f"kind={kind!r} is not a divergence; use one of {', '.join(DIVERGENCES)}.")
+    spec = DIVERGENCES[kind]
+    costs = [theme_cost(a) for a in _read_alpha(alpha, members, L)] if spec.needs_alpha else []
+    if n_samples < 2:
+        raise DataError(f"n_samples={n_samples} must be at least 2.")
+
+    def compute(e: int, a: np.ndarray, b: np.ndarray) -> Estimate:
+        if spec.has_stderr:
+            return spec.compute(a, b, n_samples=n_samples, seed=seed)
+        values = spec.compute(a, b, cost=costs[e]) if spec.needs_alpha else spec.compute(a, b)
+        return Estimate(values, np.zeros_like(values))
+
+    return compute
+
+
+def _read_alpha(alpha: Any, members: int, L: int) -> Float[np.ndarray, "members L K"]:
+    if alpha is None:
+        raise DataError(
+            "kind='emd' needs alpha, the concentrations of the task-themes (L, K), for the cost "
+            "of moving between themes. Pass alpha=themes.alpha."
+        )
+    values = np.asarray(alpha, dtype=np.float64)
+    values = values[None] if values.ndim == 2 else values
+    if values.ndim != 3 or values.shape[:2] != (members, L) or not (values > 0).all():
+        raise DataError(
+            f"alpha has shape {np.shape(alpha)}; expected positive concentrations ({L}, K), or "
+            f"({members}, {L}, K) for an ensemble of {members}."
+        )
+    return values
+
+
+def _combine(found: list[Estimate], scales: object) -> Estimate:
+    values = np.stack([e.value for e in found])
+    stderr = np.stack([e.stderr for e in found])
+    if scales is not None:
+        weights = member_weights(read_scales(scales, len(found)))
+    elif len(found) == 1:
+        weights = np.ones(1)
+    else:
+        weights = member_weights(values.reshape(len(found), -1).mean(axis=1))
+    spread = np.sqrt(np.tensordot(weights**2, stderr**2, axes=1))
+    return Estimate(np.tensordot(weights, values, axes=1), spread)

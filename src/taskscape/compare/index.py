@@ -1,0 +1,256 @@
+"""An index of training tasks that finds the nearest by KL exactly, and looks at few of them."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, UInt64
+from scipy.special import gammaln, psi
+
+from taskscape.compare.candidates import SCORES_AT_ONCE, Candidates
+from taskscape.compare.posteriors import expected_log, log_beta
+from taskscape.compare.rows import boxes, distinct_rows
+from taskscape.compare.threads import THREADS, one_blas_thread
+
+__all__ = ["Found", "TaskIndex"]
+
+_SPARE = 8
+"""Candidates beyond the k-th that are ranked again, since matrix products round."""
+_QUERIES = 1024
+_BOUNDS_AT_ONCE = 1 << 22
+_ROUNDING = 1e-10
+
+
+class Found(NamedTuple):
+    """The places and distances of what a search found, nearest first; -1 and inf where no more."""
+
+    indices: Int[np.ndarray, "queries k"]
+    distances: Float[np.ndarray, "queries k"]
+
+
+class _Queries(NamedTuple):
+    """KL[a || b] = F(b) - g · b + constant, for queries a; F is ln B, weighted over members."""
+
+    lam: Float[np.ndarray, "queries dims"]
+    g: Float[np.ndarray, "queries dims"]
+    constant: Float[np.ndarray, "queries"]
+
+
+class _Sides(NamedTuple):
+    """The least or the greatest of each coordinate in each box, and ln Γ of it."""
+
+    at: Float[np.ndarray, "coordinates boxes"]
+    log_gamma: Float[np.ndarray, "coordinates boxes"]
+
+
+class TaskIndex:
+    r"""Training tasks sorted into boxes, for exact search by KL divergence.
+
+    With F = ln B and g = E_a[ln φ], the divergence from a query a to a task b is F(b) - g·b up to
+    a constant: a maximum-inner-product search over (b, F(b)) in L + 1 dimensions. It is also a sum
+    over themes, with the Bregman divergence d of ln Γ and the sums s of λ,
+
+    .. math:: KL[a \| b] = \sum_l d(b_l, a_l) - d(s_b, s_a), \quad
+        d(y, x) = \ln\Gamma(y) - \ln\Gamma(x) - \psi(x) (y - x) \ge 0,
+
+    where d grows with the distance of y from x. So the sides of a box of tasks bound the
+    divergence to all of them from below, and boxes that cannot hold one of the k nearest are never
+    looked into. An ensemble is the same search in members times as many dimensions. Tasks with
+    equal λ are kept as one row.
+    """
+
+    def __init__(
+        self,
+        lam: Float[np.ndarray, "members tasks L"],
+        tie_keys: UInt64[np.ndarray, "tasks"] | None = None,
+        box_size: int = 512,
+    ) -> None:
+        """Tasks of equal λ are given in the order of ``tie_keys``, then of their places."""
+        self.n_members, self.n_tasks, self.L = lam.shape
+        flat = np.concatenate(list(lam), axis=1)
+        rows = distinct_rows(flat)
+        x = flat[rows.first]
+        coordinates = np.concatenate([x, self._by_member(x).sum(axis=2)], axis=1)
+        order, self._starts = boxes(np.log(coordinates), box_size)
+        self.x = x[order]
+        self.log_beta = log_beta(self._by_member(self.x))
+        coordinates = coordinates[order]
+        self._low, self._high = (
+            _Sides(np.ascontiguousarray(side.T), gammaln(side.T))
+            for side in (
+                np.minimum.reduceat(coordinates, self._starts[:-1], axis=0),
+                np.maximum.reduceat(coordinates, self._starts[:-1], axis=0),
+            )
+        )
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        self.row_of_task = place[rows.kind]
+        self.counts = rows.counts[order]
+        if tie_keys is None:
+            self.tasks_by_row = np.argsort(self.row_of_task, kind="stable")
+        else:
+            self.tasks_by_row = np.lexsort((tie_keys, self.row_of_task))
+
+    def _by_member(self, x: Float[np.ndarray, "rows dims"]) -> np.ndarray:
+        return x.reshape(len(x), self.n_members, self.L)
+
+    def __len__(self) -> int:
+        return self.n_tasks
+
+    def search(
+        self,
+        lam: Float[np.ndarray, "members queries L"],
+        k: int,
+        weights: Float[np.ndarray, "members"],
+        unused: Bool[np.ndarray, "tasks"] | None = None,
+    ) -> Found:
+        """The k nearest tasks of each query, or those of them that are still ``unused``."""
+        flat = np.concatenate(list(lam), axis=1)
+        kinds = distinct_rows(flat)
+        rows, distances = self._search_rows(flat[kinds.first], k, weights, unused)
+        found = self._expand(rows, distances, k, unused)
+        return Found(found.indices[kinds.kind], found.distances[kinds.kind])
+
+    def _search_rows(
+        self,
+        flat: Float[np.ndarray, "queries dims"],
+        k: int,
+        weights: Float[np.ndarray, "members"],
+        unused: Bool[np.ndarray, "tasks"] | None,
+    ) -> Found:
+        F = self.log_beta @ weights
+        if unused is not None:
+            alive = np.zeros(len(F), dtype=bool)
+            alive[self.row_of_task[unused]] = True
+            F = np.where(alive, F, np.inf)
+        k = min(k, len(F))
+        at_once = max(32, min(_QUERIES, _BOUNDS_AT_ONCE // (len(self._starts) - 1)))
+        order, starts = boxes(flat, at_once)
+        rows = np.empty((len(flat), k), dtype=np.int64)
+        distances = np.empty((len(flat), k))
+
+        def search(i: int) -> None:
+            some = order[starts[i] : starts[i + 1]]
+            queries = self._queries(flat[some], weights)
+            rows[some], distances[some] = self._search_batch(queries, k, weights, F)
+
+        with one_blas_thread(), ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(search, range(len(starts) - 1)))
+        return Found(rows, distances)
+
+    def _queries(
+        self, flat: Float[np.ndarray, "queries dims"], weights: Float[np.ndarray, "members"]
+    ) -> _Queries:
+        a = self._by_member(flat)
+        log_phi = expected_log(a) * weights[:, None]
+        constant = (a * log_phi).sum(axis=(1, 2)) - log_beta(a) @ weights
+        return _Queries(flat, log_phi.reshape(flat.shape), constant)
+
+    def _bounds(
+        self, queries: _Queries, weights: Float[np.ndarray, "members"], F: np.ndarray
+    ) -> Float[np.ndarray, "queries boxes"]:
+        """Below F(b) - g · b of everything in each box; infinite for boxes that are used up."""
+        bounds = np.repeat(-queries.constant[:, None], self._low.at.shape[1], axis=1)
+        n_dims = self.x.shape[1]
+        totals = self._by_member(queries.lam).sum(axis=2)
+        coordinates = np.concatenate([queries.lam, totals], axis=1)
+        weight = np.concatenate([np.repeat(weights, self.L), weights])
+        for i in range(len(weight)):
+            a = coordinates[:, i, None]
+            to_low, to_high = (
+                side.log_gamma[i] - psi(a) * side.at[i] + (psi(a) * a - gammaln(a))
+                for side in (self._low, self._high)
+            )
+            if i < n_dims:
+                to_low *= a < self._low.at[i]
+                to_high *= a > self._high.at[i]
+                bounds += weight[i] * (to_low + to_high)
+            else:
+                bounds -= weight[i] * np.maximum(to_low, to_high)
+        dead = np.isinf(np.minimum.reduceat(F, self._starts[:-1]))
+        bounds[:, dead] = np.inf
+        return bounds
+
+    def _search_batch(
+        self, queries: _Queries, k: int, weights: Float[np.ndarray, "members"], F: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Look into the most promising boxes of each query, then into those that still could."""
+        candidates = Candidates(len(queries.g), min(k + _SPARE, len(F)))
+        bounds = self._bounds(queries, weights, F)
+        n_boxes = bounds.shape[1]
+        n_best = -(-2 * candidates.items.shape[1] * n_boxes // len(F))
+        while True:
+            limit = np.minimum(candidates.limit + _ROUNDING, np.finfo(np.float64).max)
+            wanted = bounds <= limit[:, None]
+            if not wanted.any():
+                break
+            if n_best < n_boxes:
+                last = np.partition(bounds, n_best - 1, axis=1)[:, n_best - 1]
+                wanted &= bounds <= last[:, None]
+            self._look_into(wanted, queries, F, candidates)
+            bounds[wanted] = np.inf
+            n_best *= 2
+        return self._rank(candidates, queries, k, weights, F)
+
+    def _look_into(
+        self,
+        wanted: Bool[np.ndarray, "queries boxes"],
+        queries: _Queries,
+        F: np.ndarray,
+        candidates: Candidates,
+    ) -> None:
+        """Score the rows of every wanted box for the queries that want it."""
+        box_of_pair, query_of_pair = np.nonzero(wanted.T)
+        ends = np.searchsorted(box_of_pair, np.arange(wanted.shape[1] + 1))
+        for i in np.unique(box_of_pair):
+            which = query_of_pair[ends[i] : ends[i + 1]]
+            low, high = int(self._starts[i]), int(self._starts[i + 1])
+            step = max(1024, SCORES_AT_ONCE // len(which))
+            for begin in range(low, high, step):
+                end = min(begin + step, high)
+                scores = F[begin:end] - queries.g[which] @ self.x[begin:end].T
+                candidates.offer(which, begin, scores)
+        candidates.settle()
+
+    def _rank(
+        self,
+        candidates: Candidates,
+        queries: _Queries,
+        k: int,
+        weights: Float[np.ndarray, "members"],
+        F: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Distances computed anew, pair by pair, so that equal tasks have equal distances."""
+        rows = np.where(candidates.items >= 0, candidates.items, 0)
+        terms = (queries.lam[:, None] - self.x[rows]) * queries.g[:, None]
+        own = log_beta(self._by_member(queries.lam)) @ weights
+        distances = np.maximum(F[rows] - own[:, None] + terms.sum(-1), 0.0)
+        distances[candidates.items < 0] = np.inf
+        order = np.lexsort((rows, distances))[:, :k]
+        distances = np.take_along_axis(distances, order, axis=1)
+        rows = np.take_along_axis(rows, order, axis=1)
+        return np.where(np.isinf(distances), -1, rows), distances
+
+    def _expand(
+        self,
+        rows: Int[np.ndarray, "queries some"],
+        distances: Float[np.ndarray, "queries some"],
+        k: int,
+        unused: Bool[np.ndarray, "tasks"] | None,
+    ) -> Found:
+        """From distinct rows to tasks: all tasks of a row before those of the next."""
+        tasks, counts = self.tasks_by_row, self.counts
+        if unused is not None:
+            tasks = tasks[unused[tasks]]
+            counts = np.bincount(self.row_of_task[tasks], minlength=len(counts))
+        offsets = np.cumsum(counts) - counts
+        k = min(k, len(tasks))
+        each = np.where(rows >= 0, counts[rows], 0)
+        before = np.cumsum(each, axis=1) - each
+        taken = np.clip(k - before, 0, each).ravel()
+        first = np.repeat(offsets[rows].ravel(), taken)
+        within = np.arange(taken.sum()) - np.repeat(np.cumsum(taken) - taken, taken)
+        return Found(
+            tasks[first + within].reshape(len(rows), k),
+            np.repeat(distances.ravel(), taken).reshape(len(rows), k),
+        )

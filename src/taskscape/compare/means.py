@@ -1,0 +1,219 @@
+"""Mean distance to a whole training set, exactly and without a matrix, and quantiles of it."""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from scipy.special import gammaln
+
+from taskscape.compare.posteriors import (
+    Tasks,
+    check_together,
+    combine_members,
+    expected_log,
+    log_beta,
+    member_weights,
+    read_chunks,
+    read_lam,
+    read_scales,
+)
+from taskscape.compare.threads import THREADS
+from taskscape.errors import DataError
+
+__all__ = ["TrainSummary", "distance_quantiles", "mean_kl", "member_scales", "summarise"]
+
+_ROWS = 1 << 16
+_PAIRS = 1 << 21
+_SMALLEST = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class TrainSummary:
+    r"""All that the mean KL needs to know of a training set.
+
+    .. math:: \bar\lambda = \frac1M \sum_d \lambda_d, \quad
+        \overline{\ln B} = \frac1M \sum_d \ln B(\lambda_d)
+    """
+
+    n_tasks: int
+    mean_lam: Float[np.ndarray, "members L"]
+    mean_log_beta: Float[np.ndarray, "members"]
+
+
+def summarise(train: Tasks | Iterable[Tasks]) -> TrainSummary:
+    """Mean λ and mean ln B of the training tasks, in one pass, summed in float64.
+
+    ``train`` is an array of λ, embedded tasks, or an iterable of chunks of either, of which only
+    one is in memory at a time.
+    """
+    if isinstance(train, TrainSummary):
+        return train
+    n_tasks, shape = 0, None
+    lam_sum = log_beta_sum = np.zeros(())
+    for chunk in read_chunks(train, "train"):
+        if shape is None:
+            shape = (chunk.shape[0], chunk.shape[2])
+        elif shape != (chunk.shape[0], chunk.shape[2]):
+            raise DataError(
+                f"train has chunks of {shape[0]} members and {shape[1]} task-themes, and of "
+                f"{chunk.shape[0]} and {chunk.shape[2]}; embed all with the same model."
+            )
+        n_tasks += chunk.shape[1]
+        lam_sum = lam_sum + chunk.sum(axis=1)
+        log_beta_sum = log_beta_sum + _log_beta_sum(chunk)
+    if n_tasks == 0:
+        raise DataError("train has no tasks.")
+    return TrainSummary(n_tasks, lam_sum / n_tasks, log_beta_sum / n_tasks)
+
+
+def _log_beta_sum(lam: Float[np.ndarray, "members tasks L"]) -> Float[np.ndarray, "members"]:
+    def of(piece: np.ndarray) -> np.ndarray:
+        return gammaln(piece).sum(axis=(1, 2)) - gammaln(piece.sum(axis=2)).sum(axis=1)
+
+    pieces = [lam[:, start : start + _ROWS] for start in range(0, lam.shape[1], _ROWS)]
+    if len(pieces) < 4:
+        return np.asarray(sum(map(of, pieces)))
+    with ThreadPoolExecutor(THREADS) as pool:  # SciPy lets go of the interpreter lock
+        return np.asarray(sum(pool.map(of, pieces)))
+
+
+def mean_kl(
+    test: Tasks, train: Tasks | Iterable[Tasks] | TrainSummary, *, scales: object = None
+) -> Float[np.ndarray, "tasks"]:
+    r"""Mean KL divergence from each test task to all training tasks, in O(M + T).
+
+    .. math:: \bar D_i = \overline{\ln B} - \ln B(\lambda_i)
+        + \sum_l (\lambda_{il} - \bar\lambda_l)\, E_i[\ln\phi_l]
+
+    KL is affine in (λ_d, ln B(λ_d)) of the training task, so its mean needs only their means.
+    ``train`` may be an iterable of chunks, or what :func:`summarise` made of it. An ensemble's
+    distances are averaged over members, each divided by ``scales``, by default the member's mean
+    over these test tasks (see :func:`member_scales`).
+
+    Paper: the first equation of its section on the correlation diagram.
+
+    >>> float(mean_kl(np.array([[1.0, 2.0]]), np.array([[1.0, 2.0]]))[0])
+    0.0
+    """
+    a = read_lam(test, "test")
+    return combine_members(_mean_kl_of_members(a, summarise(train)), scales)
+
+
+def _mean_kl_of_members(
+    a: Float[np.ndarray, "members tasks L"], train: TrainSummary
+) -> Float[np.ndarray, "members tasks"]:
+    check_together(a, train.mean_lam[:, None])
+    linear = ((a - train.mean_lam[:, None]) * expected_log(a)).sum(-1)
+    return np.maximum(train.mean_log_beta[:, None] - log_beta(a) + linear, 0.0)
+
+
+def member_scales(
+    test: Tasks, train: Tasks | Iterable[Tasks] | TrainSummary
+) -> Float[np.ndarray, "members"]:
+    """Mean KL over all pairs of test and training tasks, for each member of an ensemble.
+
+    Pass it as ``scales`` to several calls whose results are to be compared with each other.
+    """
+    means = _mean_kl_of_members(read_lam(test, "test"), summarise(train)).mean(axis=1)
+    return np.where(means > 0, means, 1.0)
+
+
+def weights_for(
+    a: Float[np.ndarray, "members tasks L"], train: Tasks | Iterable[Tasks], scales: object
+) -> Float[np.ndarray, "members"]:
+    """What each member's KL is multiplied by before the sum over members."""
+    if scales is not None:
+        return member_weights(read_scales(scales, len(a)))
+    if len(a) == 1:
+        return np.ones(1)
+    if isinstance(train, Iterable) and iter(train) is train:
+        raise DataError(
+            "train can be read only once, and an ensemble needs each member's mean distance "
+            "first. Pass a list of chunks, a catalogue, or scales=member_scales(test, train)."
+        )
+    return member_weights(member_scales(a, train))
+
+
+def distance_quantiles(
+    test: Tasks,
+    train: Tasks | Iterable[Tasks],
+    q: ArrayLike = (0.05, 0.25, 0.5, 0.75, 0.95),
+    *,
+    accuracy: float = 0.005,
+    scales: object = None,
+) -> Float[np.ndarray, "tasks quantiles"]:
+    r"""Quantiles of the KL from each test task to the training tasks, in one pass.
+
+    Distances are counted in logarithmic bins, :math:`i = \lceil \ln d / \ln g \rceil` with
+    :math:`g = (1 + \epsilon) / (1 - \epsilon)`, so every quantile is within the relative
+    ``accuracy`` ε of a training task's distance, whatever the number of tasks (the DDSketch of
+    Masson, Rim and Lee, 2019). Quantile q is the distance of rank ⌊q (M - 1)⌋.
+    """
+    a = read_lam(test, "test")
+    levels = np.asarray(q, dtype=np.float64)
+    if levels.ndim != 1 or not ((levels >= 0) & (levels <= 1)).all():
+        raise DataError(f"q={levels.tolist()} must be a list of numbers from 0 to 1.")
+    if not 0 < accuracy < 0.5:
+        raise DataError(f"accuracy={accuracy} must lie between 0 and 0.5.")
+    weights = weights_for(a, train, scales)
+    log_g = np.log1p(accuracy) - np.log1p(-accuracy)
+    lowest, highest = (int(np.ceil(np.log(d) / log_g)) for d in (_SMALLEST, 1e12))
+    counts = np.zeros((a.shape[1], highest - lowest + 1), dtype=np.int64)
+    n_train = 0
+    for chunk in read_chunks(train, "train"):
+        check_together(a, chunk)
+        n_train += chunk.shape[1]
+        _count(counts, _Affine.of(a, weights), chunk, log_g, lowest)
+    if n_train == 0:
+        raise DataError("train has no tasks.")
+    below = np.cumsum(counts, axis=1)
+    ranks = np.floor(levels * (n_train - 1)).astype(np.int64)
+    bins = np.stack([(below <= rank).sum(axis=1) for rank in ranks], axis=1)
+    middle = 2 * np.exp((bins + lowest) * log_g) / (np.exp(log_g) + 1)
+    return np.where(bins == 0, 0.0, middle)
+
+
+@dataclass(frozen=True, eq=False)
+class _Affine:
+    """KL from test tasks as an affine function of a training task's (λ, ln B), all members."""
+
+    slope: Float[np.ndarray, "tasks members_L"]
+    weights: Float[np.ndarray, "members"]
+    constant: Float[np.ndarray, "tasks"]
+
+    @staticmethod
+    def of(
+        a: Float[np.ndarray, "members tasks L"], weights: Float[np.ndarray, "members"]
+    ) -> "_Affine":
+        log_phi = expected_log(a) * weights[:, None, None]
+        constant = (a * log_phi).sum(axis=(0, 2)) - weights @ log_beta(a)
+        return _Affine(np.concatenate(list(log_phi), axis=1), weights, constant)
+
+    def distances(
+        self, tests: slice, lam: Float[np.ndarray, "members some L"]
+    ) -> Float[np.ndarray, "tests some"]:
+        linear = self.slope[tests] @ np.concatenate(list(lam), axis=1).T
+        return self.constant[tests, None] + self.weights @ log_beta(lam) - linear
+
+
+def _count(
+    counts: np.ndarray,
+    affine: _Affine,
+    chunk: Float[np.ndarray, "members some L"],
+    log_g: float,
+    lowest: int,
+) -> None:
+    step = max(1, _PAIRS // max(1, min(chunk.shape[1], _ROWS)))
+    n_bins = counts.shape[1]
+    for begin in range(0, chunk.shape[1], _ROWS):
+        piece = chunk[:, begin : begin + _ROWS]
+        for start in range(0, len(counts), step):
+            tests = slice(start, start + step)
+            d = np.maximum(affine.distances(tests, piece), _SMALLEST)
+            bins = np.clip(np.ceil(np.log(d) / log_g).astype(np.int64) - lowest, 0, n_bins - 1)
+            bins += np.arange(len(bins))[:, None] * n_bins
+            size = len(bins) * n_bins
+            counts[tests] += np.bincount(bins.ravel(), minlength=size).reshape(-1, n_bins)

@@ -1,0 +1,200 @@
+"""Reading task embeddings, and the Dirichlet formulas that compare them, in float64."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import gammaln, psi
+
+from taskscape.errors import DataError
+
+__all__ = [
+    "Tasks",
+    "check_together",
+    "combine_members",
+    "expected_log",
+    "kl",
+    "log_beta",
+    "ndim_of",
+    "normalise_ways",
+    "read_chunks",
+    "read_lam",
+]
+
+Tasks: TypeAlias = Any
+"""λ as an array (tasks, L) or (members, tasks, L), or anything with such an array as ``.lam``."""
+
+
+def log_beta(lam: Float[np.ndarray, "*any L"]) -> Float[np.ndarray, "*any"]:
+    r"""Logarithm of the Dirichlet normaliser.
+
+    .. math:: \ln B(\lambda) = \sum_l \ln\Gamma(\lambda_l) - \ln\Gamma(\sum_l \lambda_l)
+    """
+    return np.asarray(gammaln(lam).sum(-1) - gammaln(lam.sum(-1)))
+
+
+def expected_log(lam: Float[np.ndarray, "*any L"]) -> Float[np.ndarray, "*any L"]:
+    r"""Expected logarithm of a Dirichlet variable, the gradient of ``log_beta``.
+
+    .. math:: E_\lambda[\ln\phi_l] = \psi(\lambda_l) - \psi(\sum_j \lambda_j)
+    """
+    return np.asarray(psi(lam) - psi(lam.sum(-1, keepdims=True)))
+
+
+def kl(a: Float[np.ndarray, "*#any L"], b: Float[np.ndarray, "*#any L"]) -> np.ndarray:
+    r"""Kullback-Leibler divergence from Dirichlet(a) to Dirichlet(b).
+
+    .. math:: KL[a \| b] = \ln B(b) - \ln B(a) + \sum_l (a_l - b_l)\, E_a[\ln\phi_l]
+    """
+    values = log_beta(b) - log_beta(a) + ((a - b) * expected_log(a)).sum(-1)
+    return np.maximum(values, 0.0)
+
+
+def read_lam(tasks: Tasks, name: str) -> Float[np.ndarray, "members tasks L"]:
+    """λ of the tasks as (members, tasks, L) in float64, checked; one fit has one member."""
+    given = getattr(tasks, "lam", tasks)
+    try:
+        lam = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"{name} is {type(given).__name__}; expected λ as an array (tasks, task-themes) or "
+            "(members, tasks, task-themes), or embedded tasks that have one as .lam."
+        ) from None
+    if lam.ndim == 2:
+        lam = lam[None]
+    if lam.ndim != 3 or lam.shape[-1] < 2:
+        raise DataError(
+            f"{name} has shape {lam.shape}; expected λ of shape (tasks, task-themes) or "
+            "(members, tasks, task-themes) with at least 2 task-themes."
+        )
+    if lam.shape[0] == 0:
+        raise DataError(f"{name} has shape {lam.shape}: an ensemble of no fits.")
+    good = (lam > 0) & (lam < np.inf)
+    if not good.all():
+        member, task, theme = np.argwhere(~good)[0]
+        raise DataError(
+            f"{name} holds λ = {lam[member, task, theme]:g} at task {task}, task-theme {theme}; "
+            "concentrations are positive and finite. Pass the lam of embedded tasks."
+        )
+    return lam
+
+
+def ndim_of(tasks: Tasks) -> int:
+    """How many axes the tasks' λ has as it was given."""
+    given: Any = getattr(tasks, "lam", tasks)
+    return np.ndim(given)
+
+
+def check_together(
+    test: Float[np.ndarray, "members_a tasks_a L_a"],
+    train: Float[np.ndarray, "members_b tasks_b L_b"],
+    names: tuple[str, str] = ("test", "train"),
+) -> None:
+    """Raise an error unless both come from models of the same shape and neither is empty."""
+    for lam, name in ((test, names[0]), (train, names[1])):
+        if lam.shape[1] == 0:
+            raise DataError(f"{name} has no tasks.")
+    if test.shape[2] != train.shape[2]:
+        raise DataError(
+            f"{names[0]} has {test.shape[2]} task-themes and {names[1]} {train.shape[2]}; "
+            "embed both with the same model."
+        )
+    if test.shape[0] != train.shape[0]:
+        raise DataError(
+            f"{names[0]} has {test.shape[0]} members and {names[1]} {train.shape[0]}; "
+            "embed both with the same ensemble."
+        )
+
+
+def read_chunks(
+    train: Tasks | Iterable[Tasks], name: str
+) -> Iterator[Float[np.ndarray, "members some L"]]:
+    """The chunks of a training set given as one array or posterior, or as an iterable of them.
+
+    A list whose entries are arrays of λ is an iterable of chunks; a list of numbers is an array.
+    """
+    streamed = _is_stream(train)
+    for i, chunk in enumerate(train if streamed else [train]):
+        lam = read_lam(chunk, f"{name}, chunk {i}," if streamed else name)
+        if lam.shape[1]:
+            yield lam
+
+
+def _is_stream(train: object) -> bool:
+    if hasattr(train, "lam") or isinstance(train, np.ndarray) or hasattr(train, "__array__"):
+        return False
+    if isinstance(train, list | tuple):
+        return bool(train) and (hasattr(train[0], "lam") or np.ndim(train[0]) >= 2)
+    return isinstance(train, Iterable)
+
+
+def read_scales(scales: object, members: int) -> Float[np.ndarray, "members"]:
+    """Check the typical distance of each member that an ensemble's distances are divided by."""
+    values = np.atleast_1d(np.asarray(scales, dtype=np.float64))
+    if values.shape != (members,) or not ((values > 0) & (values < np.inf)).all():
+        raise DataError(
+            f"scales={np.array2string(values, threshold=5)} must be {members} positive numbers, "
+            "one for each member; member_scales(test, train) gives them."
+        )
+    return values
+
+
+def combine_members(
+    distances: Float[np.ndarray, "members *any"], scales: object = None
+) -> Float[np.ndarray, "*any"]:
+    r"""Average the distances of an ensemble, each divided by its member's typical distance.
+
+    .. math:: D = \frac{1}{E} \sum_e D_e / s_e, \quad s_e = \text{mean}(D_e) \text{ unless given}
+
+    Themes of two fits are not aligned, so distances are averaged, never λ. A single fit is left
+    in nats unless ``scales`` is given.
+    """
+    members = len(distances)
+    if scales is not None:
+        weights = member_weights(read_scales(scales, members))
+    elif members == 1:
+        weights = np.ones(1)
+    else:
+        weights = member_weights(distances.reshape(members, -1).mean(axis=1))
+    return np.asarray(np.tensordot(weights, distances, axes=1))
+
+
+def member_weights(scales: Float[np.ndarray, "members"]) -> Float[np.ndarray, "members"]:
+    """What each member's distance is multiplied by; a member that sees no distance counts as is."""
+    return 1 / (len(scales) * np.where(scales > 0, scales, 1.0))
+
+
+def normalise_ways(
+    tasks: Tasks, *, delta: Any = 0.5, n_way: float | int = 5
+) -> Float[np.ndarray, "members tasks L"] | Float[np.ndarray, "tasks L"]:
+    r"""The posteriors as if every task had ``n_way`` classes in its own proportions of themes.
+
+    .. math:: \lambda' = \delta + (\lambda - \delta)\, \frac{n}{\sum_l (\lambda_l - \delta_l)}
+
+    Every class of a task adds one to the sum of λ, so a task of many classes has a narrower
+    posterior, and KL sees that. After this, tasks with equal proportions have equal λ whatever
+    their number of classes. ``delta`` is the model's prior: a number, (L,), or (members, L).
+    """
+    lam = read_lam(tasks, "tasks")
+    prior = np.asarray(delta, dtype=np.float64)
+    if not (prior > 0).all():
+        raise DataError(f"delta={delta} must be positive; use the delta the model was fitted with.")
+    if not 0 < n_way < np.inf:
+        raise DataError(f"n_way={n_way} must be a positive number of classes.")
+    prior = prior[:, None] if prior.ndim == 2 else prior
+    try:
+        counts = lam - prior
+    except ValueError:
+        raise DataError(
+            f"delta has shape {np.shape(delta)}; expected a number, ({lam.shape[2]},) or "
+            f"({lam.shape[0]}, {lam.shape[2]})."
+        ) from None
+    total = counts.sum(axis=-1, keepdims=True)
+    if counts.min(initial=0.0) < -1e-3 or total.min(initial=1.0) <= 0:
+        raise DataError(
+            f"λ goes down to {lam.min():g}, below delta={np.array2string(prior.ravel())}, which "
+            "no posterior does; use the delta the model was fitted with."
+        )
+    scaled = prior + np.maximum(counts, 0.0) * (n_way / total)
+    return scaled if ndim_of(tasks) == 3 else scaled[0]

@@ -1,0 +1,141 @@
+"""The numbers of a correlation diagram, as an object, a table, JSON, and pictures."""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from taskscape.diagram.bins import Bin
+from taskscape.diagram.resampling import Interval
+from taskscape.errors import DataError
+
+__all__ = ["CorrelationDiagram", "Curve"]
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One learner in the diagram."""
+
+    learner: str
+    bins: tuple[Bin, ...]
+    spearman: Interval
+    kendall: Interval
+    slope: Interval
+    """Change of accuracy per unit of distance, by least squares over tasks."""
+    mean_accuracy: float
+    n_evaluations: int
+    split_half: float | None
+    """Correlation of two halves of the evaluations; None if there was only one."""
+    ceiling: float | None
+    """The largest rank correlation that accuracy with this noise can have with anything."""
+    partial: Interval | None
+    """Rank correlation of accuracy and distance, given the tasks' difficulty."""
+    difficulty: Interval | None
+    """Rank correlation of accuracy and the (first) measure of difficulty."""
+
+    def summary(self) -> str:
+        """The correlations in a sentence."""
+        parts = [f"{self.learner}: Spearman {self.spearman}, Kendall {self.kendall}"]
+        parts.append(f"slope {self.slope.value:.3g} [{self.slope.low:.3g}, {self.slope.high:.3g}]")
+        if self.partial is not None:
+            parts.append(f"Spearman given difficulty {self.partial}")
+            parts.append(f"difficulty alone {self.difficulty}")
+        if self.ceiling is None:
+            parts.append("noise ceiling unknown (give accuracies of several evaluations)")
+        else:
+            parts.append(f"noise ceiling {self.ceiling:.2f} ({self.n_evaluations} evaluations)")
+        return ", ".join(parts) + "."
+
+
+@dataclass(frozen=True)
+class CorrelationDiagram:
+    """Accuracy against distance to the training tasks, for one or several learners."""
+
+    curves: tuple[Curve, ...]
+    n_tasks: int
+    n_classes: int | None
+    binning: str
+    n_bins: int
+    confidence: float
+    interval_from: str
+    """How the intervals were made; says so where classes were unknown."""
+    distance_label: str
+    accuracy_label: str
+    distance_and_difficulty: float | None
+
+    def summary(self) -> str:
+        """All learners' correlations, and where the intervals come from."""
+        classes = "" if self.n_classes is None else f" of {self.n_classes} classes"
+        lines = [curve.summary() for curve in self.curves]
+        lines.append(
+            f"{self.n_tasks:,} test tasks{classes}; {100 * self.confidence:g} % intervals by "
+            f"{self.interval_from}."
+        )
+        return "\n".join(lines)
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per learner and bin; ``pandas.DataFrame(diagram.table())`` reads it."""
+        return [{"learner": c.learner, **asdict(b)} for c in self.curves for b in c.bins]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain numbers, lists and dicts; NaN becomes None."""
+        plain = _without_nan(asdict(self))
+        return {"format": _FORMAT, "what": "correlation diagram", **plain}
+
+    def to_json(self) -> str:
+        """Everything, as a JSON string."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "CorrelationDiagram":
+        """The diagram that :meth:`to_dict` wrote."""
+        if values.get("what") != "correlation diagram":
+            raise DataError("this is not a correlation diagram written by taskscape.")
+        if values["format"] > _FORMAT:
+            raise DataError("this diagram was written by a newer taskscape; please upgrade.")
+        rest = {k: v for k, v in values.items() if k not in ("format", "what", "curves")}
+        return CorrelationDiagram(curves=tuple(_curve(c) for c in values["curves"]), **rest)
+
+    @staticmethod
+    def from_json(text: str) -> "CorrelationDiagram":
+        """The diagram that :meth:`to_json` wrote."""
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise DataError(f"this is not a correlation diagram: {error}.") from error
+        return CorrelationDiagram.from_dict(values if isinstance(values, dict) else {})
+
+    def plot(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
+        """Draw the diagram into a file: PNG, SVG or PDF by its ending."""
+        from taskscape.diagram.plot import save_figure
+
+        save_figure(self, path, title)
+
+    def to_plotly(self) -> dict[str, Any]:
+        """The interactive diagram as a plotly figure's ``{"data": …, "layout": …}``."""
+        from taskscape.diagram.interactive import plotly_figure
+
+        return plotly_figure(self)
+
+
+def _curve(values: Mapping[str, Any]) -> Curve:
+    intervals = ("spearman", "kendall", "slope", "partial", "difficulty")
+    read = {k: v for k, v in values.items() if k not in (*intervals, "bins")}
+    read |= {k: None if values[k] is None else Interval(**_with_nan(values[k])) for k in intervals}
+    return Curve(bins=tuple(Bin(**_with_nan(b)) for b in values["bins"]), **read)
+
+
+def _with_nan(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: math.nan if v is None else v for k, v in values.items()}
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_nan(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(v) for v in value]
+    return None if isinstance(value, float) and math.isnan(value) else value

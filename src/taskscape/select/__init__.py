@@ -1,0 +1,19 @@
+"""Rules that choose training tasks for test tasks."""
+
+from taskscape.select.choosing import select, select_by
+from taskscape.select.rules import RULES, Rule, RuleOptions
+from taskscape.select.selection import Selection
+from taskscape.select.sources import DistanceSource, EmbeddingSource, KLSource, MatrixSource
+
+__all__ = [
+    "RULES",
+    "DistanceSource",
+    "EmbeddingSource",
+    "KLSource",
+    "MatrixSource",
+    "Rule",
+    "RuleOptions",
+    "Selection",
+    "select",
+    "select_by",
+]

@@ -1,0 +1,90 @@
+"""What a selection rule returns: which tasks, in which order, and why."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from taskscape.errors import DataError
+
+__all__ = ["Selection"]
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Training tasks in the order they were chosen; ``tasks[selection.indices]`` are they."""
+
+    indices: Int[np.ndarray, "chosen"]
+    scores: Float[np.ndarray, "chosen"]
+    """What the rule went by, see ``score_is``."""
+    for_test: Int[np.ndarray, "chosen"]
+    """The test task that asked for each one, or -1 where the rule looks at all of them."""
+    rule: str
+    score_is: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def why(self) -> list[str]:
+        """A sentence for each task."""
+        return [
+            f"{self.score_is} {score:.4g}" + (f", for test task {test}" if test >= 0 else "")
+            for score, test in zip(self.scores, self.for_test, strict=True)
+        ]
+
+    def summary(self) -> str:
+        """What was chosen, in a few words."""
+        most = np.abs(self.scores).max(initial=0.0)
+        return (
+            f"{len(self):,} tasks by rule {self.rule!r}; {self.score_is}: mean "
+            f"{self.scores.mean() if len(self) else 0.0:.4g}, largest {most:.4g}."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain numbers and lists."""
+        return {
+            "format": _FORMAT,
+            "what": "selection",
+            "rule": self.rule,
+            "score_is": self.score_is,
+            "settings": dict(self.settings),
+            "indices": self.indices.tolist(),
+            "scores": self.scores.tolist(),
+            "for_test": self.for_test.tolist(),
+        }
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "Selection":
+        """The selection that :meth:`to_dict` wrote."""
+        if values.get("what") != "selection":
+            raise DataError("this is not a selection written by taskscape.")
+        if values["format"] > _FORMAT:
+            raise DataError("this selection was written by a newer taskscape; please upgrade.")
+        return Selection(
+            indices=np.array(values["indices"], dtype=np.int64),
+            scores=np.array(values["scores"], dtype=np.float64),
+            for_test=np.array(values["for_test"], dtype=np.int64),
+            rule=values["rule"],
+            score_is=values["score_is"],
+            settings=dict(values["settings"]),
+        )
+
+    def to_json(self) -> str:
+        """Everything, as a JSON string."""
+        return json.dumps(self.to_dict())
+
+    @staticmethod
+    def from_json(text: str) -> "Selection":
+        """The selection that :meth:`to_json` wrote."""
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise DataError(f"this is not a selection written by taskscape: {error}.") from error
+        return Selection.from_dict(values if isinstance(values, dict) else {})

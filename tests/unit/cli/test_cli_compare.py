@@ -1,0 +1,183 @@
+import csv
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from taskscape.catalogue import Catalogue, Embeddings, write_embeddings
+from taskscape.cli import compare
+from taskscape.errors import DataError
+from taskscape.pools import ClassPool
+from taskscape.select import Selection
+from taskscape.storage import load_tasks, save_tasks
+from taskscape.tasks import sample_tasks
+
+RNG = np.random.default_rng(0)
+POOL = ClassPool.from_arrays(
+    RNG.normal(size=(300, 3)),
+    np.repeat(np.arange(30), 10),
+    class_names=[f"class {i}" for i in range(30)],
+    splits=["train"] * 20 + ["test"] * 10,
+)
+THEMES = RNG.dirichlet(np.full(4, 0.3), 30)
+
+
+def embedded(tasks, model="m"):
+    real = (tasks.classes >= 0)[:, :, None]
+    lam = 0.5 + (THEMES[np.maximum(tasks.classes, 0)] * real).sum(axis=1)
+    return Embeddings.of(tasks, lam.astype(np.float32), model=model, delta=0.5)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    train = sample_tasks(POOL, 2000, split="train", n_way=(2, 4), n_shot=3, n_query=1)
+    test = sample_tasks(POOL, 40, split="test", n_way=3, n_shot=3)
+    save_tasks(train, folder / "train_tasks.parquet")
+    write_embeddings(folder / "train.parquet", embedded(train))
+    write_embeddings(folder / "test.parquet", embedded(test))
+    write_embeddings(folder / "other.parquet", embedded(test, model="other"))
+    Catalogue.append(folder / "catalogue", embedded(train)[:500])
+    Catalogue.append(folder / "catalogue", embedded(train)[500:])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run():
+    app = typer.Typer()
+    compare.register(app)
+
+    def invoke(*words):
+        result = CliRunner().invoke(app, [str(w) for w in words], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    return invoke
+
+
+@pytest.mark.parametrize("command", ["compare", "nearest", "select", "diagram"])
+def test_help_has_an_example(run, command):
+    assert "Example:" in run(command, "--help")
+
+
+@pytest.mark.parametrize("train", ["train.parquet", "catalogue"])
+def test_compare(run, files, tmp_path, train):
+    out = tmp_path / "d.csv"
+    words = run("compare", files / "test.parquet", files / train, "--out", out)
+    assert "Is the test set like the training set?" in words
+    assert "mean KL to all training tasks: median" in words
+    found = json.loads(run("compare", files / "test.parquet", files / train, "--json"))
+    assert len(found["mean_kl"]) == 40
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    assert float(rows[3]["distance"]) == pytest.approx(found["mean_kl"][3])
+    assert rows[3]["classes"].count(" ") == 2
+
+
+def test_compare_with_a_reference_and_equal_ways(run, files):
+    found = json.loads(
+        run("compare", files / "test.parquet", files / "train.parquet", "--normalise-ways",
+            "--reference", files / "test.parquet", "--json")
+    )  # fmt: skip
+    assert found["resemblance"]["median_percentile"] == pytest.approx(50)
+
+
+def test_models_must_agree(run, files):
+    with pytest.raises(DataError, match=r"distances only mean something within one model"):
+        run("compare", files / "other.parquet", files / "train.parquet")
+    with pytest.raises(DataError, match=r"distances only mean something within one model"):
+        run("select", files / "other.parquet", files / "train.parquet", "-n", 3)
+
+
+def test_nearest_by_id(run, files):
+    words = run("nearest", "--catalogue", files / "catalogue", "--task", 1234, "-k", 3)
+    assert words.startswith("nearest to the task of class ")
+    found = json.loads(
+        run("nearest", "--catalogue", files / "catalogue", "--query", files / "test.parquet",
+            "--task", 7, "-k", 4, "--n-way", "2-3", "--any-class", "class 3", "--json")
+    )  # fmt: skip
+    assert len(found["nearest"]) == 4
+    assert all("class 3" in row["classes"] for row in found["nearest"])
+    assert all(len(row["classes"]) in (2, 3) for row in found["nearest"])
+    distances = [row["kl"] for row in found["nearest"]]
+    assert distances == sorted(distances)
+
+
+def test_nearest_to_itself(run, files):
+    found = json.loads(
+        run("nearest", "--catalogue", files / "catalogue", "--task", 42, "-k", 1, "--json")
+    )
+    assert found["nearest"][0]["kl"] == pytest.approx(0, abs=1e-9)
+    assert sorted(found["nearest"][0]["classes"]) == sorted(found["query"]["classes"])
+
+
+def test_nearest_needs_to_know_the_task(run, files):
+    with pytest.raises(DataError, match=r"expected the id of a task; classes need --model"):
+        run("nearest", "--catalogue", files / "catalogue", "--task", "a,b")
+    with pytest.raises(DataError, match=r"^--model needs --data"):
+        run("nearest", "--catalogue", files / "catalogue", "--task", "a,b", "--model", files)
+
+
+def test_nearest_embeds_a_task_by_its_classes(run, files, monkeypatch):
+    from taskscape.cli import nearest
+    from taskscape.tasks import make_tasks
+
+    def embed_query(model, data, classes):
+        assert data == "my data"
+        return embedded(make_tasks(POOL, [classes]))
+
+    monkeypatch.setattr(nearest, "embed_query", embed_query)
+    words = run(
+        "nearest", "--catalogue", files / "catalogue", "--task", "class 1, class 2", "-k", 2,
+        "--model", files, "--data", "my data",
+    )  # fmt: skip
+    assert words.startswith("nearest to the task of class 1, class 2:")
+
+
+def test_select_writes_a_selection_and_its_tasks(run, files, tmp_path):
+    words = run(
+        "select", files / "test.parquet", files / "train.parquet", "-n", 25, "--rule", "coverage",
+        "--max-shared", 2, "--out", tmp_path / "s.json", "--tasks", files / "train_tasks.parquet",
+        "--out-tasks", tmp_path / "chosen.parquet",
+    )  # fmt: skip
+    assert words.startswith("25 tasks by rule 'coverage'")
+    chosen = Selection.from_json((tmp_path / "s.json").read_text())
+    tasks = load_tasks(tmp_path / "chosen.parquet", POOL)
+    whole = load_tasks(files / "train_tasks.parquet", POOL)
+    np.testing.assert_array_equal(tasks.keys, whole.keys[chosen.indices])
+    assert pq.read_metadata(tmp_path / "chosen.parquet").num_rows == 25
+
+
+def test_select_by_samples(run, files):
+    common = ["select", files / "test.parquet", files / "train.parquet", "-n", 100]
+    common += ["--budget", "samples", "--json"]
+    found = json.loads(run(*common, "--tasks", files / "train_tasks.parquet"))
+    again = json.loads(run(*common, "--samples-per-class", 4))
+    assert found["indices"] == again["indices"]
+    with pytest.raises(DataError, match=r"^--budget samples needs to know the samples"):
+        run(*common)
+
+
+def test_select_refuses_other_tasks(run, files, tmp_path):
+    save_tasks(sample_tasks(POOL, 2000, n_way=3, n_shot=3, seed=9), tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"row by row; give the tasks that were embedded\.$"):
+        run("select", files / "test.parquet", files / "train.parquet", "-n", 2, "--tasks",
+            tmp_path / "t.parquet")  # fmt: skip
+
+
+def test_diagram(run, tmp_path):
+    distance = RNG.random(60)
+    lines = ["distance,ProtoNet"] + [f"{d},{1 - d / 3}" for d in distance]
+    (tmp_path / "r.csv").write_text("\n".join(lines))
+    words = run(
+        "diagram", tmp_path / "r.csv", "--out", tmp_path / "d.png", "--out", tmp_path / "d.json"
+    )
+    assert "ProtoNet: Spearman -1.00" in words
+    assert (tmp_path / "d.png").stat().st_size > 10_000
+    assert json.loads((tmp_path / "d.json").read_text())["n_tasks"] == 60
+    assert json.loads(run("diagram", tmp_path / "r.csv", "--json"))["n_tasks"] == 60
+    with pytest.raises(DataError, match=r"expected \.json, \.png, \.svg, \.pdf\.$"):
+        run("diagram", tmp_path / "r.csv", "--out", tmp_path / "d.gif")

@@ -1,0 +1,126 @@
+"""The commands ``fit``, ``embed``, ``score`` and ``choose``, and what Ctrl-C does."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from taskscape import Catalogue, TaskThemes, read_embeddings
+from taskscape.cli import app
+from taskscape.cli.fit import parse_prepare
+from taskscape.errors import DataError
+from taskscape.prepare import PrepareConfig
+
+pytestmark = pytest.mark.slow
+SMALL = ["--n-tasks", "300", "--n-way", "3-4", "--n-shot", "5", "--image-themes", "3",
+         "--task-themes", "2", "--max-passes", "2"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(3, 4)) * 4
+    mixes = rng.dirichlet(np.full(3, 0.5), size=24)
+    which = np.stack([rng.choice(3, 12, p=mix) for mix in mixes])
+    path = tmp_path_factory.mktemp("data") / "own.npz"
+    np.savez(
+        path,
+        X=(centres[which] + rng.normal(size=(24, 12, 4))).reshape(-1, 4),
+        y=np.repeat(np.arange(24), 12),
+        split=["train"] * 16 + ["test"] * 8,
+    )
+    return path
+
+
+def run(*args: object) -> str:
+    result = CliRunner().invoke(app, [str(a) for a in args], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def model(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "model"
+    os.environ["TASKSCAPE_CACHE"] = str(folder.parent / "cache")
+    told = json.loads(run("fit", data, "--split", "train", *SMALL, "--out", folder, "--json"))
+    assert told["health"]["n_tasks"] > 0
+    assert not folder.with_name("model.checkpoint").exists()
+    return folder
+
+
+def test_tasks_are_embedded_into_a_file_and_a_catalogue(data: Path, model: Path, tmp_path: Path):
+    wish = ["--split", "test", "--n-tasks", 40, "--n-way", 3, "--n-shot", 5]
+    run("embed", model, data, *wish, "--out", tmp_path / "test.parquet")
+    embedded = read_embeddings(tmp_path / "test.parquet")
+    assert embedded.lam.shape == (1, 40, 2)
+    assert embedded.header.model == TaskThemes.load(model).fingerprint_
+    for _ in range(2):
+        run("embed", model, data, *wish, "--out", tmp_path / "catalogue")
+    assert len(Catalogue(tmp_path / "catalogue")) == 80
+    text = run("compare", tmp_path / "test.parquet", tmp_path / "catalogue")
+    assert text
+
+
+def test_score(data: Path, model: Path):
+    told = json.loads(run("score", model, data, "--split", "test", "--n-tasks", 30, "--n-way", 3,
+                          "--n-shot", 5, "--json"))  # fmt: skip
+    assert told["tasks"] == 30
+    assert np.isfinite(told["nats_per_sample"])
+
+
+def test_choose_writes_a_table_and_a_plot(data: Path, tmp_path: Path):
+    text = run("choose", data, "--split", "train", "--n-tasks", 200, "--n-way", 3, "--n-shot", 5,
+               "--image-themes", "2,3", "--task-themes", "2", "--max-passes", 1,
+               "--out", tmp_path)  # fmt: skip
+    told = json.loads((tmp_path / "choice.json").read_text())
+    assert {p["image_themes"] for p in told["points"]} == {2, 3}
+    assert "best: K=3, L=2" in text
+    with Image.open(tmp_path / "choice.png") as image:
+        assert min(image.size) > 400
+    with pytest.raises(DataError, match=r"^--image-themes 'few': use numbers joined by commas"):
+        run("choose", data, "--image-themes", "few", "--out", tmp_path)
+
+
+def test_interrupted_with_control_c_it_goes_on_to_the_same_model(data: Path, tmp_path: Path):
+    base = [sys.executable, "-m", "taskscape", "fit", str(data), "--split", "train", "--seed", "3",
+            *SMALL[:-1], "40", "--checkpoint-every", "1", "--n-tasks", "3000"]  # fmt: skip
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    subprocess.run([*base, "--out", str(whole)], check=True, capture_output=True)
+    checkpoint = tmp_path / "broken.checkpoint"
+    job = subprocess.Popen([*base, "--out", str(broken)], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not checkpoint.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    job.send_signal(signal.SIGINT)
+    _, told = job.communicate(timeout=60)
+    if job.returncode == 130:  # else it had finished before the signal
+        assert "Run the same command with --resume to go on." in told
+        assert not broken.exists()
+        subprocess.run([*base, "--out", str(broken), "--resume"], check=True, capture_output=True)
+    assert TaskThemes.load(broken).fingerprint_ == TaskThemes.load(whole).fingerprint_
+
+
+def test_preparations_are_read():
+    assert parse_prepare("auto") == "auto"
+    assert parse_prepare("none") is None
+    assert parse_prepare("power=0.5,l2,centre,pca=16") == PrepareConfig(0.5, True, True, 16)
+    with pytest.raises(DataError, match="--prepare 'pcb=3': use auto, none, or some of"):
+        parse_prepare("pcb=3")
+
+
+def test_wrong_settings_are_named_before_the_data_is_read(tmp_path: Path):
+    with pytest.raises(DataError, match="covariance='round' must be one of"):
+        run("fit", tmp_path / "nowhere", "--covariance", "round", "--out", tmp_path / "m")
+
+
+def test_every_command_has_help_with_an_example():
+    for command in ("fit", "embed", "score", "choose", "compare", "nearest", "select", "diagram"):
+        assert "Example:" in run(command, "--help")

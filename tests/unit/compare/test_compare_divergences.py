@@ -1,0 +1,88 @@
+import re
+
+import numpy as np
+import pytest
+
+from taskscape.compare import cdist, divergence, divergence_with_error, pdist, theme_cost
+from taskscape.errors import DataError
+
+P, Q = np.array([1.5, 2.0, 0.5]), np.array([0.7, 1.0, 3.0])
+
+
+def test_single_tasks_give_a_number():
+    assert np.ndim(divergence(P, Q)) == 0
+    assert divergence(P[None], Q[None]).shape == (1,)
+    np.testing.assert_allclose(divergence(P, np.stack([Q, Q, P])), [divergence(P, Q)] * 2 + [0])
+
+
+def test_the_default_is_from_the_first_to_the_second():
+    assert divergence(P, Q) == divergence(P, Q, "kl") != divergence(Q, P)
+    np.testing.assert_allclose(divergence(P, Q, "kl_reverse"), divergence(Q, P))
+    np.testing.assert_allclose(divergence(P, Q, "jeffreys"), divergence(P, Q) + divergence(Q, P))
+
+
+def test_unknown_kinds_are_refused():
+    message = (
+        "kind='cosine' is not a divergence; use one of kl, kl_reverse, jeffreys, hellinger, "
+        "bhattacharyya, jensen_shannon, emd."
+    )
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        divergence(P, Q, "cosine")
+
+
+def test_emd_needs_alpha():
+    message = (
+        "kind='emd' needs alpha, the concentrations of the task-themes (L, K), for the cost of "
+        "moving between themes. Pass alpha=themes.alpha."
+    )
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        divergence(P, Q, "emd")
+    message = "alpha has shape (2, 5); expected positive concentrations (3, K), or (1, 3, K)"
+    with pytest.raises(DataError, match=f"^{re.escape(message)}"):
+        divergence(P, Q, "emd", alpha=np.ones((2, 5)))
+
+
+def test_pairs_must_match():
+    message = (
+        "p has 2 tasks and q 3; pairs need as many of each, or one. For all against all use cdist."
+    )
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        divergence(np.ones((2, 3)), np.ones((3, 3)))
+
+
+def test_theme_cost_is_a_metric():
+    alpha = np.random.default_rng(0).gamma(1, 1, (5, 4)) + 0.1
+    cost = theme_cost(alpha)
+    np.testing.assert_allclose(cost, cost.T)
+    assert (np.diag(cost) == 0).all()
+    assert (cost[:, :, None] <= cost[:, None] + cost.T[None] + 1e-12).all()
+
+
+def test_the_standard_error_of_jensen_shannon_shrinks_with_the_sample():
+    rough = divergence_with_error(P, Q, "jensen_shannon", n_samples=500)
+    fine = divergence_with_error(P, Q, "jensen_shannon", n_samples=50_000)
+    assert fine.stderr < rough.stderr / 5
+    assert abs(rough.value - fine.value) < 5 * rough.stderr
+    assert divergence_with_error(P, Q, "kl").stderr == 0
+
+
+def test_jensen_shannon_depends_on_the_seed_and_nothing_else():
+    first = divergence(P, Q, "jensen_shannon", seed=1)
+    assert divergence(P, Q, "jensen_shannon", seed=1) == first
+    assert divergence(P, Q, "jensen_shannon", seed=2) != first
+    np.testing.assert_allclose(divergence(Q, P, "jensen_shannon", seed=1), first, rtol=1e-12)
+
+
+def test_jensen_shannon_survives_tiny_concentrations():
+    tiny = np.array([1e-3, 1e-3, 5.0])
+    value = divergence(tiny, tiny[::-1].copy(), "jensen_shannon")
+    assert 0.68 < value <= np.log(2)
+
+
+def test_matrices_agree_with_pairs():
+    rng = np.random.default_rng(2)
+    p, q = rng.gamma(2, 1, (4, 3)) + 0.1, rng.gamma(2, 1, (5, 3)) + 0.1
+    for kind in ("kl", "hellinger", "jeffreys"):
+        expected = [[divergence(a, b, kind) for b in q] for a in p]
+        np.testing.assert_allclose(cdist(p, q, kind), expected)
+        assert (np.diag(pdist(p, kind)) == 0).all()

@@ -1,0 +1,55 @@
+import numpy as np
+
+from taskscape.compare.rows import boxes, class_hashes, distinct_rows, row_hashes
+
+RNG = np.random.default_rng(0)
+
+
+def test_distinct_rows_are_found_whatever_their_order():
+    kinds = RNG.normal(size=(20, 3))
+    rows = kinds[RNG.integers(20, size=500)]
+    found = distinct_rows(rows)
+    np.testing.assert_array_equal(rows[found.first][found.kind], rows)
+    assert found.counts.sum() == 500
+    assert len(found.counts) == len(np.unique(rows, axis=0))
+    shuffled = rows[RNG.permutation(500)]
+    again = distinct_rows(shuffled)
+    np.testing.assert_array_equal(shuffled[again.first], rows[found.first])
+
+
+def test_rows_that_meet_in_a_hash_are_still_told_apart(monkeypatch):
+    import taskscape.compare.rows as module
+
+    true_hashes = module.row_hashes
+    monkeypatch.setattr(
+        module, "row_hashes", lambda rows, seed=0: true_hashes(rows, seed) % np.uint64(5 + seed**3)
+    )
+    rows = RNG.normal(size=(6, 2))
+    found = module.distinct_rows(rows)
+    np.testing.assert_array_equal(rows[found.first][found.kind], rows)
+
+
+def test_hashes_depend_on_content_and_seed():
+    rows = RNG.normal(size=(100, 3))
+    h = row_hashes(rows)
+    assert len(np.unique(h)) == 100
+    assert row_hashes(rows[7:8])[0] == h[7]
+    assert (row_hashes(rows, 1) != h).all()
+
+
+def test_the_order_and_padding_of_classes_play_no_part():
+    start = np.zeros(3, dtype=np.uint64)
+    a = class_hashes(np.array([[3, 1, 2], [2, 3, 1], [1, 2, 4]]), start)
+    b = class_hashes(np.array([[-1, 1, 2, 3], [1, -1, 2, 3], [4, 2, 1, -1]]), start)
+    np.testing.assert_array_equal(a, b)
+    assert a[0] == a[1] != a[2]
+
+
+def test_boxes_hold_every_row_once_and_none_too_many():
+    rows = RNG.normal(size=(1000, 3))
+    order, starts = boxes(rows, 30)
+    np.testing.assert_array_equal(np.sort(order), np.arange(1000))
+    assert starts[0] == 0
+    assert starts[-1] == 1000
+    assert np.diff(starts).min() > 0
+    assert np.diff(starts).max() <= 30

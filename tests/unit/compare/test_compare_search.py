@@ -1,0 +1,124 @@
+import re
+
+import numpy as np
+import pytest
+
+from taskscape.compare import (
+    FaissIndex,
+    TaskIndex,
+    cdist,
+    member_scales,
+    nearest,
+    nearest_distance,
+)
+from taskscape.errors import DataError
+
+RNG = np.random.default_rng(0)
+
+
+def tasks(n, *, L=4, members=None, ways=(5, 5)):
+    shape = (n,) if members is None else (members, n)
+    n_way = RNG.integers(ways[0], ways[1] + 1, (*shape, 1))
+    return 0.5 + n_way * RNG.dirichlet(np.full(L, 0.3), shape)
+
+
+def brute_force(test, train, k):
+    distances = cdist(test, train)
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return order, np.take_along_axis(distances, order, axis=1)
+
+
+@pytest.mark.parametrize("method", ["boxes", "matmul"])
+@pytest.mark.parametrize("n_test", [3, 300])
+@pytest.mark.parametrize("ways", [(5, 5), (2, 20)])
+def test_nearest_is_exact(method, n_test, ways):
+    test, train = tasks(n_test, ways=ways), tasks(6000, ways=ways)
+    indices, distances = brute_force(test, train, 7)
+    for given in (train, [train[:1000], train[1000:1003], train[1003:]]):
+        found = nearest(test, given, 7, method=method)
+        np.testing.assert_array_equal(found.indices, indices)
+        np.testing.assert_allclose(found.distances, distances, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["boxes", "matmul"])
+def test_an_ensemble_is_searched_exactly(method):
+    test, train = tasks(100, members=3), tasks(3000, members=3)
+    found = nearest(test, train, 5, method=method)
+    np.testing.assert_array_equal(found.indices, brute_force(test, train, 5)[0])
+
+
+@pytest.mark.parametrize("method", ["boxes", "matmul"])
+def test_equal_tasks_come_in_their_order(method):
+    kinds = tasks(5)
+    train = kinds[RNG.integers(5, size=1000)]
+    found = nearest(kinds, train, 50, method=method)
+    expected = [np.flatnonzero((train == kind).all(axis=1))[:50] for kind in kinds]
+    np.testing.assert_array_equal(found.indices, expected)
+    np.testing.assert_allclose(found.distances, 0, atol=1e-12)
+
+
+def test_almost_equal_tasks_are_told_apart():
+    # differences that float32 products cannot see
+    train = tasks(1)[0] * (1 + 1e-5 * RNG.normal(size=(2000, 4)))
+    indices, _ = brute_force(train[:50], train, 3)
+    for method in ("boxes", "matmul"):
+        np.testing.assert_array_equal(nearest(train[:50], train, 3, method=method).indices, indices)
+
+
+def test_used_tasks_are_passed_over():
+    test, train = tasks(200), tasks(3000)
+    unused = RNG.random(3000) < 0.1
+    index = TaskIndex(train[None])
+    found = index.search(test[None], 5, np.ones(1), unused)
+    left = np.flatnonzero(unused)
+    np.testing.assert_array_equal(found.indices, left[brute_force(test, train[left], 5)[0]])
+    few = np.zeros(3000, dtype=bool)
+    few[:3] = True
+    assert index.search(test[None], 5, np.ones(1), few).indices.shape == (200, 3)
+
+
+def test_distance_to_the_nearest():
+    test, train = tasks(20), tasks(300)
+    expected = np.sort(cdist(test, train), axis=1)[:, :4].mean(axis=1)
+    np.testing.assert_allclose(nearest_distance(test, train, 4), expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"k": 0}, "k=0 must be at least 1."),
+        ({"k": 9}, "k=9 is more than the 8 training tasks; lower k."),
+        ({"method": "magic"}, "method='magic' is not known; use 'auto', 'boxes' or 'matmul'."),
+    ],
+)
+def test_wishes_that_cannot_be_met_are_refused(options, message):
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        nearest(tasks(2), tasks(8), **{"k": 1} | options)
+
+
+class TestFaiss:
+    @pytest.fixture(autouse=True)
+    def _need_faiss(self):
+        pytest.importorskip("faiss", reason="needs the extra: pip install 'taskscape[faiss]'")
+
+    def test_it_finds_the_same(self, tmp_path):
+        test, train = tasks(60), tasks(4000).astype(np.float32)
+        FaissIndex.build([train[:1500], train[1500:]]).save(tmp_path / "index")
+        index = FaissIndex.open(tmp_path / "index")
+        assert len(index) == 4000
+        found, expected = index.nearest(test, 6), nearest(test, train, 6)
+        np.testing.assert_array_equal(found.indices, expected.indices)
+        np.testing.assert_allclose(found.distances, expected.distances)
+
+    def test_it_finds_the_same_for_an_ensemble_and_for_ties(self):
+        test, train = tasks(20, members=2), tasks(300, members=2).astype(np.float32)
+        train = np.tile(train, (1, 5, 1))
+        scales = member_scales(test, train)
+        found = FaissIndex.build(train).nearest(test, 6, scales=scales)
+        expected = nearest(test, train, 6, scales=scales)
+        np.testing.assert_array_equal(found.indices, expected.indices)
+
+    def test_what_is_no_index_is_refused(self, tmp_path):
+        (tmp_path / "index").write_text("nothing")
+        with pytest.raises(DataError, match="is not a readable FAISS index"):
+            FaissIndex.open(tmp_path / "index")

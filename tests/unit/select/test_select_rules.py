@@ -1,0 +1,203 @@
+import json
+import re
+
+import numpy as np
+import pytest
+
+from taskscape.compare import cdist, mean_kl
+from taskscape.errors import DataError
+from taskscape.pools import ClassPool
+from taskscape.select import MatrixSource, Selection, select, select_by
+from taskscape.tasks import make_tasks, sample_tasks
+
+RNG = np.random.default_rng(0)
+TEST, TRAIN = RNG.gamma(1, 2, (12, 4)) + 0.1, RNG.gamma(1, 2, (300, 4)) + 0.1
+CLASSES = np.array([RNG.choice(20, 5, replace=False) for _ in range(300)])
+
+
+def test_nearest_takes_the_smallest_mean():
+    chosen = select(TEST, TRAIN, 20, "nearest")
+    means = cdist(TEST, TRAIN).mean(axis=0)
+    np.testing.assert_array_equal(chosen.indices, np.argsort(means)[:20])
+    np.testing.assert_allclose(chosen.scores, np.sort(means)[:20])
+    assert (chosen.for_test == -1).all()
+
+
+def test_weights_count():
+    weights = RNG.random(12)
+    chosen = select(TEST, TRAIN, 20, "nearest", test_weights=weights)
+    means = np.average(cdist(TEST, TRAIN), axis=0, weights=weights)
+    np.testing.assert_array_equal(chosen.indices, np.argsort(means)[:20])
+    only = select(TEST, TRAIN, 4, "coverage", test_weights=np.eye(12)[3])
+    np.testing.assert_array_equal(only.indices, np.argsort(cdist(TEST[3:4], TRAIN)[0])[:4])
+
+
+def test_coverage_is_what_it_says():
+    chosen = select(TEST, TRAIN, 30, "coverage", seed=5)
+    distances, used = cdist(TEST, TRAIN), set()
+    for test, task, score in zip(chosen.for_test, chosen.indices, chosen.scores, strict=True):
+        left = [i for i in range(300) if i not in used]
+        best = left[int(np.argmin(distances[test, left]))]
+        assert task == best
+        assert score == pytest.approx(distances[test, best], abs=1e-9)
+        used.add(best)
+    for round_of_turns in (chosen.for_test[:12], chosen.for_test[12:24]):
+        assert sorted(round_of_turns) == list(range(12))
+
+
+def test_coverage_of_many_turns_is_still_exact():
+    # far more turns than are looked up together, all wanting the same tasks
+    test = TEST[:1] * (1 + 1e-3 * RNG.random((400, 1)))
+    chosen = select(test, TRAIN, 250, "coverage")
+    distances, used = cdist(test, TRAIN), np.zeros(300, dtype=bool)
+    for t, task in zip(chosen.for_test, chosen.indices, strict=True):
+        assert task == np.argmin(np.where(used, np.inf, distances[t]))
+        used[task] = True
+
+
+def test_turns_follow_the_weights():
+    weights = np.ones(12)
+    weights[2] = 5
+    counts = np.bincount(select(TEST, TRAIN, 160, "coverage", test_weights=weights).for_test)
+    assert counts[2] == pytest.approx(50, abs=1)
+    assert np.delete(counts, 2) == pytest.approx(10, abs=1)
+
+
+def test_facility_is_the_greedy_choice():
+    chosen = select(TEST, TRAIN, 8, "facility")
+    distances = cdist(TEST, TRAIN)
+    best = distances.max(axis=1)
+    for task, score in zip(chosen.indices, chosen.scores, strict=True):
+        gains = np.maximum(best[:, None] - distances, 0).mean(axis=0)
+        assert gains[task] == pytest.approx(gains.max())
+        assert score == pytest.approx(gains.max())
+        best = np.minimum(best, distances[:, task])
+
+
+def test_facility_reaches_its_guarantee():
+    from itertools import combinations
+
+    distances = RNG.random((6, 9))
+    start = distances.max(axis=1)
+
+    def value(chosen):
+        return (start - distances[:, list(chosen)].min(axis=1)).sum()
+
+    best = max(value(c) for c in combinations(range(9), 3))
+    chosen = select_by(MatrixSource(distances), 3, "facility")
+    assert value(chosen.indices) >= (1 - 1 / np.e) * best
+
+
+def test_facility_starts_again_when_all_are_served():
+    chosen = select(TEST, TRAIN, 40, "facility")
+    assert len(set(chosen.indices.tolist())) == 40
+    nearest_of_each = set(np.argmin(cdist(TEST, TRAIN), axis=1).tolist())
+    assert nearest_of_each <= set(chosen.indices[: len(nearest_of_each) + 12].tolist())
+
+
+def test_classes_are_used_more_evenly():
+    plain = select(TEST, TRAIN, 60, "coverage", train_classes=CLASSES)
+    even = select(TEST, TRAIN, 60, "classes", train_classes=CLASSES, penalty=3.0)
+    spread = [np.bincount(CLASSES[s.indices].ravel(), minlength=20).std() for s in (plain, even)]
+    assert spread[1] < spread[0] / 2
+    same = select(TEST, TRAIN, 60, "classes", train_classes=CLASSES, penalty=0.0)
+    np.testing.assert_array_equal(same.indices, plain.indices)
+
+
+@pytest.mark.parametrize("rule", ["nearest", "coverage", "facility", "classes", "random"])
+def test_no_two_tasks_share_too_many_classes(rule):
+    chosen = select(TEST, TRAIN, 12, rule, train_classes=CLASSES, max_shared=2)
+    sets = [set(c) for c in CLASSES[chosen.indices]]
+    assert max(len(a & b) for i, a in enumerate(sets) for b in sets[:i]) <= 2
+
+
+def test_what_cannot_be_chosen_is_said():
+    message = (
+        r"only \d+ of the 12 tasks could be chosen by rule='coverage' with max_shared=0\. Lower n, "
+        r"raise max_shared or candidates, or give more training tasks\."
+    )
+    with pytest.raises(DataError, match=f"^{message}$"):
+        select(TEST, TRAIN, 12, "coverage", train_classes=CLASSES, max_shared=0)
+
+
+@pytest.mark.parametrize("rule", ["nearest", "coverage", "facility"])
+def test_a_budget_of_samples(rule):
+    samples = RNG.integers(5, 100, 300)
+    chosen = select(TEST, TRAIN, 500, rule, train_samples=samples, budget="samples")
+    used = samples[chosen.indices].sum()
+    assert used <= 500
+    left = np.delete(samples, chosen.indices)
+    assert 500 - used < left.min() or rule == "coverage"
+
+
+def test_the_samples_of_a_task_set_are_counted():
+    pool = ClassPool.from_arrays(RNG.normal(size=(200, 2)), np.repeat(np.arange(20), 10))
+    tasks = sample_tasks(pool, 300, n_way=(2, 4), n_shot=3, n_query=2)
+    chosen = select(TEST, TRAIN, 200, "nearest", train_classes=tasks, budget="samples")
+    assert 180 <= (tasks.n_way[chosen.indices] * 5).sum() <= 200
+    whole = make_tasks(pool, [[0, 1], [2, 3, 4]], n_shot="all")
+    chosen = select(TEST, TRAIN[:2], 50, "nearest", train_classes=whole, budget="samples")
+    assert (whole.n_way[chosen.indices] * 10).sum() == 50
+
+
+def test_ties_are_broken_by_seed():
+    same = np.tile(TRAIN[:1], (50, 1))
+    picks = {tuple(select(TEST, same, 5, "nearest", seed=s).indices) for s in range(4)}
+    assert len(picks) == 4
+    again = {tuple(select(TEST, same, 5, "nearest", seed=1).indices) for _ in range(3)}
+    assert len(again) == 1
+
+
+def test_random_is_random_even_if_all_tasks_are_equal():
+    chosen = select(TEST, np.tile(TRAIN[:1], (1000, 1)), 100, "random")
+    assert 350 < chosen.indices.mean() < 650
+
+
+def test_a_selection_is_written_and_read():
+    chosen = select(TEST, TRAIN, 7, "coverage")
+    back = Selection.from_json(chosen.to_json())
+    assert json.loads(back.to_json()) == json.loads(chosen.to_json())
+    np.testing.assert_array_equal(back.indices, chosen.indices)
+    assert back.rule == "coverage"
+    assert back.settings["n"] == 7
+    assert len(back.why) == 7
+    assert re.fullmatch(r"distance [\d.e-]+, for test task \d+", back.why[0])
+    with pytest.raises(DataError, match=r"^this is not a selection written by taskscape\.$"):
+        Selection.from_json("[]")
+
+
+def test_ensembles_are_taken():
+    test, train = np.stack([TEST, TEST[:, ::-1]]), np.stack([TRAIN, TRAIN[:, ::-1]])
+    chosen = select(test, train, 5, "nearest")
+    np.testing.assert_array_equal(chosen.indices, select(TEST, TRAIN, 5, "nearest").indices)
+
+
+def test_scores_of_nearest_are_mean_kl_the_other_way_round():
+    chosen = select(TEST, TRAIN, 300, "nearest")
+    assert chosen.scores.mean() == pytest.approx(mean_kl(TEST, TRAIN).mean())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n": 0}, "n=0 must lie between 1 and the 300 training tasks."),
+        ({"n": 301}, "n=301 must lie between 1 and the 300 training tasks."),
+        ({"rule": "best"}, "rule='best' is not a selection rule; use one of nearest, coverage, "
+         "facility, classes, random."),
+        ({"rule": "classes"}, "rule='classes' needs train_classes: a TaskSet, or class ids "
+         "(tasks, way)."),
+        ({"max_shared": 2}, "max_shared needs train_classes: a TaskSet, or class ids "
+         "(tasks, way)."),
+        ({"budget": "euros"}, "budget='euros' is not known; use 'tasks' or 'samples'."),
+        ({"budget": "samples"}, "budget='samples' needs to know the samples of each task: pass "
+         "train_samples, or a TaskSet as train_classes."),
+        ({"test_weights": np.zeros(12)}, "test_weights are all 0; at least one test task must "
+         "count."),
+        ({"test_weights": np.ones(3)}, "test_weights has shape (3,); expected 12 numbers of at "
+         "least 0."),
+        ({"rule": "facility", "candidates": 3}, "candidates=3 is less than the 5 tasks to choose."),
+    ],
+)  # fmt: skip
+def test_wishes_that_cannot_be_met_are_refused(options, message):
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        select(TEST, TRAIN, **{"n": 5} | options)
