@@ -1,0 +1,231 @@
+"""How well a learner does on each of many tasks: accuracy, log-likelihood, calibration error.
+
+Tasks are evaluated in one compiled pass: a scan over chunks of tasks that are adapted and predicted
+side by side. What a task gets does not depend on the chunk it is in.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PyTree, Shaped
+
+from taskscape.errors import DataError
+from taskscape.meta.episodes import EpisodeRows, gather, redrawn, rows_of
+from taskscape.meta.learner import Learner, Shots
+from taskscape.progress import track
+from taskscape.tasks import TaskSet
+
+__all__ = ["Evaluation", "TaskScores", "class_interval", "evaluate", "evaluate_many", "score"]
+
+BINS = 15
+"""Equal-width bins of the confidence, from 0 to 1, that calibration errors are computed with."""
+_TINY = 1e-12
+
+
+class TaskScores(eqx.Module):
+    """The scores of one episode; ``bins`` are sums over its queries by confidence."""
+
+    accuracy: Float[Array, "*batch"]
+    log_likelihood: Float[Array, "*batch"]
+    calibration_error: Float[Array, "*batch"]
+    bins: Float[Array, "*batch 3 bins"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of every task, averaged over its episodes (other draws of its samples).
+
+    ``calibration_error`` is the expected calibration error of each task; with few queries it is
+    biased upwards. ``pooled_calibration_error`` bins the queries of all tasks together.
+    ``reliability`` has, for each bin of the confidence, the number of queries, their mean
+    confidence and their accuracy.
+    """
+
+    accuracy: Float[np.ndarray, "tasks"]
+    log_likelihood: Float[np.ndarray, "tasks"]
+    calibration_error: Float[np.ndarray, "tasks"]
+    pooled_calibration_error: float
+    reliability: Float[np.ndarray, "bins 3"]
+    accuracy_by_episode: Float[np.ndarray, "tasks episodes"]
+
+    def halves(self) -> tuple[Float[np.ndarray, "tasks"], Float[np.ndarray, "tasks"]]:
+        """Each task's accuracy over the even and over the odd episodes, for noise ceilings."""
+        if self.accuracy_by_episode.shape[1] < 2:
+            raise DataError("halves need at least 2 episodes per task; evaluate with episodes=2.")
+        return self.accuracy_by_episode[:, ::2].mean(1), self.accuracy_by_episode[:, 1::2].mean(1)
+
+    def summary(self) -> dict[str, float]:
+        """Means over the tasks, for printing and JSON."""
+        return {
+            "accuracy": float(self.accuracy.mean()),
+            "log_likelihood": float(self.log_likelihood.mean()),
+            "calibration_error": float(self.calibration_error.mean()),
+            "pooled_calibration_error": self.pooled_calibration_error,
+        }
+
+
+def evaluate(
+    learner: Learner,
+    state: PyTree,
+    tasks: TaskSet,
+    *,
+    seed: int = 0,
+    episodes: int = 1,
+    chunk_size: int | None = None,
+) -> Evaluation:
+    """Adapt to the support of every task and score its queries.
+
+    ``episodes`` evaluates each task that often with freshly drawn samples. Random learners draw
+    from ``seed``. ``chunk_size`` tasks are held in memory side by side.
+    """
+    one = jax.tree.map(lambda leaf: leaf[None], state)
+    return _evaluate(learner, one, 1, tasks, seed, episodes, chunk_size)[0]
+
+
+def evaluate_many(
+    learner: Learner,
+    states: PyTree,
+    tasks: TaskSet,
+    *,
+    seed: int = 0,
+    episodes: int = 1,
+    chunk_size: int | None = None,
+) -> list[Evaluation]:
+    """:func:`evaluate` for many trained states at once, stacked along a first axis."""
+    trials = jax.tree.leaves(states)[0].shape[0]
+    return _evaluate(learner, states, trials, tasks, seed, episodes, chunk_size)
+
+
+def _evaluate(
+    learner: Learner,
+    states: PyTree,
+    trials: int,
+    tasks: TaskSet,
+    seed: int,
+    episodes: int,
+    chunk_size: int | None,
+) -> list[Evaluation]:
+    if episodes < 1 or (chunk_size is not None and chunk_size < 1):
+        raise DataError(f"episodes={episodes} and chunk_size={chunk_size} must be at least 1.")
+    if len(tasks) == 0:
+        raise DataError("there are no tasks to evaluate.")
+    samples = jnp.asarray(tasks.pool.samples)
+    scores = [
+        score(learner, states, trials, samples, rows_of(redrawn(tasks, e)), seed + e, chunk_size)
+        for e in track(range(episodes), "evaluating")
+    ]
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *map(jax.device_get, scores))
+    return [_summarise(jax.tree.map(lambda a, t=t: a[:, t], stacked)) for t in range(trials)]
+
+
+def score(
+    learner: Learner,
+    states: PyTree,
+    trials: int,
+    samples: Shaped[Array, "rows *shape"],
+    rows: EpisodeRows,
+    seed: int,
+    chunk_size: int | None = None,
+) -> TaskScores:
+    """Scores of (trials, tasks): one compiled pass, for trained states stacked along an axis."""
+    n = len(rows.support)
+    size = min(n, chunk_size or (16 if jax.default_backend() == "cpu" else 256))
+    index = np.arange(-(-n // size) * size)
+    place = np.where(index < n, index, 0)  # the last chunk is filled up; the surplus is cut below
+    chunks = jax.tree.map(lambda r: r[place].reshape(-1, size, *r.shape[1:]), rows)
+    by_chunk = index.astype(np.int32).reshape(-1, size)
+    found = _score_chunks(learner, trials, states, samples, chunks, by_chunk, seed)
+
+    def by_trial(a: Array) -> Array:
+        return jnp.swapaxes(a, 0, 1).reshape(trials, -1, *a.shape[3:])[:, :n]
+
+    return jax.tree.map(by_trial, found)
+
+
+@partial(jax.jit, static_argnames=("learner", "trials"))
+def _score_chunks(
+    learner: Learner,
+    trials: int,
+    states: PyTree,
+    samples: Shaped[Array, "rows *shape"],
+    rows: EpisodeRows,
+    index: Int[Array, "chunks size"],
+    seed: int | Int[Array, ""],
+) -> TaskScores:
+    base = jax.random.key(seed)
+
+    def one(state: PyTree, rows: EpisodeRows, index: Int[Array, ""]) -> TaskScores:
+        inner, outer = jax.random.split(jax.random.fold_in(base, index))
+        episode = gather(samples, rows)
+        adapted = learner.adapt(state, episode.support, inner)
+        return task_scores(learner.predict(adapted, episode.query, outer), episode.query)
+
+    def chunk(args: tuple[EpisodeRows, Int[Array, "size"]]) -> TaskScores:
+        per_task = jax.vmap(one, in_axes=(None, 0, 0))
+        # the axis size is given because a state without weights has no axis to tell it
+        many = jax.vmap(per_task, in_axes=(0, None, None), axis_size=trials)
+        return many(states, *args)
+
+    return jax.lax.map(chunk, (rows, index))
+
+
+def task_scores(p: Float[Array, "n way"], query: Shots) -> TaskScores:
+    r"""Accuracy, mean log-likelihood and expected calibration error of one task's queries.
+
+    .. math:: \mathrm{ECE} = \sum_b \frac{n_b}{n} \lvert \mathrm{acc}_b - \mathrm{conf}_b \rvert
+
+    over 15 equal-width bins b of the confidence (the largest probability); Guo et al. 2017.
+    """
+    weight = query.mask.astype(p.dtype)
+    n = jnp.maximum(weight.sum(), 1)
+    confidence, right = p.max(1), (p.argmax(1) == query.y).astype(p.dtype)
+    own = jnp.take_along_axis(p, query.y[:, None], axis=1)[:, 0]
+    bin_of = jnp.clip((confidence * BINS).astype(int), 0, BINS - 1)
+    in_bin = jax.nn.one_hot(bin_of, BINS) * weight[:, None]
+    bins = jnp.stack([in_bin.sum(0), confidence @ in_bin, right @ in_bin])
+    return TaskScores(
+        accuracy=(weight * right).sum() / n,
+        log_likelihood=(weight * jnp.log(jnp.maximum(own, _TINY))).sum() / n,
+        calibration_error=jnp.abs(bins[2] - bins[1]).sum() / n,
+        bins=bins,
+    )
+
+
+def _summarise(scores: TaskScores) -> Evaluation:
+    """From scores (episodes, tasks) to means over the episodes."""
+    bins = np.asarray(scores.bins, dtype=np.float64).sum((0, 1))
+    count = np.maximum(bins[0], 1)
+    return Evaluation(
+        accuracy=np.asarray(scores.accuracy).mean(0),
+        log_likelihood=np.asarray(scores.log_likelihood).mean(0),
+        calibration_error=np.asarray(scores.calibration_error).mean(0),
+        pooled_calibration_error=float(np.abs(bins[2] - bins[1]).sum() / bins[0].sum()),
+        reliability=np.stack([bins[0], bins[1] / count, bins[2] / count], axis=1),
+        accuracy_by_episode=np.asarray(scores.accuracy).T,
+    )
+
+
+def class_interval(
+    values: Float[np.ndarray, "tasks"], classes: Int[np.ndarray, "tasks way"]
+) -> tuple[float, float]:
+    r"""95 % interval of the mean over tasks, by leaving out one class at a time.
+
+    .. math:: \bar v \pm 1.96 \sqrt{\tfrac{C-1}{C} \sum_c (\bar v_{-c} - \bar v)^2}
+
+    where :math:`\bar v_{-c}` is the mean over the tasks without class c. Tasks share classes, so
+    they are not independent, and an interval that treats them so is far too narrow.
+    """
+    found = np.unique(classes[classes >= 0])
+    mean = float(values.mean())
+    without = [values[~(classes == c).any(1)] for c in found]
+    if len(found) < 2 or any(len(v) == 0 for v in without):
+        raise DataError(
+            "leaving out a class leaves no task; evaluate more tasks, over more classes."
+        )
+    left = np.array([v.mean() for v in without])
+    spread = 1.96 * np.sqrt((len(found) - 1) / len(found) * ((left - mean) ** 2).sum())
+    return mean - float(spread), mean + float(spread)

@@ -1,0 +1,143 @@
+"""The contract of a meta-learner, and what every learner shares.
+
+All methods are pure and treat *one* task; the training loop and the evaluation map them over tasks
+(and over trials). A learner is a frozen dataclass of its settings; what it learns is a separate
+tree of arrays, its state. Heads have as many outputs as the largest way; the outputs of classes
+that a task does not have are masked.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol, TypeVar, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from numpy.typing import ArrayLike
+
+from taskscape.errors import DataError
+from taskscape.meta.networks import Architecture, Network
+
+__all__ = ["Episode", "Learner", "Shots", "arrays_of", "log_probabilities", "nll", "tree_from"]
+
+Tree = TypeVar("Tree")
+_NEVER = -1e9
+"""Logit of a class that the task does not have; finite, because 0 · ∞ would be NaN."""
+
+
+class Shots(eqx.Module):
+    """Labelled samples of one task. Where ``mask`` is False there is no sample."""
+
+    x: Float[Array, "n *shape"]
+    y: Int[Array, "n"]
+    mask: Bool[Array, "n"]
+    class_mask: Bool[Array, "way"]
+
+    @staticmethod
+    def of(x: ArrayLike, y: ArrayLike, n_way: int) -> "Shots":
+        """From plain arrays; labels run from 0 to ``n_way - 1``. For queries, y may be zeros."""
+        samples, labels = jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.int32)
+        if labels.shape != samples.shape[:1] or not bool((labels >= 0).all()):
+            raise DataError(f"y must hold one label >= 0 for each of the {len(samples)} samples.")
+        if bool((labels >= n_way).any()):
+            raise DataError(
+                f"y has label {int(labels.max())}; n_way={n_way} allows 0 to {n_way - 1}."
+            )
+        return Shots(samples, labels, jnp.ones(len(samples), bool), jnp.ones(n_way, bool))
+
+
+class Episode(eqx.Module):
+    """One task: what the learner adapts to, and what it is asked."""
+
+    support: Shots
+    query: Shots
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """What every meta-learner can do; the state and what it adapts to are its own pytrees."""
+
+    def init(self, key: PRNGKeyArray, network: Architecture, n_way: int) -> PyTree:
+        """Fresh state for tasks of up to ``n_way`` classes."""
+        ...
+
+    def loss(self, state: PyTree, episode: Episode, key: PRNGKeyArray) -> Float[Array, ""]:
+        """What meta-training lowers, for one task."""
+        ...
+
+    def adapt(self, state: PyTree, support: Shots, key: PRNGKeyArray) -> PyTree:
+        """What the learner knows after seeing the support set of a task."""
+        ...
+
+    def predict(self, adapted: PyTree, query: Shots, key: PRNGKeyArray) -> Float[Array, "n way"]:
+        """Class probabilities of the queries, whose labels are not looked at."""
+        ...
+
+
+def log_probabilities(network: Network, shots: Shots) -> Float[Array, "n way"]:
+    """Logarithms of a network's class probabilities, over the classes that the task has."""
+    logits = network(shots.x, shots.mask)
+    way = shots.class_mask.shape[0]
+    if logits.shape[1] < way:
+        raise DataError(
+            f"tasks have up to {way} classes, the head has {logits.shape[1]} outputs. "
+            f"Train with n_way={way} or more."
+        )
+    return masked_log_softmax(logits[:, :way], shots.class_mask)
+
+
+def masked_log_softmax(
+    logits: Float[Array, "n way"], class_mask: Bool[Array, "way"]
+) -> Float[Array, "n way"]:
+    """Logarithm of the softmax over the classes that the task has."""
+    return jax.nn.log_softmax(jnp.where(class_mask, logits, _NEVER))
+
+
+def picked(log_p: Float[Array, "n way"], shots: Shots) -> Float[Array, "n"]:
+    """The entry of each sample's own class, 0 where there is no sample."""
+    own = jnp.take_along_axis(log_p, shots.y[:, None], axis=1)[:, 0]
+    return jnp.where(shots.mask, own, 0)
+
+
+def nll(network: Network, *sets: Shots) -> Float[Array, ""]:
+    r"""Mean negative log-likelihood of the samples of one or more sets.
+
+    .. math:: -\frac1n \sum_n \ln p(y_n \mid x_n, w)
+
+    Each set passes through the network by itself, so that it is normalised by its own statistics.
+    """
+    total = sum(-picked(log_probabilities(network, s), s).sum() for s in sets)
+    return jnp.asarray(total) / jnp.maximum(n_samples(*sets), 1)
+
+
+def n_samples(*sets: Shots) -> Float[Array, ""]:
+    """How many samples the sets have together."""
+    return jnp.asarray(sum(s.mask.sum() for s in sets), float)
+
+
+def descend(weights: Tree, gradient: Tree, rate: float) -> Tree:
+    """One step of plain gradient descent."""
+    return jax.tree.map(lambda w, g: w - rate * g, weights, gradient)
+
+
+def arrays_of(tree: PyTree) -> dict[str, np.ndarray]:
+    """The leaves of a state under their names, as NumPy arrays, for storing."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path).lstrip("."): np.asarray(leaf) for path, leaf in leaves}
+
+
+def tree_from(arrays: Mapping[str, np.ndarray], like: Tree) -> Tree:
+    """The inverse of :func:`arrays_of`; ``like`` has the structure and shapes to be filled."""
+    paths, structure = jax.tree_util.tree_flatten_with_path(like)
+    leaves = []
+    for path, leaf in paths:
+        name = jax.tree_util.keystr(path).lstrip(".")
+        if name not in arrays:
+            raise DataError(f"the stored state lacks {name!r}; it belongs to other settings.")
+        if arrays[name].shape != leaf.shape:
+            raise DataError(
+                f"{name!r} is stored with shape {arrays[name].shape}; expected {leaf.shape}."
+            )
+        leaves.append(jnp.asarray(arrays[name], leaf.dtype))
+    return jax.tree_util.tree_unflatten(structure, leaves)

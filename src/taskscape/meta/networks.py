@@ -1,0 +1,256 @@
+"""The networks that learners train: `mlp` for features, `conv4` for images.
+
+A network is called with a whole set of samples and a mask, because `conv4` normalises by the
+statistics of that set. All its leaves are arrays, so that weights can be mapped, sampled and moved
+as one tree.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from taskscape.errors import DataError
+
+__all__ = ["Architecture", "Conv4", "Mlp", "Network", "architecture", "conv4", "mlp"]
+
+Normalisation: TypeAlias = Literal["batch", "layer", "none"]
+Convolution: TypeAlias = Literal["patches", "lax"]
+_EPSILON = 1e-5
+_HEAD_SHRINKS = 0.1
+"""How much smaller heads start than hidden layers. The first predictions are then nearly uniform,
+and the first inner step writes the class means into the head: MAML on features gained 16 points
+of accuracy at 5 steps, 4 at 10."""
+
+
+@runtime_checkable
+class Network(Protocol):
+    """Weights that turn a set of samples into one vector each; a pytree of arrays."""
+
+    def __call__(
+        self, x: Float[Array, "n *shape"], mask: Bool[Array, "n"]
+    ) -> Float[Array, "n outputs"]: ...
+
+
+@runtime_checkable
+class Architecture(Protocol):
+    """What a network looks like, without its weights: hashable, and a dict away from JSON."""
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]: ...
+
+    def build(self, key: PRNGKeyArray, outputs: int | None = None) -> Network:
+        """Fresh weights; with ``outputs`` a linear head on the last hidden layer, else none."""
+        ...
+
+    def config(self) -> dict[str, Any]: ...
+
+
+class MlpWeights(eqx.Module):
+    """Linear layers with ReLU between them, and after the last one where it is an embedding."""
+
+    weights: tuple[Float[Array, "_ _"], ...]
+    biases: tuple[Float[Array, "_"], ...]
+    scale: float = eqx.field(static=True)
+    embeds: bool = eqx.field(static=True)
+
+    def __call__(
+        self, x: Float[Array, "n *shape"], mask: Bool[Array, "n"]
+    ) -> Float[Array, "n outputs"]:
+        del mask  # every sample is treated by itself
+        h = self.scale * x.reshape(len(x), -1)
+        last = len(self.weights) - 1
+        for i, (W, b) in enumerate(zip(self.weights, self.biases, strict=True)):
+            h = h @ W + b
+            if i < last or self.embeds:
+                h = jax.nn.relu(h)
+        return h
+
+
+@dataclass(frozen=True)
+class Mlp:
+    """A fully connected network for feature vectors; see :func:`mlp`."""
+
+    dims: int
+    widths: tuple[int, ...] = (128,)
+    scale: float = 1.0
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        return (self.dims,)
+
+    def build(self, key: PRNGKeyArray, outputs: int | None = None) -> MlpWeights:
+        sizes = (self.dims, *self.widths, *(() if outputs is None else (outputs,)))
+        keys = jax.random.split(key, max(1, len(sizes) - 1))
+        layers = list(zip(keys, sizes[:-1], sizes[1:], strict=False))
+        weights = [_he_normal(k, (m, n), fan_in=m) for k, m, n in layers]
+        if outputs is not None:
+            weights[-1] = _HEAD_SHRINKS * weights[-1]
+        return MlpWeights(
+            weights=tuple(weights),
+            biases=tuple(jnp.zeros(n) for _, _, n in layers),
+            scale=self.scale,
+            embeds=outputs is None,
+        )
+
+    def config(self) -> dict[str, Any]:
+        return {"kind": "mlp", **asdict(self)}
+
+
+class Conv4Weights(eqx.Module):
+    """Four modules of convolution, normalisation, ReLU and pooling; then the head, if any."""
+
+    kernels: tuple[Float[Array, "3 3 _ filters"], ...]
+    gains: tuple[Float[Array, "filters"], ...]
+    offsets: tuple[Float[Array, "filters"], ...]
+    head: MlpWeights | None
+    normalisation: Normalisation = eqx.field(static=True)
+    convolution: Convolution = eqx.field(static=True)
+
+    def __call__(
+        self, x: Float[Array, "n *shape"], mask: Bool[Array, "n"]
+    ) -> Float[Array, "n outputs"]:
+        h = x[..., None] if x.ndim == 3 else x
+        convolve = convolve_lax if self.convolution == "lax" else convolve_patches
+        for kernel, gain, offset in zip(self.kernels, self.gains, self.offsets, strict=True):
+            h = normalise(convolve(h, kernel), mask, self.normalisation)
+            h = max_pool(jax.nn.relu(gain * h + offset))
+        flat = h.reshape(len(h), -1)
+        return flat if self.head is None else self.head(flat, mask)
+
+
+@dataclass(frozen=True)
+class Conv4:
+    """The four-module convolutional network of the few-shot literature; see :func:`conv4`."""
+
+    sample_shape: tuple[int, ...]
+    filters: int = 64
+    normalisation: Normalisation = "batch"
+    convolution: Convolution = "patches"
+
+    def build(self, key: PRNGKeyArray, outputs: int | None = None) -> Conv4Weights:
+        height, width, *rest = self.sample_shape
+        channels = (rest[0] if rest else 1, *(self.filters,) * 4)
+        *keys, head_key = jax.random.split(key, 5)
+        features = (height // 16) * (width // 16) * self.filters
+        head = None if outputs is None else Mlp(features, ()).build(head_key, outputs)
+        return Conv4Weights(
+            kernels=tuple(
+                _he_normal(k, (3, 3, m, n), fan_in=9 * m)
+                for k, m, n in zip(keys, channels[:-1], channels[1:], strict=True)
+            ),
+            gains=tuple(jnp.ones(self.filters) for _ in keys),
+            offsets=tuple(jnp.zeros(self.filters) for _ in keys),
+            head=head,
+            normalisation=self.normalisation,
+            convolution=self.convolution,
+        )
+
+    def config(self) -> dict[str, Any]:
+        return {"kind": "conv4", **asdict(self)}
+
+
+def mlp(dims: int, widths: tuple[int, ...] = (128,), scale: float = 1.0) -> Mlp:
+    """A fully connected network for features: ReLU layers of these widths, inputs times ``scale``.
+
+    >>> mlp(640)
+    Mlp(dims=640, widths=(128,), scale=1.0)
+    """
+    if dims < 1 or any(w < 1 for w in widths):
+        raise DataError(f"mlp(dims={dims}, widths={widths}): every size must be at least 1.")
+    return Mlp(dims, tuple(widths), scale)
+
+
+def conv4(
+    sample_shape: tuple[int, ...],
+    filters: int = 64,
+    normalisation: Normalisation = "batch",
+    convolution: Convolution = "patches",
+) -> Conv4:
+    """Four modules of 3×3 convolution, normalisation, ReLU and 2×2 max-pooling, for images.
+
+    ``normalisation="batch"`` uses the mean and variance of the set that is passed through: the
+    support set while adapting, the query set when predicting, in training and in testing alike; no
+    running averages are kept. Predictions are therefore transductive: the queries of a task
+    influence each other through these statistics. ``"layer"`` normalises every sample by itself.
+    ``convolution`` is how to convolve: as products of patches, or by the compiler, which turns
+    weights of each task's own into a grouped convolution (five times slower on a CPU).
+
+    >>> conv4((28, 28)).filters
+    64
+    """
+    if len(sample_shape) not in (2, 3) or min(sample_shape[:2]) < 16:
+        raise DataError(
+            f"conv4 halves images four times, so they must be (height, width[, channels]) of at "
+            f"least 16×16; got {tuple(sample_shape)}."
+        )
+    if filters < 1:
+        raise DataError(f"filters={filters} must be at least 1.")
+    return Conv4(tuple(sample_shape), filters, normalisation, convolution)
+
+
+def architecture(config: Mapping[str, Any]) -> Mlp | Conv4:
+    """The architecture whose ``config()`` this is, also after a round trip through JSON."""
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
+    kind = values.pop("kind", None)
+    if kind == "mlp":
+        return mlp(**values)
+    if kind == "conv4":
+        return conv4(**values)
+    raise DataError(f"network kind {kind!r} is not known; it is 'mlp' or 'conv4'.")
+
+
+def normalise(
+    h: Float[Array, "n height width channels"], mask: Bool[Array, "n"], how: Normalisation
+) -> Float[Array, "n height width channels"]:
+    r"""Subtract the mean and divide by the standard deviation, over the real samples of the set.
+
+    .. math:: \hat h = (h - m) / \sqrt{v + 10^{-5}}
+
+    with m and v per channel over samples and places ("batch"), or per sample ("layer").
+    """
+    if how == "none":
+        return h
+    if how == "layer":
+        m, v = h.mean((1, 2, 3), keepdims=True), h.var((1, 2, 3), keepdims=True)
+        return (h - m) * jax.lax.rsqrt(v + _EPSILON)
+    weight = mask.astype(h.dtype) / jnp.maximum(mask.sum(), 1) / (h.shape[1] * h.shape[2])
+    m = jnp.einsum("n,nhwc->c", weight, h)
+    v = jnp.einsum("n,nhwc->c", weight, (h - m) ** 2)
+    return (h - m) * jax.lax.rsqrt(v + _EPSILON)
+
+
+def max_pool(
+    h: Float[Array, "n height width channels"],
+) -> Float[Array, "n half_height half_width channels"]:
+    """The largest value of each 2×2 block; an odd last row or column is dropped."""
+    n, height, width, channels = h.shape
+    even = h[:, : height // 2 * 2, : width // 2 * 2]
+    return even.reshape(n, height // 2, 2, width // 2, 2, channels).max((2, 4))
+
+
+def convolve_patches(
+    h: Float[Array, "n height width channels"], kernel: Float[Array, "3 3 channels filters"]
+) -> Float[Array, "n height width filters"]:
+    """3×3 convolution as one matrix product; mapped over weights it is a batched product."""
+    _, height, width, channels = h.shape
+    padded = jnp.pad(h, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    shifts = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
+    return jnp.concatenate(shifts, axis=-1) @ kernel.reshape(9 * channels, -1)
+
+
+def convolve_lax(
+    h: Float[Array, "n height width channels"], kernel: Float[Array, "3 3 channels filters"]
+) -> Float[Array, "n height width filters"]:
+    """3×3 convolution by the compiler; mapped over weights it becomes a grouped convolution."""
+    return jax.lax.conv_general_dilated(
+        h, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+
+
+def _he_normal(key: PRNGKeyArray, shape: tuple[int, ...], fan_in: int) -> Float[Array, "..."]:
+    return jnp.sqrt(2 / fan_in) * jax.random.normal(key, shape)

@@ -1,0 +1,1 @@
+"""Experiments: data in, result objects out."""

@@ -1,0 +1,241 @@
+"""Every meta-learner keeps the same promises."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from meta_cases import DIMS, toy_episode, toy_pool, toy_tasks
+from taskscape.errors import DataError
+from taskscape.meta import (
+    ABML,
+    BMAML,
+    MAML,
+    VAMPIRE,
+    Episode,
+    Evaluation,
+    Learner,
+    ProtoNet,
+    Shots,
+    TrainConfig,
+    Trained,
+    abml,
+    evaluate,
+    gaussian_weights,
+    mlp,
+    restore,
+    to_store,
+    train,
+    vampire,
+)
+
+LEARNERS: dict[str, Learner] = {
+    "protonet": ProtoNet(),
+    "maml": MAML(inner_rate=0.3),
+    "abml": ABML(inner_rate=0.3, predict_samples=4),
+    "bmaml": BMAML(inner_rate=0.3, particles=3),
+    "vampire": VAMPIRE(inner_rate=0.3, predict_samples=4),
+}
+WAY, WIDTH = 5, 12
+NETWORK = mlp(DIMS, (WIDTH,))
+CONFIG = TrainConfig(updates=60, batch_size=4, learning_rate=1e-2, validate_every=30)
+each_learner = pytest.mark.parametrize("name", LEARNERS)
+
+
+@dataclass(frozen=True)
+class Course:
+    """A learner trained and evaluated twice on other tasks, with its traces counted each time."""
+
+    trained: Trained
+    evaluation: Evaluation
+    traces_after_first: int
+    traces_after_second: int
+
+
+def counting(learner: Any, traces: list[str]) -> Any:
+    """The same learner, which notes whenever one of its methods is traced."""
+    kind = type(learner)
+
+    class Counted(kind):
+        def loss(self, *args: Any) -> Any:
+            traces.append("loss")
+            return super().loss(*args)
+
+        def predict(self, *args: Any) -> Any:
+            traces.append("predict")
+            return super().predict(*args)
+
+    return Counted(**asdict(learner))
+
+
+@cache
+def course(name: str) -> Course:
+    pool, traces, seen = toy_pool(), list[str](), []
+    learner = counting(LEARNERS[name], traces)
+    validation = toy_tasks(pool, "val", 32, n_way=(3, 4))
+    for seed in (0, 1):
+        tasks = toy_tasks(pool, "train", 120, seed=seed, n_way=(3, 4))
+        trained = train(
+            learner, NETWORK, tasks, CONFIG, seed=seed, n_way=WAY, validation=validation
+        )
+        test = toy_tasks(pool, "test", 32, seed=seed, n_way=(3, 4))
+        evaluation = evaluate(learner, trained.state, test, seed=seed)
+        seen.append(len(traces))
+    plain = Trained(LEARNERS[name], *list(vars(trained).values())[1:])
+    return Course(plain, evaluation, *seen)
+
+
+def ask(learner: Any, state: Any, episode: Episode) -> tuple[jax.Array, jax.Array]:
+    """Predictions for the queries, and the loss."""
+    key = jax.random.key(3)
+    adapted = learner.adapt(state, episode.support, key)
+    return learner.predict(adapted, episode.query, key), learner.loss(state, episode, key)
+
+
+ask_compiled = jax.jit(ask, static_argnums=0)
+
+
+def with_mask(episode: Episode, has: list[bool], junk: float | None = None) -> Episode:
+    """The episode without some of its classes; where their samples were there may be junk."""
+
+    def masked(s: Shots) -> Shots:
+        mask = jnp.array(has)[s.y]
+        x = s.x if junk is None else jnp.where(mask[:, None], s.x, junk)
+        return Shots(x, s.y, mask, jnp.array(has))
+
+    return Episode(masked(episode.support), masked(episode.query))
+
+
+@each_learner
+def test_learns_a_toy_problem(name: str) -> None:
+    found = course(name).evaluation.accuracy.mean()
+    assert found > 0.7, found  # chance is below 1/3
+
+
+@each_learner
+def test_compiles_once_for_batches_of_one_shape(name: str) -> None:
+    assert course(name).traces_after_first == course(name).traces_after_second
+
+
+@each_learner
+def test_predicts_probabilities_of_the_classes_that_the_task_has(name: str) -> None:
+    episode = with_mask(toy_episode(WAY), [True, True, False, True, True])
+    p, _ = ask_compiled(LEARNERS[name], course(name).trained.state, episode)
+    np.testing.assert_allclose(p.sum(1), 1, atol=1e-5)
+    assert (np.asarray(p) >= 0).all()
+    assert (np.asarray(p)[:, 2] == 0).all()
+
+
+@each_learner
+def test_what_lies_under_the_mask_changes_nothing(name: str) -> None:
+    state, has = course(name).trained.state, [True, True, False, True, False]
+    (p, loss), (p_junk, loss_junk) = (
+        ask_compiled(LEARNERS[name], state, with_mask(toy_episode(WAY), has, junk))
+        for junk in (0.0, 100.0)
+    )
+    real = np.repeat(has, 4)
+    np.testing.assert_allclose(p_junk[real], p[real], atol=1e-6)
+    np.testing.assert_allclose(loss_junk, loss, rtol=1e-5)
+
+
+@each_learner
+def test_labels_of_queries_are_not_looked_at(name: str) -> None:
+    episode, state = toy_episode(WAY), course(name).trained.state
+    query = episode.query
+    blind = Shots(query.x, jnp.zeros_like(query.y), query.mask, query.class_mask)
+    np.testing.assert_array_equal(
+        ask_compiled(LEARNERS[name], state, Episode(episode.support, blind))[0],
+        ask_compiled(LEARNERS[name], state, episode)[0],
+    )
+
+
+def permute_head(tree: Any, order: np.ndarray) -> Any:
+    """Reorder the outputs of the heads of all networks in a state."""
+    return jax.tree.map(
+        lambda leaf: leaf[..., order] if leaf.shape[-1] == WAY else leaf,
+        tree,
+    )
+
+
+def permuted_noise(order: np.ndarray) -> Callable[..., jax.Array]:
+    """The random numbers of the weights, those of the head reordered with it."""
+
+    def noise(q: Any, key: Any, samples: int) -> jax.Array:
+        leaves, parts, at = jax.tree.leaves(q.mean), [], 0
+        eps = gaussian_noise(q, key, samples)
+        for leaf in leaves:
+            part = eps[:, at : at + leaf.size].reshape(samples, *leaf.shape)
+            parts.append(permute_head(part, order).reshape(samples, -1))
+            at += leaf.size
+        return jnp.concatenate(parts, axis=1)
+
+    return noise
+
+
+gaussian_noise = gaussian_weights.noise
+
+
+@each_learner
+def test_permuting_classes_permutes_predictions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    episode, state = toy_episode(WAY), course(name).trained.state
+    order = np.array([3, 0, 4, 1, 2])  # class order[i] becomes class i
+    rank = jnp.asarray(np.argsort(order))
+    turned = Episode(*(
+        Shots(s.x, rank[s.y], s.mask, s.class_mask[order]) for s in (episode.support, episode.query)
+    ))  # fmt: skip
+    before, loss_before = ask_compiled(LEARNERS[name], state, episode)
+    if name != "protonet":  # which has no head
+        state = permute_head(state, order)
+    if name in ("abml", "vampire"):
+        for module in (gaussian_weights, abml, vampire):
+            monkeypatch.setattr(module, "noise", permuted_noise(order))
+        after, loss_after = jax.jit(lambda *args: ask(LEARNERS[name], *args))(state, turned)
+    else:
+        after, loss_after = ask_compiled(LEARNERS[name], state, turned)
+    np.testing.assert_allclose(after, before[:, order], atol=1e-5)
+    np.testing.assert_allclose(loss_after, loss_before, rtol=1e-4)
+
+
+@each_learner
+def test_heads_serve_tasks_of_fewer_classes_and_refuse_more(name: str) -> None:
+    state, few = course(name).trained.state, toy_episode(way=2)
+    whole = toy_episode(WAY)
+
+    def beside(s: Shots, wide: Shots) -> Shots:
+        x = wide.x.at[: len(s.x)].set(s.x)
+        return Shots(x, wide.y, jnp.arange(len(x)) < len(s.x), jnp.arange(WAY) < 2)
+
+    padded = Episode(beside(few.support, whole.support), beside(few.query, whole.query))
+    narrow, loss = ask_compiled(LEARNERS[name], state, few)
+    wide, loss_wide = ask_compiled(LEARNERS[name], state, padded)
+    assert narrow.shape == (8, 2)
+    np.testing.assert_allclose(wide[:8, :2], narrow, atol=1e-5)
+    np.testing.assert_allclose(loss_wide, loss, rtol=1e-4)
+    if name == "protonet":
+        return
+    with pytest.raises(DataError) as error:
+        ask_compiled(LEARNERS[name], state, toy_episode(way=7))
+    assert str(error.value) == (
+        "tasks have up to 7 classes, the head has 5 outputs. Train with n_way=7 or more."
+    )
+
+
+@each_learner
+def test_stored_and_restored_it_predicts_the_same(name: str) -> None:
+    trained, episode = course(name).trained, toy_episode(WAY)
+    arrays, config = to_store(trained)
+    again = restore(arrays, json.loads(json.dumps(config)))
+    assert again.learner == trained.learner
+    assert again.network == trained.network
+    assert again.n_way == trained.n_way
+    np.testing.assert_array_equal(again.losses, trained.losses)
+    np.testing.assert_array_equal(
+        ask_compiled(again.learner, again.state, episode)[0],
+        ask_compiled(trained.learner, trained.state, episode)[0],
+    )

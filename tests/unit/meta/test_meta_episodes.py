@@ -1,0 +1,99 @@
+"""Rows on the host become the samples that a learner sees."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from meta_cases import toy_pool, toy_tasks
+from taskscape.errors import DataError
+from taskscape.meta import Shots, tasks_from_episodes
+from taskscape.meta.episodes import EpisodeRows, TaskFeed, gather, redrawn, rows_of
+from taskscape.pools import ClassPool
+from taskscape.tasks import sample_tasks, stream_tasks
+
+
+def one(rows: EpisodeRows, task: int) -> EpisodeRows:
+    return jax.tree.map(lambda r: r[task], rows)
+
+
+def test_gathered_on_the_device_as_on_the_host() -> None:
+    pool = toy_pool()
+    tasks = toy_tasks(pool, "train", 5, n_way=(2, 4))
+    expected = next(tasks.episodes(5))
+    for t in range(5):
+        episode = gather(jnp.asarray(pool.samples), one(rows_of(tasks), t))
+        np.testing.assert_array_equal(episode.support.class_mask, expected.class_mask[t])
+        for found, x, mask in (
+            (episode.support, expected.support[t], expected.support_mask[t]),
+            (episode.query, expected.query[t], expected.query_mask[t]),
+        ):
+            np.testing.assert_array_equal(found.mask, mask.ravel())
+            np.testing.assert_array_equal(found.x[found.mask], x[mask])
+            np.testing.assert_array_equal(found.y.reshape(mask.shape)[:, 0], np.arange(len(mask)))
+
+
+def test_pixels_run_from_0_to_1() -> None:
+    pool = ClassPool.from_arrays(
+        np.tile(np.arange(4, dtype=np.uint8)[:, None, None] * 85, (2, 3, 3)), np.repeat([0, 1], 4)
+    )
+    tasks = sample_tasks(pool, 1, n_way=2, n_shot=1, n_query=3)
+    episode = gather(jnp.asarray(pool.samples), one(rows_of(tasks), 0))
+    seen = np.concatenate([episode.support.x, episode.query.x]).ravel()
+    np.testing.assert_allclose(np.unique(seen), [0, 1 / 3, 2 / 3, 1], rtol=1e-6)
+
+
+def test_a_list_is_shown_once_an_epoch_in_another_order() -> None:
+    tasks = toy_tasks(toy_pool(), "train", 6)
+    feed, everything = TaskFeed(tasks, seed=3), rows_of(tasks).support
+    shown = feed.rows(0, 15).support
+    known = {row.tobytes(): t for t, row in enumerate(everything)}
+    order = [known[row.tobytes()] for row in shown]
+    assert sorted(order[:6]) == sorted(order[6:12]) == list(range(6))
+    assert order[:6] != order[6:12]
+    np.testing.assert_array_equal(feed.rows(4, 9).support, shown[4:9])  # whatever was asked before
+
+
+def test_fresh_samples_keep_the_classes() -> None:
+    tasks = toy_tasks(toy_pool(), "train", 1)
+    feed = TaskFeed(tasks, seed=0, fresh_samples=True)
+    first, second = feed.rows(0, 2).support
+    assert (first != second).any()
+    np.testing.assert_array_equal(first[:, 0] // 16, second[:, 0] // 16)  # 16 samples a class
+    assert redrawn(tasks, 0) is tasks
+
+
+def test_a_stream_goes_on_and_grows_to_one_shape() -> None:
+    stream = stream_tasks(toy_pool(), n_way=3, n_shot=(1, 4), n_query=2, split="train")
+    feed = TaskFeed(stream, seed=0)
+    shapes = {feed.rows(i * 20, i * 20 + 20).support.shape for i in range(3)}
+    assert shapes == {(20, 3, 4)}
+
+
+def test_plain_arrays_become_tasks() -> None:
+    tasks = toy_tasks(toy_pool(), "train", 4, n_way=(2, 4))
+    episodes = next(tasks.episodes(4))
+    again = next(tasks_from_episodes(episodes).episodes(4))
+    for name in ("class_mask", "support", "support_mask", "query", "query_mask"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(episodes, name))
+
+
+def test_errors_say_what_to_do() -> None:
+    pool = toy_pool()
+    with pytest.raises(DataError) as error:
+        rows_of(sample_tasks(pool, 2, n_way=2, n_shot=1))
+    assert str(error.value) == (
+        "these tasks have no queries; make them with n_query=15, for instance."
+    )
+    listed = tasks_from_episodes(next(toy_tasks(pool, "train", 2).episodes(2)))
+    with pytest.raises(DataError) as error:
+        redrawn(listed, 1)
+    assert str(error.value) == (
+        "these tasks list their samples one by one; they cannot be drawn again."
+    )
+    with pytest.raises(DataError) as error:
+        Shots.of(np.zeros((2, 3)), [0, 2], n_way=2)
+    assert str(error.value) == "y has label 2; n_way=2 allows 0 to 1."
+    with pytest.raises(DataError) as error:
+        Shots.of(np.zeros((2, 3)), [0], n_way=2)
+    assert str(error.value) == "y must hold one label >= 0 for each of the 2 samples."

@@ -1,0 +1,135 @@
+"""The training loop: trials, validation, early stopping, checkpoints, errors."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from meta_cases import DIMS, toy_pool, toy_tasks
+from taskscape.errors import DataError, TaskscapeError
+from taskscape.meta import (
+    MAML,
+    ProtoNet,
+    TrainConfig,
+    TrainState,
+    arrays_of,
+    begin,
+    mlp,
+    train,
+    train_many,
+    tree_from,
+)
+from taskscape.tasks import stream_tasks
+
+LEARNER, NETWORK = ProtoNet(), mlp(DIMS, (8,))
+CONFIG = TrainConfig(updates=10, batch_size=3, learning_rate=0.01, validate_every=4)
+POOL = toy_pool()
+
+
+def same(a: object, b: object, **tolerance: float) -> None:
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_allclose(x, y, **{"rtol": 1e-4, "atol": 1e-6, **tolerance})
+
+
+def test_trials_side_by_side_are_trials_one_by_one() -> None:
+    lists = [toy_tasks(POOL, "train", 30, seed=s) for s in (0, 1)]
+    validation = toy_tasks(POOL, "val", 10)
+    together = train_many(LEARNER, NETWORK, lists, CONFIG, seeds=[5, 6], validation=validation)
+    assert together.losses.shape == (2, 10)
+    assert together.scores.shape == (2, 3)
+    for i, seed in enumerate((5, 6)):
+        alone = train(LEARNER, NETWORK, lists[i], CONFIG, seed=seed, validation=validation)
+        same(together[i].state, alone.state)
+        np.testing.assert_allclose(together[i].losses, alone.losses, rtol=1e-4)
+    assert np.isfinite(together.losses).all()
+
+
+def test_the_loss_falls() -> None:
+    config = replace(CONFIG, updates=80, validate_every=80)
+    losses = train(LEARNER, NETWORK, toy_tasks(POOL, "train", 240), config).losses
+    assert losses[-20:].mean() < 0.7 * losses[:20].mean()
+
+
+def test_a_resumed_training_ends_where_an_unbroken_one_does() -> None:
+    tasks, validation = toy_tasks(POOL, "train", 30), toy_tasks(POOL, "val", 10)
+    kept: list[dict[str, np.ndarray]] = []
+
+    def checkpoint(trials: TrainState) -> None:
+        kept.append(arrays_of(trials))
+
+    whole = train(LEARNER, NETWORK, tasks, CONFIG, validation=validation, checkpoint=checkpoint)
+    assert len(kept) == 3
+    like = begin(LEARNER, NETWORK, CONFIG, n_way=4)
+    resumed = train(
+        LEARNER, NETWORK, tasks, CONFIG, validation=validation, resume=tree_from(kept[0], like)
+    )
+    same(resumed.state, whole.state, rtol=0, atol=0)
+    np.testing.assert_array_equal(resumed.losses, whole.losses)
+    np.testing.assert_array_equal(resumed.scores, whole.scores)
+
+
+def test_early_stopping_keeps_the_best_state() -> None:
+    config = replace(CONFIG, updates=40, learning_rate=1e-9, patience=2)
+    tasks, validation = toy_tasks(POOL, "train", 30), toy_tasks(POOL, "val", 10)
+    trained = train(LEARNER, NETWORK, tasks, config, validation=validation)
+    assert np.isfinite(trained.scores).sum() == 3  # the first is the best; two more, then the end
+    assert np.isfinite(trained.losses).sum() == 12
+
+
+def test_an_endless_stream() -> None:
+    stream = stream_tasks(POOL, n_way=4, n_shot=3, n_query=5, split="train")
+    trained = train(LEARNER, NETWORK, stream, CONFIG)
+    assert np.isfinite(trained.losses).all()
+    assert np.isnan(trained.scores).all()
+
+
+def test_schedule_warmup_decay_and_clipping_are_taken() -> None:
+    config = replace(CONFIG, warmup=3, weight_decay=0.1, clip_norm=None, schedule="constant")
+    assert np.isfinite(train(LEARNER, NETWORK, toy_tasks(POOL, "train", 9), config).losses).all()
+
+
+def test_one_pass_counts_updates() -> None:
+    assert TrainConfig.one_pass(1000, batch_size=16).updates == 63
+    assert TrainConfig.one_pass(100, batch_size=4, epochs=3).updates == 75
+
+
+def test_divergence_is_an_error() -> None:
+    wild = MAML(inner_rate=1e30)
+    with pytest.raises(TaskscapeError) as error:
+        train(wild, NETWORK, toy_tasks(POOL, "train", 9), CONFIG)
+    assert str(error.value) == (
+        "training diverged: no loss was finite from update 0 on. Lower learning_rate or the "
+        "learner's inner_rate, or scale the features down."
+    )
+
+
+def test_errors_say_what_to_do() -> None:
+    tasks = toy_tasks(POOL, "train", 9)
+    with pytest.raises(DataError) as error:
+        train(LEARNER, mlp(9), tasks)
+    assert str(error.value) == "the network takes samples of shape (9,); the pool has (6,)."
+    with pytest.raises(DataError) as error:
+        train_many(LEARNER, NETWORK, [tasks], seeds=[0, 1])
+    assert str(error.value) == "1 lists of tasks and 2 seeds; give one of each."
+    with pytest.raises(DataError) as error:
+        train_many(LEARNER, NETWORK, [tasks, toy_tasks(toy_pool(), "train", 9)], seeds=[0, 1])
+    assert str(error.value) == "all trials must draw their tasks from the same pool."
+    with pytest.raises(DataError) as error:
+        TrainConfig(updates=0)
+    assert str(error.value) == "updates=0 must be at least 1."
+    with pytest.raises(DataError) as error:
+        TrainConfig(learning_rate=0.0)
+    assert str(error.value) == "learning_rate=0.0 must be positive."
+
+
+def test_a_state_of_other_settings_is_refused() -> None:
+    arrays = arrays_of(LEARNER.init(jax.random.key(0), NETWORK, 4))
+    wider = LEARNER.init(jax.random.key(0), mlp(DIMS, (9,)), 4)
+    with pytest.raises(DataError) as error:
+        tree_from(arrays, wider)
+    assert str(error.value) == "'weights[0]' is stored with shape (6, 8); expected (6, 9)."
+    deeper = LEARNER.init(jax.random.key(0), mlp(DIMS, (8, 8)), 4)
+    with pytest.raises(DataError) as error:
+        tree_from(arrays, deeper)
+    assert str(error.value) == "the stored state lacks 'weights[1]'; it belongs to other settings."

@@ -1,0 +1,98 @@
+"""The study of learners: tuned on validation classes, one line a cell, resumable."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from meta_cases import DIMS, toy_pool
+from taskscape.errors import DataError
+from taskscape.meta import MAML, mlp
+from taskscape.studies.learning import (
+    LearningStudy,
+    candidates,
+    hold_out,
+    run,
+    split_settings,
+    unit_length,
+)
+from taskscape.studies.ledger import Ledger, surroundings
+
+
+def study() -> LearningStudy:
+    return LearningStudy(
+        pool=unit_length(toy_pool()),
+        network=mlp(DIMS, (8,), scale=4.0),
+        n_way=3,
+        train_way=3,
+        n_shot=2,
+        n_query=4,
+        train_tasks=24,
+        tune_tasks=12,
+        val_tasks=10,
+    )
+
+
+def go(path: Path, minutes: float = 9.0) -> list[dict]:
+    run(
+        study(),
+        Ledger(path, {"command": "test", **surroundings()}),
+        ["protonet"],
+        [0, 1],
+        fixed={"protonet": {"learning_rate": 0.01, "scale": 4.0}},
+        tune=True,
+        minutes=minutes,
+    )
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_study_writes_a_line_a_cell_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "found.jsonl"
+    assert [line["cell"]["what"] for line in go(path, minutes=-1.0)] == ["nearest_centroid"]
+    lines = go(path)
+    assert [line["cell"]["what"] for line in lines] == ["nearest_centroid", "tune", "test", "test"]
+    assert lines[-1]["cell"]["seed"] == 1
+    assert lines[-1]["cell"]["settings"] == {"learning_rate": 0.01, "scale": 4.0}
+    assert lines[-1]["test_tasks"] == 56  # every 3 of 8 classes
+    assert lines[-1]["interval"][0] < lines[-1]["accuracy"] < lines[-1]["interval"][1]
+    assert {"command", "versions", "hardware"} <= set(lines[-1])
+    assert go(path) == lines
+
+
+def test_settings_are_split_between_learner_and_training() -> None:
+    learner, rest = split_settings("maml", {"inner_steps": 2, "learning_rate": 0.1})
+    assert learner == MAML(inner_steps=2)
+    assert rest == {"learning_rate": 0.1}
+    with pytest.raises(DataError, match="maml has no setting 'speed'"):
+        split_settings("maml", {"speed": 1})
+    with pytest.raises(DataError, match="learner 'sgd' is not known; choose from protonet, maml"):
+        split_settings("sgd", {})
+
+
+def test_fixed_settings_are_not_tuned() -> None:
+    tried = list(candidates("maml", {"inner_rate": 0.7}))
+    assert {t["inner_rate"] for t in tried} == {0.7}
+    assert len(tried) == len({json.dumps(t) for t in tried}) > 1
+
+
+def test_held_out_groups_become_validation_classes() -> None:
+    pool = toy_pool()
+    groups = tuple(f"g{c // 2}" for c in range(24))
+    pool = replace(pool, groups=groups, splits=("train",) * 16 + ("test",) * 8)
+    held = hold_out(pool, 2)
+    assert held.splits is not None
+    assert (held.splits.count("train"), held.splits.count("val")) == (12, 4)
+    assert held.splits[16:] == ("test",) * 8
+    assert hold_out(pool, 2).splits == held.splits
+    with pytest.raises(DataError, match="validation classes are held out by group"):
+        hold_out(toy_pool(), 2)
+
+
+def test_unit_length() -> None:
+    positive = replace(toy_pool(), samples=np.abs(toy_pool().samples))
+    for options in ({}, {"power": 0.5}, {"power": 0.5, "pca": 3}):
+        pool = unit_length(positive, **options)
+        np.testing.assert_allclose(np.linalg.norm(pool.samples, axis=1), 1, rtol=1e-5)
+        assert pool.sample_shape == (options.get("pca", DIMS),)
