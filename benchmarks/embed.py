@@ -11,12 +11,11 @@ import json
 import subprocess
 import sys
 
-import jax
 import numpy as np
 from record import keep, parser, peak_gigabytes, seconds
 
 from taskscape import ClassPool, FitConfig, PrepareConfig, TaskSet, sample_tasks
-from taskscape.embed import LikelihoodTable, _Chunk, _with_logarithms, embed
+from taskscape.embed import Embedding, LikelihoodTable, _Chunk, _with_logarithms, embed
 from taskscape.fit import Fit, TaskSource
 from taskscape.prepare import PreparedSamples, learn_preparation
 
@@ -47,7 +46,7 @@ def one(shot: str, n_tasks: int, dims: int, seed: int) -> dict[str, float]:
         pool, n_tasks, n_way=5, n_shot="all" if shot == "all" else int(shot), seed=seed + 1
     )
     embed(themes, tasks, prepared)
-    kept = {}
+    kept: dict[str, Embedding] = {}
     ours = min(seconds(lambda: kept.update(done=embed(themes, tasks, prepared))) for _ in range(2))
     few = tasks[: min(n_tasks, 8192 if shot != "all" else 512)]
     peer = _plain(themes, few, prepared)
@@ -67,7 +66,7 @@ def _plain(themes, tasks: TaskSet, prepared: PreparedSamples) -> float:  # type:
 
     def run() -> None:
         chunk = _Chunk.of(tasks, table, shape)
-        jax.block_until_ready(_with_logarithms(chunk, themes, 1e-5, 500).change)
+        _with_logarithms(chunk, themes, 1e-5, 500).change.block_until_ready()
 
     run()
     return min(seconds(run) for _ in range(2))

@@ -1,6 +1,6 @@
 """Drawing tasks: a million unique ones, and the rows of their samples.
 
-    python benchmarks/tasks.py --out benchmarks/results/tasks.json
+python benchmarks/tasks.py --out benchmarks/results/tasks.json
 """
 
 import random

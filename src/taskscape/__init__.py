@@ -1,18 +1,38 @@
-"""taskscape: how similar are classification tasks?"""
+"""taskscape: how similar are classification tasks?
 
+The public names, in the order of the pipeline: pools, tasks, fit, embed, compare, select, diagram.
+The meta-learners are in :mod:`taskscape.meta`, other notions of similarity in
+:mod:`taskscape.baselines`.
+"""
+
+from taskscape.catalogue import Catalogue, Embeddings, read_embeddings, write_embeddings
+from taskscape.choose import choose_themes
+from taskscape.compare import (
+    cdist,
+    divergence,
+    mean_kl,
+    nearest,
+    nearest_distance,
+    pdist,
+    resemblance,
+)
+from taskscape.diagram import correlation_diagram
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
 from taskscape.fit import FitConfig
 from taskscape.pools import ClassPool, load_pool
 from taskscape.prepare import PrepareConfig
+from taskscape.select import select, select_by
 from taskscape.storage import load_tasks, save_tasks
 from taskscape.tasks import TaskSet, enumerate_tasks, make_tasks, sample_tasks, stream_tasks
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "Catalogue",
     "ClassPool",
     "DataError",
+    "Embeddings",
     "FitConfig",
     "HealthWarning",
     "OutlierTasksWarning",
@@ -21,11 +41,24 @@ __all__ = [
     "TaskThemes",
     "TaskscapeError",
     "__version__",
+    "cdist",
+    "choose_themes",
+    "correlation_diagram",
+    "divergence",
     "enumerate_tasks",
     "load_pool",
     "load_tasks",
     "make_tasks",
+    "mean_kl",
+    "nearest",
+    "nearest_distance",
+    "pdist",
+    "read_embeddings",
+    "resemblance",
     "sample_tasks",
     "save_tasks",
+    "select",
+    "select_by",
     "stream_tasks",
+    "write_embeddings",
 ]

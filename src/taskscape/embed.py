@@ -30,6 +30,7 @@ from taskscape.model import (
     scaled_sweep,
     whiten,
 )
+from taskscape.model.params import Scalar
 from taskscape.prepare import PreparedSamples, all_rows
 from taskscape.progress import progress_bar
 from taskscape.tasks import TaskSet
@@ -182,9 +183,10 @@ def _settle(chunk: _Chunk, themes: Themes, tol: float, max_iter: int) -> EStepSt
     logarithms.
     """
     state, part = _begin(chunk, themes)
-    done = jax.tree.map(np.array, state)  # copies that can be written to
-    trusted = np.ones(len(done.change), dtype=bool)
-    ids = np.arange(len(done.change))
+    leaves, tree = jax.tree.flatten(state)
+    done = [np.array(leaf) for leaf in leaves]  # copies that can be written to
+    trusted = np.ones(len(state.change), dtype=bool)
+    ids = np.arange(len(state.change))
     real = np.asarray(chunk.class_mask.any(-1))
     for _ in range(0, max_iter, _SWEEPS):
         state, sound = _sweep(state, part, themes, tol)
@@ -205,7 +207,7 @@ def _settle(chunk: _Chunk, themes: Themes, tol: float, max_iter: int) -> EStepSt
     if len(again):
         redone = _with_logarithms(_take(chunk, _padded(again)), themes, tol, max_iter)
         _write_back(done, redone, again, slice(0, len(again)))
-    return done
+    return jax.tree.unflatten(tree, [jnp.asarray(leaf) for leaf in done])
 
 
 def _padded(which: Int[np.ndarray, "m"]) -> Int[np.ndarray, "n"]:
@@ -215,12 +217,12 @@ def _padded(which: Int[np.ndarray, "m"]) -> Int[np.ndarray, "n"]:
 
 
 def _write_back(
-    done: EStepState,
+    done: list[np.ndarray],
     state: EStepState,
     ids: Int[np.ndarray, "m"],
     which: slice | Bool[np.ndarray, "n"],
 ) -> None:
-    for whole, part in zip(jax.tree.leaves(done), jax.tree.leaves(state), strict=True):
+    for whole, part in zip(done, jax.tree.leaves(state), strict=True):
         whole[ids] = np.asarray(part)[which]
 
 
@@ -232,7 +234,7 @@ def _begin(chunk: _Chunk, themes: Themes) -> tuple[EStepState, _Chunk]:
 
 @jax.jit
 def _sweep(
-    state: EStepState, scaled: _Chunk, themes: Themes, tol: float
+    state: EStepState, scaled: _Chunk, themes: Themes, tol: Scalar
 ) -> tuple[EStepState, Bool[Array, " M"]]:
     def once(
         _: Int[Array, ""], carry: tuple[EStepState, Bool[Array, " M"]]
@@ -248,7 +250,7 @@ def _sweep(
 
 
 @partial(jax.jit, static_argnames="max_iter")
-def _with_logarithms(chunk: _Chunk, themes: Themes, tol: float, max_iter: int) -> EStepState:
+def _with_logarithms(chunk: _Chunk, themes: Themes, tol: Scalar, max_iter: int) -> EStepState:
     return e_step(
         chunk.log_lik, chunk.sample_mask, chunk.class_mask, themes.alpha, themes.delta,
         tol, max_iter,

@@ -1,5 +1,6 @@
 """Is the representation any good? What to look at after a fit, and what to try."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -81,7 +82,7 @@ def check_health(
             f"a task-theme has a total concentration of {total:.0f}: its classes are all alike to "
             "the model; raise kappa, or use more image_themes."
         )
-    if len(lam) >= 100 and distinct <= _COLLAPSED:
+    if len(lam) >= 100 and distinct <= min(_COLLAPSED, _possible(lam, delta) // 4):
         advice.append(
             f"{len(lam):,} tasks fall on {distinct} points, so distances mean little: prepare the "
             "features (power, unit length, principal components), or ask for more themes."
@@ -94,6 +95,12 @@ def check_health(
         total,
         tuple(advice),
     )
+
+
+def _possible(lam: Float[np.ndarray, "tasks L"], delta: Float[np.ndarray, "L"]) -> int:
+    """How many λ there can be when every class of a task belongs to one task-theme."""
+    ways = np.unique(np.round((lam - delta).sum(axis=1)).astype(int))
+    return sum(math.comb(int(way) + len(delta) - 1, len(delta) - 1) for way in ways)
 
 
 def _list(numbers: Int[np.ndarray, "n"]) -> str:

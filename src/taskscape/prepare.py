@@ -120,7 +120,7 @@ def learn_preparation(
             f"pca={config.pca} is more than the {min(X.shape)} that {len(X)} samples of "
             f"{raw} dimensions allow. Lower it, or leave it out with pca=None."
         )
-    if (X == X[0]).all():
+    if (X[:1] == X).all():
         raise DataError("all samples are the same; there is nothing to tell apart.")
     model = PCA(config.pca, svd_solver="covariance_eigh").fit(X - mean.astype(np.float32))
     return Preparation(
@@ -191,5 +191,5 @@ def _before_centring(
         X = np.power(X, np.float32(config.power)) if config.power != 0.5 else np.sqrt(X)
     if config.l2:
         length = np.linalg.norm(X, axis=1, keepdims=True)
-        X = X / np.where(length > 0, length, 1)
+        X = np.asarray(X / np.where(length > 0, length, 1), dtype=np.float32)
     return X

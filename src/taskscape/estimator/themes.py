@@ -83,7 +83,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         evaluate_every: int = 10,
         patience: int = 5,
         min_gain: float = 1e-3,
-        nu_fraction: float = 0.01,
+        nu_fraction: float = 1e-3,
         kappa: float = 0.02,
         n_restarts: int = 1,
         ensemble: int = 1,

@@ -47,7 +47,7 @@ class FitConfig:
     """Stop after this many looks in a row without a gain."""
     min_gain: float = 1e-3
     """Nats per sample that count as a gain."""
-    nu_fraction: float = 0.01
+    nu_fraction: float = 1e-3
     """Weight of the covariances' prior, as a share of the samples of a theme."""
     kappa: float = 0.02
     """Weight of the task-themes' prior, as a share of the classes of a theme."""

@@ -157,7 +157,7 @@ class ThemePrior:
 def relative_prior(
     stats: ThemeStatistics,
     Psi0: Float[Array, " D"],
-    nu_fraction: Scalar = 0.01,
+    nu_fraction: Scalar = 1e-3,
     kappa: Scalar = 0.02,
     alpha0: Scalar = 1.0,
 ) -> ThemePrior:

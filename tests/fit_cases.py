@@ -1,0 +1,94 @@
+"""Small fits that many tests share: compiling takes longer than running them.
+
+Imported by child processes too, so that they see the same data.
+"""
+
+import atexit
+import shutil
+import tempfile
+import warnings
+from functools import cache
+
+import jax
+import numpy as np
+
+from taskscape import ClassPool, TaskSet, TaskThemes, sample_tasks
+
+# Programs compiled for one test serve the others, whatever settings they differ in, and serve
+# child processes as well.
+COMPILED = tempfile.mkdtemp(prefix="taskscape-compiled-")
+COMPILED_ENVIRONMENT = {
+    "JAX_COMPILATION_CACHE_DIR": COMPILED,
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
+
+
+def share_compiled(folder: str = COMPILED) -> None:
+    """Keep compiled programs in this folder."""
+    jax.config.update("jax_compilation_cache_dir", folder)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+share_compiled()
+atexit.register(shutil.rmtree, COMPILED, ignore_errors=True)
+
+D, N = 3, 12
+SMALL = {
+    "task_themes": 2,
+    "image_themes": 4,
+    "batch_size": 16,
+    "max_passes": 3,
+    "evaluate_every": 2,
+    "patience": 50,
+    "prepare": None,
+}
+"""Settings of a fit that takes a moment: 4 mini-batches a pass, 12 in all."""
+
+
+def blobs(seed: int = 0, n_classes: int = 24, offset: float = 0.0) -> dict[str, np.ndarray]:
+    """Classes that mix four blobs; even ones use the first two most, odd ones the others."""
+    rng = np.random.default_rng(seed)
+    centres = np.array([[4, 0, 0], [0, 4, 0], [-4, 0, 2], [0, -4, -2]], dtype=float) + offset
+    classes = {}
+    for c in range(n_classes):
+        theta = rng.dirichlet([0.3, 0.3, 5, 3] if c % 2 else [5, 3, 0.3, 0.3])
+        z = rng.choice(4, size=N, p=theta)
+        classes[f"c{c}"] = (centres[z] + rng.normal(size=(N, D))).astype(np.float32)
+    return classes
+
+
+@cache
+def small_pool() -> ClassPool:
+    """16 classes to train on and 8 to test."""
+    return ClassPool.from_classes(blobs(), name="blobs", splits=["train"] * 16 + ["test"] * 8)
+
+
+def small_tasks(n_tasks: int = 72, seed: int = 0, split: str = "train") -> TaskSet:
+    """Tasks of 2 to 4 classes with 6 samples each."""
+    return sample_tasks(small_pool(), n_tasks, n_way=(2, 4), n_shot=6, split=split, seed=seed)
+
+
+def small_model(**settings: object) -> TaskThemes:
+    """An estimator that is quick to fit."""
+    return TaskThemes(**{**SMALL, **settings})
+
+
+@cache
+def fitted(**settings: object) -> TaskThemes:
+    """A fitted model, shared: do not change it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return small_model(**settings).fit(small_tasks())
+
+
+def arrays_of(model: TaskThemes) -> list[np.ndarray]:
+    """Everything that was learned, for comparison bit by bit."""
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(model.states_)]
+
+
+def assert_same_model(a: TaskThemes, b: TaskThemes) -> None:
+    """Two models agree in every bit."""
+    for ours, theirs in zip(arrays_of(a), arrays_of(b), strict=True):
+        np.testing.assert_array_equal(ours, theirs)

@@ -1,0 +1,68 @@
+"""Settings of a fit: refused before any work, with the reason."""
+
+import re
+
+import numpy as np
+import pytest
+
+from taskscape import FitConfig
+from taskscape.errors import DataError
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"task_themes": 0}, "task_themes=0 must be greater than 0."),
+        ({"image_themes": -1}, "image_themes=-1 must be greater than 0."),
+        ({"delta": 0.0}, "delta=0.0 must be greater than 0."),
+        ({"delta": float("nan")}, "delta=nan must be greater than 0."),
+        ({"batch_size": 0}, "batch_size=0 must be greater than 0."),
+        ({"tol": 0.0}, "tol=0.0 must be greater than 0."),
+        ({"max_iter": 0}, "max_iter=0 must be greater than 0."),
+        ({"max_passes": 0}, "max_passes=0 must be greater than 0."),
+        ({"evaluate_every": 0}, "evaluate_every=0 must be greater than 0."),
+        ({"patience": 0}, "patience=0 must be greater than 0."),
+        ({"nu_fraction": 0.0}, "nu_fraction=0.0 must be greater than 0."),
+        ({"kappa": 0.0}, "kappa=0.0 must be greater than 0."),
+        ({"max_tasks": 0}, "max_tasks=0 must be at least 1, or None."),
+        (
+            {"tau1": 0.5},
+            "tau0=4.0, tau1=0.5: the online fit converges for tau0 ≥ 0 and tau1 in (0.5, 1].",
+        ),
+        (
+            {"tau0": -1.0},
+            "tau0=-1.0, tau1=0.7: the online fit converges for tau0 ≥ 0 and tau1 in (0.5, 1].",
+        ),
+        (
+            {"method": "batch", "update": "paper"},
+            "update='paper' is an online rule; use method='online' with it.",
+        ),
+    ],
+)
+def test_settings_are_checked(settings: dict, message: str):
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        FitConfig(**settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("task_themes", 2.5, "task_themes=2.5 must be a whole number."),
+        ("batch_size", "16", "batch_size='16' must be a whole number."),
+        ("covariance", "round", "covariance='round' must be one of ('full', 'diag', 'tied')."),
+        ("method", "slow", "method='slow' must be one of ('online', 'batch')."),
+        ("update", "other", "update='other' must be one of ('statistics', 'paper')."),
+    ],
+)
+def test_types_are_checked_without_the_type_checker(name: str, value: object, message: str):
+    config = FitConfig()
+    object.__setattr__(config, name, value)
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        config.__post_init__()
+
+
+def test_numbers_of_numpy_will_do():
+    config = FitConfig()
+    object.__setattr__(config, "task_themes", np.int64(3))
+    config.__post_init__()
+    assert hash(config) == hash(FitConfig(task_themes=3))
