@@ -15,7 +15,13 @@ $(STAMP): pyproject.toml
 
 run: $(STAMP)
 	$(BIN)/taskscape data show glyphs --out out/glyphs.png
-	$(BIN)/taskscape tasks glyphs --split train --n-tasks 1000 --n-way 5-10 --n-shot 16 --out out/tasks.parquet
+	$(BIN)/taskscape fit glyphs --split train --n-tasks 8000 --max-passes 3 --out out/model
+	$(BIN)/taskscape embed out/model glyphs --split train --n-tasks 20000 --n-way 5 --seed 1 --out out/train.parquet
+	$(BIN)/taskscape embed out/model glyphs --split val --n-tasks 2000 --n-way 5 --seed 2 --out out/val.parquet
+	$(BIN)/taskscape embed out/model glyphs --split test --n-tasks 2000 --n-way 5 --seed 3 --out out/test.parquet
+	$(BIN)/taskscape compare out/test.parquet out/train.parquet --reference out/val.parquet --out out/distances.csv
+	$(BIN)/taskscape nearest --catalogue out/train.parquet --query out/test.parquet --task 0 -k 3
+	$(BIN)/taskscape select out/test.parquet out/train.parquet -n 500 --out out/selected.json
 
 test: lint types imports all-tests
 

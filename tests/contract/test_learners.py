@@ -45,7 +45,12 @@ LEARNERS: dict[str, Learner] = {
 WAY, WIDTH = 5, 12
 NETWORK = mlp(DIMS, (WIDTH,))
 CONFIG = TrainConfig(updates=60, batch_size=4, learning_rate=1e-2, validate_every=30)
-each_learner = pytest.mark.parametrize("name", LEARNERS)
+
+
+@pytest.fixture(scope="module", params=LEARNERS)
+def name(request: pytest.FixtureRequest) -> str:
+    """The learner's name; of module scope, so that the tests of a learner run one after another."""
+    return str(request.param)
 
 
 @dataclass(frozen=True)
@@ -112,18 +117,15 @@ def with_mask(episode: Episode, has: list[bool], junk: float | None = None) -> E
     return Episode(masked(episode.support), masked(episode.query))
 
 
-@each_learner
 def test_learns_a_toy_problem(name: str) -> None:
     found = course(name).evaluation.accuracy.mean()
     assert found > 0.7, found  # chance is below 1/3
 
 
-@each_learner
 def test_compiles_once_for_batches_of_one_shape(name: str) -> None:
     assert course(name).traces_after_first == course(name).traces_after_second
 
 
-@each_learner
 def test_predicts_probabilities_of_the_classes_that_the_task_has(name: str) -> None:
     episode = with_mask(toy_episode(WAY), [True, True, False, True, True])
     p, _ = ask_compiled(LEARNERS[name], course(name).trained.state, episode)
@@ -132,7 +134,6 @@ def test_predicts_probabilities_of_the_classes_that_the_task_has(name: str) -> N
     assert (np.asarray(p)[:, 2] == 0).all()
 
 
-@each_learner
 def test_what_lies_under_the_mask_changes_nothing(name: str) -> None:
     state, has = course(name).trained.state, [True, True, False, True, False]
     (p, loss), (p_junk, loss_junk) = (
@@ -144,7 +145,6 @@ def test_what_lies_under_the_mask_changes_nothing(name: str) -> None:
     np.testing.assert_allclose(loss_junk, loss, rtol=1e-5)
 
 
-@each_learner
 def test_labels_of_queries_are_not_looked_at(name: str) -> None:
     episode, state = toy_episode(WAY), course(name).trained.state
     query = episode.query
@@ -181,7 +181,6 @@ def permuted_noise(order: np.ndarray) -> Callable[..., jax.Array]:
 gaussian_noise = gaussian_weights.noise
 
 
-@each_learner
 def test_permuting_classes_permutes_predictions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     episode, state = toy_episode(WAY), course(name).trained.state
     order = np.array([3, 0, 4, 1, 2])  # class order[i] becomes class i
@@ -202,7 +201,6 @@ def test_permuting_classes_permutes_predictions(name: str, monkeypatch: pytest.M
     np.testing.assert_allclose(loss_after, loss_before, rtol=1e-4)
 
 
-@each_learner
 def test_heads_serve_tasks_of_fewer_classes_and_refuse_more(name: str) -> None:
     state, few = course(name).trained.state, toy_episode(way=2)
     whole = toy_episode(WAY)
@@ -226,7 +224,6 @@ def test_heads_serve_tasks_of_fewer_classes_and_refuse_more(name: str) -> None:
     )
 
 
-@each_learner
 def test_stored_and_restored_it_predicts_the_same(name: str) -> None:
     trained, episode = course(name).trained, toy_episode(WAY)
     arrays, config = to_store(trained)

@@ -3,7 +3,7 @@
 import os
 from contextlib import AbstractContextManager
 
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 __all__ = ["THREADS", "one_blas_thread"]
 

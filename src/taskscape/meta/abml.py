@@ -31,7 +31,7 @@ class ABML:
         + \beta\, KL[q(w; \lambda) \| p(w; \theta)] / n_D
 
     .. math:: \text{loss}(\theta) = F(\lambda_T; \text{support} \cup \text{query})
-        - \frac{1}{n M} \ln p(\theta)
+        - \frac{\beta}{n M} \ln p(\theta)
 
     θ holds means m and precisions τ (kept as log-variances) with hyper-prior
     :math:`p(\theta) = N(m; 0, I)\,\mathrm{Gamma}(\tau; a_0, b_0)`, counted once over the M training
@@ -41,7 +41,7 @@ class ABML:
 
     Differs: θ is a point estimate, as in their experiments; likelihoods are means over samples and
     the divergence is divided by their number with them, so that the rate does not depend on it; a
-    ``kl_weight`` β other than 1 tempers the posterior; M is a setting, ``hyper_tasks``. Support and
+    ``kl_weight`` β other than 1 tempers both priors; M is a setting, ``hyper_tasks``. Support and
     query pass through the network separately, each normalised by its own statistics.
     """
 
