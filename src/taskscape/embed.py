@@ -22,8 +22,8 @@ from taskscape.model import (
     Themes,
     begin,
     cold_start,
+    collapsed_elbo,
     e_step,
-    elbo,
     log_likelihood,
     move,
     scale_likelihood,
@@ -266,8 +266,8 @@ def _take(tree: T, which: Int[Array, " m"]) -> T:
 def _bound_per_sample(
     posterior: TaskPosterior, chunk: _Chunk, themes: Themes
 ) -> Float[Array, " M"]:
-    terms = elbo(
+    total = collapsed_elbo(
         posterior, chunk.log_lik, chunk.sample_mask, chunk.class_mask, themes.alpha, themes.delta
     )
     samples = (chunk.sample_mask & chunk.class_mask[..., None]).sum((-1, -2))
-    return terms.total / jnp.maximum(samples, 1)
+    return total / jnp.maximum(samples, 1)

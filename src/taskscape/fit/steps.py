@@ -15,8 +15,8 @@ from taskscape.model import (
     Themes,
     ThemeStatistics,
     blend,
+    collapsed_elbo,
     e_step,
-    elbo,
     log_likelihood,
     m_step,
     mean_local_themes,
@@ -192,10 +192,10 @@ def _sum_statistics(
 def _bound(
     posterior: TaskPosterior, log_lik: Float[Array, "M C N K"], batch: FitBatch, themes: Themes
 ) -> Float[Array, " M"]:
-    terms = elbo(
+    total = collapsed_elbo(
         posterior, log_lik, batch.sample_mask, batch.class_mask, themes.alpha, themes.delta
     )
-    return jnp.where(batch.class_mask.any(-1), terms.total, 0)
+    return jnp.where(batch.class_mask.any(-1), total, 0)
 
 
 def _widest(themes: Themes, k: Int[Array, ""]) -> Float[Array, " D"]:

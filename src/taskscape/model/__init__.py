@@ -17,6 +17,7 @@ from taskscape.model.dirichlet import (
 )
 from taskscape.model.elbo import (
     ElboTerms,
+    collapsed_elbo,
     elbo,
     elbo_terms,
     log_prior_alpha,
@@ -82,6 +83,7 @@ __all__ = [
     "begin",
     "blend",
     "cold_start",
+    "collapsed_elbo",
     "draw_samples",
     "e_step",
     "elbo",

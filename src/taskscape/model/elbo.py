@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-from jax.scipy.special import digamma, xlogy
+from jax.scipy.special import digamma, logsumexp, xlogy
 from jax.tree_util import register_dataclass
 from jaxtyping import Array, Bool, Float
 
@@ -94,6 +94,30 @@ def elbo(
     """The nine terms of the bound of each task, with r at its best given gamma."""
     r = update_r(log_lik, posterior.gamma, sample_mask & class_mask[..., None])
     return elbo_terms(r, posterior, log_lik, sample_mask, class_mask, alpha, delta)
+
+
+def collapsed_elbo(
+    posterior: TaskPosterior,
+    log_lik: Float[Array, "*M C N K"],
+    sample_mask: Bool[Array, "*M C N"],
+    class_mask: Bool[Array, "*M C"],
+    alpha: Float[Array, "L K"],
+    delta: Float[Array, " L"],
+) -> Float[Array, "*M"]:
+    r"""``elbo(...).total``, with the three terms that hold r collapsed into one.
+
+    .. math:: \max_r \sum_k r_{cnk} \left( \ln N(x_{cn}; \mu_k, \Sigma_k) + E[\ln\theta_{ck}]
+        - \ln r_{cnk} \right) = \ln \sum_k N(x_{cn}; \mu_k, \Sigma_k)\, e^{E[\ln\theta_{ck}]}
+
+    Paper: eq:elbo_factorised with eq:r put in.
+    """
+    joint = log_lik + expected_log(posterior.gamma)[..., None, :]
+    evidence = jnp.where(sample_mask & class_mask[..., None], logsumexp(joint, axis=-1), 0)
+    one = log_lik[..., :1, :]  # with r = 0 the samples play no part in the other six terms
+    rest = elbo_terms(
+        jnp.zeros_like(one), posterior, one, sample_mask[..., :1], class_mask, alpha, delta
+    )
+    return evidence.sum((-2, -1)) + rest.total
 
 
 def log_prior_covariance(themes: Themes, prior: ThemePrior) -> Float[Array, ""]:

@@ -4,7 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from taskscape.model import cold_start, scale_likelihood, scaled_sweep, sweep
+from taskscape.model import (
+    cold_start,
+    collapsed_elbo,
+    elbo,
+    scale_likelihood,
+    scaled_sweep,
+    sweep,
+)
 
 
 def case(spread: float):
@@ -39,3 +46,14 @@ def test_underflow_is_noticed_task_by_task():
         start, scale_likelihood(log_lik), sample_mask, class_mask, alpha, delta
     )
     assert trusted.tolist() == [True, True, False, True, True, True]
+
+
+def test_the_collapsed_bound_is_the_sum_of_the_nine_terms():
+    log_lik, sample_mask, class_mask, alpha, delta = case(spread=5.0)
+    posterior = sweep(
+        cold_start(sample_mask, class_mask, alpha, delta),
+        log_lik, sample_mask, class_mask, alpha, delta,
+    )  # fmt: skip
+    terms = elbo(posterior, log_lik, sample_mask, class_mask, alpha, delta)
+    total = collapsed_elbo(posterior, log_lik, sample_mask, class_mask, alpha, delta)
+    np.testing.assert_allclose(total, terms.total, rtol=1e-5)
