@@ -14,7 +14,7 @@ import sys
 import numpy as np
 from record import keep, parser, peak_gigabytes, seconds
 
-from taskscape import ClassPool, FitConfig, PrepareConfig, TaskSet, sample_tasks
+from taskscape import ClassPool, FitConfig, PrepareConfig, TaskSet, load_pool, sample_tasks
 from taskscape.embed import Embedding, LikelihoodTable, _Chunk, _with_logarithms, embed
 from taskscape.fit import Fit, TaskSource
 from taskscape.prepare import PreparedSamples, learn_preparation
@@ -22,10 +22,9 @@ from taskscape.prepare import PreparedSamples, learn_preparation
 CLASSES, SAMPLES, D = 64, 600, 64
 
 
-def one(shot: str, n_tasks: int, dims: int, seed: int) -> dict[str, float]:
-    """Embed tasks with 16 or all samples per class."""
+def made_up(dims: int, seed: int) -> ClassPool:
+    """Classes that mix eight clusters, so that tasks differ in how soon they settle."""
     rng = np.random.default_rng(seed)
-    # classes mix eight clusters, so that tasks differ in how soon they settle
     clusters = (rng.normal(size=(8, dims)) * 2).astype(np.float32)
     which = np.stack(
         [rng.choice(8, SAMPLES, p=rng.dirichlet(np.full(8, 0.3))) for _ in range(CLASSES)]
@@ -33,10 +32,17 @@ def one(shot: str, n_tasks: int, dims: int, seed: int) -> dict[str, float]:
     X = 2 * rng.standard_normal((CLASSES, SAMPLES, dims), dtype=np.float32)
     for c in range(CLASSES):  # class by class: the benchmark's own memory should not count
         X[c] += clusters[which[c]]
-    pool = ClassPool.from_arrays(X.reshape(-1, dims), np.repeat(np.arange(CLASSES), SAMPLES))
-    everything = np.arange(CLASSES)
+    return ClassPool.from_arrays(X.reshape(-1, dims), np.repeat(np.arange(CLASSES), SAMPLES))
+
+
+def one(shot: str, n_tasks: int, dims: int, seed: int) -> dict[str, float]:
+    """Embed tasks with 16 or all samples per class."""
+    pool = load_pool("glyphs", split="train") if dims == 0 else made_up(dims, seed)
+    everything = np.arange(len(pool))
     prepared = PreparedSamples(
-        pool, learn_preparation(pool, everything, PrepareConfig(pca=None)), everything
+        pool,
+        learn_preparation(pool, everything, PrepareConfig(pca=32 if dims == 0 else None)),
+        everything,
     )
     learn = sample_tasks(pool, 3000, n_way=(5, 10), n_shot=16, seed=seed)
     source, held_out = TaskSource.of(learn, seed, 64)
@@ -63,7 +69,7 @@ def one(shot: str, n_tasks: int, dims: int, seed: int) -> dict[str, float]:
 
 
 def _plain(themes, tasks: TaskSet, prepared: PreparedSamples) -> float:  # type: ignore[no-untyped-def]
-    table = LikelihoodTable(themes, prepared, np.arange(CLASSES))
+    table = LikelihoodTable(themes, prepared, np.arange(len(tasks.pool)))
     shape = (len(tasks), tasks.max_way, tasks.max_shot)
 
     def run() -> None:
@@ -77,7 +83,7 @@ def _plain(themes, tasks: TaskSet, prepared: PreparedSamples) -> float:  # type:
 def main() -> None:
     made: argparse.ArgumentParser = parser(__doc__ or "")
     made.add_argument("--one", help=argparse.SUPPRESS)
-    made.add_argument("--dims", type=int, nargs="*", default=[64, 640, 784])
+    made.add_argument("--dims", type=int, nargs="*", default=[0, 64, 640, 784], help="0: glyphs")
     made.add_argument("--n-tasks", type=int, default=100_000)
     args = made.parse_args()
     if args.one is not None:
@@ -93,7 +99,8 @@ def main() -> None:
                 [*run, "--n-tasks", str(args.n_tasks)], capture_output=True, text=True, check=True
             )
             for name, value in json.loads(told.stdout.splitlines()[-1]).items():
-                figures[f"D={dims} {'600' if shot == 'all' else shot}-shot {name}"] = value
+                data = f"D={dims}" if dims else "glyphs, D=32"
+                figures[f"{data} {shot}-shot {name}"] = value
     keep(figures, args)
 
 
