@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from taskscape.errors import DataError
 from taskscape.tasks import TaskSet
+from taskscape.tasks.manifest import class_column, padded_classes
 
 __all__ = ["Embeddings", "Header", "from_table", "read_header", "to_table"]
 
@@ -183,13 +184,9 @@ class Embeddings:
 def to_table(embeddings: Embeddings) -> pa.Table:
     """One row per task; a column of λ, and one of bounds, for each member."""
     e = embeddings
-    real = e.classes >= 0
-    offsets = np.concatenate([[0], np.cumsum(real.sum(axis=1))]).astype(np.int32)
     columns: dict[str, Any] = {
         "task": pa.array(e.ids),
-        "classes": pa.ListArray.from_arrays(
-            pa.array(offsets), pa.array(e.classes[real].astype(np.int32))
-        ),
+        "classes": class_column(e.classes),
         "n_way": pa.array(e.n_way.astype(np.int32)),
     }
     if e.keys is not None:
@@ -231,7 +228,9 @@ def from_table(table: pa.Table, header: Header) -> Embeddings:
     return Embeddings(
         header=header,
         ids=table["task"].to_numpy() if "task" in names else np.arange(n),
-        classes=_padded(table["classes"]) if "classes" in names else np.full((n, 0), -1),
+        classes=padded_classes(table["classes"], np.int32)
+        if "classes" in names
+        else np.full((n, 0), -1),
         lam=np.stack(lam) if lam else np.ones((0, n, header.task_themes)),
         elbo=np.stack([table[f"elbo_{i}"].to_numpy() for i in members]) if have_bounds else None,
         keys=table["key"].to_numpy() if "key" in names else None,
@@ -241,14 +240,6 @@ def from_table(table: pa.Table, header: Header) -> Embeddings:
 def _flat(column: pa.ChunkedArray) -> np.ndarray:
     parts = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks]
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.float32)
-
-
-def _padded(column: pa.ChunkedArray) -> Int[np.ndarray, "tasks way"]:
-    ways = [np.diff(chunk.offsets.to_numpy()) for chunk in column.chunks]
-    way = np.concatenate(ways) if ways else np.zeros(0, dtype=np.int32)
-    classes = np.full((len(way), int(way.max(initial=0))), -1, dtype=np.int32)
-    classes[np.arange(classes.shape[1]) < way[:, None]] = _flat(column)
-    return classes
 
 
 def _short(value: object) -> str:

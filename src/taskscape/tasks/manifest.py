@@ -11,7 +11,7 @@ from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.tasks.taskset import TaskSet, class_dtype
 
-__all__ = ["from_table", "to_table"]
+__all__ = ["class_column", "from_table", "padded_classes", "to_table"]
 
 _FORMAT = 1
 _HEADER = b"taskscape"
@@ -23,7 +23,7 @@ def to_table(tasks: TaskSet) -> pa.Table:
     The schema's metadata says which pool (name, fingerprint, class names) and how many queries.
     """
     columns: dict[str, Any] = {
-        "classes": _ragged(tasks.classes, pa.int32()),
+        "classes": class_column(tasks.classes),
         "key": pa.array(tasks.keys, pa.uint64()),
         "n_shot": pa.array(tasks.n_shot, pa.int32()),
     }
@@ -55,7 +55,7 @@ def from_table(table: pa.Table, pool: ClassPool, source: str = "the table") -> T
             "with the same split and options."
         )
     try:
-        classes = _padded(table["classes"].combine_chunks(), class_dtype(pool))
+        classes = padded_classes(table["classes"], class_dtype(pool))
         tasks = TaskSet(
             pool=pool,
             classes=classes,
@@ -88,18 +88,22 @@ def _header(table: pa.Table, source: str) -> dict[str, Any]:
     return header
 
 
-def _ragged(classes: Int[np.ndarray, "tasks way"], kind: pa.DataType) -> pa.Array:
+def class_column(classes: Int[np.ndarray, "tasks way"]) -> pa.ListArray:
+    """Class ids as a column of lists, without the padding."""
     real = classes >= 0
     offsets = np.concatenate([[0], np.cumsum(real.sum(axis=1))]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(classes[real], kind))
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(classes[real], pa.int32()))
 
 
-def _padded(column: pa.ListArray, kind: type[np.signedinteger]) -> Int[np.ndarray, "tasks way"]:
-    offsets = column.offsets.to_numpy()
-    ways = np.diff(offsets)
-    classes = np.full((len(ways), ways.max(initial=0)), -1, dtype=kind)
-    values = column.values.to_numpy()[offsets[0] : offsets[-1]] if len(ways) else []
-    classes[np.arange(classes.shape[1]) < ways[:, None]] = values
+def padded_classes(
+    column: pa.ChunkedArray, kind: type[np.signedinteger]
+) -> Int[np.ndarray, "tasks way"]:
+    """The class ids of such a column, padded with -1."""
+    ways = [np.diff(chunk.offsets.to_numpy()) for chunk in column.chunks]
+    way = np.concatenate(ways) if ways else np.zeros(0, dtype=np.int32)
+    classes = np.full((len(way), int(way.max(initial=0))), -1, dtype=kind)
+    ids = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks]
+    classes[np.arange(classes.shape[1]) < way[:, None]] = np.concatenate(ids) if ids else []
     return classes
 
 
