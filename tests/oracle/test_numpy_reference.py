@@ -13,7 +13,7 @@ from taskscape.model import (
     TaskPosterior,
     ThemePrior,
     Themes,
-    advance_many,
+    advance,
     begin,
     cold_start,
     elbo,
@@ -59,7 +59,9 @@ def compute(x: jax.Array, themes: Themes) -> Ours:
     concentrations = (themes.alpha, themes.delta)
     log_lik = log_likelihood(x, whiten(themes))
     start = cold_start(*masks, *concentrations)
-    state = advance_many(begin(start), log_lik, *masks, *concentrations, tol=0.0, sweeps=SWEEPS)
+    state = jax.lax.fori_loop(
+        0, SWEEPS, lambda _, s: advance(s, log_lik, *masks, *concentrations, tol=0.0), begin(start)
+    )
     shift = jnp.asarray([0.4, -1.0], x.dtype)
     stats = task_statistics(x, state.posterior, log_lik, *masks, shift)
     prior = ThemePrior(

@@ -27,7 +27,6 @@ from taskscape.model.elbo import (
 from taskscape.model.estep import (
     EStepState,
     advance,
-    advance_many,
     begin,
     cold_start,
     e_step,
@@ -75,7 +74,6 @@ __all__ = [
     "Themes",
     "Whitening",
     "advance",
-    "advance_many",
     "alpha_gradient",
     "alpha_hessian_constant",
     "alpha_hessian_diagonal",

@@ -212,25 +212,6 @@ def move(state: EStepState, swept: TaskPosterior, tol: Scalar) -> EStepState:
     )
 
 
-def advance_many(
-    state: EStepState,
-    log_lik: Float[Array, "*M C N K"],
-    sample_mask: Bool[Array, "*M C N"],
-    class_mask: Bool[Array, "*M C"],
-    alpha: Float[Array, "L K"],
-    delta: Float[Array, " L"],
-    tol: Scalar,
-    sweeps: int,
-) -> EStepState:
-    """A fixed number of sweeps, after which a caller may drop the tasks with change < tol."""
-    return jax.lax.fori_loop(
-        0,
-        sweeps,
-        lambda _, s: advance(s, log_lik, sample_mask, class_mask, alpha, delta, tol),
-        state,
-    )
-
-
 def e_step(
     log_lik: Float[Array, "*M C N K"],
     sample_mask: Bool[Array, "*M C N"],
