@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test check lint types imports fast-tests all-tests readme clean
+.PHONY: run test check lint types imports fast-tests all-tests browser readme clean
 .DELETE_ON_ERROR:
 
 $(STAMP): pyproject.toml
@@ -14,14 +14,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 run: $(STAMP)
-	$(BIN)/taskscape data show glyphs --out out/glyphs.png
-	$(BIN)/taskscape fit glyphs --split train --n-tasks 8000 --max-passes 3 --out out/model
-	$(BIN)/taskscape embed out/model glyphs --split train --n-tasks 20000 --n-way 5 --seed 1 --out out/train.parquet
-	$(BIN)/taskscape embed out/model glyphs --split val --n-tasks 2000 --n-way 5 --seed 2 --out out/val.parquet
-	$(BIN)/taskscape embed out/model glyphs --split test --n-tasks 2000 --n-way 5 --seed 3 --out out/test.parquet
-	$(BIN)/taskscape compare out/test.parquet out/train.parquet --reference out/val.parquet --out out/distances.csv
-	$(BIN)/taskscape nearest --catalogue out/train.parquet --query out/test.parquet --task 0 -k 3
-	$(BIN)/taskscape select out/test.parquet out/train.parquet -n 500 --out out/selected.json
+	$(BIN)/taskscape run --out out --resume
 
 test: lint types imports all-tests
 
@@ -40,8 +33,18 @@ imports: $(STAMP)
 fast-tests: $(STAMP)
 	$(BIN)/pytest -q -n 2 -m "not slow"
 
-all-tests: $(STAMP)
+all-tests: $(STAMP) browser
 	$(BIN)/pytest -q -n 2
+
+# The report is tested in a real browser. Where there is none and none can be had, those tests skip.
+browser:
+	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit 0; done; \
+	command -v apt-get >/dev/null || exit 0; \
+	if [ "$$(id -u)" = 0 ]; then sudo=; elif sudo -n true 2>/dev/null; then sudo="sudo -n"; else exit 0; fi; \
+	echo "installing chromium for the tests of the report"; \
+	{ $$sudo apt-get update -qq; \
+	  $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } \
+	  >/dev/null 2>&1 </dev/null || true
 
 clean:
 	rm -rf $(VENV) out build dist

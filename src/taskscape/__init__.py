@@ -1,6 +1,7 @@
 """taskscape: how similar are classification tasks?
 
-The public names, in the order of the pipeline: pools, tasks, fit, embed, compare, select, diagram.
+The public names, in the order of the pipeline: pools, tasks, fit, embed, compare, select, diagram,
+forecast.
 The meta-learners are in :mod:`taskscape.meta`, other notions of similarity in
 :mod:`taskscape.baselines`.
 """
@@ -20,6 +21,7 @@ from taskscape.diagram import correlation_diagram
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
 from taskscape.fit import FitConfig
+from taskscape.forecast import Forecaster
 from taskscape.pools import ClassPool, load_pool
 from taskscape.prepare import PrepareConfig
 from taskscape.select import select, select_by
@@ -34,6 +36,7 @@ __all__ = [
     "DataError",
     "Embeddings",
     "FitConfig",
+    "Forecaster",
     "HealthWarning",
     "OutlierTasksWarning",
     "PrepareConfig",

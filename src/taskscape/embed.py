@@ -45,6 +45,9 @@ _PATIENCE = (24, 96)
 _ROWS_AT_ONCE = 8192
 _CELLS_AT_ONCE = 1 << 22
 """Log-likelihoods of a chunk of tasks: (tasks, classes, samples, themes)."""
+_TASKS_AT_ONCE = 8192
+_TIMES_ON_ACCELERATORS = 32
+"""How much larger chunks are where there is an accelerator to keep busy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +77,8 @@ class LikelihoodTable:
         rows = all_rows(pool, classes)
         self.where = np.full(len(pool.samples), -1, dtype=np.int32)
         self.where[rows] = np.arange(len(rows), dtype=np.int32)
+        self.starts = self.where[pool.starts]
+        self.counts = pool.counts.astype(np.int32)
         whitening = whiten(themes)
         parts = []
         for start in range(0, len(rows), _ROWS_AT_ONCE):
@@ -104,7 +109,9 @@ def embed(
     classes = np.unique(tasks.classes[tasks.classes >= 0])
     table = LikelihoodTable(themes, prepared, classes)
     shape = (tasks.max_way, tasks.max_shot)
-    size = max(64, min(8192, _CELLS_AT_ONCE // (shape[0] * shape[1] * themes.K)))
+    times = 1 if jax.default_backend() == "cpu" else _TIMES_ON_ACCELERATORS
+    cells = shape[0] * shape[1] * themes.K
+    size = max(64, min(times * _TASKS_AT_ONCE, times * _CELLS_AT_ONCE // cells))
     n = len(tasks)
     lam = np.empty((n, themes.L), dtype=np.float32)
     bound, sweeps = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.int32)
@@ -159,6 +166,8 @@ class _Chunk:
 
     @staticmethod
     def of(tasks: TaskSet, table: LikelihoodTable, shape: tuple[int, int, int]) -> "_Chunk":
+        if tasks.takes_everything:
+            return _Chunk.of_whole_classes(tasks, table, shape)
         batch = tasks.batch(slice(None))
         m, c, n = batch.support.shape
         index = np.zeros(shape, dtype=np.int32)
@@ -170,10 +179,32 @@ class _Chunk:
             _rows_of(table.values, index), jnp.asarray(sample_mask), jnp.asarray(class_mask)
         )
 
+    @staticmethod
+    def of_whole_classes(
+        tasks: TaskSet, table: LikelihoodTable, shape: tuple[int, int, int]
+    ) -> "_Chunk":
+        """The same for tasks of all samples: the device numbers the samples of a class itself."""
+        classes = np.full(shape[:2], -1, dtype=np.int32)
+        classes[: len(tasks)] = tasks.classes
+        real = classes >= 0
+        starts = np.where(real, table.starts[classes], 0)
+        counts = np.where(real, table.counts[classes], 0)
+        log_lik, sample_mask = _whole_classes(table.values, starts, counts, shape[2])
+        return _Chunk(log_lik, sample_mask, jnp.asarray(real))
+
 
 @jax.jit
 def _rows_of(table: Float[Array, "rows K"], index: Int[Array, "M C N"]) -> Float[Array, "M C N K"]:
     return table[index]
+
+
+@partial(jax.jit, static_argnames="n")
+def _whole_classes(
+    table: Float[Array, "rows K"], starts: Int[Array, "M C"], counts: Int[Array, "M C"], n: int
+) -> tuple[Float[Array, "M C N K"], Bool[Array, "M C N"]]:
+    place = jnp.arange(n)
+    mask = place < counts[..., None]
+    return table[jnp.where(mask, starts[..., None] + place, 0)], mask
 
 
 def _settle(chunk: _Chunk, themes: Themes, tol: float, max_iter: int) -> EStepState:

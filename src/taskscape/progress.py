@@ -1,26 +1,51 @@
 """Progress bars that appear only when there is something to wait for.
 
 A bar is drawn on a terminal after a short delay, so quick calls print nothing; in pipes, tests and
-notebooks without a terminal it stays silent. ``TASKSCAPE_PROGRESS=0`` switches all bars off.
+notebooks without a terminal it stays silent. ``TASKSCAPE_PROGRESS=0`` switches all bars off. What
+has a display of its own hears of the progress instead, through :func:`heard_by`.
 """
 
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from contextvars import ContextVar
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
-__all__ = ["Advance", "progress_bar", "track"]
+__all__ = ["Advance", "Listener", "heard_by", "progress_bar", "track"]
 
 T = TypeVar("T")
 _DELAY_SECONDS = 1.0
 
+Listener: TypeAlias = Callable[[str, int, int | None], None]
+"""Hears what is being done, how many steps are done, and how many there are, if known."""
+_LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
+
+@runtime_checkable
 class Advance(Protocol):
     """What a long job calls to say that it got further."""
 
     def __call__(self, steps: int = 1, /) -> None: ...
+
+
+@contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Tell the listener of all progress inside the block, and draw no bars there.
+
+    >>> with heard_by(lambda what, done, total: print(what, done, total)):
+    ...     for _ in track([1, 2], "counting"):
+    ...         pass
+    counting 0 2
+    counting 1 2
+    counting 2 2
+    """
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
 
 
 def _wanted() -> bool:
@@ -35,6 +60,10 @@ def progress_bar(description: str, total: int | None = None) -> Iterator[Advance
     ...     for _ in range(3):
     ...         advance()
     """
+    listener = _LISTENER.get()
+    if listener is not None:
+        yield _counter(listener, description, total)
+        return
     if not _wanted():
         yield lambda steps=1: None
         return
@@ -72,6 +101,18 @@ def progress_bar(description: str, total: int | None = None) -> Iterator[Advance
     finally:
         if started:
             bar.stop()
+
+
+def _counter(listener: Listener, description: str, total: int | None) -> Advance:
+    done = 0
+    listener(description, done, total)
+
+    def advance(steps: int = 1, /) -> None:
+        nonlocal done
+        done += steps
+        listener(description, done, total)
+
+    return advance
 
 
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:

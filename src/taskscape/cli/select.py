@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,7 @@ import typer
 from jaxtyping import Int
 
 from taskscape.catalogue import Embeddings, read_embeddings
+from taskscape.cli.auto import Trial
 from taskscape.errors import DataError
 from taskscape.files import written_in_one_piece
 from taskscape.select import RULES
@@ -19,6 +20,7 @@ from taskscape.select import select as select_tasks
 __all__ = ["register"]
 
 _RULES = "; ".join(f"{rule.name}: {rule.meaning}" for rule in RULES.values())
+_RULES += "; auto: the one that helps a learner on validation tasks"
 
 
 def register(app: typer.Typer) -> None:
@@ -50,26 +52,50 @@ def select(
     out_tasks: Annotated[
         Path | None, typer.Option(help="With --tasks: write the chosen tasks, ready to train on.")
     ] = None,
+    learner: Annotated[
+        str | None, typer.Option(help="For --rule auto: the learner to train, such as maml.")
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="For --rule auto: the model that embedded the tasks.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="For --rule auto: the data that the tasks are from.")
+    ] = None,
+    validation: Annotated[
+        Path | None, typer.Option(help="For --rule auto: embedded tasks of validation classes.")
+    ] = None,
+    validation_tasks: Annotated[
+        Path | None, typer.Option(help="For --rule auto: those tasks; they need queries.")
+    ] = None,
+    trials: Annotated[int, typer.Option(help="For --rule auto: trainings of each rule.")] = 5,
+    trial_n: Annotated[
+        int | None, typer.Option(help="For --rule auto: tasks to train on in a trial.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the selection as JSON.")] = False,
 ) -> None:
-    """Choose the training tasks that suit the test tasks best."""
+    """Choose the training tasks that suit the test tasks best.
+
+    --rule auto tries the rules first: it selects for validation tasks, trains the learner on what
+    was chosen, and keeps the rule that beats random choice by more than the noise, if any does.
+    """
     asked, pool = read_embeddings(test), read_embeddings(train)
     asked.header.check_same_model(pool.header, str(test), str(train))
     if out_tasks is not None and tasks is None:
         raise DataError("--out-tasks needs --tasks, the tasks that were embedded.")
     listed = None if tasks is None else _read_tasks(tasks, pool, train)
     samples = _samples(budget, samples_per_class, pool, listed)
-    chosen = select_tasks(
-        asked,
-        pool,
-        n,
-        rule,
-        seed=seed,
-        train_classes=pool.classes,
-        train_samples=samples,
-        max_shared=max_shared,
-        budget=budget,
-    )
+    options: dict[str, Any] = {
+        "seed": seed,
+        "train_classes": pool.classes,
+        "train_samples": samples,
+        "max_shared": max_shared,
+        "budget": budget,
+    }
+    if rule == "auto":
+        trial = Trial(learner, model, data, tasks, validation, validation_tasks, trials, trial_n)
+        chosen = trial.select(asked, pool, n, **options)
+    else:
+        chosen = select_tasks(asked, pool, n, rule, **options)
     if out is not None:
         with written_in_one_piece(out) as made:
             made.write_text(chosen.to_json() + "\n", encoding="utf-8")
@@ -80,6 +106,8 @@ def select(
         typer.echo(json.dumps(chosen.to_dict()))
         return
     typer.echo(chosen.summary())
+    if "auto" in chosen.settings:
+        typer.echo(f"  {chosen.settings['auto']['why']}")
     for index, why in list(zip(chosen.indices.tolist(), chosen.why, strict=True))[:5]:
         typer.echo(f"  task {pool.ids[index]} ({', '.join(pool.names(index))}): {why}")
     if len(chosen) > 5:

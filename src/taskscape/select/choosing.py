@@ -1,5 +1,6 @@
 """``select``: choose training tasks for test tasks."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from taskscape.compare.posteriors import Tasks
 from taskscape.compare.resemblance import read_classes
 from taskscape.compare.rows import class_hashes
 from taskscape.errors import DataError
+from taskscape.select.auto import AUTO, Judge, TrialOptions, choose_rule, rules_to_try
 from taskscape.select.rules import RuleOptions, find_rule
 from taskscape.select.run import Run
 from taskscape.select.selection import Selection
@@ -26,12 +28,14 @@ def select(
     *,
     seed: int = 0,
     scales: object = None,
+    validation: Tasks = None,
     **options: Any,
 ) -> Selection:
     """Choose ``n`` training tasks for the test tasks, by KL between their posteriors.
 
     ``test`` and ``train`` are λ (tasks, L), ensembles (members, tasks, L), or embedded tasks.
-    Rules: ``nearest`` (the paper's), ``coverage``, ``facility``, ``classes``, ``random``. The
+    Rules: ``nearest`` (the paper's), ``coverage``, ``facility``, ``classes``, ``random``, and
+    ``auto``, which tries them on ``validation`` tasks (λ like the others) by a ``judge``. The
     options are those of :func:`select_by`, which also takes distances of other kinds.
 
     Ties, and the order in which test tasks take turns, are settled by a hash of the seed and of
@@ -42,6 +46,8 @@ def select(
     >>> select(lam[:1], lam, 1, rule="nearest").indices.tolist()
     [0]
     """
+    if validation is not None:
+        options["validation"] = KLSource(validation, train, scales=scales)
     return select_by(KLSource(test, train, scales=scales), n, rule, seed=seed, **options)
 
 
@@ -51,6 +57,57 @@ def select_by(
     rule: str = "coverage",
     *,
     seed: int = 0,
+    validation: DistanceSource | None = None,
+    judge: Judge | None = None,
+    trial: TrialOptions | None = None,
+    test_weights: object = None,
+    **options: Any,
+) -> Selection:
+    """Choose training tasks by distances from any source; see :func:`select`.
+
+    ``train_classes`` is a TaskSet or class ids (tasks, way) padded with -1; ``max_shared`` then
+    forbids two chosen tasks with more classes in common. ``test_weights`` says how much each test
+    task counts. With ``budget="samples"``, ``n`` counts samples: those of each task come from the
+    TaskSet or from ``train_samples``, and tasks that no longer fit are passed over. ``penalty``,
+    ``candidates`` and ``max_test`` are described in :class:`RuleOptions`.
+
+    ``rule="auto"`` tries the rules where the outcome can be seen: it selects *for validation
+    tasks*, given by their distances to the same training tasks, and asks ``judge``, which trains
+    a learner on each list of tasks it is given and returns its scores on the validation tasks. The
+    rule that beats random choice by more than the noise is then used for the test tasks; where none
+    does, random choice. ``trial`` says how (:class:`TrialOptions`); what was tried is in
+    ``settings["auto"]``. :func:`taskscape.studies.auto.select_auto` brings a judge along.
+    """
+    if rule != AUTO:
+        return _select_by(source, n, rule, seed=seed, test_weights=test_weights, **options)
+    if validation is None or judge is None:
+        raise DataError(
+            "rule='auto' needs validation, tasks to try the rules for, and judge, which scores a "
+            "learner trained on chosen tasks; taskscape.studies.auto.select_auto has one."
+        )
+    if validation.n_train != source.n_train:
+        raise DataError(
+            f"validation has distances to {validation.n_train} training tasks, the test tasks to "
+            f"{source.n_train}; both must be to the same."
+        )
+    trial = trial or TrialOptions()
+    rules = rules_to_try(trial, options.get("train_classes") is not None)
+    m = trial.budget(n, options.get("budget", "tasks"))
+    choice = choose_rule(
+        lambda name, number: _select_by(validation, m, name, seed=number, **options),
+        judge, rules=rules, trials=trial.trials, confidence=trial.confidence, seed=seed,
+    )  # fmt: skip
+    chosen = _select_by(source, n, choice.rule, seed=seed, test_weights=test_weights, **options)
+    record = {**choice.to_dict(), "n": m, "n_validation": validation.n_test}
+    return replace(chosen, settings={**chosen.settings, "auto": record})
+
+
+def _select_by(
+    source: DistanceSource,
+    n: int,
+    rule: str,
+    *,
+    seed: int,
     train_classes: Any = None,
     train_samples: object = None,
     test_weights: object = None,
@@ -60,14 +117,7 @@ def select_by(
     candidates: int | None = None,
     max_test: int = 2000,
 ) -> Selection:
-    """Choose training tasks by distances from any source; see :func:`select`.
-
-    ``train_classes`` is a TaskSet or class ids (tasks, way) padded with -1; ``max_shared`` then
-    forbids two chosen tasks with more classes in common. ``test_weights`` says how much each test
-    task counts. With ``budget="samples"``, ``n`` counts samples: those of each task come from the
-    TaskSet or from ``train_samples``, and tasks that no longer fit are passed over. ``penalty``,
-    ``candidates`` and ``max_test`` are described in :class:`RuleOptions`.
-    """
+    """Choose by one rule."""
     chosen_rule = find_rule(rule)
     classes = None if train_classes is None else read_classes(train_classes, source.n_train)
     if classes is None and (max_shared is not None or chosen_rule.needs_classes):

@@ -195,9 +195,11 @@ def split_settings(name: str, settings: Mapping[str, Any]) -> tuple[Learner, dic
     return learner, {k: v for k, v in settings.items() if k not in own}
 
 
-def candidates(name: str, fixed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The grid of a learner, without the settings that are fixed."""
-    grid = {k: v for k, v in GRIDS[name].items() if k not in fixed}
+def candidates(
+    name: str, fixed: Mapping[str, Any], tried: Mapping[str, Sequence[Any]] | None = None
+) -> Iterator[dict[str, Any]]:
+    """The grid of a learner, changed by ``tried``, without the settings that are fixed."""
+    grid = {k: v for k, v in {**GRIDS[name], **(tried or {})}.items() if k not in fixed}
     for values in itertools.product(*grid.values()):
         yield {**dict(zip(grid, values, strict=True)), **fixed}
 
@@ -247,6 +249,7 @@ def run(
     fixed: Mapping[str, Mapping[str, Any]],
     tune: bool,
     minutes: float,
+    tried: Mapping[str, Mapping[str, Sequence[Any]]] | None = None,
 ) -> None:
     """Tune and test the learners, cell by cell, until done or until the time is up."""
     end = time.monotonic() + 60 * minutes
@@ -258,7 +261,7 @@ def run(
         chosen = dict(fixed.get(name, {}))
         if tune:
             scores: list[tuple[float, dict[str, Any]]] = []
-            for settings in candidates(name, chosen):
+            for settings in candidates(name, chosen, (tried or {}).get(name)):
                 cell = {"what": "tune", "learner": name, "settings": settings, **about}
                 if ledger.get(cell) is None:
                     if time.monotonic() > end:
@@ -310,20 +313,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command = "python -m taskscape.studies.learning " + shlex.join(
         sys.argv[1:] if arguments is None else arguments
     )
-    fixed: dict[str, dict[str, Any]] = {}
-    for word in options.set:
-        where, value = word.split("=", 1)
-        learner, setting = where.split(".", 1)
-        fixed.setdefault(learner, {})[setting] = json.loads(value)
     run(
         study,
         Ledger(Path(options.out), {"command": command, **surroundings()}),
         options.learners.split(","),
         options.seeds,
-        fixed=fixed,
+        fixed=_by_learner(options.set),
+        tried=_by_learner(options.grid),
         tune=options.tune,
         minutes=options.minutes,
     )
+
+
+def _by_learner(words: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """``["maml.inner_rate=0.1"]`` as ``{"maml": {"inner_rate": 0.1}}``."""
+    found: dict[str, dict[str, Any]] = {}
+    for word in words:
+        where, value = word.split("=", 1)
+        learner, setting = where.split(".", 1)
+        found.setdefault(learner, {})[setting] = json.loads(value)
+    return found
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -338,6 +347,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--seeds", type=int, nargs="+", default=[0])
     add("--tune", action="store_true", help="choose settings on the validation classes first")
     add("--set", nargs="*", default=[], metavar="LEARNER.NAME=VALUE", help="fix a setting")
+    add("--grid", nargs="*", default=[], metavar="LEARNER.NAME=[…]", help="values to try")
     add("--widths", type=int, nargs="*", default=[128], help="hidden layers of the mlp")
     add("--scale", type=float, default=8.0, help="factor on unit-length features")
     add("--power", type=float, help="power of the features before unit length")

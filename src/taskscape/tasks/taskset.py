@@ -81,6 +81,11 @@ class TaskSet:
         return int(self.n_shot.max(initial=0))
 
     @property
+    def takes_everything(self) -> bool:
+        """Whether every task holds all samples of its classes, and no queries."""
+        return self.support is None and self.n_query == 0 and not self.n_shot.any()
+
+    @property
     def nbytes(self) -> int:
         """The memory that the set itself takes."""
         arrays = (self.classes, self.keys, self.n_shot, self.support, self.query)
@@ -140,7 +145,7 @@ class TaskSet:
         chosen = self.classes[task, slot].astype(np.int64)
         counts, n_shot = self.pool.counts[chosen], self.n_shot[task].astype(np.int64)
         n_shot = np.where(n_shot == ALL, counts - self.n_query, n_shot)
-        if self.n_query == 0 and not self.n_shot.any():
+        if self.takes_everything:
             ids = np.broadcast_to(np.arange(max_shot), (len(chosen), max_shot))
         else:
             ids = distinct(subkeys(self.keys[task], chosen), counts, max_shot + self.n_query)

@@ -1,0 +1,70 @@
+"""What ``taskscape select --rule auto`` needs besides: a learner to try the rules with."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from taskscape.catalogue import Embeddings, read_embeddings
+from taskscape.errors import DataError
+from taskscape.estimator import TaskThemes
+from taskscape.meta import mlp
+from taskscape.pools import ClassPool, load_pool
+from taskscape.select import Selection, TrialOptions
+from taskscape.storage import load_tasks
+from taskscape.studies.auto import select_auto
+from taskscape.studies.forecasting import SETTINGS
+from taskscape.studies.learning import split_settings
+from taskscape.studies.pipeline.plan import prepared_pool
+from taskscape.tasks import TaskSet
+
+__all__ = ["Trial"]
+
+_SCALE = 8.0
+_REMEDY = (
+    "--rule auto trains a learner and needs --learner, --model, --data, --tasks, --validation and "
+    "--validation-tasks; from Python: taskscape.studies.auto.select_auto."
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The wishes of the command line that only ``--rule auto`` looks at."""
+
+    learner: str | None
+    model: Path | None
+    data: str | None
+    tasks: Path | None
+    validation: Path | None
+    validation_tasks: Path | None
+    trials: int
+    budget: int | None
+
+    def select(self, test: Embeddings, train: Embeddings, n: int, **options: Any) -> Selection:
+        """Choose by the rule that helps the learner on the validation tasks."""
+        if (
+            self.learner is None
+            or self.model is None
+            or self.data is None
+            or self.tasks is None
+            or self.validation is None
+            or self.validation_tasks is None
+        ):
+            raise DataError(_REMEDY)
+        settings = dict(SETTINGS.get(self.learner, {}))
+        scale = float(settings.pop("scale", _SCALE))
+        learner, training = split_settings(self.learner, settings)
+        validation = read_embeddings(self.validation)
+        validation.header.check_same_model(train.header, str(self.validation), "the training tasks")
+        pool = load_pool(self.data)
+        features = prepared_pool(pool, TaskThemes.load(self.model))
+        return select_auto(
+            test, train, n,
+            learner=learner, network=mlp(features.sample_shape[0], scale=scale), training=training,
+            train_tasks=_tasks(self.tasks, pool, features),
+            validation=validation, validation_tasks=_tasks(self.validation_tasks, pool, features),
+            trial=TrialOptions(trials=self.trials, n=self.budget), **options,
+        )  # fmt: skip
+
+
+def _tasks(path: Path, pool: ClassPool, features: ClassPool) -> TaskSet:
+    return replace(load_tasks(path, pool), pool=features)

@@ -1,0 +1,165 @@
+"""From numbers of calibration tasks and a learner's accuracies to expected accuracies."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.special import expit, logit
+from scipy.stats import norm
+from scipy.stats import t as student
+
+from taskscape.forecast.regression import PENALTIES, Ridge, fit_ridge, hold_out_classes
+
+__all__ = ["Calibration", "Expected", "calibrate"]
+
+_QUERIES = 100
+"""Accuracies are read as if of this many queries, so that 0 and 1 have finite odds."""
+_RESIDUALS = 200
+_MARGIN = 0.1
+"""Part of a column's range that a task may lie beyond it before it counts as outside."""
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What is expected of some tasks."""
+
+    accuracy: Float[np.ndarray, "tasks"]
+    low: Float[np.ndarray, "tasks"]
+    high: Float[np.ndarray, "tasks"]
+    parts: Float[np.ndarray, "tasks columns"]
+    """What each column moved the accuracy by, from that of the average calibration task."""
+    chance: Float[np.ndarray, "tasks"]
+    """What the number of classes moved it by, through the accuracy of guessing."""
+    average: float
+    """The expected accuracy of the average calibration task."""
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    r"""How accuracy follows from the numbers of a task, learned from calibration tasks.
+
+    .. math:: \mathrm{logit}\, a = \mathrm{logit}(1 / C) + f(x) + r
+
+    with C classes, f a ridge regression, and r drawn from ``residuals``: errors on tasks by fits
+    that saw none of their classes.
+    """
+
+    columns: tuple[str, ...]
+    ridge: Ridge
+    penalty: float
+    residuals: Float[np.ndarray, "held_out"]
+    """Ascending."""
+    offset: float
+    """The mean of logit(1 / C)."""
+    lowest: Float[np.ndarray, "columns"]
+    highest: Float[np.ndarray, "columns"]
+    n_tasks: int
+    n_classes: int
+    mean_way: float
+    shared: int
+    """Classes that a task may have had in common with those the held-out fits learned from."""
+    mean_accuracy: float
+    error: float
+    """Mean absolute error on held-out classes."""
+
+    def expect(
+        self,
+        X: Float[np.ndarray, "tasks columns"],
+        n_way: Int[np.ndarray, "tasks"],
+        confidence: float,
+    ) -> Expected:
+        """Expected accuracies with intervals that hold ``confidence`` of the residuals."""
+        parts = self.ridge.parts(X)
+        chance = -np.log(n_way - 1.0) - self.offset
+        centre = self.offset + self.ridge.intercept
+        moved = parts.sum(axis=1) + chance
+        accuracy, average = self._mean(centre + moved), float(self._mean(np.array([centre]))[0])
+        low, high = (expit(centre + moved + r) for r in self._reach(confidence))
+        slope = self._slope(centre, moved, accuracy - average)
+        return Expected(
+            accuracy=np.clip(accuracy, low, high),
+            low=low,
+            high=high,
+            parts=parts * slope[:, None],
+            chance=chance * slope,
+            average=average,
+        )
+
+    def outside(self, X: Float[np.ndarray, "tasks columns"]) -> Bool[np.ndarray, "tasks columns"]:
+        """Which numbers of which tasks lie beyond those of the calibration tasks."""
+        seen = self.highest >= self.lowest
+        margin = _MARGIN * np.where(seen, self.highest - self.lowest, 0.0) + 1e-6
+        low, high = self.lowest - margin, self.highest + margin
+        known = ~np.isnan(X)
+        return np.asarray(known & ((np.clip(X, low, high) != X) | ~seen))
+
+    def _mean(self, at: Float[np.ndarray, "tasks"]) -> Float[np.ndarray, "tasks"]:
+        """Mean accuracy over the residuals: not the accuracy of the mean, the link being curved."""
+        few = np.quantile(self.residuals, (np.arange(_RESIDUALS) + 0.5) / _RESIDUALS)
+        total = np.zeros(len(at))
+        for r in few:
+            total += expit(at + r)
+        return total / len(few)
+
+    def _slope(
+        self,
+        centre: float,
+        moved: Float[np.ndarray, "tasks"],
+        gain: Float[np.ndarray, "tasks"],
+    ) -> Float[np.ndarray, "tasks"]:
+        """Accuracy per unit of log-odds, such that the parts sum to the whole difference."""
+        step = 1e-4
+        start, end = self._mean(np.array([centre - step, centre + step]))
+        near = np.abs(moved) < step
+        return np.where(near, (end - start) / (2 * step), gain / np.where(near, 1.0, moved))
+
+    def _reach(self, confidence: float) -> tuple[float, float]:
+        r"""Residuals with (1 - confidence) / 2 of them, and of one to come, beyond each; widened.
+
+        Tasks share classes, so the residuals tell less than their number suggests. Their distance
+        from the middle one is widened by :math:`t_\nu / z`, the ratio of the quantiles of Student's
+        t and the normal distribution, with ν twice the number of tasks that the calibration
+        classes make without sharing any.
+        """
+        n = len(self.residuals)
+        beyond = max(1, int(np.floor((n + 1) * (1 - confidence) / 2)))
+        middle = float(np.median(self.residuals))
+        level, freedom = (1 + confidence) / 2, max(1.0, 2 * self.n_classes / self.mean_way)
+        widen = float(student.ppf(level, freedom) / norm.ppf(level))
+        low, high = self.residuals[beyond - 1], self.residuals[n - beyond]
+        return middle + widen * float(low - middle), middle + widen * float(high - middle)
+
+
+def calibrate(
+    columns: Sequence[str],
+    X: Float[np.ndarray, "tasks columns"],
+    accuracy: Float[np.ndarray, "tasks"],
+    classes: Int[np.ndarray, "tasks way"],
+    trust: Float[np.ndarray, "columns"],
+) -> Calibration:
+    """Fit to calibration tasks; the penalty is the one that does best on classes left out."""
+    n_way = (classes >= 0).sum(axis=1)
+    chance = -np.log(n_way - 1.0)
+    y = logit((accuracy * _QUERIES + 0.5) / (_QUERIES + 1)) - chance
+    held = hold_out_classes(X, y, classes, trust)
+    known = np.isfinite(held.predicted[0])
+    errors = y[known] - held.predicted[:, known]
+    best = int(np.argmin((errors**2).mean(axis=1)))
+    ridge = fit_ridge(X, y, trust, PENALTIES[best])
+    guesses = expit(held.predicted[best, known] + chance[known])
+    return Calibration(
+        columns=tuple(columns),
+        ridge=ridge,
+        penalty=PENALTIES[best],
+        residuals=np.sort(errors[best]),
+        offset=float(chance.mean()),
+        lowest=np.where(np.isnan(X), np.inf, X).min(axis=0),
+        highest=np.where(np.isnan(X), -np.inf, X).max(axis=0),
+        n_tasks=len(X),
+        n_classes=len(np.unique(classes[classes >= 0])),
+        mean_way=float(n_way.mean()),
+        shared=held.shared,
+        mean_accuracy=float(accuracy.mean()),
+        error=float(np.abs(guesses - accuracy[known]).mean()),
+    )

@@ -1,0 +1,183 @@
+"""What a forecast knows of a task: numbers computed from its labelled samples, never its queries.
+
+Every number of a task depends on that task, the model and the training tasks alone, so it is the
+same in whatever company the task comes.
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+from taskscape.baselines import TaskHardness
+from taskscape.baselines.features import TaskFeatures, class_means, classes_of, gather
+from taskscape.compare import class_separation, mean_kl, member_scales, nearest, normalise_ways
+from taskscape.embed import Embedding
+from taskscape.errors import DataError
+from taskscape.estimator import OutlierTasksWarning, TaskThemes
+from taskscape.prepare import Preparation, PreparedSamples
+from taskscape.tasks import TaskBatch, TaskSet
+
+__all__ = ["GROUPS", "LESS_TRUSTED", "MAIN", "WORDS", "Described", "Describer", "chosen_features"]
+
+Described: TypeAlias = Mapping[str, Float[np.ndarray, "tasks"]]
+
+GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "distance": ("mean_distance", "nearest_distance", "near_distance"),
+        "difficulty": (
+            "theme_separation",
+            "prototype_distance",
+            "nearest_prototypes",
+            "spread_within",
+            "hardness",
+        ),
+        "shape": ("n_way", "n_shot"),
+        "uncertainty": ("posterior_variance", "bound"),
+    }
+)
+"""The numbers that a forecast looks at, by what they tell."""
+
+WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        "distance": "distance to the training tasks",
+        "difficulty": "own difficulty",
+        "shape": "ways and shots",
+        "uncertainty": "uncertainty",
+    }
+)
+"""The groups of numbers in words."""
+
+MAIN = frozenset({"mean_distance", "prototype_distance", "hardness", "n_way", "n_shot"})
+"""The numbers that tell most. The others tell much the same or little; with few calibration
+classes, fits that trusted them as much did worse on validation classes left out."""
+LESS_TRUSTED = 0.1
+
+_SCALE = 5.0
+"""Of the cosines in ``hardness``."""
+_NEAR = 10
+_FLOOR = 1e-3
+"""Added to distances before their logarithm; they are in units of the mean distance."""
+_NATS = 0.1
+"""Added to the divergences between classes before their logarithm."""
+_TINY = 1e-12
+_CELLS_AT_ONCE = 1 << 24
+
+
+class Describer:
+    """Computes the numbers of tasks under a model, given the λ of the training tasks.
+
+    λ are put on five ways (:func:`taskscape.compare.normalise_ways`), so that distances do not
+    depend on the number of classes. Distances are divided by each member's mean distance between
+    training tasks and averaged over the members of an ensemble; λ never are.
+    """
+
+    def __init__(self, model: TaskThemes, train: Float[np.ndarray, "members tasks L"]) -> None:
+        self.model = model
+        self.train = normalise_ways(train, delta=model.delta)
+        self.scales = member_scales(self.train, self.train)
+        self.near = min(_NEAR, train.shape[1])
+
+    def __call__(self, tasks: TaskSet) -> dict[str, Float[np.ndarray, "tasks"]]:
+        """All numbers of each task; NaN where one cannot be known, such as spread at one shot."""
+        with warnings.catch_warnings():
+            # the bound is one of the numbers, and is compared with tasks of the same shots
+            warnings.simplefilter("ignore", OutlierTasksWarning)
+            members = self.model.embed(tasks, keep_gamma=True)
+        return {
+            **self._distances(members),
+            **_difficulty(self.model.preparation_, members, tasks),
+            "n_way": tasks.n_way.astype(np.float64),
+            "n_shot": np.log(shots_of(tasks)),
+            **_uncertainty(members),
+        }
+
+    def _distances(self, members: list[Embedding]) -> dict[str, Float[np.ndarray, "tasks"]]:
+        lam = np.stack([m.lam for m in members]).astype(np.float64)
+        even = normalise_ways(lam, delta=self.model.delta)
+        near = nearest(even, self.train, self.near, scales=self.scales).distances
+        return {
+            "mean_distance": np.log(mean_kl(even, self.train, scales=self.scales) + _FLOOR),
+            "nearest_distance": np.log(near[:, 0] + _FLOOR),
+            "near_distance": np.log(near.mean(axis=1) + _FLOOR),
+        }
+
+
+def shots_of(tasks: TaskSet) -> Float[np.ndarray, "tasks"]:
+    """Labelled samples per class of each task, averaged over its classes."""
+    if tasks.support is None and tasks.n_shot.all():
+        return tasks.n_shot.astype(np.float64)
+    samples = [b.support_mask.sum(axis=(1, 2)) for b in tasks.batches(4096)]
+    return np.concatenate(samples) / tasks.n_way
+
+
+def _uncertainty(members: list[Embedding]) -> dict[str, Float[np.ndarray, "tasks"]]:
+    r"""Total variance of φ under Dir(λ), and the bound in nats per sample; means over members.
+
+    .. math:: \sum_l \mathrm{var}\,\phi_l = \frac{1 - \sum_l \bar\phi_l^2}{1 + \sum_l \lambda_l}
+    """
+    lam = np.stack([m.lam for m in members]).astype(np.float64)
+    total = lam.sum(axis=-1)
+    variance = (1 - ((lam / total[..., None]) ** 2).sum(axis=-1)) / (1 + total)
+    bound = np.stack([m.elbo for m in members]).astype(np.float64)
+    return {"posterior_variance": variance.mean(axis=0), "bound": bound.mean(axis=0)}
+
+
+def _difficulty(
+    preparation: Preparation, members: list[Embedding], tasks: TaskSet
+) -> dict[str, Float[np.ndarray, "tasks"]]:
+    mask = tasks.classes >= 0
+    apart = [np.log(class_separation(m.gamma, class_mask=mask).mean + _NATS) for m in members]
+    hardness = TaskHardness(scale=_SCALE, prepare=None)
+    hardness.preparation_ = preparation
+    parts = [_geometry(features) for features in _support(preparation, tasks)]
+    together = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+    # logarithms, so that members on different scales differ by a constant only
+    return {
+        "theme_separation": np.mean(apart, axis=0),
+        **together,
+        "hardness": hardness.embed(tasks)[:, 0],
+    }
+
+
+def _support(preparation: Preparation, tasks: TaskSet) -> Iterator[TaskFeatures]:
+    prepared = PreparedSamples(tasks.pool, preparation, classes_of(tasks))
+    step = max(1, _CELLS_AT_ONCE // (tasks.max_way * tasks.max_shot * preparation.dims))
+    batch: TaskBatch
+    for batch in tasks.batches(step):
+        yield gather(prepared, batch.support, batch.support_mask)
+
+
+def _geometry(features: TaskFeatures) -> dict[str, Float[np.ndarray, "some"]]:
+    r"""Squared distances between class means, and the spread about them, as logarithms.
+
+    .. math:: \ln \|m_i - m_j\|^2 \text{ (mean and least over pairs)}, \quad
+        \ln \frac{\sum_{c,n} \|x_{cn} - m_c\|^2}{\sum_c (N_c - 1)}
+    """
+    means, count = class_means(features), features.mask.sum(axis=2)
+    real = count > 0
+    centred = np.where(features.mask[..., None], features.x - means[:, :, None], 0.0)
+    free = np.maximum(count - 1, 0).sum(axis=1)
+    within = np.divide(
+        (centred**2).sum(axis=(1, 2, 3)), free, out=np.full(len(count), np.nan), where=free > 0
+    )
+    squared = ((means[:, :, None] - means[:, None]) ** 2).sum(axis=-1)
+    pair = real[:, :, None] & real[:, None] & ~np.eye(real.shape[1], dtype=bool)
+    apart = np.log(np.maximum(np.where(pair, squared, 1.0), _TINY))
+    return {
+        "prototype_distance": np.where(pair, apart, 0.0).sum(axis=(1, 2)) / pair.sum(axis=(1, 2)),
+        "nearest_prototypes": np.where(pair, apart, np.inf).min(axis=(1, 2)),
+        "spread_within": np.log(np.maximum(within, _TINY)),
+    }
+
+
+def chosen_features(groups: Any) -> tuple[str, ...]:
+    """The names of the numbers in some groups, in a fixed order."""
+    wanted = tuple(GROUPS) if groups is None else tuple(groups)
+    odd = [g for g in wanted if g not in GROUPS]
+    if odd or not wanted:
+        raise DataError(f"groups={groups!r}: choose at least one of {', '.join(GROUPS)}.")
+    return tuple(name for group, names in GROUPS.items() if group in wanted for name in names)

@@ -1,0 +1,61 @@
+"""Forecasts in one call: evaluate the learner on calibration tasks, calibrate, predict."""
+
+from dataclasses import replace
+from typing import Any
+
+from taskscape.errors import DataError
+from taskscape.estimator import TaskThemes
+from taskscape.forecast.forecaster import Forecaster
+from taskscape.forecast.result import Forecasts
+from taskscape.meta import Trained, evaluate
+from taskscape.pools import ClassPool
+from taskscape.tasks import TaskSet
+
+__all__ = ["forecast"]
+
+
+def forecast(
+    trained: Trained,
+    model: TaskThemes,
+    train_tasks: Any,
+    calibration_tasks: TaskSet,
+    new_tasks: TaskSet,
+    *,
+    learner_pool: ClassPool | None = None,
+    episodes: int = 10,
+    confidence: float = 0.9,
+    seed: int = 0,
+) -> Forecasts:
+    """The expected accuracy of a trained learner on new tasks, from their support samples alone.
+
+    ``train_tasks`` are those the learner was trained on, as tasks, embeddings or λ.
+    ``calibration_tasks`` have queries and classes that the learner has not seen; each is evaluated
+    ``episodes`` times with freshly drawn samples. ``learner_pool`` holds the same classes and
+    samples as the learner takes them, where that differs from what the model takes, such as
+    features of unit length.
+    """
+    if calibration_tasks.n_query == 0:
+        raise DataError("calibration_tasks have no queries; make them with n_query=15, say.")
+    if episodes < 1:
+        raise DataError(f"episodes={episodes} must be at least 1.")
+    embedded = model.transform(train_tasks) if isinstance(train_tasks, TaskSet) else train_tasks
+    forecaster = Forecaster(model, embedded, _name(trained), confidence=confidence)
+    asked = calibration_tasks
+    if learner_pool is not None:
+        asked = as_learned(calibration_tasks, learner_pool)
+    found = evaluate(trained.learner, trained.state, asked, episodes=episodes, seed=seed)
+    return forecaster.fit(calibration_tasks, found).predict(new_tasks)
+
+
+def as_learned(tasks: TaskSet, pool: ClassPool) -> TaskSet:
+    """The same tasks over another pool of the same classes and samples."""
+    if pool.class_names != tasks.pool.class_names or (pool.counts != tasks.pool.counts).any():
+        raise DataError(
+            f"learner_pool {pool!r} has other classes, or other numbers of samples, than "
+            f"{tasks.pool!r}; both must hold the same samples."
+        )
+    return replace(tasks, pool=pool)
+
+
+def _name(trained: Trained) -> str:
+    return type(trained.learner).__name__

@@ -1,0 +1,249 @@
+"""The figures of the page that have no script of their own, as plotly's plain dicts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from taskscape.diagram import CorrelationDiagram
+from taskscape.estimator import TaskThemes
+from taskscape.report.escaping import literal
+from taskscape.report.palette import FAINT, INK
+from taskscape.report.tables import MeanOfTrials
+from taskscape.report.task_data import mean_accuracy
+from taskscape.studies.result import StudyResult
+
+__all__ = [
+    "bound_chart",
+    "diagram_chart",
+    "forecast_chart",
+    "selection_chart",
+    "usage_chart",
+]
+
+Figure = dict[str, Any]
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+_MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
+
+
+def axis(text: str, **more: Any) -> dict[str, Any]:
+    """An axis with a title."""
+    return {"title": {"text": literal(text)}, **more}
+
+
+def bound_chart(model: TaskThemes) -> Figure | None:
+    """The bound of held-out tasks, and of the tasks learned from, as the fit went on."""
+    traces: list[dict[str, Any]] = []
+    steps = getattr(model, "fit_info_", None) or []
+    if steps:
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines" if len(steps) > 2 else "lines+markers",
+                "name": "tasks of each step",
+                "x": [s.tasks for s in steps],
+                "y": [s.elbo for s in steps],
+                "line": {"color": FAINT, "width": 1.5},
+                "hovertemplate": "%{x:,} tasks<br>%{y:.3f} nats per sample<extra></extra>",
+            }
+        )
+    looks = model.elbo_history_.reshape(-1, 2)
+    if len(looks):
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": "held-out tasks",
+                "x": looks[:, 0],
+                "y": looks[:, 1],
+                "line": {"color": INK, "width": 2},
+                "marker": {"size": 6},
+                "hovertemplate": "%{x:,} tasks<br>%{y:.3f} nats per sample<extra></extra>",
+            }
+        )
+    if not traces:
+        return None
+    return {
+        "data": traces,
+        "layout": {
+            "xaxis": axis("tasks learned from", rangemode="tozero"),
+            "yaxis": axis("bound (nats per sample)"),
+        },
+    }
+
+
+def usage_chart(shares: Sequence[float], what: str, colours: Sequence[str]) -> Figure:
+    """How much of the data each theme explains, with an even share as a mark."""
+    numbers = list(range(1, len(shares) + 1))
+    even = 1 / max(len(shares), 1)
+    return {
+        "data": [
+            {
+                "type": "bar",
+                "x": numbers,
+                "y": list(shares),
+                "marker": {"color": list(colours)},
+                "hovertemplate": "theme %{x}: %{y:.1%}<extra></extra>",
+                "showlegend": False,
+            }
+        ],
+        "layout": {
+            "xaxis": axis(what, dtick=1 if len(shares) <= 16 else None, showgrid=False),
+            "yaxis": axis("share", tickformat=".0%", rangemode="tozero"),
+            "bargap": 0.35,
+            "shapes": [
+                {
+                    "type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": even, "y1": even,
+                    "line": {"color": INK, "width": 1, "dash": "dot"},
+                }
+            ],
+        },
+    }  # fmt: skip
+
+
+def diagram_chart(diagram: CorrelationDiagram, colours: Mapping[str, str]) -> Figure:
+    """The correlation diagram, with each learner's own colour and a short legend."""
+    safe = [replace(curve, learner=literal(curve.learner)) for curve in diagram.curves]
+    figure = replace(diagram, curves=tuple(safe)).to_plotly()
+    for trace, curve in zip(figure["data"], diagram.curves, strict=False):
+        colour = colours[curve.learner]
+        trace["name"] = literal(curve.learner)
+        trace["marker"] = {**trace["marker"], "color": colour, "size": 8}
+        trace["line"] = {**trace["line"], "color": colour, "width": 2}
+    figure["data"][-1]["marker"] = {"color": FAINT}
+    layout = figure["layout"]
+    return {
+        "data": figure["data"],
+        "layout": {
+            "xaxis": {**axis(diagram.distance_label), "anchor": "y2", "showgrid": False},
+            "yaxis": {
+                **axis(diagram.accuracy_label, tickformat=".0%"),
+                "domain": layout["yaxis"]["domain"],
+            },
+            "yaxis2": {**axis("tasks", nticks=3), "domain": layout["yaxis2"]["domain"]},
+        },
+    }
+
+
+def selection_chart(
+    means: Sequence[MeanOfTrials], colours: Mapping[str, str], learner: str
+) -> Figure:
+    """Accuracy against the number of chosen tasks, a line for each rule."""
+    mine = [m for m in means if m.learner == learner]
+    budgets = sorted({m.budget for m in mine})
+    rules = list(dict.fromkeys(m.rule for m in mine))
+    wide = budgets[0] > 0 and budgets[-1] / budgets[0] > 5
+    span = max(budgets[-1] - budgets[0], 1)
+    traces = []
+    for i, rule in enumerate(rules):
+        points = sorted((m for m in mine if m.rule == rule), key=lambda m: m.budget)
+        aside = (i - (len(rules) - 1) / 2) * 0.02  # so that intervals do not hide each other
+        x = [m.budget * (1 + aside) if wide else m.budget + aside * span for m in points]
+        traces.append(_rule_line(rule, x, points, i, colours[rule]))
+    x_axis = axis("chosen training tasks", tickvals=budgets, ticktext=[f"{b:,}" for b in budgets])
+    digits = ".0%" if _spread_of(mine) > 0.03 else ".1%"
+    return {
+        "data": traces,
+        "layout": {
+            "xaxis": {**x_axis, "type": "log" if wide else "linear"},
+            "yaxis": axis("mean test accuracy", tickformat=digits),
+        },
+    }
+
+
+def _rule_line(
+    rule: str, x: list[float], points: Sequence[MeanOfTrials], i: int, colour: str
+) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": literal(rule),
+        "x": x,
+        "y": [m.mean for m in points],
+        "customdata": [[m.budget, m.n_trials] for m in points],
+        "error_y": {
+            "type": "data",
+            "array": [m.half_width for m in points],
+            "thickness": 1.2,
+            "width": 3,
+        },
+        "line": {"color": colour, "width": 2, "dash": _DASHES[i % len(_DASHES)]},
+        "marker": {"size": 8, "symbol": _MARKERS[i % len(_MARKERS)]},
+        "hovertemplate": (
+            f"{literal(rule)}, %{{customdata[0]:,}} tasks<br>%{{y:.1%}} "
+            "(%{customdata[1]} trials)<extra></extra>"
+        ),
+    }
+
+
+def _spread_of(means: Sequence[MeanOfTrials]) -> float:
+    values = [m.mean for m in means if np.isfinite(m.mean)]
+    return max(values, default=0.0) - min(values, default=0.0)
+
+
+def forecast_chart(result: StudyResult, learner: str, rows: np.ndarray, colour: str) -> Figure:
+    """Actual against expected accuracy, with each task's interval."""
+    forecast = result.forecasts[learner]
+    actual = mean_accuracy(result.accuracy[learner])[rows]
+    expected, low, high = (getattr(forecast, f)[rows] for f in ("expected", "low", "high"))
+    inside = (actual >= low) & (actual <= high)
+    known = np.concatenate([expected, actual])
+    known = known[np.isfinite(known)]
+    ends = [float(known.min()), float(known.max())] if len(known) else [0.0, 1.0]
+    order = np.argsort(expected, kind="stable")
+    traces = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": f"{100 * forecast.confidence:g} % intervals",
+            "x": np.stack([expected, expected, np.full(len(order), np.nan)], 1)[order].ravel(),
+            "y": np.stack([low, high, np.full(len(order), np.nan)], 1)[order].ravel(),
+            "line": {"color": FAINT, "width": 1},
+            "opacity": 0.5,
+            "hoverinfo": "skip",
+        },
+        _points(expected, actual, inside, rows, result, colour, "within the interval", "circle"),
+        _points(expected, actual, ~inside, rows, result, colour, "outside", "circle-open"),
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "as expected",
+            "x": ends,
+            "y": ends,
+            "line": {"color": INK, "width": 1, "dash": "dot"},
+            "hoverinfo": "skip",
+        },
+    ]
+    return {
+        "data": traces,
+        "layout": {
+            "xaxis": axis("expected accuracy", tickformat=".0%"),
+            "yaxis": axis("actual accuracy", tickformat=".0%"),
+        },
+    }
+
+
+def _points(
+    expected: Float[np.ndarray, "tests"],
+    actual: Float[np.ndarray, "tests"],
+    which: np.ndarray,
+    rows: np.ndarray,
+    result: StudyResult,
+    colour: str,
+    name: str,
+    symbol: str,
+) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": expected[which],
+        "y": actual[which],
+        "customdata": np.stack([result.test.ids[rows][which], np.flatnonzero(which)], axis=1),
+        "marker": {"color": colour, "symbol": symbol, "size": 5.5, "opacity": 0.75},
+        "hovertemplate": (
+            "test task %{customdata[0]}<br>expected %{x:.1%}<br>actual %{y:.1%}<extra></extra>"
+        ),
+    }

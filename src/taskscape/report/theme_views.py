@@ -1,0 +1,147 @@
+"""What the themes are: their means as pictures, and the samples and classes typical of them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int, UInt8
+
+from taskscape.catalogue import Embeddings
+from taskscape.embed import LikelihoodTable, embed
+from taskscape.estimator import TaskThemes
+from taskscape.pools import ClassPool
+from taskscape.prepare import Preparation, PreparedSamples
+from taskscape.tasks import TaskSet
+
+__all__ = ["ThemeViews", "picture_means", "view_themes"]
+
+_CLASSES, _SAMPLES_PER_CLASS = 2000, 20
+"""Classes, and samples of each, among which typical ones are looked for."""
+_TYPICAL = 12
+
+
+@dataclass(frozen=True, eq=False)
+class ThemeViews:
+    """What to show of the themes of a model's best fit."""
+
+    means: UInt8[np.ndarray, "K height width *colour"] | None
+    """Theme means as pictures, where samples are pictures that the preparation can give back."""
+    samples: tuple[Int[np.ndarray, "_"], ...] | None
+    """For each image-theme, rows of the pool's samples, most typical first."""
+    sample_classes: tuple[Int[np.ndarray, "_"], ...] | None
+    """The classes of these samples."""
+    classes: tuple[Int[np.ndarray, "_"], ...]
+    """For each task-theme, classes, most typical first."""
+    from_tasks: bool
+    """Whether typical classes were told by the tasks they occur in, for want of features."""
+
+
+def view_themes(pool: ClassPool, model: TaskThemes, train: Embeddings) -> ThemeViews:
+    """Look for what is typical among the training classes (all, where there are no splits)."""
+    split = "train" if pool.splits is not None and "train" in pool.splits else None
+    classes = _spread(pool.classes_in(split), _CLASSES)
+    if int(np.prod(pool.sample_shape)) != model.n_features_in_:  # an encoder stood in between
+        return ThemeViews(None, None, None, _classes_by_tasks(train), True)
+    prepared = PreparedSamples(pool, model.preparation_, classes)
+    samples, owners = _typical_samples(pool, model, prepared, classes)
+    means = picture_means(pool, model.preparation_, model.mu_) if pool.is_images else None
+    typical = _typical_classes(pool, model, prepared, classes)
+    return ThemeViews(means, samples, owners, typical, False)
+
+
+def picture_means(
+    pool: ClassPool, preparation: Preparation, mu: Float[np.ndarray, "K D"]
+) -> UInt8[np.ndarray, "K height width *colour"]:
+    r"""Theme means as pictures: the preparation undone.
+
+    .. math:: x = (\mu_k V + m)^{1/\text{power}}
+
+    V are the principal components and m the mean. Unit length cannot be undone: each picture is
+    then stretched to its own brightest pixel.
+    """
+    flat = mu.astype(np.float64)
+    if preparation.components is not None:
+        flat = flat @ preparation.components
+    flat = flat + preparation.mean
+    if preparation.config.power is not None:
+        flat = np.maximum(flat, 0) ** (1 / preparation.config.power)
+    if preparation.config.l2:
+        flat = flat / np.maximum(flat.max(axis=1, keepdims=True), 1e-12)
+    pixels = np.round(255 * np.clip(flat, 0, 1)).astype(np.uint8)
+    return pixels.reshape(len(mu), *pool.sample_shape)
+
+
+def _typical_samples(
+    pool: ClassPool, model: TaskThemes, prepared: PreparedSamples, classes: Int[np.ndarray, "some"]
+) -> tuple[tuple[Int[np.ndarray, "_"], ...], tuple[Int[np.ndarray, "_"], ...]]:
+    """The samples of highest density among those that each image-theme explains best.
+
+    Every class gives one sample of each theme at most, for variety.
+    """
+    table = LikelihoodTable(model.members_[0], prepared, classes)
+    counts = np.minimum(pool.counts[classes], _SAMPLES_PER_CLASS)
+    owner = np.repeat(classes, counts)
+    first = np.repeat(pool.starts[classes], counts)
+    rows = first + np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    log_lik = np.asarray(table.values)[table.where[rows]]
+    best = (log_lik + np.log(np.maximum(model.theme_usage_, 1e-12))).argmax(axis=1)
+    found, owners = [], []
+    for k in range(log_lik.shape[1]):
+        mine = np.flatnonzero(best == k)
+        mine = mine[np.argsort(-log_lik[mine, k], kind="stable")]
+        _, once = np.unique(owner[mine], return_index=True)
+        chosen = mine[np.sort(once)[:_TYPICAL]]
+        found.append(rows[chosen])
+        owners.append(owner[chosen])
+    return tuple(found), tuple(owners)
+
+
+def _typical_classes(
+    pool: ClassPool, model: TaskThemes, prepared: PreparedSamples, classes: Int[np.ndarray, "some"]
+) -> tuple[Int[np.ndarray, "_"], ...]:
+    r"""For each task-theme, the classes that belong to it with the mixtures most like its own.
+
+    A task of a single class has :math:`\lambda = \delta + \eta`, which tells the class's theme.
+    """
+    themes = model.members_[0]
+    shots = np.minimum(pool.counts[classes], _SAMPLES_PER_CLASS)
+    alone = TaskSet(
+        pool=pool,
+        classes=classes[:, None].astype(np.int32),
+        keys=np.arange(len(classes), dtype=np.uint64),
+        n_shot=shots.astype(np.int32),
+    )
+    embedded = embed(themes, alone, prepared, keep_gamma=True)
+    assert embedded.gamma is not None
+    eta = embedded.lam - np.asarray(themes.delta)
+    mixture = embedded.gamma[:, 0] / embedded.gamma[:, 0].sum(axis=1, keepdims=True)
+    alpha = model.alpha_ / model.alpha_.sum(axis=1, keepdims=True)
+    found = []
+    for l in range(len(alpha)):  # noqa: E741
+        overlap = np.sqrt(mixture * alpha[l]).sum(axis=1)
+        mine = np.flatnonzero(eta.argmax(axis=1) == l)
+        order = np.lexsort((-overlap[mine], -np.round(eta[mine, l], 2)))
+        found.append(classes[mine[order[:_TYPICAL]]])
+    return tuple(found)
+
+
+def _classes_by_tasks(train: Embeddings) -> tuple[Int[np.ndarray, "_"], ...]:
+    """For each task-theme, the classes whose tasks have most of it on average."""
+    share = train.lam[0] / train.lam[0].sum(axis=1, keepdims=True)
+    n = len(train.header.class_names)
+    total, times = np.zeros((n, share.shape[1])), np.zeros(n)
+    for column in train.classes.T:
+        real = column >= 0
+        np.add.at(total, column[real], share[real])
+        np.add.at(times, column[real], 1)
+    seen = np.flatnonzero(times)
+    mean = total[seen] / times[seen, None]
+    return tuple(
+        seen[np.argsort(-mean[:, theme], kind="stable")[:_TYPICAL]]
+        for theme in range(share.shape[1])
+    )
+
+
+def _spread(values: Int[np.ndarray, "n"], most: int) -> Int[np.ndarray, "some"]:
+    if len(values) <= most:
+        return values
+    return values[np.linspace(0, len(values) - 1, most).astype(np.int64)]

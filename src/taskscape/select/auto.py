@@ -1,0 +1,168 @@
+"""Which rule to use? The one that helped on validation tasks, or chance where none did."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.stats import t as student
+
+from taskscape.errors import DataError
+from taskscape.select.rules import RULES
+from taskscape.select.selection import Selection
+
+__all__ = ["AUTO", "Judge", "RuleChoice", "TrialOptions", "Tried", "choose_rule", "rules_to_try"]
+
+Judge: TypeAlias = Callable[[Sequence[Int[np.ndarray, "_"]]], Any]
+"""Given the training tasks of several trials, as lists of indices, returns a score for each: how
+well a learner trained on them does on the validation tasks. Higher is better."""
+
+AUTO, RANDOM = "auto", "random"
+_SMALL_BUDGET = 500
+_LEAST_TRIALS = 3
+
+
+@dataclass(frozen=True)
+class TrialOptions:
+    """How ``rule="auto"`` tries the rules."""
+
+    rules: tuple[str, ...] | None = None
+    """Which to try; by default all that what is known of the training tasks allows."""
+    trials: int = 5
+    """Trainings of each rule, with other seeds."""
+    n: int | None = None
+    """Tasks to choose in a trial; by default as many as are asked for, at most 500. With a budget
+    in samples: samples, by default as many as are asked for."""
+    confidence: float = 0.95
+
+    def budget(self, n: int, unit: str = "tasks") -> int:
+        """How much to choose in a trial, where ``n`` is asked for in the end."""
+        if self.n is not None and not 1 <= self.n <= n:
+            raise DataError(f"trial.n={self.n} must lie between 1 and n={n}.")
+        if self.n is None:
+            return min(n, _SMALL_BUDGET) if unit == "tasks" else n
+        return self.n
+
+
+def rules_to_try(trial: TrialOptions, classes_known: bool) -> tuple[str, ...]:
+    """The rules that are tried against random choice."""
+    if trial.rules is not None:
+        return trial.rules
+    return tuple(
+        name
+        for name, rule in RULES.items()
+        if name != RANDOM and (classes_known or not rule.needs_classes)
+    )
+
+
+@dataclass(frozen=True)
+class Tried:
+    """How a rule did on validation tasks."""
+
+    rule: str
+    scores: tuple[float, ...]
+    gain: float = 0.0
+    """Mean score above that of random choice."""
+    low: float = 0.0
+    """What the gain exceeds with the stated confidence."""
+
+
+@dataclass(frozen=True)
+class RuleChoice:
+    """The rule to use, and what it was chosen by."""
+
+    rule: str
+    tried: tuple[Tried, ...]
+    """Random choice first."""
+    confidence: float
+
+    def why(self) -> str:
+        """The choice in a sentence."""
+        others = [t for t in self.tried if t.rule != RANDOM]
+        best = max(others, key=lambda t: t.low)
+        if self.rule == RANDOM:
+            return (
+                f"no rule beat random choice on the validation tasks by more than the noise "
+                f"(the nearest to it: {best.rule}, {best.gain:+.4f}, at least {best.low:+.4f})."
+            )
+        return (
+            f"{best.rule} beat random choice on the validation tasks by {best.gain:.4f}, at least "
+            f"{best.low:.4f} with {100 * self.confidence:.0f} % confidence."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for :attr:`Selection.settings`."""
+        tried = [{**asdict(t), "scores": list(t.scores)} for t in self.tried]
+        return {"confidence": self.confidence, "why": self.why(), "tried": tried}
+
+
+def choose_rule(
+    choose: Callable[[str, int], Selection],
+    judge: Judge,
+    *,
+    rules: Sequence[str],
+    trials: int = 5,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> RuleChoice:
+    r"""Try the rules and pick the one that surely helps most.
+
+    ``choose(rule, seed)`` selects for the validation tasks. Every rule, and random choice, is tried
+    with ``trials`` seeds. A rule helps if the lower end of a one-sided interval of its gain over
+    random choice is above zero,
+
+    .. math:: \bar s_\text{rule} - \bar s_\text{random} - t_\nu
+        \sqrt{\frac{v_\text{rule} + v_\text{random}}{n}} > 0
+
+    with Welch's degrees of freedom ν, and the confidence shared among the rules tried
+    (Bonferroni): trying more rules must not make it easier for one to win by luck. Of those that
+    help, the one whose lower end is highest is taken; if none does, random choice.
+    """
+    _check(rules, trials, confidence)
+    scores = {rule: _scores(choose, judge, rule, trials, seed) for rule in (RANDOM, *rules)}
+    level = 1 - (1 - confidence) / len(rules)
+    base = scores[RANDOM]
+    tried = [Tried(RANDOM, tuple(base.tolist()))]
+    for rule in rules:
+        gain, low = _gain(scores[rule], base, level)
+        tried.append(Tried(rule, tuple(scores[rule].tolist()), gain, low))
+    best = max(tried[1:], key=lambda t: t.low)
+    return RuleChoice(best.rule if best.low > 0 else RANDOM, tuple(tried), confidence)
+
+
+def _check(rules: Sequence[str], trials: int, confidence: float) -> None:
+    odd = [r for r in rules if r not in RULES or r == RANDOM]
+    if odd or not rules:
+        known = ", ".join(r for r in RULES if r != RANDOM)
+        raise DataError(f"rules={list(rules)}: give some of {known} to try against random choice.")
+    if trials < _LEAST_TRIALS:
+        raise DataError(f"trials={trials} must be at least {_LEAST_TRIALS}, to know the noise.")
+    if not 0.5 <= confidence < 1:
+        raise DataError(f"confidence={confidence} must be at least 0.5 and below 1.")
+
+
+def _scores(
+    choose: Callable[[str, int], Selection], judge: Judge, rule: str, trials: int, seed: int
+) -> Float[np.ndarray, "trials"]:
+    chosen = [choose(rule, seed + trial).indices for trial in range(trials)]
+    scores = np.asarray(judge(chosen), dtype=np.float64)
+    if scores.shape != (trials,) or not np.isfinite(scores).all():
+        raise DataError(
+            f"judge returned {np.array2string(scores, threshold=5)} for {trials} trials of rule "
+            f"{rule!r}; expected a finite score for each."
+        )
+    return scores
+
+
+def _gain(
+    ours: Float[np.ndarray, "trials"], base: Float[np.ndarray, "trials"], level: float
+) -> tuple[float, float]:
+    """Mean gain and the lower end of its one-sided interval (Welch)."""
+    n = len(ours)
+    parts = np.array([ours.var(ddof=1), base.var(ddof=1)]) / n
+    gain, variance = float(ours.mean() - base.mean()), float(parts.sum())
+    if variance == 0:
+        return gain, gain
+    freedom = variance**2 / ((parts**2).sum() / (n - 1))
+    return gain, gain - float(student.ppf(level, freedom)) * float(np.sqrt(variance))

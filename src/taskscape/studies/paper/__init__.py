@@ -1,0 +1,123 @@
+"""The paper's experiments, in pieces that can stop and go on."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from taskscape.errors import DataError
+from taskscape.pools import load_pool
+from taskscape.studies.paper.fig2 import Fig2
+from taskscape.studies.paper.plan import (
+    FIGURES,
+    SETTINGS,
+    VERSIONS,
+    fig2_plan,
+    selection_plans,
+)
+from taskscape.studies.paper.selection import CHOICES, Choice, SelectionFigure
+from taskscape.studies.paper.store import OutOfTimeError, Store
+
+__all__ = ["FIGURES", "STAGES", "reproduce"]
+
+STAGES = ("prepare", "train", "draw")
+_FIVE = ("protonet", "maml", "abml", "bmaml", "vampire")
+
+
+def reproduce(
+    figure: str,
+    out: Path,
+    *,
+    learners: Sequence[str] | None = None,
+    versions: Sequence[str] = tuple(VERSIONS),
+    stages: Sequence[str] = STAGES,
+    scale: float = 1.0,
+    minutes: float | None = None,
+    seed: int = 0,
+    command: str = "",
+) -> bool:
+    """Run one of the paper's figures as far as the time allows; whether it is finished.
+
+    ``stages``: ``prepare`` fits the model and chooses tasks, ``train`` trains and tests the
+    learners, ``draw`` writes the figure and the table from what there is. Finished cells are lines
+    of ``results.jsonl`` in ``out`` and are not run again.
+    """
+    _check(figure, learners, versions, stages)
+    store = Store(out, command, minutes)
+    finished = True
+    try:
+        if figure.startswith("fig2"):
+            _run_fig2(store, figure, learners or _FIVE, versions, stages, scale, seed)
+        else:
+            _run_selection(store, figure, learners, versions, stages, scale, seed)
+    except OutOfTimeError:
+        finished = False
+    if "draw" in stages:
+        from taskscape.studies.paper.summary import write_summary
+
+        write_summary(store, figure, versions, scale, seed)
+    return finished
+
+
+def _run_fig2(
+    store: Store,
+    figure: str,
+    learners: Sequence[str],
+    versions: Sequence[str],
+    stages: Sequence[str],
+    scale: float,
+    seed: int,
+) -> None:
+    plan = fig2_plan(figure, scale)
+    experiment = Fig2(figure, load_pool(plan.pool), plan, seed)
+    if "train" in stages:
+        experiment.train(store, learners)
+    if "prepare" in stages:
+        experiment.prepare(store, versions)
+
+
+def _run_selection(
+    store: Store,
+    figure: str,
+    learners: Sequence[str] | None,
+    versions: Sequence[str],
+    stages: Sequence[str],
+    scale: float,
+    seed: int,
+) -> None:
+    names = learners or (*_FIVE, "maml-untuned") if figure == "fig3" else learners or _FIG4
+    for plan in selection_plans(figure, scale):
+        experiment = SelectionFigure(figure, load_pool(plan.pool), plan, seed)
+        choices = choices_of(figure, versions)
+        if "prepare" in stages:
+            experiment.prepare(store, choices)
+        if "train" in stages:
+            experiment.train(store, names, choices)
+
+
+_FIG4 = ("protonet", "maml", "maml-untuned")
+
+
+def choices_of(figure: str, versions: Sequence[str]) -> tuple[Choice, ...]:
+    """The ways to choose that a figure compares; the costliest rule only in one of them."""
+    return tuple(
+        c
+        for c in CHOICES
+        if (c.notion not in VERSIONS or c.notion in versions)
+        and not (figure == "fig4" and c.rule == "facility")
+    )
+
+
+def _check(
+    figure: str,
+    learners: Sequence[str] | None,
+    versions: Sequence[str],
+    stages: Sequence[str],
+) -> None:
+    for what, given, known in (
+        ("figure", (figure,), FIGURES),
+        ("learner", learners or (), tuple(SETTINGS[5]) if figure[:4] != "fig2" else _FIVE),
+        ("version", versions, tuple(VERSIONS)),
+        ("stage", stages, STAGES),
+    ):
+        for one in given:
+            if one not in known:
+                raise DataError(f"{what} {one!r} is not known; choose from {', '.join(known)}.")

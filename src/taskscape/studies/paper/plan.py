@@ -1,0 +1,142 @@
+"""What the paper's experiments consist of: counts, settings of the learners, versions of the model.
+
+The settings of the learners were chosen on the 16 validation classes of mini-ImageNet, with the 64
+training classes to learn from; ``docs/results.md`` names the runs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from taskscape.errors import DataError
+
+__all__ = ["FIGURES", "SETTINGS", "VERSIONS", "Fig2Plan", "SelectionPlan"]
+
+FIGURES = ("fig2-mini-imagenet", "fig3", "fig4", "fig2-omniglot")
+"""In the order of their value."""
+
+VERSIONS: Mapping[str, Mapping[str, Any]] = {
+    "literal": {"prepare": None, "covariance": "full", "update": "paper", "max_passes": 3},
+    "ours": {"n_restarts": 5, "ensemble": 5},
+}
+"""Settings of :class:`taskscape.TaskThemes`: the paper to the letter, and what we recommend."""
+
+SETTINGS: Mapping[int, Mapping[str, Mapping[str, Any]]] = {
+    1: {
+        "protonet": {"scale": 1.0, "learning_rate": 3e-4},
+        "maml": {"inner_rate": 0.2, "inner_steps": 20, "learning_rate": 3e-4},
+        "abml": {"inner_rate": 0.5, "inner_steps": 10, "kl_weight": 1e-3},
+        "bmaml": {"inner_rate": 1.0, "inner_steps": 10, "learning_rate": 3e-4},
+        "vampire": {"inner_rate": 0.5, "inner_steps": 10, "kl_weight": 1e-4},
+    },
+    5: {
+        "protonet": {"scale": 2.0, "learning_rate": 3e-3},
+        "maml": {"inner_rate": 0.05, "inner_steps": 20, "learning_rate": 3e-4},
+        "abml": {"inner_rate": 0.2, "inner_steps": 10, "kl_weight": 1e-3},
+        "bmaml": {"inner_rate": 1.0, "inner_steps": 10, "learning_rate": 3e-4},
+        "vampire": {
+            "inner_rate": 0.2, "inner_steps": 10, "kl_weight": 1e-3, "learning_rate": 3e-3,
+        },
+        "maml-untuned": {"inner_rate": 0.05, "inner_steps": 5, "learning_rate": 1e-3},
+    },
+}  # fmt: skip
+"""By shots and learner, on features: tuned with 10,000 training tasks at 1 shot, with 1,000 at 5.
+
+``maml-untuned`` takes the usual 5 steps of a small rate: a learner that needs its training tasks.
+"""
+
+
+@dataclass(frozen=True)
+class Fig2Plan:
+    """Accuracy of the learners against distance, 5-way 1-shot."""
+
+    pool: str
+    train_split: str
+    test_tasks: int
+    """A sample, or all combinations of test classes where these are no more."""
+    measured_from: int
+    """Training tasks that distances are averaged over."""
+    n_query: int = 15
+    episodes: int = 20
+    fit_tasks: int = 20_000
+    learner_tasks: int = 10_000
+    batch_size: int = 4
+    seeds: tuple[int, ...] = (0, 1)
+
+    def scaled(self, scale: float) -> "Fig2Plan":
+        """The same with fewer of everything, for a machine without a GPU."""
+        return replace(
+            self,
+            test_tasks=_less(self.test_tasks, scale, 100),
+            measured_from=_less(self.measured_from, scale, 1000),
+            episodes=_less(self.episodes, scale, 2),
+            fit_tasks=_less(self.fit_tasks, scale, 500),
+            learner_tasks=_less(self.learner_tasks, scale, 100),
+            seeds=self.seeds if scale == 1 else self.seeds[:1],
+        )
+
+
+@dataclass(frozen=True)
+class SelectionPlan:
+    """Accuracy of learners trained on few tasks that a rule chose, 5-shot, on mini-ImageNet."""
+
+    way: int = 5
+    budgets: tuple[int, ...] = (1000,)
+    random_trials: int = 50
+    rule_trials: int = 5
+    candidates: int = 100_000
+    test_tasks: int = 15_504
+    fit_tasks: int = 20_000
+    n_shot: int = 5
+    n_query: int = 15
+    batch_size: int = 4
+    pool: str = "mini_imagenet"
+    train_split: str = "train+val"
+
+    def scaled(self, scale: float) -> "SelectionPlan":
+        """The same with fewer of everything, for a machine without a GPU."""
+        return replace(
+            self,
+            budgets=tuple(sorted({_less(b, scale, 20) for b in self.budgets})),
+            random_trials=_less(self.random_trials, scale, 3),
+            rule_trials=_less(self.rule_trials, scale, 2),
+            candidates=_less(self.candidates, scale, 1000),
+            test_tasks=_less(self.test_tasks, scale, 100),
+            fit_tasks=_less(self.fit_tasks, scale, 500),
+        )
+
+
+def fig2_plan(figure: str, scale: float) -> Fig2Plan:
+    """The plan of one of the correlation diagrams."""
+    check_scale(scale)
+    if figure == "fig2-mini-imagenet":
+        return Fig2Plan("mini_imagenet", "train+val", 15_504, 2_000_000).scaled(scale)
+    return Fig2Plan("omniglot", "train", 20_000, 1_000_000, 10, 8, learner_tasks=40_000).scaled(
+        scale
+    )
+
+
+def selection_plans(figure: str, scale: float) -> tuple[SelectionPlan, ...]:
+    """The plans of a figure on task selection: one for each number of ways."""
+    check_scale(scale)
+    if figure == "fig3":
+        return (SelectionPlan().scaled(scale),)
+    budgets = (100, 500, 1000, 2000, 5000, 10_000)
+    return tuple(
+        SelectionPlan(way=way, budgets=budgets, random_trials=10).scaled(scale) for way in (5, 10)
+    )
+
+
+def check_scale(scale: float) -> None:
+    """Raise an error unless the scale shrinks."""
+    if not 0 < scale <= 1:
+        raise DataError(f"scale={scale:g} must be above 0 and at most 1; 1 is the paper's size.")
+
+
+def as_cell(plan: Fig2Plan | SelectionPlan) -> dict[str, Any]:
+    """A plan as plain values, for the identity of cells."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(plan).items()}
+
+
+def _less(n: int, scale: float, least: int) -> int:
+    return n if scale == 1 else min(n, max(least, round(n * scale)))

@@ -1,0 +1,190 @@
+"""Figures 3 and 4: what learners make of few training tasks, chosen by a rule or at random."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from taskscape.meta import TrainConfig, evaluate_many, train_many
+from taskscape.pools import ClassPool
+from taskscape.select import KLSource, MatrixSource, select_by
+from taskscape.studies.learning import split_settings, unit_length
+from taskscape.studies.paper.fig2 import network_for
+from taskscape.studies.paper.plan import SETTINGS, SelectionPlan, as_cell
+from taskscape.studies.paper.store import Store
+from taskscape.studies.paper.themes import embedded, fitted, test_tasks
+from taskscape.tasks import TaskSet, sample_tasks
+
+__all__ = ["CHOICES", "Choice", "SelectionFigure"]
+
+_TOGETHER = 10
+"""Trials that are trained side by side."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A way to choose training tasks: a rule, and the notion of distance it goes by."""
+
+    rule: str
+    notion: str
+
+    def __str__(self) -> str:
+        return self.rule if self.notion == "" else f"{self.rule} ({self.notion})"
+
+
+CHOICES = (
+    Choice("random", ""),
+    Choice("nearest", "ours"),
+    Choice("coverage", "ours"),
+    Choice("classes", "ours"),
+    Choice("facility", "ours"),
+    Choice("nearest", "task2vec"),
+    Choice("nearest", "literal"),
+)
+"""In the order in which they are run; the paper has the first, and its own version of nearest."""
+
+
+@dataclass(frozen=True)
+class SelectionFigure:
+    """The experiment for one number of ways.
+
+    Test tasks have a fixed support and fixed queries; whatever chooses sees the support alone, and
+    candidates are represented from as many samples.
+    """
+
+    figure: str
+    pool: ClassPool
+    plan: SelectionPlan
+    seed: int = 0
+
+    def candidates(self, pool: ClassPool | None = None) -> TaskSet:
+        """The training tasks to choose from."""
+        p = self.plan
+        return sample_tasks(
+            pool or self.pool, p.candidates, n_way=p.way, n_shot=p.n_shot, n_query=p.n_query,
+            split=p.train_split, unique=True, seed=self.seed + 3,
+        )  # fmt: skip
+
+    def tests(self) -> TaskSet:
+        """The test tasks, each with its support and its queries."""
+        p = self.plan
+        return test_tasks(self.pool, p.test_tasks, self.seed + 4, p.way, p.n_shot, p.n_query)
+
+    # -- choosing -------------------------------------------------------------------------------
+
+    def chosen(self, store: Store, choice: Choice, trial: int) -> Int[np.ndarray, "n"]:
+        """Candidates in the order of choice; a smaller budget takes the first of them."""
+        most = max(self.plan.budgets)
+        if choice.rule == "random":
+            order = np.random.default_rng([self.seed, 5, trial]).permutation(self.plan.candidates)
+            return order[:most]
+        name = f"{self._where(choice.notion)}-{choice.rule}-{most}-{trial}"
+        return store.arrays(
+            f"chosen/{name}", lambda: {"indices": self._choose(store, choice, trial, most)}
+        )["indices"]
+
+    def _choose(self, store: Store, choice: Choice, trial: int, n: int) -> Int[np.ndarray, "n"]:
+        if choice.notion == "task2vec":
+            source: Any = MatrixSource(self._task2vec_means(store)[None])
+        else:
+            source = KLSource(*self._lam(store, choice.notion))
+        made = select_by(
+            source, n, rule=choice.rule, train_classes=self.candidates(), seed=self.seed + trial
+        )
+        return made.indices
+
+    def _lam(self, store: Store, version: str) -> tuple[np.ndarray, np.ndarray]:
+        model = fitted(store, self.pool, self.plan, version, self.seed)
+        where = self._where(version)
+        test = embedded(store, model, self.tests(), f"lam/{where}-test-{self.plan.test_tasks}")
+        return test, embedded(store, model, self.candidates(), f"lam/{where}-train")
+
+    def _task2vec_means(self, store: Store) -> Float[np.ndarray, "candidates"]:
+        """Mean Task2Vec distance of each candidate from all test tasks."""
+        from taskscape.baselines import Task2Vec
+
+        def make() -> dict[str, np.ndarray]:
+            candidates = self.candidates()
+            notion = Task2Vec(per="layer", seed=self.seed)
+            notion.fit(candidates[:1000])
+            train, test = notion.embed(candidates), notion.embed(self.tests())
+            return {"means": notion.mean_distance(train, test), "train": train, "test": test}
+
+        name = f"task2vec/{self._where('task2vec')}-{self.plan.test_tasks}"
+        return store.arrays(name, make)["means"]
+
+    def _where(self, notion: str) -> str:
+        p = self.plan
+        return f"{notion}-{p.way}way-{p.candidates}-{p.fit_tasks}-{self.seed}"
+
+    # -- training -------------------------------------------------------------------------------
+
+    def cells(self, learner: str, choices: Sequence[Choice]) -> Iterator[dict[str, Any]]:
+        """Every trial of a learner, those that compare with each other next to each other."""
+        p = self.plan
+        plan = {k: v for k, v in as_cell(p).items() if not k.endswith("_trials") and k != "budgets"}
+        for budget in p.budgets:
+            for choice in choices:
+                most = p.random_trials if choice.rule == "random" else p.rule_trials
+                for trial in range(most):
+                    yield {
+                        "figure": self.figure, "what": "selection", "learner": learner,
+                        "rule": choice.rule, "notion": choice.notion, "budget": budget,
+                        "trial": trial, "settings": dict(SETTINGS[p.n_shot][learner]),
+                        "plan": plan,
+                    }  # fmt: skip
+
+    def prepare(self, store: Store, choices: Sequence[Choice]) -> None:
+        """All selections that are not there yet."""
+        for choice in choices:
+            for trial in range(self.plan.rule_trials):
+                self.chosen(store, choice, trial)
+
+    def train(self, store: Store, learners: Sequence[str], choices: Sequence[Choice]) -> None:
+        """Train and test what is not in the ledger yet, budget by budget."""
+        pool = unit_length(self.pool)
+        candidates, tests = self.candidates(pool), replace(self.tests(), pool=pool)
+        for learner in learners:
+            for budget in self.plan.budgets:
+                missing = [
+                    cell
+                    for cell in self.cells(learner, choices)
+                    if cell["budget"] == budget and store.ledger.get(cell) is None
+                ]
+                for start in range(0, len(missing), _TOGETHER):
+                    store.check_time()
+                    self._trials(store, missing[start : start + _TOGETHER], candidates, tests)
+
+    def _trials(
+        self, store: Store, cells: Sequence[dict[str, Any]], candidates: TaskSet, tests: TaskSet
+    ) -> None:
+        settings, budget = cells[0]["settings"], cells[0]["budget"]
+        own = {k: v for k, v in settings.items() if k != "scale"}
+        learner, config = split_settings(cells[0]["learner"].split("-")[0], own)
+        # the last group is filled up with repeats, so that all groups run the same program
+        filled = [cells[i % len(cells)] for i in range(_TOGETHER)]
+        chosen = [
+            self.chosen(store, Choice(c["rule"], c["notion"]), c["trial"])[:budget] for c in filled
+        ]
+        began = time.perf_counter()
+        trained = train_many(
+            learner,
+            network_for(tests.pool, settings),
+            [candidates[np.sort(indices)] for indices in chosen],
+            TrainConfig.one_pass(budget, self.plan.batch_size, **config),
+            seeds=[c["trial"] for c in filled],
+        )
+        found = evaluate_many(learner, trained.state, tests)
+        seconds = (time.perf_counter() - began) / len(cells)
+        for cell, one in zip(cells, found, strict=False):
+            without = without_each_class(one.accuracy, tests)
+            store.ledger.add(cell, {**one.summary(), "without_class": without, "seconds": seconds})
+
+
+def without_each_class(accuracy: Float[np.ndarray, "tasks"], tasks: TaskSet) -> list[float]:
+    """Mean accuracy over the tasks without each of the classes: what a jackknife needs."""
+    classes = np.unique(tasks.classes[tasks.classes >= 0])
+    return [round(float(accuracy[~(tasks.classes == c).any(axis=1)].mean()), 6) for c in classes]

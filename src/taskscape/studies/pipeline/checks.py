@@ -1,0 +1,186 @@
+"""Everything that can be wrong with settings and data, found before any work starts."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from taskscape.errors import DataError
+from taskscape.meta import LEARNERS, conv4
+from taskscape.pools import ClassPool
+from taskscape.select import RULES
+from taskscape.studies.pipeline.config import StudyConfig
+from taskscape.studies.pipeline.makers import learner_of, theme_model
+
+__all__ = ["TASK2VEC", "check_config", "fitted_to", "splits_of"]
+
+TASK2VEC = "task2vec"
+_PROBE_SAMPLES = 6
+_LEAST_TEST_TASKS = 10
+_AT_LEAST = {
+    "tasks": {"n_way": 2, "n_shot": 0, "n_train": 20, "n_val": 1, "n_test": _LEAST_TEST_TASKS},
+    "fit": {"n_tasks": 20, "n_shot": 1},
+    "learners": {"filters": 1, "train_tasks": 1, "epochs": 1, "batch_size": 1},
+    "evaluate": {"n_shot": 1, "n_query": 1, "episodes": 1, "k": 1, "n_bins": 1},
+    "selection": {
+        "candidates": 2, "trials": 2, "repeats": 1, "n_shot": 1, "n_query": 1, "updates": 1,
+        "episodes": 1, "probe_updates": 1,
+    },
+}  # fmt: skip
+
+
+def check_config(config: StudyConfig) -> None:
+    """Raise an error for a setting that no data could make right."""
+    if config.seed < 0:
+        raise DataError(f"seed={config.seed} must be 0 or more.")
+    for section, limits in _AT_LEAST.items():
+        for name, least in limits.items():
+            value = getattr(getattr(config, section), name)
+            if value < least:
+                raise DataError(f"{section}.{name}={value} must be at least {least}.")
+    for name in ("val_share", "test_share"):
+        share = getattr(config.tasks, name)
+        if not 0 <= share <= 0.8:
+            raise DataError(f"tasks.{name}={share} must lie between 0 and 0.8.")
+    for section in ("evaluate", "forecast"):
+        confidence = getattr(config, section).confidence
+        if not 0.5 <= confidence < 1:
+            raise DataError(f"{section}.confidence={confidence} must lie between 0.5 and 1.")
+    if config.evaluate.bins not in ("paper", "quantile"):
+        raise DataError(f"evaluate.bins={config.evaluate.bins!r} must be 'paper' or 'quantile'.")
+    if config.fit.n_way[0] > config.fit.n_way[1] or config.fit.n_way[0] < 2:
+        raise DataError(f"fit.n_way={list(config.fit.n_way)} must ascend, from 2 or more.")
+    _check_learners(config)
+    _check_selection(config)
+    theme_model(config)._config()
+
+
+def _check_learners(config: StudyConfig) -> None:
+    if not config.learners.names:
+        raise DataError("learners.names is empty; name at least one, such as ['protonet'].")
+    if len(set(config.learners.names)) < len(config.learners.names):
+        raise DataError(f"learners.names={list(config.learners.names)} names one twice.")
+    for name in (*config.learners.names, *config.learners.settings):
+        if name not in LEARNERS:
+            raise DataError(f"learner {name!r} is not known; choose from {', '.join(LEARNERS)}.")
+        learner_of(config, name)
+    if config.learners.network not in ("mlp", "conv4"):
+        raise DataError(f"learners.network={config.learners.network!r} must be 'mlp' or 'conv4'.")
+    if min(config.learners.widths, default=1) < 1:
+        raise DataError(f"learners.widths={list(config.learners.widths)} must be 1 or more each.")
+
+
+def _check_selection(config: StudyConfig) -> None:
+    chosen = config.selection
+    known = [*(r for r in RULES if r != "random"), TASK2VEC]
+    for rule in chosen.rules:
+        if rule not in known:
+            hint = " Random choice is always there, to compare with." if rule == "random" else ""
+            raise DataError(
+                f"selection.rules: {rule!r} is not a rule; choose from {', '.join(known)}.{hint}"
+            )
+    if any(budget < 1 for budget in chosen.budgets):
+        raise DataError(f"selection.budgets={list(chosen.budgets)} must be 1 or more each.")
+    if chosen.rules and not chosen.budgets:
+        raise DataError("selection.budgets is empty; give one, or empty selection.rules too.")
+
+
+def splits_of(pool: ClassPool) -> list[str]:
+    """The splits that tasks are drawn from."""
+    has_val = pool.splits is not None and "val" in pool.splits
+    return ["train", "val", "test"] if has_val else ["train", "test"]
+
+
+def fitted_to(config: StudyConfig, pool: ClassPool) -> tuple[StudyConfig, list[str]]:
+    """The settings with what is 'at most' cut to what the data have, and the cuts in words.
+
+    What cannot be cut without changing the question (ways, shots, budgets) is an error instead.
+    """
+    _check_classes(config, pool)
+    smallest = min(int(pool.counts[pool.classes_in(s)].min()) for s in splits_of(pool))
+    lowered = dict(_lowered(config, pool, smallest))
+    notes = []
+    for (section, name), value in lowered.items():
+        part = getattr(config, section)
+        before = getattr(part, name)
+        config = replace(config, **{section: replace(part, **{name: value})})
+        notes.append(f"{section}.{name} was lowered from {_shown(before)} to {_shown(value)}.")
+    if lowered:
+        notes.append(
+            f"(The data have {_classes(pool)} classes and {smallest} samples in the smallest.)"
+        )
+    for budget in config.selection.budgets if config.selection.rules else ():
+        if budget > config.selection.candidates:
+            raise DataError(
+                f"selection.budgets has {budget}; there are {config.selection.candidates} "
+                "training tasks to choose from. Lower it (--budget), or raise "
+                "selection.candidates and tasks.n_train."
+            )
+    return config, notes
+
+
+def _lowered(
+    config: StudyConfig, pool: ClassPool, smallest: int
+) -> Iterator[tuple[tuple[str, str], int | tuple[int, int]]]:
+    """The settings that the data cannot meet, with what they can."""
+    tasks, n_classes = config.tasks, {s: len(pool.classes_in(s)) for s in splits_of(pool)}
+    most = {("tasks", f"n_{s}"): math.comb(n, tasks.n_way) for s, n in n_classes.items()}
+    limits = most | {
+        ("tasks", "n_shot"): smallest,
+        ("fit", "n_shot"): smallest,
+        ("evaluate", "n_query"): smallest - config.evaluate.n_shot,
+        ("selection", "n_query"): smallest - config.selection.n_shot,
+    }
+    n_train = min(tasks.n_train, most["tasks", "n_train"])
+    limits |= {
+        ("learners", "train_tasks"): n_train,
+        ("selection", "candidates"): n_train,
+        ("evaluate", "k"): n_train,
+    }
+    for (section, name), limit in limits.items():
+        if getattr(getattr(config, section), name) > limit:
+            yield (section, name), limit
+    low, high = config.fit.n_way
+    cut = (min(low, n_classes["train"]), min(high, n_classes["train"]))
+    if cut != (low, high):
+        yield ("fit", "n_way"), cut
+
+
+def _check_classes(config: StudyConfig, pool: ClassPool) -> None:
+    """Every split must have classes for a task, and every class samples for an episode."""
+    way = config.tasks.n_way
+    for split in splits_of(pool):
+        n = len(pool.classes_in(split))
+        if n < way:
+            raise DataError(
+                f"tasks.n_way={way} needs {way} classes in every split; {pool.name!r} has {n} "
+                f"{split} classes ({_classes(pool)}). Lower tasks.n_way, or give it more classes."
+            )
+    possible = math.comb(len(pool.classes_in("test")), way)
+    if possible < _LEAST_TEST_TASKS:
+        raise DataError(
+            f"the {len(pool.classes_in('test'))} test classes of {pool.name!r} make only "
+            f"{possible} different tasks of {way} classes; a study needs {_LEAST_TEST_TASKS}. "
+            "Lower tasks.n_way, or raise tasks.test_share."
+        )
+    index = [int(c) for s in splits_of(pool) for c in pool.classes_in(s)]
+    for section in ("evaluate", "selection"):
+        shots = getattr(config, section).n_shot
+        if section == "evaluate" or config.selection.rules:
+            pool.require(shots + 1, f"{section}.n_shot={shots} and at least one query", index)
+    if TASK2VEC in config.selection.rules:
+        train = pool.classes_in("train").tolist()
+        pool.require(_PROBE_SAMPLES, f"the rule {TASK2VEC!r} of selection.rules", train)
+    if config.learners.network == "conv4":
+        if not pool.is_images:
+            raise DataError(
+                f"learners.network='conv4' is for images; {pool.name!r} has features. Use 'mlp'."
+            )
+        conv4(pool.sample_shape, config.learners.filters)
+
+
+def _classes(pool: ClassPool) -> str:
+    return ", ".join(f"{len(pool.classes_in(s))} {s}" for s in splits_of(pool))
+
+
+def _shown(value: object) -> str:
+    return "–".join(map(str, value)) if isinstance(value, tuple) else f"{value:,}"

@@ -1,0 +1,208 @@
+"""The stages about selection: which tasks each rule chooses, and what training on them is worth."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import t as student
+
+from taskscape.baselines import Task2Vec, Task2VecConfig
+from taskscape.errors import DataError
+from taskscape.estimator import TaskThemes
+from taskscape.meta import TrainConfig, class_interval, evaluate_many, train_many
+from taskscape.pools import ClassPool
+from taskscape.select import select, select_by
+from taskscape.studies.pipeline.checks import TASK2VEC
+from taskscape.studies.pipeline.makers import display_name, learner_of, network_of
+from taskscape.studies.pipeline.plan import Plan, joined
+from taskscape.studies.pipeline.represent import Embedded, embed
+from taskscape.studies.pipeline.selection_plot import plot_selection
+from taskscape.studies.pipeline.stages import Stage, Steps
+from taskscape.studies.pipeline.tables import read_json, write_json, write_table
+from taskscape.studies.result import Gain, SelectionTrial
+
+__all__ = ["Chosen", "Outcome", "chosen_stage", "selection_stage"]
+
+RANDOM = "random"
+_AT_ONCE = 64
+"""Trainings side by side; more take memory without being faster."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The tasks of one training: rows of the training tasks."""
+
+    rule: str
+    budget: int
+    trial: int
+    tasks: tuple[int, ...]
+
+
+Chosen: TypeAlias = tuple[Choice, ...]
+
+
+def chosen_stage(plan: Plan, model: TaskThemes, embedded: Embedded) -> Stage[Chosen]:
+    """What every rule chooses, for each budget and trial; a smaller budget gets the first ones.
+
+    A test task is known by its labelled samples only: as many as learners will have.
+    """
+    setting = plan.config.selection
+
+    def make(folder: Path, steps: Steps) -> None:
+        candidates = plan.train[: setting.candidates]
+        few = plan.episodes(plan.test, plan.pool, "selection")
+        with steps.step(0.2, "embedding test tasks by their labelled samples"):
+            test = embed(model, few).lam.astype(np.float64)
+        train = embedded.train[: len(candidates)].lam.astype(np.float64)
+        fisher = None
+        if TASK2VEC in setting.rules:
+            with steps.step(0.6, "Task2Vec"):
+                fisher = _task2vec(plan, few, candidates)
+        found: list[Choice] = []
+        with steps.step(0.2, "choosing tasks"):
+            for rule, trial in _turns(plan):
+                seed = 1000 * plan.config.seed + trial
+                options: dict[str, Any] = {"seed": seed, "train_classes": candidates}
+                if rule == TASK2VEC:
+                    assert fisher is not None
+                    made = select_by(fisher, max(setting.budgets), "nearest", **options)
+                else:
+                    made = select(test, train, max(setting.budgets), rule, **options)
+                found += [
+                    Choice(rule, budget, trial, tuple(made.indices[:budget].tolist()))
+                    for budget in setting.budgets
+                ]
+        write_json(folder / "chosen.json", [asdict(choice) for choice in found])
+
+    def load(folder: Path) -> Chosen:
+        told = read_json(folder / "chosen.json")
+        return tuple(Choice(**{**c, "tasks": tuple(c["tasks"])}) for c in told)
+
+    ignored = ("updates", "episodes")
+    settings = {k: v for k, v in asdict(setting).items() if k not in ignored}
+    settings["seed"] = plan.config.seed
+    return Stage("selection/chosen", settings, make, load, ("embed",))
+
+
+def _turns(plan: Plan) -> list[tuple[str, int]]:
+    setting = plan.config.selection
+    turns = {RANDOM: setting.trials} | dict.fromkeys(setting.rules, setting.repeats)
+    return [(rule, trial) for rule, n in turns.items() for trial in range(n)]
+
+
+def _task2vec(plan: Plan, test: Any, candidates: Any) -> Any:
+    """The distances of Task2Vec from the test tasks to the candidates."""
+    train = plan.episodes(candidates, plan.pool, "selection")
+    settings = Task2VecConfig(train=TrainConfig(updates=plan.config.selection.probe_updates))
+    notion = Task2Vec(config=settings, seed=plan.config.seed).fit(train)
+    both = notion.embed(joined(test, train))
+    return notion.source(both[: len(test)], both[len(test) :])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What training on chosen tasks came to, for one learner."""
+
+    trials: tuple[SelectionTrial, ...]
+    gains: tuple[Gain, ...]
+
+
+def selection_stage(plan: Plan, features: ClassPool, name: str, chosen: Chosen) -> Stage[Outcome]:
+    """Train a learner on what each rule chose, and test it on all test tasks."""
+    setting = plan.config.selection
+
+    def make(folder: Path, steps: Steps) -> None:
+        accuracy = _accuracies(plan, features, name, chosen, steps)
+        shown = display_name(name)
+        trials = [
+            SelectionTrial(shown, c.rule, c.budget, c.trial, float(a.mean()))
+            for c, a in zip(chosen, accuracy, strict=True)
+        ]
+        gains = [
+            _gain(plan, shown, rule, budget, chosen, accuracy)
+            for rule in setting.rules
+            for budget in setting.budgets
+        ]
+        rows = [asdict(t) for t in trials]
+        write_json(folder / "selection.json", {"trials": rows, "gains": [asdict(g) for g in gains]})
+        write_table(folder / "trials.parquet", {k: [r[k] for r in rows] for k in rows[0]})
+        plot_selection(trials, folder / "selection.png")
+
+    def load(folder: Path) -> Outcome:
+        told = read_json(folder / "selection.json")
+        return Outcome(
+            tuple(SelectionTrial(**t) for t in told["trials"]),
+            tuple(Gain(**g) for g in told["gains"]),
+        )
+
+    learners = plan.config.learners
+    settings = {k: getattr(learners, k) for k in ("network", "widths", "filters", "batch_size")}
+    settings |= {k: getattr(setting, k) for k in ("updates", "episodes", "n_shot", "n_query")}
+    settings |= {"own": dict(learners.settings.get(name, {})), "seed": plan.config.seed}
+    return Stage(f"selection/{name}", settings, make, load, ("selection/chosen",))
+
+
+def _accuracies(
+    plan: Plan, features: ClassPool, name: str, chosen: Chosen, steps: Steps
+) -> Float[np.ndarray, "choices tests"]:
+    """The accuracy on each test task after each training; trainings run side by side."""
+    setting = plan.config.selection
+    learner, training = learner_of(plan.config, name)
+    candidates = plan.episodes(plan.train[: setting.candidates], features, "selection")
+    asked = plan.episodes(plan.test, features, "selection")
+    batch = plan.config.learners.batch_size
+    parts = [chosen[i : i + _AT_ONCE] for i in range(0, len(chosen), _AT_ONCE)]
+    found = []
+    for part in parts:
+        with steps.step(0.8 / len(parts), "training on chosen tasks"):
+            trained = train_many(
+                learner,
+                network_of(plan.config, name, features),
+                [candidates[np.array(c.tasks)] for c in part],
+                TrainConfig(updates=setting.updates, batch_size=batch, **training),
+                seeds=[1000 * plan.config.seed + c.trial for c in part],
+                n_way=plan.config.tasks.n_way,
+            )
+        with steps.step(0.2 / len(parts), "testing"):
+            found += evaluate_many(
+                learner, trained.state, asked, seed=plan.config.seed, episodes=setting.episodes
+            )
+    return np.stack([e.accuracy for e in found]).astype(np.float64)
+
+
+def _gain(
+    plan: Plan,
+    learner: str,
+    rule: str,
+    budget: int,
+    chosen: Sequence[Choice],
+    accuracy: Float[np.ndarray, "choices tests"],
+) -> Gain:
+    r"""The mean difference to random choice, with an interval.
+
+    .. math:: \bar a_\text{rule} - \bar a_\text{random} \pm
+        \sqrt{t^2 \left(\frac{s_\text{rule}^2}{n_\text{rule}} +
+        \frac{s_\text{random}^2}{n_\text{random}}\right) + (1.96\, s_\text{classes})^2}
+
+    The first part is what other starts and other random choices would change, the second what
+    other test classes would, from leaving out each class in turn.
+    """
+    ours, theirs = (
+        accuracy[[c.rule == r and c.budget == budget for c in chosen]] for r in (rule, RANDOM)
+    )
+    n_ours, n_theirs = len(ours), len(theirs)
+    spread = theirs.mean(axis=1).var(ddof=1)
+    own = ours.mean(axis=1).var(ddof=1) if n_ours > 1 else spread
+    t = float(student.ppf(0.975, max(1, (n_ours if n_ours > 1 else n_theirs) - 1)))
+    by_task = ours.mean(axis=0) - theirs.mean(axis=0)
+    try:
+        low, high = class_interval(by_task, plan.test.classes)
+        by_class = (high - low) / 2
+    except DataError:
+        by_class = 0.0
+    reach = float(np.sqrt(t**2 * (own / n_ours + spread / n_theirs) + by_class**2))
+    value = float(by_task.mean())
+    return Gain(learner, rule, budget, value, value - reach, value + reach)

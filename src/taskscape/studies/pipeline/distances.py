@@ -1,0 +1,124 @@
+"""The stage about distances: how far the test tasks are, how hard, and whether that is usual."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from taskscape.compare import (
+    Resemblance,
+    class_moments,
+    feature_separation,
+    mean_kl,
+    member_scales,
+    nearest,
+    resemblance,
+)
+from taskscape.errors import DataError
+from taskscape.pools import ClassPool
+from taskscape.prepare import all_rows
+from taskscape.studies.pipeline.plan import Plan
+from taskscape.studies.pipeline.represent import Embedded
+from taskscape.studies.pipeline.stages import Stage, Steps
+from taskscape.studies.pipeline.tables import (
+    read_json,
+    read_table,
+    write_csv,
+    write_json,
+    write_table,
+)
+from taskscape.tasks import TaskSet
+
+__all__ = ["Distances", "distances_stage"]
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """How far the test tasks are from the training tasks, and how hard they are."""
+
+    distance: Float[np.ndarray, "tests"]
+    nearest: Int[np.ndarray, "tests k"]
+    nearest_distance: Float[np.ndarray, "tests k"]
+    difficulty: Float[np.ndarray, "tests"]
+    resemblance: Resemblance | None
+
+
+def distances_stage(plan: Plan, embedded: Embedded, features: ClassPool) -> Stage[Distances]:
+    """Distances, neighbours and difficulty of the test tasks; their likeness to training."""
+
+    def make(folder: Path, steps: Steps) -> None:
+        test, train = (e.lam.astype(np.float64) for e in (embedded.test, embedded.train))
+        scales = member_scales(test, train) if len(test) > 1 else None
+        with steps.step(0.8, "nearest training tasks"):
+            near = nearest(test, train, plan.config.evaluate.k, scales=scales)
+        likeness = _likeness(embedded, test, train, plan.config.seed)
+        columns = {
+            "task": embedded.test.ids,
+            "distance": mean_kl(test, train, scales=scales),
+            "nearest": near.indices,
+            "nearest_distance": near.distances,
+            "difficulty": difficulty(features, plan.test),
+        }
+        write_table(folder / "distances.parquet", columns)
+        sheet: dict[str, Any] = {
+            "task": embedded.test.ids,
+            "classes": [" ".join(embedded.test.names(i)) for i in range(len(embedded.test))],
+            "distance": columns["distance"],
+            "nearest": near.distances.mean(axis=1),
+            "difficulty": columns["difficulty"],
+        }
+        if likeness is not None:
+            sheet["percentile"] = likeness.percentile
+        write_csv(folder / "distances.csv", sheet)
+        write_json(folder / "resemblance.json", None if likeness is None else likeness.to_dict())
+
+    def load(folder: Path) -> Distances:
+        table = read_table(folder / "distances.parquet")
+        told = read_json(folder / "resemblance.json")
+        return Distances(
+            table["distance"], table["nearest"], table["nearest_distance"], table["difficulty"],
+            None if told is None else _resemblance(told),
+        )  # fmt: skip
+
+    settings = {"k": plan.config.evaluate.k, "seed": plan.config.seed}
+    return Stage("distances", settings, make, load, ("embed",))
+
+
+def _likeness(
+    embedded: Embedded,
+    test: Float[np.ndarray, "members tests L"],
+    train: Float[np.ndarray, "members trains L"],
+    seed: int,
+) -> Resemblance | None:
+    """Against validation tasks, or folds of the training classes; None where neither can be."""
+    if embedded.val is not None:
+        return resemblance(test, train, reference=embedded.val.lam.astype(np.float64))
+    try:
+        return resemblance(test, train, train_classes=embedded.train.classes, seed=seed)
+    except DataError:
+        return None
+
+
+def _resemblance(told: dict[str, Any]) -> Resemblance:
+    return Resemblance(
+        distance=np.array(told["distance"], dtype=np.float64),
+        percentile=np.array(told["percentile"], dtype=np.float64),
+        reference=np.array(told["reference"], dtype=np.float64),
+        measure=told["measure"],
+        n_train=told["n_train"],
+        folds=told["folds"],
+    )
+
+
+def difficulty(features: ClassPool, tasks: TaskSet) -> Float[np.ndarray, "tasks"]:
+    """How much the classes of each task overlap: spread within over distance between them."""
+    ids = np.unique(tasks.classes[tasks.classes >= 0]).astype(np.int64)
+    rows = all_rows(features, ids)
+    owner = np.full(len(features.samples), -1, dtype=np.int64)
+    for c in ids:
+        owner[features.starts[c] : features.starts[c] + features.counts[c]] = c
+    moments = class_moments(features.samples[rows], owner[rows], len(features))
+    apart = feature_separation(moments, tasks).mean
+    return 1 / np.maximum(apart, 1e-6)

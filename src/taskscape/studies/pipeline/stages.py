@@ -1,0 +1,175 @@
+"""Stages that are kept: each writes its own folder in one piece, known by a hash of its inputs."""
+
+import hashlib
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+
+from taskscape import files
+from taskscape.errors import DataError
+from taskscape.estimator import HealthWarning, OutlierTasksWarning
+from taskscape.forecast import ForecastWarning
+from taskscape.progress import heard_by
+
+__all__ = ["Keeper", "Silent", "Stage", "Watch"]
+
+T = TypeVar("T")
+_FORMAT = 1
+_NOTE = "stage.json"
+_KEPT = (HealthWarning, OutlierTasksWarning, ForecastWarning)
+"""Warnings that are kept with the results instead of printed."""
+
+
+@runtime_checkable
+class Watch(Protocol):
+    """Hears how a study gets on."""
+
+    def plan(self, stages: list[tuple[str, str]], notes: tuple[str, ...]) -> None:
+        """All stages, by name and in words, and what had to be decided before them."""
+        ...
+
+    def begin(self, stage: str) -> None: ...
+
+    def advance(self, done: float, what: str) -> None:
+        """The part of the current stage that is done, and what it is doing."""
+        ...
+
+    def end(self, stage: str, seconds: float, reused: bool) -> None: ...
+
+
+class Silent:
+    """A watch that says nothing."""
+
+    def plan(self, stages: list[tuple[str, str]], notes: tuple[str, ...]) -> None:
+        del stages, notes
+
+    def begin(self, stage: str) -> None:
+        del stage
+
+    def advance(self, done: float, what: str) -> None:
+        del done, what
+
+    def end(self, stage: str, seconds: float, reused: bool) -> None:
+        del stage, seconds, reused
+
+
+@dataclass(frozen=True)
+class Stage(Generic[T]):
+    """A step of a study: what it depends on, how it is made, and how it is read back."""
+
+    name: str
+    """Also its folder, such as ``learners/maml``."""
+    settings: Mapping[str, Any]
+    """Plain values that decide the result, besides the stages before it."""
+    make: Callable[[Path, "Steps"], None]
+    """Writes the result into a folder."""
+    load: Callable[[Path], T]
+    needs: tuple[str, ...] = ()
+
+
+class Steps:
+    """Divides the time of a stage among its steps, and passes on the progress inside them."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch, self._done = watch, 0.0
+
+    @contextmanager
+    def step(self, share: float, what: str) -> Iterator[None]:
+        """A step that takes about this share of the stage; several bars in it start anew."""
+        begin = self._done
+        self._watch.advance(begin, what)
+
+        def listen(description: str, done: int, total: int | None) -> None:
+            part = min(done / total, 1.0) if total else 0.0
+            self._watch.advance(begin + share * part, what)
+
+        with heard_by(listen):
+            yield
+        self._done = begin + share
+        self._watch.advance(self._done, what)
+
+
+@dataclass
+class Keeper:
+    """Runs stages in a folder, or takes them from there where they are finished."""
+
+    out: Path
+    identity: str
+    """What all stages depend on: data and version."""
+    resume: bool
+    watch: Watch
+    hashes: dict[str, str] = field(default_factory=dict)
+    timings: dict[str, float] = field(default_factory=dict)
+    warnings: dict[str, list[str]] = field(default_factory=dict)
+
+    def run(self, stage: Stage[T]) -> T:
+        """The result of a stage, made now or before; always as it was read back from disk."""
+        self.watch.begin(stage.name)
+        began = time.perf_counter()
+        folder, key = self.out / stage.name, self._hash(stage)
+        self.hashes[stage.name] = key
+        note = self.note(stage.name) if self.resume else None
+        reused = note is not None and note.get("hash") == key
+        if not reused:
+            note = self._make(stage, folder, key, began)
+        assert note is not None
+        found = self._load(stage, folder)
+        self.timings[stage.name] = float(note["seconds"])
+        self.warnings[stage.name] = list(note["warnings"])
+        self.watch.end(stage.name, time.perf_counter() - began, reused)
+        return found
+
+    def _make(self, stage: Stage[Any], folder: Path, key: str, began: float) -> dict[str, Any]:
+        with files.folder_in_one_piece(folder) as made:
+            with warnings.catch_warnings(record=True) as heard:
+                for kind in _KEPT:
+                    warnings.simplefilter("always", kind)
+                stage.make(made, Steps(self.watch))
+            kept = {str(w.message) for w in heard if issubclass(w.category, _KEPT)}
+            for other in (w for w in heard if not issubclass(w.category, _KEPT)):
+                warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
+            note = {
+                "format": _FORMAT,
+                "stage": stage.name,
+                "hash": key,
+                "settings": dict(stage.settings),
+                "needs": {name: self.hashes[name] for name in stage.needs},
+                "warnings": sorted(kept),
+                "seconds": round(time.perf_counter() - began, 3),
+            }
+            text = json.dumps(note, indent=2, ensure_ascii=False)
+            (made / _NOTE).write_text(text + "\n", encoding="utf-8")
+        return note
+
+    def _load(self, stage: Stage[T], folder: Path) -> T:
+        try:
+            return stage.load(folder)
+        except (DataError, OSError, KeyError, ValueError, TypeError) as error:
+            raise DataError(
+                f"stage {stage.name!r} in {folder} is damaged: {error} Delete that folder and run "
+                "the same command with --resume."
+            ) from error
+
+    def note(self, name: str) -> dict[str, Any] | None:
+        """What a finished stage wrote down about itself."""
+        try:
+            note = json.loads((self.out / name / _NOTE).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return note if isinstance(note, dict) and note.get("format") == _FORMAT else None
+
+    def _hash(self, stage: Stage[Any]) -> str:
+        inputs = {
+            "format": _FORMAT,
+            "stage": stage.name,
+            "of": self.identity,
+            "settings": dict(stage.settings),
+            "needs": {name: self.hashes[name] for name in stage.needs},
+        }
+        text = json.dumps(inputs, sort_keys=True, ensure_ascii=False)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,199 @@
+"""Every notion of similarity, in families that are computed together."""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from taskscape.baselines import OTDD, PrototypeDistance, Task2Vec, Task2VecConfig, TaskHardness
+from taskscape.baselines.similarity import TaskEmbedding
+from taskscape.compare import cdist, class_separation
+from taskscape.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
+from taskscape.meta import TrainConfig
+from taskscape.studies.similarity.distances import (
+    CLOSED,
+    combined_distances,
+    summaries_of,
+    summarise_distances,
+)
+from taskscape.studies.similarity.study import CONTROLS, SimilarityStudy
+from taskscape.tasks import TaskSet
+
+__all__ = ["ENSEMBLE", "FAMILIES", "Bench", "Family", "Variant", "embedded", "quiet_fit"]
+
+ENSEMBLE = 3
+"""Fits in an ensemble."""
+_OWN = "the task alone"
+_SAMPLES = 256
+"""Points of each task for the Jensen-Shannon divergence."""
+_EMD_SHARE = 5
+"""The earth mover's distance is measured to a fifth of the few training tasks."""
+
+
+class Variant(NamedTuple):
+    """A notion of similarity; ``fits`` counts the members of an ensemble."""
+
+    notion: str
+    divergence: str = ""
+    fits: int = 1
+
+
+Found = Iterator[tuple[Variant, Mapping[str, Float[np.ndarray, "tasks"]]]]
+
+
+class Bench:
+    """A study with what its notions share: fits of the model, and difficulty."""
+
+    def __init__(self, study: SimilarityStudy, difficulty: Float[np.ndarray, "tasks 4"]) -> None:
+        self.study, self.difficulty = study, difficulty
+        self._fits: dict[tuple[int, int], tuple[TaskThemes, np.ndarray, np.ndarray]] = {}
+
+    def fit(self, seed: int, member: int) -> tuple[TaskThemes, np.ndarray, np.ndarray]:
+        """The default model from a start of its own, with λ of the tasks and of the reference."""
+        key = (seed, member)
+        if key not in self._fits:
+            self._fits = {k: v for k, v in self._fits.items() if k[0] == seed}
+            start = seed + 1000 * member
+            model = quiet_fit(TaskThemes(prepare=None, random_state=start), self.study, seed)
+            self._fits[key] = (
+                model,
+                embedded(model, self.study.tasks).lam,
+                embedded(model, self.study.reference(seed)).lam,
+            )
+        return self._fits[key]
+
+    def few(self, seed: int) -> tuple[TaskSet, TaskSet]:
+        """The tasks and the training tasks for notions that cost much per pair."""
+        reference = self.study.reference(seed)[: self.study.sizes.few_reference]
+        return self.study.tasks[self.study.few], reference
+
+
+def quiet_fit(model: TaskThemes, study: SimilarityStudy, seed: int) -> TaskThemes:
+    """Fit without the advice that a person would want."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HealthWarning)
+        return model.fit(study.fit_tasks(seed))
+
+
+def embedded(model: TaskThemes, tasks: TaskSet, **options: Any) -> Any:
+    """Tasks as the (only) fit of a model sees them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OutlierTasksWarning)
+        return model.embed(tasks, **options)[0]
+
+
+def _difficulty(bench: Bench, seed: int) -> Found:
+    for i, name in enumerate(CONTROLS):
+        yield Variant(name), {_OWN: bench.difficulty[:, i]}
+
+
+def _themes(bench: Bench, seed: int) -> Found:
+    fits = [bench.fit(seed, member) for member in range(ENSEMBLE)]
+    for n in (1, ENSEMBLE):
+        test, train = (np.stack([fit[i] for fit in fits[:n]]) for i in (1, 2))
+        for kind in CLOSED:
+            yield (
+                Variant("task-themes", kind, n),
+                summarise_distances(combined_distances(test, train, kind)),
+            )
+
+
+def _theme_difficulty(bench: Bench, seed: int) -> Found:
+    model = bench.fit(seed, 0)[0]
+    gamma = embedded(model, bench.study.tasks, keep_gamma=True).gamma
+    yield Variant("separation of γ", "jeffreys"), {_OWN: -class_separation(gamma).mean}
+
+
+def _themes_few(bench: Bench, seed: int) -> Found:
+    _, test, train = bench.fit(seed, 0)
+    a, b = test[bench.study.few], train[: bench.study.sizes.few_reference]
+    for kind in ("kl", "jensen_shannon"):
+        found = cdist(a, b, kind, n_samples=_SAMPLES)
+        yield Variant("task-themes", kind), summarise_distances(found)
+
+
+def _earth_mover(bench: Bench, seed: int) -> Found:
+    import ot  # noqa: F401  # before the fit: without it there is nothing to do
+
+    model, test, train = bench.fit(seed, 0)
+    a, b = test[bench.study.few], train[: bench.study.sizes.few_reference // _EMD_SHARE]
+    yield Variant("task-themes", "emd"), summarise_distances(cdist(a, b, "emd", alpha=model.alpha_))
+
+
+def _task2vec(bench: Bench, seed: int) -> Found:
+    config = Task2VecConfig(train=TrainConfig(updates=bench.study.sizes.probe_updates))
+    notion = Task2Vec(per="unit", config=config, prepare=None, seed=seed)
+    notion.fit(bench.study.fit_tasks(seed))
+    tasks, reference = bench.few(seed)
+    a, b = notion.embed(tasks), notion.embed(reference)
+    yield Variant("Task2Vec per unit"), summarise_distances(notion.cdist(a, b))
+    # the embedding per layer is the mean over the layer's units
+    ends = np.cumsum(config.widths)[:-1]
+    a, b = (np.stack([p.mean(1) for p in np.split(e, ends, axis=1)], axis=1) for e in (a, b))
+    yield Variant("Task2Vec per layer"), summarise_distances(notion.cdist(a, b))
+
+
+def _by(name: str, notion: TaskEmbedding, n_shot: int | str | None = None) -> Callable[..., Found]:
+    def compute(bench: Bench, seed: int) -> Found:
+        tasks, reference = bench.few(seed)
+        if n_shot is not None:
+            tasks, reference = tasks.with_samples(n_shot), reference.with_samples(n_shot)
+        notion.fit(reference)
+        yield Variant(name), summarise_distances(notion.cdist(tasks, reference))
+
+    return compute
+
+
+@dataclass(frozen=True)
+class Family:
+    """Variants that are computed together."""
+
+    variants: tuple[Variant, ...]
+    compute: Callable[[Bench, int], Found]
+    few: bool = True
+    own: bool = False
+    """Whether it looks at the task alone and not at the training tasks."""
+    share: int = 1
+    """One in this many of the training tasks is used."""
+
+    def reference(self, study: SimilarityStudy) -> int:
+        """How many training tasks distances are measured to."""
+        sizes = study.sizes
+        return (sizes.few_reference if self.few else sizes.reference) // self.share
+
+    def summaries(self, study: SimilarityStudy) -> tuple[str, ...]:
+        """What is said of the distances."""
+        return (_OWN,) if self.own else summaries_of(self.reference(study))
+
+
+FAMILIES: Mapping[str, Family] = {
+    "difficulty": Family(tuple(Variant(c) for c in CONTROLS), _difficulty, few=False, own=True),
+    "themes": Family(
+        tuple(Variant("task-themes", kind, n) for n in (1, ENSEMBLE) for kind in CLOSED),
+        _themes,
+        few=False,
+    ),
+    "theme difficulty": Family(
+        (Variant("separation of γ", "jeffreys"),), _theme_difficulty, few=False, own=True
+    ),
+    "themes, few": Family(
+        tuple(Variant("task-themes", kind) for kind in ("kl", "jensen_shannon")), _themes_few
+    ),
+    "earth mover": Family((Variant("task-themes", "emd"),), _earth_mover, share=_EMD_SHARE),
+    "task2vec": Family((Variant("Task2Vec per unit"), Variant("Task2Vec per layer")), _task2vec),
+    "prototypes": Family(
+        (Variant("prototypes"),), _by("prototypes", PrototypeDistance(prepare=None))
+    ),
+    "otdd": Family((Variant("OTDD"),), _by("OTDD", OTDD(prepare=None), "all")),
+    "otdd, diagonal": Family(
+        (Variant("OTDD diagonal"),),
+        _by("OTDD diagonal", OTDD(prepare=None, covariance="diagonal")),
+    ),
+    "hardness": Family(
+        (Variant("difference in hardness"),),
+        _by("difference in hardness", TaskHardness(prepare=None)),
+    ),
+}

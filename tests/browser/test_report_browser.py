@@ -1,0 +1,200 @@
+"""The report as a reader meets it: opened from disk, pointed at, clicked, searched, printed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from report_cases import EVIL, awkward_study, bare_study, glyph_study
+from taskscape.report import write_report
+
+pytestmark = pytest.mark.slow
+
+NO_WEBGL = """
+const get = HTMLCanvasElement.prototype.getContext;
+HTMLCanvasElement.prototype.getContext = function (kind, ...more) {
+  return /webgl/.test(kind) ? null : get.call(this, kind, ...more);
+};
+"""
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("reports")
+    studies = {"glyphs": glyph_study(), "awkward": awkward_study(), "bare": bare_study()}
+    return {name: write_report(study, folder / f"{name}.html") for name, study in studies.items()}
+
+
+@pytest.fixture(scope="module")
+def glyphs(reports, open_report):
+    """The report on the glyphs, which several tests use one after another."""
+    return open_report(reports["glyphs"]).ready()
+
+
+def view(opened, name: str) -> None:
+    opened.page.select_option("#view", name)
+    drawn = {"flat": ".scatterlayer", "solid": ".gl-container canvas"}[name]
+    opened.page.wait_for_selector(f"#chart-map {drawn}")
+
+
+def click_and_wait_for(opened, title: str) -> None:
+    opened.page.mouse.down()
+    opened.page.wait_for_timeout(300)  # the map in space looks at the button once a frame
+    opened.page.mouse.up()
+    shown = "(title) => document.getElementById('panel-title').innerText === title"
+    opened.page.wait_for_function(shown, arg=title)
+
+
+def panel_title(opened) -> str:
+    return opened.page.inner_text("#panel-title")
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("glyphs", "phone"), ("awkward", "phone"), ("bare", "desktop")]
+)
+def test_it_opens_quietly_and_fits_the_screen(reports, open_report, name, size):
+    opened = open_report(reports[name], size).ready()
+    assert opened.complaints == []
+    assert all(url.split(":")[0] in ("file", "data", "blob") for url in opened.requests)
+    assert [url for url in opened.requests if url.startswith("file")] == [reports[name].as_uri()]
+    wide = opened.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert wide[0] <= wide[1]
+    undrawn = ".chart:not(:has(.main-svg))"
+    assert opened.page.locator(undrawn).count() == 0
+
+
+def test_names_are_shown_and_never_run(reports, open_report):
+    opened = open_report(reports["awkward"]).ready()
+    page = opened.page
+    page.select_option("#colour", "group")
+    page.mouse.move(*opened.point("test", 5))
+    page.wait_for_selector("#tip:not([hidden])")
+    for option in page.locator("#tasks option").all()[:8]:
+        page.select_option("#tasks", option.get_attribute("value"))
+    assert page.evaluate("window.hacked") is None
+    assert opened.complaints == []
+    assert EVIL in page.inner_text("#findings")
+    legend = page.evaluate(
+        "[...document.querySelectorAll('#chart-map .legendtext')].map((t) => t.textContent)"
+    )
+    assert EVIL in legend
+    assert page.locator("main img, main b").count() == 0
+
+
+def test_pointing_and_clicking_on_the_flat_map(glyphs):
+    opened, page = glyphs, glyphs.page
+    view(opened, "flat")
+    page.mouse.move(*opened.point("test", 3))
+    page.wait_for_selector("#tip:not([hidden])")
+    assert page.locator("#tip .thumb").count() == 5
+    # Tasks lie close together; whichever the tip names is the one that a click must open.
+    named = page.inner_text("#tip strong")
+    click_and_wait_for(opened, named)
+    if named.startswith("Test"):
+        assert page.locator(".near li").count() == 5
+        assert "expected" in page.inner_text("#panel")
+    assert page.locator("#panel .theme").count() == 4
+    assert opened.complaints == []
+
+
+def test_pointing_at_the_map_in_space(glyphs):
+    opened, page = glyphs, glyphs.page
+    view(opened, "solid")
+    page.evaluate("document.getElementById('chart-map').scrollIntoView({block: 'center'})")
+    box = page.locator("#chart-map").bounding_box()
+    places = [(x / 20, y / 20) for y in range(6, 16) for x in range(5, 16)]
+    for x, y in places:
+        page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=2)
+        page.wait_for_timeout(30)
+        if page.locator("#tip:not([hidden])").count():
+            break
+    named = page.inner_text("#tip strong")
+    click_and_wait_for(opened, named)
+    assert opened.complaints == []
+
+
+def test_every_colour_can_be_chosen(glyphs):
+    opened = glyphs
+    for name in ("flat", "solid"):
+        view(opened, name)
+        values = opened.page.eval_on_selector_all("#colour option", "all => all.map(o => o.value)")
+        assert {"split", "group", "distance", "accuracy:maml", "forecast:maml"} <= set(values)
+        for value in values:
+            opened.page.select_option("#colour", value)
+    assert opened.complaints == []
+
+
+def test_tasks_are_found_and_opened_by_keyboard(glyphs):
+    opened, page = glyphs, glyphs.page
+    page.get_by_label("Find a test task").focus()
+    page.keyboard.type("tifinagh")
+    assert re.match(r"\(\d+ of 800", page.inner_text("#found"))
+    page.keyboard.press("Enter")
+    assert "tifinagh" in page.inner_text("#panel").lower()
+    assert "is shown" in page.inner_text("#status")
+    page.locator("#tasks").focus()
+    first = panel_title(opened)
+    page.keyboard.press("ArrowDown")
+    assert panel_title(opened) != first
+    page.locator(".near button").first.focus()
+    page.keyboard.press("Enter")
+    assert panel_title(opened).startswith("Training task")
+    page.get_by_role("button", name="Back to test task").click()
+    assert panel_title(opened).startswith("Test task")
+    page.get_by_label("Find a test task").fill("no such task")
+    assert page.inner_text("#found") == "(0 of 800)"
+    assert opened.complaints == []
+
+
+def test_a_forecast_opens_its_task(glyphs):
+    opened = glyphs
+    where = opened.page.evaluate(
+        """() => {
+          const div = document.getElementById("chart-forecast-0");
+          div.scrollIntoView({block: "center"});
+          const box = div.getBoundingClientRect();
+          const {xaxis, yaxis} = div._fullLayout;
+          const {x, y} = div.data[2];
+          return [box.left + xaxis._offset + xaxis.l2p(x[0]),
+                  box.top + yaxis._offset + yaxis.l2p(y[0])];
+        }"""
+    )
+    opened.page.mouse.move(*where)
+    opened.page.wait_for_selector("#chart-forecast-0 .hoverlayer .hovertext")
+    shown = opened.page.locator("#chart-forecast-0 .hoverlayer").text_content()
+    number = re.search(r"test task (\d+)", shown).group(1)
+    click_and_wait_for(opened, f"Test task {number}")
+
+
+def test_landmarks_headings_and_controls_have_names(glyphs):
+    page = glyphs.page
+    for role, name in (
+        ("navigation", "Contents"), ("main", None), ("banner", None), ("contentinfo", None),
+        ("heading", "Findings"), ("heading", "Map of tasks"), ("searchbox", "Find a test task"),
+        ("combobox", "Colour by"), ("listbox", "Test tasks"), ("button", "Copy"),
+    ):  # fmt: skip
+        found = page.get_by_role(role, name=name) if name else page.get_by_role(role)
+        assert found.count() == 1, (role, name)
+    page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
+    assert page.locator("a, button, input, select").first.inner_text() == "Skip to the findings"
+
+
+def test_it_prints_and_comes_back(glyphs):
+    opened = glyphs
+    view(opened, "solid")
+    assert opened.page.pdf(format="A4").startswith(b"%PDF")
+    opened.page.wait_for_function("document.querySelector('#chart-map .gl-container canvas')")
+    assert opened.complaints == []
+
+
+def test_without_webgl_the_map_is_flat(reports, open_report):
+    opened = open_report(reports["glyphs"], script=NO_WEBGL).ready()
+    assert opened.page.locator("#chart-map .scatterlayer").count() == 1
+    assert opened.page.locator("#view").is_hidden()
+    assert opened.complaints == []
+
+
+def test_without_javascript_words_and_tables_remain(reports, open_report):
+    page = open_report(reports["glyphs"], java_script_enabled=False).page
+    assert page.locator("table").count() > 6
+    assert "need JavaScript" in page.inner_text("noscript")

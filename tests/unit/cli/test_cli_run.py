@@ -1,0 +1,161 @@
+"""The command ``run``: what it prints, how options and files go together, and Ctrl-C."""
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from pool_files import png
+from run_cases import tiny
+from taskscape.cli import app
+from taskscape.cli.run import settings
+from taskscape.cli.run_live import LiveStudy, TimeLeft
+from taskscape.errors import DataError
+from taskscape.studies.pipeline import PRESETS, learn, to_toml
+
+
+def invoke(*args: object) -> Result:
+    return CliRunner().invoke(app, ["run", *(str(a) for a in args)], catch_exceptions=False)
+
+
+@pytest.fixture
+def own_data(tmp_path: Path) -> Path:
+    """A folder of class folders of small pictures, without splits."""
+    rng = np.random.default_rng(0)
+    for c in range(30):
+        pattern = rng.integers(0, 200, (8, 8))
+        for i in range(9):
+            pixels = (pattern + rng.integers(0, 56, (8, 8))).astype(np.uint8)
+            path = tmp_path / "pictures" / f"class{c:02}" / f"{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(png(pixels))
+    return tmp_path / "pictures"
+
+
+@pytest.fixture
+def study(tmp_path: Path, own_data: Path) -> Path:
+    path = tmp_path / "study.toml"
+    config = tiny(fit={"prepare": "centre,pca=5"}, selection={"n_shot": 2, "budgets": [8]})
+    path.write_text(to_toml(replace(config, data=str(own_data))))
+    return path
+
+
+@pytest.mark.slow
+def test_interrupted_it_says_how_to_go_on_and_ends_with_the_findings(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*args: object, **rest: object) -> None:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(learn, "correlation_diagram", fail)
+        broken = invoke("--config", study, "--out", out)
+    assert broken.exit_code == 130
+    assert "interrupted; 6 finished stages are kept in" in broken.stderr
+    assert f"taskscape run --config {study} --out {out} --resume" in broken.stderr
+    done = invoke("--config", study, "--out", out, "--resume")
+    assert done.exit_code == 0, done.output
+    assert "fit task-themes: done before" in done.stderr
+    assert "The data name no training, validation or test classes" in done.stderr
+    assert [line[:3] for line in done.stdout.splitlines() if line[1:2] == "."] == [
+        "1. ", "2. ", "3. ",
+    ]  # fmt: skip
+    assert done.stdout.rstrip().endswith(str(out / "report.html"))
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "ProtoNet" in page
+    told = json.loads((out / "study.json").read_text())
+    assert told["command"] == f"taskscape run --config {study} --out {out}"
+    again = invoke("--config", study, "--out", out, "--resume", "--json")
+    findings = json.loads(again.stdout)["findings"]
+    assert findings == json.loads((out / "results.json").read_text())["findings"]
+    assert again.stderr == ""
+
+
+@pytest.mark.slow
+def test_a_study_that_breaks_off_keeps_what_it_has(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*args: object, **rest: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("taskscape.studies.pipeline.distances.nearest", fail)
+    with pytest.raises(OSError, match="no space left"):
+        invoke("--config", study, "--out", tmp_path / "out")
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "data", "embed", "fit", "health", "study.toml",
+    ]  # fmt: skip
+
+
+def test_options_go_before_the_file_and_the_file_before_the_preset(study: Path):
+    made = settings(None, study, None, "maml, protonet", "5,7", 3)
+    assert made.learners.names == ("maml", "protonet")
+    assert (made.selection.budgets, made.seed) == ((5, 7), 3)
+    assert made.tasks == tiny().tasks
+    assert settings("quick", None, "other", None, None, None) == replace(
+        PRESETS["quick"], data="other"
+    )
+    assert settings(None, None, None, None, None, None) == PRESETS["default"]
+
+
+def test_wrong_options_are_named():
+    with pytest.raises(DataError) as raised:
+        settings("huge", None, None, None, None, None)
+    assert str(raised.value) == "--preset 'huge' is not known; choose from quick, default, paper."
+    with pytest.raises(DataError) as raised:
+        settings(None, None, None, None, "many", None)
+    assert str(raised.value) == "--budget 'many': use a number such as 500, or several: 50,500."
+    with pytest.raises(DataError, match=r"^learner 'sgd' is not known; choose from protonet"):
+        invoke("--learners", "sgd", "--out", "nowhere")
+    assert not Path("nowhere").exists()
+
+
+def test_help_has_an_example():
+    assert "Example:" in invoke("--help").stdout
+
+
+def test_the_time_left_follows_the_pace():
+    left = TimeLeft("default", ["data", "fit", "embed", "learners/maml"])
+    first = left.seconds("data", 0.0, 0.0)
+    assert first == sum(left.guess.values())
+    left.end("data", 0.0, reused=True)
+    assert left.seconds("fit", 0.0, 0.0) == pytest.approx(first - left.guess["data"])
+    slow = 3 * left.guess["fit"]
+    assert left.seconds("fit", 0.5, slow / 2) > left.seconds("fit", 0.9, 0.9 * slow)
+    left.end("fit", slow, reused=False)
+    rest = left.guess["embed"] + left.guess["learners/maml"]
+    assert rest < left.seconds("embed", 0.0, 0.0) <= 3 * rest
+    left.end("embed", 1.0, reused=False)
+    left.end("learners/maml", 1.0, reused=False)
+    assert left.seconds(None, 0.0, 0.0) == 0
+
+
+def test_the_display_shows_what_is_done_and_what_is_being_done():
+    live = LiveStudy(PRESETS["quick"], quiet=True)
+    live.plan([("data", "look at the data"), ("fit", "fit task-themes")], ())
+    live.begin("data")
+    live.end("data", 1.23, False)
+    live.begin("fit")
+    live.advance(0.5, "fitting")
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(live._picture())
+    text = console.export_text()
+    for words in ("✓ look at the data", "1.2 s", "▸ fit task-themes", "fitting", "so far · about"):
+        assert words in text
+    assert "write the report" in text
+
+
+def test_what_the_readme_types_is_understood():
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    lines = [
+        line.split("#")[0].split() for line in readme.splitlines() if "taskscape run --" in line
+    ]
+    options = {word for words in lines for word in words if word.startswith("--")}
+    text = invoke("--help").stdout
+    assert len(lines) >= 4
+    assert all(option.strip("`:") in text for option in options)

@@ -1,0 +1,81 @@
+"""From numbers to expected accuracies: intervals hold what they say, parts sum to the whole."""
+
+import numpy as np
+import pytest
+
+from taskscape.forecast.calibration import Calibration, calibrate
+
+
+def made_up(seed: int, n_classes: int, n_tasks: int, first: int = 0, bias: float = 0.0):
+    """Tasks whose log-odds follow one column, their own classes, and chance."""
+    rng = np.random.default_rng(seed)
+    effects = rng.normal(size=n_classes)
+    classes = np.array([rng.choice(n_classes, 5, replace=False) for _ in range(n_tasks)])
+    X = rng.normal(size=(n_tasks, 2))
+    logits = 1 + 0.8 * X[:, 0] + effects[classes].mean(axis=1) - np.log(4) + bias
+    return X, 1 / (1 + np.exp(-logits)), classes + first
+
+
+def calibrated(seed: int = 0, n_classes: int = 20, n_tasks: int = 300) -> Calibration:
+    X, accuracy, classes = made_up(seed, n_classes, n_tasks)
+    return calibrate(("a", "b"), X, accuracy, classes, np.ones(2))
+
+
+def test_intervals_hold_about_what_they_say_for_new_classes():
+    held = []
+    for seed in range(12):
+        X, accuracy, classes = made_up(1000 + seed, 20, 200)
+        found = calibrated(seed).expect(X, (classes >= 0).sum(1), 0.9)
+        held.append(((found.low <= accuracy) & (accuracy <= found.high)).mean())
+        assert (found.low <= found.accuracy).all()
+        assert (found.accuracy <= found.high).all()
+    assert 0.82 < np.mean(held) < 0.98
+
+
+def test_a_higher_confidence_gives_a_wider_interval():
+    X, _, classes = made_up(5, 20, 50)
+    found = [calibrated().expect(X, (classes >= 0).sum(1), c) for c in (0.5, 0.9, 0.999)]
+    widths = [(f.high - f.low).mean() for f in found]
+    assert widths[0] < widths[1] < widths[2]
+
+
+def test_parts_sum_to_the_difference_from_the_average_task():
+    X, _, _ = made_up(6, 20, 60)
+    X[0] = calibrated().ridge.mean  # no difference at all
+    n_way = np.r_[np.full(30, 5), np.full(30, 8)]
+    n_way[0] = 5
+    found = calibrated().expect(X, n_way, 0.99)
+    whole = found.parts.sum(axis=1) + found.chance
+    np.testing.assert_allclose(whole, found.accuracy - found.average, atol=1e-6)
+    assert (found.chance[n_way == 8] < 0).all()
+    np.testing.assert_allclose(found.chance[n_way == 5], 0, atol=1e-12)
+
+
+def test_the_order_of_the_tasks_plays_no_part():
+    X, accuracy, classes = made_up(0, 20, 300)
+    order = np.random.default_rng(1).permutation(300)
+    one = calibrate(("a", "b"), X, accuracy, classes, np.ones(2))
+    other = calibrate(("a", "b"), X[order], accuracy[order], classes[order], np.ones(2))
+    assert one.penalty == other.penalty
+    np.testing.assert_allclose(one.residuals, other.residuals, atol=1e-9)
+    np.testing.assert_allclose(one.ridge.weights, other.ridge.weights, atol=1e-9)
+
+
+def test_perfect_and_hopeless_accuracies_are_taken():
+    X, accuracy, classes = made_up(0, 20, 300)
+    found = calibrate(("a", "b"), X, np.round(accuracy), classes, np.ones(2))
+    assert np.isfinite(found.residuals).all()
+
+
+def test_what_lies_outside_is_seen():
+    found = calibrated()
+    X = np.array([[0.0, 0.0], [99.0, 0.0], [0.0, np.nan]])
+    assert found.outside(X).tolist() == [[False, False], [True, False], [False, False]]
+
+
+def test_held_out_errors_are_larger_than_those_on_known_classes():
+    X, accuracy, classes = made_up(0, 20, 300)
+    found = calibrated()
+    known = np.abs(found.expect(X, (classes >= 0).sum(1), 0.9).accuracy - accuracy).mean()
+    assert found.error > known
+    assert found.mean_accuracy == pytest.approx(accuracy.mean())

@@ -1,0 +1,205 @@
+"""Forecaster: support samples in, expected accuracies out, whatever the company or the queries."""
+
+import re
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import forecast_cases as cases
+from taskscape import Embeddings, Forecaster, make_tasks, sample_tasks
+from taskscape.errors import DataError
+from taskscape.forecast import Forecasts, ForecastWarning, forecast
+from taskscape.forecast.features import GROUPS, WORDS
+from taskscape.meta import ProtoNet, TrainConfig, mlp, train
+
+
+def same(a: Forecasts, b: Forecasts, order: object = slice(None)) -> None:
+    for name in ("expected", "low", "high", "outside"):
+        np.testing.assert_allclose(getattr(a, name)[order], getattr(b, name), atol=2e-5)
+    for what, moved in a.reasons.items():
+        np.testing.assert_allclose(moved[order], b.reasons[what], atol=2e-5)
+
+
+def test_forecasts_are_right_about_test_classes():
+    made, _ = cases.calibrated()
+    test = cases.tasks("test", 120)
+    described = made.describe(test)
+    found = made.predict(test, described=described)
+    measured = cases.accuracy(described, test.n_way)
+    judged = made.judge(test, measured, described=described)
+    assert judged.spearman > 0.95
+    assert judged.ceiling is not None
+    assert judged.always_mean_error is not None
+    assert judged.mean_absolute_error < judged.always_mean_error / 3
+    assert judged.coverage > 0.8
+    assert judged.spearman_interval is not None
+    assert judged.spearman_interval[0] <= judged.spearman <= judged.spearman_interval[1]
+    assert re.match(r"toy on 120 tasks: rank correlation [\d.]+ \(ceiling", judged.summary())
+    assert set(found.reasons) == set(WORDS.values())
+    assert found.average is not None
+    np.testing.assert_allclose(
+        sum(found.reasons.values()), found.expected - found.average, atol=1e-6
+    )
+    assert ((found.low >= 0) & (found.high <= 1)).all()
+
+
+def test_a_forecast_depends_on_the_task_alone():
+    made, _ = cases.calibrated()
+    test = cases.tasks("test", 24)
+    order = np.random.default_rng(0).permutation(24)
+    found = made.predict(test)
+    same(found, made.predict(test[order]), order)
+    same(found, made.predict(test[:7]), slice(0, 7))
+
+
+def test_queries_are_never_looked_at():
+    made, _ = cases.calibrated()
+    test = sample_tasks(cases.pool(), 24, n_way=3, n_shot=3, n_query=4, split="test", seed=1)
+    found = made.predict(test)
+    same(found, made.predict(test.with_samples(3, 0)))
+    listed = make_tasks(
+        cases.pool(), test.classes.tolist(),
+        support=np.tile(np.arange(3), (24, 3, 1)), query=np.tile(np.arange(3, 9), (24, 3, 1)),
+    )  # fmt: skip
+    spoiled = cases.pool().samples.copy()
+    spoiled[np.concatenate([s + np.arange(3, 12) for s in cases.pool().starts])] = 1e3
+    broken = replace(cases.pool(), samples=spoiled, class_digests=None)
+    same(made.predict(listed), made.predict(replace(listed, pool=broken)))
+
+
+def test_permuting_the_classes_of_a_task_changes_nothing():
+    made, _ = cases.calibrated()
+    ids = np.array([[40, 41, 42], [45, 50, 55]])
+    support = np.array([[[0, 1], [2, 3], [4, 5]], [[1, 2], [3, 4], [5, 6]]])
+    turned = np.array([2, 0, 1])
+    one = make_tasks(cases.pool(), ids.tolist(), support=support)
+    other = make_tasks(cases.pool(), ids[:, turned].tolist(), support=support[:, turned])
+    same(made.predict(one), made.predict(other))
+
+
+def test_one_shot_and_ensembles():
+    made = Forecaster(cases.model(2), cases.train_lam(2), "toy")
+    given = cases.tasks("val", 120, n_way=3, n_shot=1)
+    described = made.describe(given)
+    assert np.isnan(described["spread_within"]).all()
+    assert all(np.isfinite(v).all() for k, v in described.items() if k != "spread_within")
+    made.fit(given, cases.accuracy(described, given.n_way), described=described)
+    found = made.predict(cases.tasks("test", 20, n_way=3, n_shot=1))
+    assert np.isfinite(found.expected).all()
+    np.testing.assert_allclose(found.reasons[WORDS["shape"]], 0, atol=1e-12)
+
+
+def test_groups_can_be_left_out():
+    _, given = cases.calibrated()
+    made = Forecaster(cases.model(), cases.train_lam(), groups=["difficulty"])
+    described = made.describe(given)
+    made.fit(given, cases.accuracy(described, given.n_way), described=described)
+    assert set(made.columns) == set(GROUPS["difficulty"])
+    found = made.predict(given[:5])
+    assert set(found.reasons) == {WORDS["difficulty"], WORDS["shape"]}  # chance differs by ways
+
+
+def test_it_is_written_and_read(tmp_path: Path):
+    made, _ = cases.calibrated()
+    made.save(tmp_path / "forecaster")
+    back = Forecaster.load(tmp_path / "forecaster", cases.model())
+    test = cases.tasks("test", 20)
+    same(made.predict(test), back.predict(test))
+    assert (back.learner, back.confidence) == ("toy", 0.9)
+    with pytest.raises(DataError, match="was made with another model"):
+        Forecaster.load(tmp_path / "forecaster", cases.model(2))
+    made.model.save(tmp_path / "model")
+    with pytest.raises(DataError, match="does not hold a forecaster"):
+        Forecaster.load(tmp_path / "model", cases.model())
+
+
+def test_tasks_unlike_the_calibration_tasks_are_warned_of():
+    made, given = cases.calibrated()
+    with pytest.warns(ForecastWarning, match=r"tasks lie outside what .*: .*n way \(12 of 12"):
+        found = made.predict(cases.tasks("test", 12, n_way=6))
+    assert found.outside is not None
+    assert found.outside.all()
+    with pytest.warns(ForecastWarning, match="n shot"):
+        made.predict(cases.tasks("test", 12, n_shot=8))
+    with pytest.warns(ForecastWarning, match=r"among those of the calibration tasks too: .* flatt"):
+        made.judge(given, np.full(len(given), 0.5))
+
+
+def test_classes_shared_with_training_are_warned_of():
+    train_tasks = cases.tasks("train", 80, n_shot=6)
+    embedded = Embeddings.of(train_tasks, cases.train_lam(), model=cases.model().fingerprint_)
+    made = Forecaster(cases.model(), embedded)
+    given = cases.tasks("train", 120)
+    with pytest.warns(ForecastWarning, match="among those of the training tasks too"):
+        made.fit(given, np.random.default_rng(0).random(120))
+
+
+def test_few_calibration_classes_are_warned_of():
+    few = sample_tasks(cases.pool().subset(np.arange(16, 23)), 120, n_way=3, n_shot=2, seed=0)
+    made = Forecaster(cases.model(), cases.train_lam())
+    with pytest.warns(ForecastWarning, match="of 7 classes are too few to leave out all classes"):
+        made.fit(few, np.random.default_rng(0).random(120))
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "message"),
+    [
+        (np.full(12, 55.0), "accuracy holds 55; give fractions from 0 to 1, not percent."),
+        (np.full(12, np.nan), "accuracy holds nan; give fractions from 0 to 1, not percent."),
+        (np.full(11, 0.5), "accuracy has shape (11, 1); expected (12,) or (12, episodes), a value "
+         "for every task."),
+    ],
+)  # fmt: skip
+def test_accuracies_that_cannot_be_are_refused(accuracy, message):
+    made = Forecaster(cases.model(), cases.train_lam())
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        made.fit(cases.tasks("val", 12), accuracy)
+
+
+def test_other_wrong_wishes_are_refused():
+    model, lam = cases.model(), cases.train_lam()
+    with pytest.raises(DataError, match=r"^confidence=0.1 must be at least 0.5 and below 1\.$"):
+        Forecaster(model, lam, confidence=0.1)
+    with pytest.raises(DataError, match=r"^groups=\['luck'\]: choose at least one of distance,"):
+        Forecaster(model, lam, groups=["luck"])
+    with pytest.raises(DataError, match=r"^train must be embedded tasks or λ; pass model"):
+        Forecaster(model, cases.tasks("train", 5))
+    with pytest.raises(DataError, match="train has 1 members and the model 2"):
+        Forecaster(cases.model(2), lam)
+    other = Embeddings.of(cases.tasks("train", 80), lam, model="f" * 32)
+    with pytest.raises(DataError, match="train was embedded by another model"):
+        Forecaster(model, other)
+    with pytest.raises(DataError, match=r"^this forecaster is not fitted; call fit"):
+        Forecaster(model, lam).predict(cases.tasks("test", 5))
+
+
+def test_in_one_call_with_a_trained_learner():
+    pool = cases.pool()
+    sizes = {"n_way": 3, "n_shot": 2, "n_query": 4}
+    trained = train(
+        ProtoNet(), mlp(3, (4,)), sample_tasks(pool, 40, split="train", **sizes),
+        TrainConfig(updates=4, validate_every=4),
+    )  # fmt: skip
+    given = sample_tasks(pool, 100, split="val", seed=1, **sizes)
+    test = sample_tasks(pool, 20, split="test", seed=2, **sizes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ForecastWarning)  # few tasks: some lie outside
+        found = forecast(
+            trained, cases.model(), cases.tasks("train", 60, n_shot=6), given, test, episodes=2
+        )
+        again = forecast(
+            trained, cases.model(), cases.tasks("train", 60, n_shot=6), given, test, episodes=2,
+            learner_pool=replace(pool, name="the same"),
+        )  # fmt: skip
+    same(found, again)
+    assert found.learner == "ProtoNet"
+    with pytest.raises(DataError, match="calibration_tasks have no queries"):
+        forecast(trained, cases.model(), cases.train_lam(), given.with_samples(2), test)
+    with pytest.raises(DataError, match="has other classes, or other numbers of samples"):
+        forecast(
+            trained, cases.model(), cases.train_lam(), given, test,
+            learner_pool=pool.subset(np.arange(20)),
+        )  # fmt: skip

@@ -1,0 +1,186 @@
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from report_cases import EVIL, awkward_study, bare_study, with_outcomes
+from taskscape.diagram import correlation_diagram
+from taskscape.report import render_report, write_report
+from taskscape.studies.result import StudyResult
+
+
+class Page(HTMLParser):
+    """The elements of a page, and the contents of its scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.words: list[str] = []
+        self._inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self._inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        self._inside = ""
+
+    def handle_data(self, data):
+        if self._inside == "script":
+            self.scripts[-1] += data
+        elif self._inside != "style":
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+    def ids(self) -> list[str]:
+        return [a["id"] for _, a in self.elements if a.get("id")]
+
+
+def ensemble(result: StudyResult) -> StudyResult:
+    """The study as two fits would have made it."""
+    tasks = {
+        name: replace(getattr(result, name), lam=np.concatenate([lam, lam[..., ::-1]]))
+        for name, lam in (("test", result.test.lam), ("train", result.train.lam))
+    }
+    return replace(result, **tasks)
+
+
+CASES = {
+    "bare": bare_study,
+    "awkward": awkward_study,
+    "full": lambda: with_outcomes(bare_study()),
+    "ensemble": lambda: ensemble(with_outcomes(bare_study())),
+    "one learner": lambda: with_outcomes(bare_study(), learners=("maml",)),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def page(request) -> Page:
+    return Page(render_report(CASES[request.param]()))
+
+
+def test_the_page_is_whole_and_named(page):
+    ids = page.ids()
+    assert len(set(ids)) == len(ids)
+    for tag, attributes in page.elements:
+        for pointer in ("aria-labelledby", "for"):
+            assert attributes.get(pointer, ids[0]) in ids, (tag, attributes)
+        if tag == "a":
+            assert attributes["href"].removeprefix("#") in ids
+        if attributes.get("role") in ("img", "region"):
+            assert attributes["aria-label"]
+    tags = [tag for tag, _ in page.elements]
+    assert tags.count("h1") == tags.count("main") == tags.count("nav") == 1
+
+
+def test_headings_never_skip_a_level(page):
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(b <= a + 1 for a, b in pairwise(levels))
+
+
+def test_it_loads_nothing_and_runs_only_its_own_scripts(page):
+    for tag, attributes in page.elements:
+        for name in ("src", "href", "srcset", "data", "action"):
+            assert (attributes.get(name) or "#").startswith("#"), (tag, attributes)
+        assert not any(name.startswith("on") for name in attributes)
+        assert tag not in ("iframe", "object", "embed", "link", "base")
+    policy = next(a["content"] for t, a in page.elements if t == "meta" and "http-equiv" in a)
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe-inline" not in policy.split("style-src")[0]
+    island, *scripts = page.scripts
+    for script in scripts:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert json.loads(island)["classes"]
+
+
+def test_every_figure_has_its_place_and_every_place_its_figure(page):
+    places = {a["data-figure"] for _, a in page.elements if "data-figure" in a}
+    assert places == set(json.loads(page.scripts[0])["figures"])
+
+
+def test_missing_parts_are_left_out_and_said_so():
+    page = Page(render_report(bare_study()))
+    assert not {"diagram", "selection", "forecasts"} & set(page.ids())
+    assert (
+        "Not part of this study: accuracies of learners, the correlation diagram, training on "
+        "selected tasks, forecasts." in page.text
+    )
+
+
+def test_all_parts_are_there():
+    page = Page(render_report(with_outcomes(bare_study())))
+    sections = {"findings", "data", "fit", "map", "themes", "diagram", "selection", "distances"}
+    assert sections | {"forecasts", "reproduce"} <= set(page.ids())
+    assert "Not part of this study" not in page.text
+    for words in ("taskscape study glyphs", "5 min 12 s", "93.0 %", "task_themes", "Seed 0."):
+        assert words in page.text
+
+
+def test_awkward_names_are_shown_and_never_markup():
+    text = render_report(awkward_study())
+    page = Page(text)
+    assert len(page.scripts) == 3
+    assert not any(tag in ("img", "b") for tag, _ in page.elements)
+    assert page.text.count(EVIL) > 10
+    names = json.loads(page.scripts[0])["classes"]
+    assert EVIL in names
+    figures = json.loads(page.scripts[0])["figures"]
+    assert "<script" not in json.dumps(figures)
+
+
+def test_figures_do_not_read_names_as_templates():
+    learner = "%{x} $a$"
+    result = bare_study()
+    accuracy = {learner: np.random.default_rng(0).uniform(size=(100, 3))}
+    diagram = correlation_diagram(result.distance, accuracy, n_bins=4)
+    text = render_report(replace(result, accuracy=accuracy, diagram=diagram))
+    trace = json.loads(Page(text).scripts[0])["figures"]["diagram"]["data"][0]
+    assert trace["name"] == "&#37;{x} &#36;a&#36;"
+    assert "%{x} $" not in trace["hovertemplate"]
+
+
+def test_unknown_numbers_do_not_break_the_page():
+    result = with_outcomes(bare_study())
+    nothing = {name: np.full_like(a, np.nan) for name, a in result.accuracy.items()}
+    page = Page(render_report(replace(result, accuracy=nothing)))
+    assert json.loads(page.scripts[0])["test"]["accuracy"]["maml"] == [None] * 100
+
+
+def test_more_tasks_than_fit_are_sampled_and_the_page_says_so():
+    result = bare_study()
+    rows = np.arange(3000) % 100
+    many = replace(
+        result,
+        test=replace(result.test[rows], ids=np.arange(3000)),
+        **{
+            name: getattr(result, name)[rows]
+            for name in ("distance", "nearest", "nearest_distance", "difficulty")
+        },
+    )
+    page = Page(render_report(many))
+    assert (
+        "Of 3,000 test and 200 training tasks, 1,800 and 200 are shown, drawn by chance "
+        "(seed 0)." in page.text
+    )
+    assert len(json.loads(page.scripts[0])["test"]["id"]) == 1800
+
+
+def test_the_same_study_gives_the_same_file(tmp_path):
+    path = write_report(bare_study(), tmp_path / "new folder" / "report.html")
+    assert path.read_text(encoding="utf-8") == render_report(bare_study())
+    assert path.stat().st_size < 8_000_000

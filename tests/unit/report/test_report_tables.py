@@ -1,0 +1,77 @@
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from report_cases import bare_study
+from taskscape.pools import ClassPool
+from taskscape.report.tables import (
+    duration,
+    flat_settings,
+    mean_of_trials,
+    percent,
+    selection_table,
+    split_rows,
+)
+from taskscape.studies.result import SelectionTrial
+
+
+def trials(values, rule="random", budget=100):
+    return [SelectionTrial("maml", rule, budget, i, v) for i, v in enumerate(values)]
+
+
+def test_the_interval_of_the_mean_is_students():
+    values = [0.5, 0.6, 0.58, 0.55]
+    (mean,) = mean_of_trials(trials(values))
+    low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
+    assert mean.mean == pytest.approx(np.mean(values))
+    assert mean.half_width == pytest.approx((high - low) / 2)
+    assert str(mean) == f"55.8 ± {100 * mean.half_width:.1f} %"
+
+
+def test_one_trial_has_no_interval_and_failed_ones_do_not_count():
+    one, none = mean_of_trials([*trials([0.5, math.nan]), *trials([math.nan], "nearest")])
+    assert (one.n_trials, str(one)) == (1, "50.0 %")
+    assert (none.n_trials, str(none)) == (0, "–")
+
+
+def test_the_table_has_a_row_for_each_budget_and_a_dash_where_nothing_was_tried():
+    means = mean_of_trials([*trials([0.5, 0.6]), *trials([0.7], "nearest", 50)])
+    table = selection_table(means, "maml")
+    assert table.rules == ("random", "nearest")
+    assert [row[0] for row in table.rows] == [50, 100]
+    assert table.rows[0][1] == ("–", "70.0 %")
+    assert table.trials == "1 to 2"
+
+
+def test_settings_are_flattened_by_stage():
+    settings = {"seed": 3, "fit": {"tol": 1e-3, "deep": {"on": True, "list": [1, 2]}, "no": None}}
+    assert flat_settings(settings) == (
+        ("general", (("seed", "3"),)),
+        ("fit", (("tol", "0.001"), ("deep.on", "yes"), ("deep.list", "1, 2"), ("no", "none"))),
+    )
+
+
+def test_times_and_shares_in_words():
+    times = (0.26, 42.4, 3599, 3660, math.nan)
+    assert [duration(t) for t in times] == ["0.3 s", "42 s", "59 min 59 s", "1 h 1 min", "–"]
+    assert (percent(0.123), percent(math.nan)) == ("12.3 %", "–")
+
+
+def test_splits_come_in_order_with_their_groups():
+    pool = ClassPool.from_classes(
+        {name: np.zeros((2, 3)) for name in "abcd"},
+        groups=["x", "y", "x", "x"],
+        splits=["test", "train", "train", "train"],
+    )
+    train, test = split_rows(pool)
+    assert (train.split, train.n_classes, train.n_samples) == ("train", 3, 6)
+    assert train.groups == (("y", (1,)), ("x", (2, 3)))
+    assert test.groups == (("x", (0,)),)
+
+
+def test_a_pool_without_splits_and_groups_is_one_of_each():
+    (row,) = split_rows(bare_study().pool)
+    assert (row.split, row.n_classes) == ("", 24)
+    assert row.groups == (("", tuple(range(24))),)

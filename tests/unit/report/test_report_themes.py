@@ -1,0 +1,92 @@
+import base64
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from report_cases import bare_study
+from taskscape.pools import ClassPool
+from taskscape.prepare import PrepareConfig, learn_preparation
+from taskscape.report.pictures import make_sheet
+from taskscape.report.theme_views import picture_means, view_themes
+
+RNG = np.random.default_rng(0)
+IMAGES = ClassPool.from_classes(
+    {str(c): RNG.integers(0, 256, (30, 4, 5, 3)).astype(np.uint8) for c in range(4)}
+)
+
+
+@pytest.mark.parametrize("power", [None, 0.5])
+@pytest.mark.parametrize("pca", [None, 60])
+def test_the_picture_of_a_prepared_sample_is_the_sample(power, pca):
+    preparation = learn_preparation(IMAGES, np.arange(4), PrepareConfig(power=power, pca=pca))
+    rows = np.array([0, 40, 119])
+    pictures = picture_means(IMAGES, preparation, preparation(IMAGES.take(rows)))
+    assert pictures.shape == (3, 4, 5, 3)
+    assert np.abs(pictures.astype(int) - IMAGES.samples[rows].astype(int)).max() <= 1
+
+
+def test_pictures_of_unit_length_are_stretched():
+    preparation = learn_preparation(IMAGES, np.arange(4), PrepareConfig(l2=True, pca=None))
+    picture = picture_means(IMAGES, preparation, preparation(IMAGES.take(np.array([5]))))[0]
+    sample = IMAGES.samples[5].astype(float)
+    np.testing.assert_allclose(picture, sample / sample.max() * 255, atol=1)
+
+
+def test_typical_samples_belong_to_the_classes_named_beside_them():
+    result = bare_study()
+    views = view_themes(result.pool, result.model, result.train)
+    assert views.means is None
+    assert len(views.samples) == 5
+    for rows, owners in zip(views.samples, views.sample_classes, strict=True):
+        assert len(set(owners)) == len(owners) <= 12
+        assert ((rows - result.pool.starts[owners]) < result.pool.counts[owners]).all()
+
+
+def test_every_class_is_typical_of_one_task_theme_at_most():
+    result = bare_study()
+    views = view_themes(result.pool, result.model, result.train)
+    named = np.concatenate(views.classes)
+    assert len(views.classes) == 3
+    assert len(set(named)) == len(named)
+
+
+def test_behind_an_encoder_tasks_tell_what_classes_are_typical():
+    result = bare_study()
+    pictures = ClassPool.from_classes(
+        {name: np.zeros((2, 8, 8), dtype=np.uint8) for name in result.pool.class_names}
+    )
+    views = view_themes(pictures, result.model, result.train)
+    assert views.from_tasks
+    assert views.samples is None
+    assert all(len(classes) == 12 for classes in views.classes)
+    direct = view_themes(result.pool, result.model, result.train)
+    assert set(direct.classes[1][:3]) & set(views.classes[1])
+    lam = result.train.lam.copy()
+    lam[..., 0] = 1e6  # every task is all of the first theme
+    same = view_themes(pictures, result.model, replace(result.train, lam=lam))
+    assert len(same.classes) == 3
+
+
+def opened(sheet) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(sheet.uri.split(",")[1]))))
+
+
+def test_a_sheet_of_small_grey_images_keeps_every_pixel():
+    images = RNG.integers(0, 256, (7, 6, 4)).astype(np.uint8)
+    sheet = make_sheet(images)
+    whole = opened(sheet)
+    whole = whole[..., 0] if whole.ndim == 3 else whole
+    assert whole.shape == (sheet.rows * 6, sheet.columns * 4)
+    for i, image in enumerate(images):
+        y, x = 6 * (i // sheet.columns), 4 * (i % sheet.columns)
+        np.testing.assert_array_equal(whole[y : y + 6, x : x + 4], image)
+
+
+def test_large_and_many_images_are_shrunk():
+    assert make_sheet(np.zeros((1, 300, 200, 3), dtype=np.uint8)).height == 64
+    many = make_sheet(np.zeros((5000, 64, 64), dtype=np.uint8))
+    assert many.width < 30
+    assert len(many.uri) < 100_000

@@ -1,0 +1,132 @@
+"""``rule="auto"``: rules are tried for validation tasks, and chance is kept where none helps."""
+
+import re
+
+import numpy as np
+import pytest
+
+from taskscape.compare import cdist
+from taskscape.errors import DataError
+from taskscape.select import (
+    MatrixSource,
+    Selection,
+    TrialOptions,
+    choose_rule,
+    select,
+    select_by,
+)
+
+RNG = np.random.default_rng(0)
+TEST, VAL = RNG.gamma(1, 2, (12, 4)) + 0.1, RNG.gamma(1, 2, (9, 4)) + 0.1
+TRAIN = RNG.gamma(1, 2, (300, 4)) + 0.1
+CLASSES = np.array([RNG.choice(20, 5, replace=False) for _ in range(300)])
+TRIAL = TrialOptions(trials=6, n=10)
+
+
+class NearIsGood:
+    """A learner that does better the nearer its training tasks are to the validation tasks."""
+
+    def __init__(self, strength: float, noise: float = 0.01) -> None:
+        self.strength, self.noise = strength, noise
+        self.asked: list[list[np.ndarray]] = []
+        self.rng = np.random.default_rng(1)
+        self.distance = cdist(VAL, TRAIN).mean(axis=0)
+
+    def __call__(self, chosen):
+        self.asked.append(list(chosen))
+        far = np.array([self.distance[rows].mean() for rows in chosen]) / self.distance.mean()
+        return 0.7 - self.strength * far + self.noise * self.rng.normal(size=len(chosen))
+
+
+def test_a_rule_that_helps_is_used_for_the_test_tasks():
+    judge = NearIsGood(0.2)
+    found = select(TEST, TRAIN, 40, "auto", validation=VAL, judge=judge, trial=TRIAL)
+    assert found.rule == "nearest"
+    np.testing.assert_array_equal(found.indices, select(TEST, TRAIN, 40, "nearest").indices)
+    told = found.settings["auto"]
+    assert [t["rule"] for t in told["tried"]] == ["random", "nearest", "coverage", "facility"]
+    assert told["n"] == 10
+    assert told["n_validation"] == 9
+    assert len(told["tried"][1]["scores"]) == 6
+    assert re.match(
+        r"nearest beat random choice .* by 0\.\d+, at least 0\.\d+ with 95 %", told["why"]
+    )
+    assert Selection.from_json(found.to_json()).settings["auto"]["why"] == told["why"]
+    # tried for the validation tasks, at the small budget
+    near = select(VAL, TRAIN, 10, "nearest", seed=3).indices
+    np.testing.assert_array_equal(judge.asked[1][3], near)
+    assert all(len(rows) == 10 for call in judge.asked for rows in call)
+
+
+@pytest.mark.parametrize("strength", [0.0, -0.2])
+def test_where_none_helps_it_is_chance(strength):
+    found = select(TEST, TRAIN, 40, "auto", validation=VAL, judge=NearIsGood(strength), trial=TRIAL)
+    assert found.rule == "random"
+    np.testing.assert_array_equal(found.indices, select(TEST, TRAIN, 40, "random").indices)
+    assert found.settings["auto"]["why"].startswith("no rule beat random choice")
+
+
+def test_luck_alone_seldom_wins():
+    wins = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        chosen = Selection(np.zeros(1, int), np.zeros(1), np.zeros(1, int), "random", "x")
+        rule = choose_rule(
+            lambda _rule, _seed, one=chosen: one, lambda lists, r=rng: r.normal(size=len(lists)),
+            rules=["nearest", "coverage", "facility"],
+        ).rule  # fmt: skip
+        wins += rule != "random"
+    assert wins <= 20  # 5 % are allowed
+
+
+def test_classes_are_tried_where_they_are_known():
+    judge = NearIsGood(0.0)
+    found = select(
+        TEST, TRAIN, 20, "auto", validation=VAL, judge=judge, trial=TRIAL, train_classes=CLASSES
+    )
+    assert "classes" in [t["rule"] for t in found.settings["auto"]["tried"]]
+    assert len(judge.asked) == 5
+
+
+def test_any_source_of_distances_will_do():
+    test, val = MatrixSource(cdist(TEST, TRAIN)), MatrixSource(cdist(VAL, TRAIN))
+    trial = TrialOptions(rules=("nearest",), trials=4, n=10)
+    found = select_by(test, 20, "auto", validation=val, judge=NearIsGood(0.3), trial=trial)
+    assert found.rule == "nearest"
+
+
+def test_the_budget_of_a_trial():
+    assert TrialOptions().budget(100) == 100
+    assert TrialOptions().budget(10_000) == 500
+    assert TrialOptions().budget(10_000, "samples") == 10_000
+    with pytest.raises(DataError, match=r"^trial\.n=30 must lie between 1 and n=20\.$"):
+        TrialOptions(n=30).budget(20)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"judge": None}, "rule='auto' needs validation, tasks to try the rules for, and judge, "
+         "which scores a learner trained on chosen tasks; taskscape.studies.auto.select_auto has "
+         "one."),
+        ({"trial": TrialOptions(trials=2)}, "trials=2 must be at least 3, to know the noise."),
+        ({"trial": TrialOptions(rules=("random",))}, "rules=['random']: give some of nearest, "
+         "coverage, facility, classes to try against random choice."),
+        ({"trial": TrialOptions(confidence=1.5)}, "confidence=1.5 must be at least 0.5 and below "
+         "1."),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_tried_is_refused(options, message):
+    wishes = {"validation": VAL, "judge": NearIsGood(0.1), "trial": TRIAL} | options
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        select(TEST, TRAIN, 20, "auto", **wishes)
+
+
+def test_a_judge_must_score_every_trial():
+    with pytest.raises(DataError, match=r"^judge returned \[.*\] for 6 trials of rule 'random'"):
+        select(TEST, TRAIN, 20, "auto", validation=VAL, judge=lambda lists: [0.5], trial=TRIAL)
+    other = MatrixSource(np.ones((3, 7)))
+    with pytest.raises(DataError, match="distances to 7 training tasks, the test tasks to 300"):
+        select_by(
+            MatrixSource(cdist(TEST, TRAIN)), 5, "auto", validation=other, judge=NearIsGood(0.1)
+        )

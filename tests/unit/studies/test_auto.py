@@ -1,0 +1,53 @@
+"""Selection by the rule that helps a learner, tried by training it on validation tasks."""
+
+import numpy as np
+import pytest
+
+from meta_cases import DIMS, toy_pool, toy_tasks
+from taskscape.errors import DataError
+from taskscape.meta import ProtoNet, mlp
+from taskscape.select import TrialOptions
+from taskscape.studies.auto import LearnerJudge, losing_share, select_auto
+
+POOL = toy_pool()
+TRAIN, VAL = (toy_tasks(POOL, split, n, n_way=3) for split, n in (("train", 40), ("val", 10)))
+RNG = np.random.default_rng(0)
+LAM = {n: RNG.gamma(1, 2, (n, 3)) + 0.1 for n in (40, 10, 6)}
+
+
+def test_a_judge_trains_on_what_was_chosen():
+    judge = LearnerJudge(ProtoNet(), mlp(DIMS, (8,)), TRAIN, VAL, training={"learning_rate": 0.01})
+    scores = judge([np.arange(8), np.arange(8, 16), np.arange(8)])
+    assert scores.shape == (3,)
+    assert ((scores > 0.5) & (scores <= 1)).all()
+    np.testing.assert_array_equal(scores, judge([np.arange(8), np.arange(8, 16), np.arange(8)]))
+
+
+def test_select_auto_keeps_a_record():
+    found = select_auto(
+        LAM[6], LAM[40], 12,
+        learner="protonet", network=mlp(DIMS, (8,)), train_tasks=TRAIN,
+        validation=LAM[10], validation_tasks=VAL,
+        trial=TrialOptions(rules=("nearest", "classes"), trials=3, n=8),
+    )  # fmt: skip
+    assert len(found) == 12
+    told = found.settings["auto"]
+    assert [t["rule"] for t in told["tried"]] == ["random", "nearest", "classes"]
+    assert found.rule in ("random", "nearest", "classes")
+    assert all(0 <= s <= 1 for t in told["tried"] for s in t["scores"])
+
+
+def test_tasks_and_embeddings_must_belong_together():
+    rest = {"learner": "protonet", "network": mlp(DIMS, (8,)), "validation": LAM[10]}
+    with pytest.raises(DataError, match=r"^validation has λ of shape \(10, 3\) and vali"):
+        select_auto(LAM[6], LAM[40], 5, train_tasks=TRAIN, validation_tasks=VAL[:9], **rest)
+    bare = TRAIN.with_samples(3)
+    with pytest.raises(DataError, match=r"^train_tasks have no queries; make them with n_query"):
+        select_auto(LAM[6], LAM[40], 5, train_tasks=bare, validation_tasks=VAL, **rest)
+
+
+def test_how_often_selection_loses():
+    scores = {"random": [0.5, 0.6], "nearest": [0.4, 0.6], "coverage": [0.7]}
+    assert losing_share(scores) == {"nearest": 0.625, "coverage": 0.0}
+    with pytest.raises(DataError, match="scores has no 'random'; it has nearest"):
+        losing_share({"nearest": [0.5]})

@@ -1,0 +1,198 @@
+"""The paper's experiments at toy size: cells, resuming, selections, tables."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from taskscape.cli import app
+from taskscape.errors import DataError
+from taskscape.pools import ClassPool
+from taskscape.studies.paper import plan as plans
+from taskscape.studies.paper import reproduce, summary
+from taskscape.studies.paper.fig2 import Fig2
+from taskscape.studies.paper.outcome import outcomes
+from taskscape.studies.paper.plan import Fig2Plan, SelectionPlan, fig2_plan, selection_plans
+from taskscape.studies.paper.published import FIG2, FIG3, FIG4
+from taskscape.studies.paper.selection import Choice, SelectionFigure
+from taskscape.studies.paper.store import OutOfTimeError, Store
+
+CHOICES = (Choice("random", ""), Choice("nearest", "ours"), Choice("coverage", "ours"))
+
+
+@pytest.fixture(scope="module")
+def pool() -> ClassPool:
+    rng = np.random.default_rng(0)
+    centres = rng.gamma(2.0, size=(24, 6))
+    X = np.repeat(centres, 20, axis=0) + 0.3 * rng.random((480, 6))
+    return ClassPool.from_arrays(
+        X.astype(np.float32),
+        np.repeat(np.arange(24), 20),
+        name="toy",
+        splits=["train"] * 14 + ["val"] * 3 + ["test"] * 7,
+    )
+
+
+@pytest.fixture(autouse=True)
+def _quick_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = {"n_restarts": 2, "ensemble": 2, "max_passes": 1, "prepare": None}
+    monkeypatch.setattr(plans, "VERSIONS", {"ours": quick})
+    for module in ("themes", "fig2"):
+        monkeypatch.setattr(f"taskscape.studies.paper.{module}.VERSIONS", {"ours": quick})
+
+
+FIG2_PLAN = Fig2Plan(
+    "toy", "train+val", 30, 50, n_query=4, episodes=3, fit_tasks=60, learner_tasks=16, seeds=(0, 1)
+)
+SELECTION_PLAN = SelectionPlan(
+    budgets=(8, 16), random_trials=3, rule_trials=2, candidates=60, test_tasks=20, fit_tasks=60,
+    n_query=4,
+)  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::taskscape.HealthWarning")
+@pytest.mark.filterwarnings("ignore::taskscape.OutlierTasksWarning")
+class TestFig2:
+    def test_runs_once_and_draws_what_is_there(self, pool: ClassPool, tmp_path: Path) -> None:
+        store = Store(tmp_path, "the command", None)
+        figure = Fig2("fig2-mini-imagenet", pool, FIG2_PLAN)
+        figure.train(store, ["protonet"])
+        assert not figure.has_distance(store, "ours")
+        figure.prepare(store, ["ours"])
+        before = (tmp_path / "results.jsonl").read_text()
+        again = Store(tmp_path, "another command", None)
+        figure.train(again, ["protonet"])
+        figure.prepare(again, ["ours"])
+        assert (tmp_path / "results.jsonl").read_text() == before
+        lines = [json.loads(line) for line in before.splitlines()]
+        assert [line["cell"]["what"] for line in lines] == ["accuracy", "accuracy", "distance"]
+        assert lines[0]["command"] == "the command"
+        diagram = figure.diagram(again, ["protonet"], "ours")
+        assert diagram.n_tasks == 21  # all combinations of 5 of the 7 test classes
+        assert diagram.curves[0].n_evaluations == 3
+        assert diagram.curves[0].partial is not None
+
+    def test_stops_when_the_time_is_up(self, pool: ClassPool, tmp_path: Path) -> None:
+        store = Store(tmp_path, "", 1e-9)
+        figure = Fig2("fig2-mini-imagenet", pool, FIG2_PLAN)
+        with pytest.raises(OutOfTimeError):
+            figure.train(store, ["protonet"])
+        with pytest.raises(OutOfTimeError):
+            figure.prepare(store, ["ours"])
+        assert not (tmp_path / "results.jsonl").exists()
+
+
+@pytest.mark.filterwarnings("ignore::taskscape.HealthWarning")
+@pytest.mark.filterwarnings("ignore::taskscape.OutlierTasksWarning")
+class TestSelection:
+    def test_every_trial_is_a_line_and_is_not_run_again(
+        self, pool: ClassPool, tmp_path: Path
+    ) -> None:
+        store = Store(tmp_path, "", None)
+        figure = SelectionFigure("fig3", pool, SELECTION_PLAN)
+        figure.prepare(store, CHOICES)
+        figure.train(store, ["protonet"], CHOICES)
+        lines = (tmp_path / "results.jsonl").read_text()
+        assert len(lines.splitlines()) == 2 * (3 + 2 + 2)
+        figure.train(Store(tmp_path, "", None), ["protonet"], CHOICES)
+        assert (tmp_path / "results.jsonl").read_text() == lines
+        found = outcomes(store.results(figure="fig3"))
+        assert {(o.budget, str(o.choice), o.n_trials) for o in found} >= {
+            (8, "random", 3),
+            (16, "nearest (ours)", 2),
+        }
+
+    def test_what_is_chosen_depends_on_the_support_alone(
+        self, pool: ClassPool, tmp_path: Path
+    ) -> None:
+        figure = SelectionFigure("fig3", pool, SELECTION_PLAN)
+        support = figure.tests().batch(slice(None)).support
+        store = Store(tmp_path, "", None)
+        chosen = figure.chosen(store, CHOICES[1], 0)
+        assert len(set(chosen.tolist())) == 16
+        fewer = SelectionPlan(**{**vars(SELECTION_PLAN), "n_query": 2})
+        other = SelectionFigure("fig3", pool, fewer)
+        np.testing.assert_array_equal(other.tests().batch(slice(None)).support, support)
+        np.testing.assert_array_equal(
+            other.chosen(Store(tmp_path / "other", "", None), CHOICES[1], 0), chosen
+        )
+
+    def test_random_choices_differ_by_trial_and_repeat_by_seed(
+        self, pool: ClassPool, tmp_path: Path
+    ) -> None:
+        figure = SelectionFigure("fig3", pool, SELECTION_PLAN)
+        store = Store(tmp_path, "", None)
+        first, second = (figure.chosen(store, CHOICES[0], t) for t in (0, 1))
+        assert set(first.tolist()) != set(second.tolist())
+        np.testing.assert_array_equal(first, figure.chosen(store, CHOICES[0], 0))
+
+
+def _entry(rule: str, trial: int, accuracy: float) -> dict:
+    cell = {"learner": "maml", "rule": rule, "notion": "", "budget": 10, "trial": trial}
+    cell["plan"] = {"way": 5}
+    without = [accuracy - 0.01, accuracy, accuracy + 0.01]
+    return {"cell": cell, "accuracy": accuracy, "without_class": without}
+
+
+def test_gains_are_over_random_with_intervals_over_trials_and_classes() -> None:
+    entries = [_entry("random", t, a) for t, a in enumerate((0.50, 0.52, 0.54))]
+    entries += [_entry("nearest", t, a) for t, a in enumerate((0.60, 0.62))]
+    random, nearest = outcomes(entries)
+    assert random.gain == 0
+    assert nearest.gain == pytest.approx(9.0)
+    assert nearest.gain_reach_classes == pytest.approx(0.0, abs=1e-9)
+    assert nearest.losses == 0
+    assert random.spread == pytest.approx(2.0)
+    # Welch: variances 2/2 and 4/3 of the means, 2.88 degrees of freedom, t = 3.26
+    assert nearest.gain_reach == pytest.approx(4.975, abs=0.01)
+    assert nearest.helps
+    assert not nearest.hurts
+
+
+def test_the_published_numbers_are_those_of_the_paper() -> None:
+    assert FIG2["mini_imagenet"]["bmaml"][0] == (0.285, 0.6289)
+    assert all(len(points) == 10 for d in FIG2.values() for points in d.values())
+    assert FIG3["task2vec"]["maml"] == 61.17
+    assert FIG4["protonet", 10]["nearest"][100] == 28.0
+
+
+def test_a_scale_shrinks_every_count_and_full_size_is_the_papers() -> None:
+    full, tiny = fig2_plan("fig2-mini-imagenet", 1), fig2_plan("fig2-mini-imagenet", 0.001)
+    assert (full.test_tasks, full.measured_from) == (15_504, 2_000_000)
+    assert (tiny.test_tasks, tiny.measured_from, tiny.learner_tasks) == (100, 2000, 100)
+    five, ten = selection_plans("fig4", 1)
+    assert (five.way, ten.way, five.random_trials) == (5, 10, 10)
+    assert selection_plans("fig3", 1)[0].random_trials == 50
+    assert max(selection_plans("fig4", 0.01)[0].budgets) == 100
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"figure": "fig9"}, "figure 'fig9' is not known; choose from fig2-mini-imagenet, fig3"),
+        ({"learners": ["svm"]}, "learner 'svm' is not known; choose from protonet, maml"),
+        ({"stages": ["cook"]}, "stage 'cook' is not known; choose from prepare, train, draw."),
+        ({"scale": 2.0}, "scale=2 must be above 0 and at most 1; 1 is the paper's size."),
+    ],
+)
+def test_wrong_wishes_are_refused_before_any_work(
+    change: dict, message: str, tmp_path: Path
+) -> None:
+    wishes: dict = {"figure": "fig3", **change}
+    with pytest.raises(DataError) as error:
+        reproduce(wishes.pop("figure"), tmp_path / "out", **wishes)
+    assert message in str(error.value)
+
+
+def test_nothing_finished_says_so(tmp_path: Path) -> None:
+    store = Store(tmp_path, "", None)
+    assert "no trial is finished yet" in summary.write_summary(store, "fig3", ["ours"], 0.1, 0)
+    assert "--scale 0.1" in (tmp_path / "fig3.md").read_text()
+
+
+def test_the_command_line_explains_itself() -> None:
+    shown = CliRunner().invoke(app, ["reproduce", "--help"], env={"COLUMNS": "120"})
+    assert shown.exit_code == 0
+    assert "--minutes" in shown.output

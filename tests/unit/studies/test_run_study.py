@@ -1,0 +1,168 @@
+"""The whole study: what it leaves behind, and that finished stages are never made twice."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from meta_cases import toy_pool
+from run_cases import Recorder, go, own_features, tiny
+from taskscape import TaskThemes, load_pool, read_embeddings
+from taskscape.errors import DataError
+from taskscape.studies.pipeline import learn, read_config
+from taskscape.studies.pipeline.run import results_of
+from taskscape.studies.result import StudyResult
+
+pytestmark = pytest.mark.slow
+STAGES = [
+    "data", "fit", "embed", "health", "distances", "learners/protonet", "diagram",
+    "selection/chosen", "selection/protonet", "forecast",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, StudyResult, Recorder]:
+    out = tmp_path_factory.mktemp("study") / "out"
+    return out, *go(out, command="taskscape run")
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    """All results but what tells of times."""
+    ignored = ("stage.json", "study.json", "header.json")
+    files = [p for p in sorted(out.rglob("*")) if p.is_file() and p.name not in ignored]
+    return {str(p.relative_to(out)): p.read_bytes() for p in files}
+
+
+def test_every_stage_leaves_its_files(whole):
+    out, result, heard = whole
+    assert heard.stages == heard.made == STAGES
+    for name in (
+        "study.toml", "study.json", "results.json", "data/data.json", "data/contact_sheet.png",
+        "fit/model/arrays.safetensors", "embed/train.parquet", "embed/val.parquet",
+        "embed/test.parquet", "health/health.json", "distances/distances.parquet",
+        "distances/distances.csv", "distances/resemblance.json", "learners/protonet/test.parquet",
+        "learners/protonet/val.parquet", "learners/protonet/learner.json", "diagram/diagram.json",
+        "diagram/diagram.png", "selection/chosen/chosen.json", "selection/protonet/trials.parquet",
+        "selection/protonet/selection.png", "forecast/forecast.json",
+    ):  # fmt: skip
+        assert (out / name).is_file(), name
+    assert TaskThemes.load(out / "fit" / "model").fingerprint_ == result.model.fingerprint_
+    assert len(read_embeddings(out / "embed" / "test.parquet")) == len(result.test) == 30
+    assert not list(out.glob("*.checkpoint"))
+    assert all(0 <= part <= 1.001 for part in heard.parts)
+
+
+def test_the_result_is_complete(whole):
+    _, result, _ = whole
+    assert result.distance.shape == result.difficulty.shape == (30,)
+    assert result.nearest.shape == result.nearest_distance.shape == (30, 4)
+    assert result.nearest.max() < len(result.train)
+    assert result.accuracy["ProtoNet"].shape == (30, 3)
+    assert result.diagram is not None
+    assert [c.learner for c in result.diagram.curves] == ["ProtoNet"]
+    cells = [(t.rule, t.budget, t.trial) for t in result.selection]
+    assert cells == [("random", 10, t) for t in range(3)] + [("nearest", 10, t) for t in range(2)]
+    assert [(g.rule, g.budget, g.low < g.value < g.high) for g in result.gains] == [
+        ("nearest", 10, True)
+    ]
+    assert len(result.forecasts["ProtoNet"]) == result.judgements["ProtoNet"].n_tasks == 30
+    assert set(result.forecasts["ProtoNet"].reasons) >= {"own difficulty"}
+    assert set(result.timings) == set(STAGES)
+    assert result.settings["tasks"]["n_way"] == 3
+    assert result.command == "taskscape run"
+    assert len(result.findings) == 3
+
+
+def test_what_is_written_says_what_was_found(whole):
+    out, result, _ = whole
+    told = json.loads((out / "results.json").read_text())
+    assert told == json.loads(json.dumps(told))
+    assert told["findings"] == list(result.findings)
+    assert told["accuracy"] == {"ProtoNet": pytest.approx(result.accuracy["ProtoNet"].mean())}
+    about = json.loads((out / "study.json").read_text())
+    assert {"command", "seed", "settings", "timings", "versions", "hardware"} <= set(about)
+    assert read_config(out / "study.toml").to_dict() == result.settings
+    assert result.settings["data"] == "arrays"  # the pool's name: it was given, not opened
+
+
+def test_interrupted_it_goes_on_to_the_same_results(whole, tmp_path, monkeypatch):
+    def fail(*args: object, **rest: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(learn, "correlation_diagram", fail)
+        with pytest.raises(KeyboardInterrupt):
+            go(tmp_path / "out")
+    assert not (tmp_path / "out" / "diagram").exists()
+    _, heard = go(tmp_path / "out", resume=True, command="taskscape run")
+    assert heard.reused == STAGES[:6]
+    assert heard.made == STAGES[6:]
+    assert contents(tmp_path / "out") == contents(whole[0])
+    _, again = go(tmp_path / "out", resume=True)
+    assert again.reused == STAGES
+    assert contents(tmp_path / "out") == contents(whole[0])
+
+
+def test_changed_settings_make_only_what_depends_on_them(whole, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(whole[0], out)
+    _, heard = go(out, tiny(selection={"updates": 9}), resume=True)
+    assert heard.made == ["selection/protonet"]
+    _, heard = go(out, tiny(selection={"updates": 9}, evaluate={"n_bins": 3}), resume=True)
+    assert heard.made == ["diagram"]
+    other = replace(toy_pool(), class_names=tuple(f"k{c}" for c in range(24)))
+    _, heard = go(out, tiny(), other, resume=True)
+    assert heard.made == STAGES
+
+
+def test_a_folder_is_not_written_over(whole, tmp_path):
+    out = whole[0]
+    with pytest.raises(DataError) as raised:
+        go(out)
+    assert str(raised.value) == (
+        f"{out} already has study.toml. Use --resume to go on with the study there, which re-uses "
+        "its finished stages; --overwrite to make it anew; or another --out."
+    )
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "mine.txt").write_text("keep")
+    with pytest.raises(DataError) as raised:
+        go(tmp_path, overwrite=True)
+    assert str(raised.value) == (
+        f"{tmp_path / 'data'} was not written by a study; writing there would delete it. Use "
+        "another --out."
+    )
+    assert (tmp_path / "data" / "mine.txt").read_text() == "keep"
+    with pytest.raises(DataError, match="use one of them"):
+        go(tmp_path, overwrite=True, resume=True)
+
+
+def test_damaged_stages_are_named(whole, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(whole[0], out)
+    (out / "embed" / "test.parquet").write_bytes(b"nothing")
+    with pytest.raises(DataError, match=r"stage 'embed' in .* is damaged: .* Delete that folder"):
+        go(out, resume=True)
+
+
+def test_own_features_without_splits_with_all_rules(tmp_path):
+    rules = {"rules": ["coverage", "task2vec"], "n_shot": 2, "budgets": [6, 10]}
+    config = tiny(selection=rules)
+    pool = load_pool(own_features(n_classes=30))
+    result, heard = go(tmp_path / "out", config, pool)
+    assert heard.notes[0] == (
+        "The data name no training, validation or test classes; they were dealt out by class with "
+        "seed 0: 18 train, 6 val, 6 test."
+    )
+    assert {t.rule for t in result.selection} == {"random", "coverage", "task2vec"}
+    assert len(result.selection) == 2 * (3 + 2 + 2)
+    assert [(g.rule, g.budget) for g in result.gains] == [
+        (rule, budget) for rule in ("coverage", "task2vec") for budget in (6, 10)
+    ]
+    told = json.loads((tmp_path / "out" / "selection" / "chosen" / "chosen.json").read_text())
+    by_cell = {(c["rule"], c["trial"], c["budget"]): c["tasks"] for c in told}
+    assert by_cell["coverage", 1, 10][:6] == by_cell["coverage", 1, 6]
+    assert results_of(result)["notes"] == result.notes == heard.notes
+    assert np.isfinite(result.difficulty).all()

@@ -1,0 +1,219 @@
+"""The study of notions of similarity: one line a cell, resumable, and the same as brute force."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from meta_cases import toy_pool
+from taskscape.compare import cdist
+from taskscape.diagram import correlation_diagram, partial_spearman
+from taskscape.errors import DataError
+from taskscape.pools import ClassPool
+from taskscape.studies.ledger import Ledger
+from taskscape.studies.similarity import (
+    CHOICES,
+    FAMILIES,
+    SimilarityStudy,
+    Sizes,
+    Target,
+    __main__,
+    accuracies,
+    association,
+    combined_distances,
+    markdown_tables,
+    measured_accuracies,
+    run_notions,
+    run_variations,
+    summarise_distances,
+)
+from taskscape.studies.similarity.distances import CLOSED
+from taskscape.studies.similarity.table import read_ledger
+from taskscape.studies.similarity.variation import Choice
+
+SIZES = Sizes(
+    tasks=40, fit_tasks=60, reference=50, few_tasks=20, few_reference=25,
+    learner_tasks=8, episodes=3, probe_updates=2,
+)  # fmt: skip
+FAST = ("difficulty", "themes", "prototypes", "hardness")
+
+
+def pool() -> ClassPool:
+    """Places of classes in three groups, and samples that no preparation can mistake for pixels."""
+    return replace(toy_pool(), groups=tuple(f"g{c // 4}" for c in range(24)))
+
+
+def study(split: str = "val") -> SimilarityStudy:
+    return SimilarityStudy(
+        pool(), split, SIZES, n_way=3, n_query=4, fit_way=(3, 4), embed_shot=5
+    )  # fmt: skip
+
+
+def made_up(n: int = 60, seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    difficulty = rng.normal(size=(n, 4))
+    episodes = difficulty.sum(axis=1)[:, None] + rng.normal(size=(n, 6))
+    classes = np.stack([rng.permutation(9)[:3] for _ in range(n)])
+    return {"x": rng.normal(size=n) + difficulty[:, 0], "accuracies": episodes,
+            "difficulty": difficulty, "classes": classes}  # fmt: skip
+
+
+def test_summaries_agree_with_brute_force() -> None:
+    distances = np.random.default_rng(0).gamma(1.0, size=(7, 1200)).astype(np.float32)
+    found = summarise_distances(distances)
+    ordered = np.sort(distances.astype(np.float64), axis=1)
+    assert list(found) == ["mean", "nearest 1", "nearest 10", "nearest 100"]
+    np.testing.assert_allclose(found["mean"], ordered.mean(axis=1))
+    for k in (1, 10, 100):
+        np.testing.assert_allclose(found[f"nearest {k}"], ordered[:, :k].mean(axis=1))
+    assert list(summarise_distances(distances[:, :50])) == ["mean", "nearest 1"]
+    assert list(summarise_distances(distances[:, :5])) == ["mean"]
+
+
+@pytest.mark.parametrize("kind", CLOSED)
+@pytest.mark.parametrize("members", [1, 3])
+def test_combined_distances_are_those_of_compare(kind: str, members: int) -> None:
+    rng = np.random.default_rng(1)
+    a, b = (rng.gamma(2.0, size=(members, n, 4)) + 0.1 for n in (5, 8))
+    np.testing.assert_allclose(combined_distances(a, b, kind), cdist(a, b, kind), rtol=1e-5)
+
+
+def test_associations_are_those_of_the_diagram() -> None:
+    made = made_up()
+    x = made.pop("x")
+    found = association(x, Target.of(**made))
+    y, z = made["accuracies"].mean(axis=1), made["difficulty"]
+    for name, n in (("partial", 1), ("partial_more", 3), ("partial_all", 4)):
+        assert found[name][0] == pytest.approx(partial_spearman(x, y, z[:, :n]), abs=1e-4)
+    diagram = correlation_diagram(
+        x - x.min(), made["accuracies"], classes=made["classes"], difficulty=z[:, 0]
+    )
+    (curve,) = diagram.curves
+    assert curve.partial is not None
+    for name, one in (("spearman", curve.spearman), ("partial", curve.partial)):
+        np.testing.assert_allclose(found[name], [one.value, one.low, one.high], atol=1e-4)
+    assert found["ceiling"] == pytest.approx(curve.ceiling, abs=1e-4)
+    assert (found["n_tasks"], found["n_classes"]) == (60, 9)
+
+
+def test_nothing_is_left_of_difficulty_given_itself() -> None:
+    made = made_up()
+    made.pop("x")
+    found = association(made["difficulty"][:, 0], Target.of(**made))
+    assert found["spearman"][0] > 0
+    assert found["partial"] == [None, None, None]
+
+
+def test_scaled_sizes() -> None:
+    assert Sizes.scaled(1.0) == Sizes()
+    small = Sizes.scaled(0.1)
+    assert small.tasks == 1_000
+    assert small.episodes == Sizes().episodes
+
+
+def test_tasks_of_a_study_are_all_combinations_or_some_of_them() -> None:
+    every = replace(study(), sizes=replace(SIZES, tasks=None)).tasks
+    assert len(every) == 56  # every 3 of 8 classes
+    assert len(study().tasks) == 40
+    assert len(np.unique(np.sort(study().tasks.classes, axis=1), axis=0)) == 40
+    val = set(pool().classes_in("val").tolist())
+    assert set(study().tasks.classes.ravel().tolist()) <= val
+
+
+def test_measured_accuracies_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = measured_accuracies(study(), "protonet", [0, 1])
+    assert first[1].shape == (40, SIZES.episodes)
+    monkeypatch.setattr(accuracies, "_measure", None)
+    again = measured_accuracies(study(), "protonet", [0, 1])
+    np.testing.assert_array_equal(first[1], again[1])
+
+
+def go(path: Path, until: float = float("inf")) -> list[dict]:
+    measured = {"protonet": {0: made_up(40)["accuracies"]}}
+    run_notions(
+        study(), Ledger(path, {"command": "test"}), measured, made_up(40, seed=1)["difficulty"],
+        seeds=[0], families=FAST, until=until,
+    )  # fmt: skip
+    return read_ledger(path) if path.exists() else []
+
+
+def test_cells_are_lines_and_are_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "found.jsonl"
+    assert go(path, until=0.0) == []
+    lines = go(path)
+    wanted = sum(len(FAMILIES[f].variants) * len(FAMILIES[f].summaries(study())) for f in FAST)
+    assert len(lines) == len({json.dumps(line["cell"]) for line in lines}) == wanted
+    one = next(line for line in lines if line["cell"]["divergence"] == "hellinger")
+    assert one["cell"]["split"] == "val"
+    assert one["spearman"][1] < one["spearman"][0] < one["spearman"][2]
+    monkeypatch.setattr("taskscape.studies.similarity.families.TaskThemes", None)
+    assert go(path) == lines
+    text = markdown_tables(lines)
+    assert text.count("###") == 1
+    assert "ProtoNet: 40 tasks of 8 classes" in text
+    assert text.count("| task-themes | hellinger |") == 4  # one fit and three, two summaries
+
+
+def test_every_family_says_what_it_computes() -> None:
+    assert {"task2vec", "otdd", "themes, few", "earth mover"} <= set(FAMILIES)
+    variants = [v for f in FAMILIES.values() for v in f.variants]
+    assert len(variants) == len(set(variants)) + 1  # mean KL for many and for few tasks
+
+
+def test_variations_are_for_validation_classes(tmp_path: Path) -> None:
+    path = tmp_path / "vary.jsonl"
+    measured = {"protonet": {s: made_up(40, s)["accuracies"] for s in (0, 1)}}
+    shots = {"embed_shot": 5, "reference_shot": 5}  # as in the test above, so nothing new compiles
+    choices = (Choice(**shots), Choice(prepare="raw", **shots))
+
+    def vary(split: str) -> list[dict]:
+        run_variations(
+            study(split), Ledger(path, {}), measured, made_up(40)["difficulty"],
+            seeds=[0, 1], choices=choices,
+        )  # fmt: skip
+        return read_ledger(path)
+
+    with pytest.raises(DataError, match="split='test': defaults are chosen on validation classes"):
+        vary("test")
+    lines = vary("val")
+    assert [line["cell"]["seeds"] for line in lines] == 2 * [[0], [1], [0, 1]]
+    assert vary("val") == lines
+    assert "| 8 | 4 | raw | full | 5 | 5 | 2 |" in markdown_tables(lines)
+
+
+def test_choices_hold_the_default_once_and_first() -> None:
+    assert CHOICES[0] == Choice()
+    assert len(CHOICES) == len(set(CHOICES))
+
+
+def test_the_command_line_runs_a_family_and_renders_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without = replace(pool(), splits=("train",) * 20 + ("test",) * 4)
+    wide = replace(without, samples=np.abs(without.samples))
+    big = ClassPool.from_classes(
+        {n: np.tile(wide.samples_of(n), (2, 1)) for n in wide.class_names},
+        groups=wide.groups, splits=wide.splits,
+    )  # fmt: skip
+    monkeypatch.setattr(__main__, "load_pool", lambda name: big)
+    monkeypatch.setattr(__main__, "_HELD_OUT_GROUPS", 2)
+    measured = {0: made_up(30)["accuracies"]}
+    monkeypatch.setattr(__main__, "measured_accuracies", lambda *_: measured)
+    out = tmp_path / "found.jsonl"
+    given = [
+        "--pool", "toy", "--learners", "protonet", "--seeds", "0", "--tasks", "30",
+        "--episodes", "2", "--families", "difficulty", "--out", str(out),
+    ]  # fmt: skip
+    __main__.main(given)
+    assert len(read_ledger(out)) == 4
+    capsys.readouterr()
+    __main__.main(["--table", str(out)])
+    assert "| separation |  | 1 | the task alone |" in capsys.readouterr().out
+    __main__.main(["--table", str(out), "--overview", "mean"])
+    assert "### given separation, mean over training tasks" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        __main__.main(["--split", "val"])
