@@ -46,6 +46,9 @@ _ROWS_AT_ONCE = 8192
 _CELLS_AT_ONCE = 1 << 22
 """Log-likelihoods of a chunk of tasks: (tasks, classes, samples, themes)."""
 _TASKS_AT_ONCE = 8192
+_FEW = (128, 512)
+"""Up to _TASKS_AT_ONCE tasks go in chunks of one size, from which no task leaves early: compiling
+for another size would take longer than sweeping over some settled tasks in vain."""
 _TIMES_ON_ACCELERATORS = 32
 """How much larger chunks are where there is an accelerator to keep busy."""
 
@@ -111,8 +114,10 @@ def embed(
     shape = (tasks.max_way, tasks.max_shot)
     times = 1 if jax.default_backend() == "cpu" else _TIMES_ON_ACCELERATORS
     cells = shape[0] * shape[1] * themes.K
-    size = max(64, min(times * _TASKS_AT_ONCE, times * _CELLS_AT_ONCE // cells))
     n = len(tasks)
+    few = _FEW[0] <= n <= _TASKS_AT_ONCE
+    most = _FEW[1] if few else times * _TASKS_AT_ONCE
+    size = max(64, min(most, times * _CELLS_AT_ONCE // cells))
     lam = np.empty((n, themes.L), dtype=np.float32)
     bound, sweeps = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.int32)
     gamma = np.empty((n, shape[0], themes.K), dtype=np.float32) if keep_gamma else None
@@ -120,8 +125,8 @@ def embed(
     with progress_bar(description, n) as advance:
         for limit in (*(m for m in _PATIENCE if m < max_iter), max_iter):
             unsettled = []
-            for rows, chunk in _chunks(tasks, pending, table, size):
-                done = _settle(chunk, themes, tol, limit)
+            for rows, chunk in _chunks(tasks, pending, table, size, exactly=few):
+                done = _settle(chunk, themes, tol, limit, leave=not few)
                 per_sample = np.asarray(_bound_per_sample(done.posterior, chunk, themes))
                 ready = (done.change[: len(rows)] < tol) | (limit == max_iter)
                 unsettled.append(rows[~ready])
@@ -138,13 +143,18 @@ def embed(
 
 
 def _chunks(
-    tasks: TaskSet, which: Int[np.ndarray, "m"], table: "LikelihoodTable", size: int
+    tasks: TaskSet,
+    which: Int[np.ndarray, "m"],
+    table: "LikelihoodTable",
+    size: int,
+    exactly: bool = False,
 ) -> "Iterator[tuple[Int[np.ndarray, '_'], _Chunk]]":
     """Some of the tasks in pieces of one shape, each with its numbers.
 
     The samples of a piece are drawn on the host while the device sweeps over the one before.
     """
-    shape = (min(size, padded_size(len(which))), tasks.max_way, tasks.max_shot)
+    room = size if exactly else min(size, padded_size(len(which)))
+    shape = (room, tasks.max_way, tasks.max_shot)
     pieces = [which[start : start + shape[0]] for start in range(0, len(which), shape[0])]
     with ThreadPoolExecutor(1) as ahead:
         coming = ahead.submit(_Chunk.of, tasks[pieces[0]], table, shape)
@@ -207,8 +217,12 @@ def _whole_classes(
     return table[jnp.where(mask, starts[..., None] + place, 0)], mask
 
 
-def _settle(chunk: _Chunk, themes: Themes, tol: float, max_iter: int) -> EStepState:
+def _settle(
+    chunk: _Chunk, themes: Themes, tol: float, max_iter: int, leave: bool = True
+) -> EStepState:
     """Sweep until every task stands still; settled tasks leave as soon as a smaller shape fits.
+
+    Unless they are not to ``leave``.
 
     Sweeps are over scaled likelihoods; the few tasks for which these underflow are done again with
     logarithms.
@@ -225,7 +239,7 @@ def _settle(chunk: _Chunk, themes: Themes, tol: float, max_iter: int) -> EStepSt
         moving = (np.asarray(state.change) >= tol) & real & np.asarray(sound)
         if not moving.any():
             break
-        if padded_size(int(moving.sum())) >= len(moving):
+        if not leave or padded_size(int(moving.sum())) >= len(moving):
             continue
         _write_back(done, state, ids[real], real)
         stay = np.flatnonzero(moving)

@@ -23,9 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def reproduce(
-    figure: Annotated[
-        str, typer.Argument(help="fig2-mini-imagenet, fig2-omniglot, fig3 or fig4.")
-    ],
+    figure: Annotated[str, typer.Argument(help="fig2-mini-imagenet, fig2-omniglot, fig3 or fig4.")],
     out: Annotated[
         Path, typer.Option(help="The folder of results; what is finished in it is not run again.")
     ] = Path("reproduced"),

@@ -62,6 +62,8 @@ def make_bins(
 ) -> tuple[Bin, ...]:
     """Mean distance and accuracy of every bin that holds a task, with a band."""
     edges, which = bin_tasks(distance, n_bins, binning)
+    share = accuracy.min() >= 0 and accuracy.max() <= 1  # else per cent, or another score
+    bounds = (0.0, 1.0) if share else (-np.inf, np.inf)
     made = []
     for j in np.unique(which):
 
@@ -77,8 +79,8 @@ def make_bins(
                 n_tasks=int((which == j).sum()),
                 distance=float(distance[which == j].mean()),
                 accuracy=band.value,
-                accuracy_low=band.low,
-                accuracy_high=band.high,
+                accuracy_low=float(np.clip(band.low, *bounds)),
+                accuracy_high=float(np.clip(band.high, *bounds)),
             )
         )
     return tuple(made)

@@ -69,8 +69,12 @@ class Calibration:
         n_way: Int[np.ndarray, "tasks"],
         confidence: float,
     ) -> Expected:
-        """Expected accuracies with intervals that hold ``confidence`` of the residuals."""
-        parts = self.ridge.parts(X)
+        """Expected accuracies with intervals that hold ``confidence`` of the residuals.
+
+        A number beyond those of the calibration tasks counts as the last of them: nobody knows how
+        it goes on, and a straight line would soon promise 0 or 1.
+        """
+        parts = self.ridge.parts(np.clip(X, *self._range()))
         chance = -np.log(n_way - 1.0) - self.offset
         centre = self.offset + self.ridge.intercept
         moved = parts.sum(axis=1) + chance
@@ -89,10 +93,15 @@ class Calibration:
     def outside(self, X: Float[np.ndarray, "tasks columns"]) -> Bool[np.ndarray, "tasks columns"]:
         """Which numbers of which tasks lie beyond those of the calibration tasks."""
         seen = self.highest >= self.lowest
+        known = ~np.isnan(X)
+        return np.asarray(known & ((np.clip(X, *self._range()) != X) | ~seen))
+
+    def _range(self) -> tuple[Float[np.ndarray, "columns"], Float[np.ndarray, "columns"]]:
+        """The numbers of the calibration tasks with a margin; none for columns never known."""
+        seen = self.highest >= self.lowest
         margin = _MARGIN * np.where(seen, self.highest - self.lowest, 0.0) + 1e-6
         low, high = self.lowest - margin, self.highest + margin
-        known = ~np.isnan(X)
-        return np.asarray(known & ((np.clip(X, low, high) != X) | ~seen))
+        return np.where(seen, low, -np.inf), np.where(seen, high, np.inf)
 
     def _mean(self, at: Float[np.ndarray, "tasks"]) -> Float[np.ndarray, "tasks"]:
         """Mean accuracy over the residuals: not the accuracy of the mean, the link being curved."""
