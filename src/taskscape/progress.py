@@ -5,6 +5,7 @@ notebooks without a terminal it stays silent. ``TASKSCAPE_PROGRESS=0`` switches 
 has a display of its own hears of the progress instead, through :func:`heard_by`.
 """
 
+import math
 import os
 import sys
 import time
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
-__all__ = ["Advance", "Listener", "heard_by", "progress_bar", "track"]
+__all__ = ["Advance", "Listener", "duration", "heard_by", "progress_bar", "track"]
 
 T = TypeVar("T")
 _DELAY_SECONDS = 1.0
@@ -127,3 +128,21 @@ def track(items: Iterable[T], description: str, total: int | None = None) -> Ite
         for item in items:
             yield item
             advance()
+
+
+def duration(seconds: float | int) -> str:
+    """A time in words.
+
+    >>> duration(7.34), duration(7), duration(95), duration(7500), duration(float("nan"))
+    ('7.3 s', '7 s', '1 min 35 s', '2 h 5 min', '–')
+    """
+    if not math.isfinite(seconds):
+        return "–"
+    if seconds < 10 and not isinstance(seconds, int):
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -10,6 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from taskscape.progress import duration
 from taskscape.studies.pipeline import StudyConfig
 
 __all__ = ["LiveStudy", "TimeLeft"]
@@ -155,19 +156,3 @@ class LiveStudy:
         spent = f"{duration(time.monotonic() - self.began)} so far"
         table.add_row("", Text(spent + self._left(), style="bold"), "")
         return table
-
-
-def duration(seconds: float | int) -> str:
-    """A time in words.
-
-    >>> duration(7.34), duration(7), duration(95), duration(7500)
-    ('7.3 s', '7 s', '1 min 35 s', '2 h 5 min')
-    """
-    if seconds < 10 and not isinstance(seconds, int):
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -12,9 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from taskscape.files import written_in_one_piece
+from taskscape.progress import duration
 from taskscape.report.content import gather
 from taskscape.report.escaping import data_island
-from taskscape.report.tables import duration, percent
+from taskscape.report.tables import percent
 from taskscape.studies.result import StudyResult
 
 __all__ = ["render_report", "write_report"]

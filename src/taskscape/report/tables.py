@@ -15,7 +15,6 @@ __all__ = [
     "MeanOfTrials",
     "SelectionTable",
     "SplitRow",
-    "duration",
     "flat_settings",
     "in_rows",
     "mean_of_trials",
@@ -156,21 +155,3 @@ def _in_words(value: Any) -> str:
 def percent(value: Number) -> str:
     """A share in per cent; a dash where it is unknown."""
     return f"{100 * value:.1f} %" if np.isfinite(value) else "–"
-
-
-def duration(seconds: Number) -> str:
-    """A time in words.
-
-    >>> duration(75)
-    '1 min 15 s'
-    """
-    if not np.isfinite(seconds):
-        return "–"
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

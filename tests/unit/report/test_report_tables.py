@@ -6,8 +6,8 @@ from scipy import stats
 
 from report_cases import bare_study
 from taskscape.pools import ClassPool
+from taskscape.progress import duration
 from taskscape.report.tables import (
-    duration,
     flat_settings,
     mean_of_trials,
     percent,

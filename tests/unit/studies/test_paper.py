@@ -159,12 +159,12 @@ def test_the_published_numbers_are_those_of_the_paper() -> None:
 
 
 def test_a_scale_shrinks_every_count_and_full_size_is_the_papers() -> None:
-    full, tiny = fig2_plan("fig2-mini-imagenet", 1), fig2_plan("fig2-mini-imagenet", 0.001)
+    full, tiny = fig2_plan("fig2-mini-imagenet", 1.0), fig2_plan("fig2-mini-imagenet", 0.001)
     assert (full.test_tasks, full.measured_from) == (15_504, 2_000_000)
     assert (tiny.test_tasks, tiny.measured_from, tiny.learner_tasks) == (100, 2000, 100)
-    five, ten = selection_plans("fig4", 1)
+    five, ten = selection_plans("fig4", 1.0)
     assert (five.way, ten.way, five.random_trials) == (5, 10, 10)
-    assert selection_plans("fig3", 1)[0].random_trials == 50
+    assert selection_plans("fig3", 1.0)[0].random_trials == 50
     assert max(selection_plans("fig4", 0.01)[0].budgets) == 100
 
 

@@ -20,6 +20,7 @@ __all__ = ["FIGURES", "STAGES", "reproduce"]
 
 STAGES = ("prepare", "train", "draw")
 _FIVE = ("protonet", "maml", "abml", "bmaml", "vampire")
+_LEARNERS = {"fig3": (*_FIVE, "maml-untuned"), "fig4": ("protonet", "maml", "maml-untuned")}
 
 
 def reproduce(
@@ -83,17 +84,13 @@ def _run_selection(
     scale: float,
     seed: int,
 ) -> None:
-    names = learners or (*_FIVE, "maml-untuned") if figure == "fig3" else learners or _FIG4
     for plan in selection_plans(figure, scale):
         experiment = SelectionFigure(figure, load_pool(plan.pool), plan, seed)
         choices = choices_of(figure, versions)
         if "prepare" in stages:
             experiment.prepare(store, choices)
         if "train" in stages:
-            experiment.train(store, names, choices)
-
-
-_FIG4 = ("protonet", "maml", "maml-untuned")
+            experiment.train(store, learners or _LEARNERS[figure], choices)
 
 
 def choices_of(figure: str, versions: Sequence[str]) -> tuple[Choice, ...]:
