@@ -7,7 +7,7 @@ a NumPy matrix product with argpartition, JAX's top-k, and FAISS where it is ins
 """
 
 import numpy as np
-from record import keep, parser, seconds
+from record import over_training_sets, seconds
 
 from taskscape.compare import FaissIndex, cdist, distance_quantiles, mean_kl, nearest
 from taskscape.compare.posteriors import expected_log, log_beta
@@ -65,19 +65,5 @@ def one(rng: np.random.Generator, n_train: int, L: int) -> dict[str, object]:
     }
 
 
-def main() -> None:
-    made = parser(__doc__ or "")
-    made.add_argument("--n-train", type=int, nargs="*", default=[10_000, 100_000, 2_000_000])
-    made.add_argument("--task-themes", type=int, nargs="*", default=[4, 8])
-    options = made.parse_args()
-    rng = np.random.default_rng(options.seed)
-    figures: dict[str, object] = {"n_test": N_TEST}
-    for L in options.task_themes:
-        for n in options.n_train:
-            found = one(rng, n, L)
-            figures |= {f"L={L}, {n:,} training tasks: {name}": v for name, v in found.items()}
-    keep(figures | {"k": K}, options)
-
-
 if __name__ == "__main__":
-    main()
+    over_training_sets(__doc__ or "", one, {"n_test": N_TEST, "k": K})

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from taskscape.storage import versions
 
 
@@ -46,6 +48,25 @@ def parser(description: str) -> argparse.ArgumentParser:
     made.add_argument("--out", type=Path, help="write the figures here as JSON")
     made.add_argument("--seed", type=int, default=0)
     return made
+
+
+def over_training_sets(
+    description: str,
+    one: Callable[[np.random.Generator, int, int], dict[str, Any]],
+    about: dict[str, Any],
+) -> None:
+    """Run ``one(rng, n_train, L)`` for all sizes that were asked for, and keep the figures."""
+    made = parser(description)
+    made.add_argument("--n-train", type=int, nargs="*", default=[10_000, 100_000, 2_000_000])
+    made.add_argument("--task-themes", type=int, nargs="*", default=[4, 8])
+    options = made.parse_args()
+    rng = np.random.default_rng(options.seed)
+    figures: dict[str, Any] = dict(about)
+    for L in options.task_themes:
+        for n in options.n_train:
+            found = one(rng, n, L)
+            figures |= {f"L={L}, {n:,} training tasks: {name}": v for name, v in found.items()}
+    keep(figures, options)
 
 
 def keep(figures: dict[str, Any], args: argparse.Namespace) -> None:

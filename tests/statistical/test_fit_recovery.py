@@ -1,33 +1,18 @@
 """TaskThemes finds themes again, up to relabelling, from tasks drawn from them."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
+from known_themes import D, K, L, true_themes
 from taskscape import ClassPool, TaskThemes, make_tasks
 from taskscape.embed import embed
-from taskscape.model import Themes, generate
+from taskscape.model import generate
 from taskscape.prepare import PreparedSamples
 
-M, C, N, K, L, D = 800, 6, 16, 8, 4, 16
+M, C, N = 800, 6, 16
 HELD_OUT = 200
-
-
-def true_themes(seed: int) -> Themes:
-    """Image-themes far apart, and task-themes that each live on three of them."""
-    rng = np.random.default_rng(seed)
-    roots = rng.normal(size=(K, D, D)) / np.sqrt(D)
-    alpha = np.full((L, K), 0.25)
-    for row in range(L):
-        alpha[row, [2 * row, 2 * row + 1, (2 * row + 2) % K]] = [4.0, 2.0, 1.0]
-    return Themes(
-        mu=jnp.asarray(rng.normal(size=(K, D)) * 3, jnp.float32),
-        Sigma=jnp.asarray(roots @ roots.transpose(0, 2, 1) + 0.4 * np.eye(D), jnp.float32),
-        alpha=jnp.asarray(alpha, jnp.float32),
-        delta=jnp.full(L, 0.5),
-    )
 
 
 @pytest.mark.slow

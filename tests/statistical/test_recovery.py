@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 
+from known_themes import D, K, L, true_themes
 from taskscape.model import (
     SyntheticTasks,
     TaskPosterior,
@@ -24,23 +25,8 @@ from taskscape.model import (
     whiten,
 )
 
-M, C, N, K, L, D = 600, 6, 16, 8, 4, 16
+M, C, N = 600, 6, 16
 PASSES, HELD_OUT = 40, 200
-
-
-def true_themes(seed: int) -> Themes:
-    """Image-themes far apart, and task-themes that each live on three image-themes."""
-    rng = np.random.default_rng(seed)
-    roots = rng.normal(size=(K, D, D)) / np.sqrt(D)
-    alpha = np.full((L, K), 0.25)
-    for row in range(L):
-        alpha[row, [2 * row, 2 * row + 1, (2 * row + 2) % K]] = [4.0, 2.0, 1.0]
-    return Themes(
-        mu=jnp.asarray(rng.normal(size=(K, D)) * 3, jnp.float32),
-        Sigma=jnp.asarray(roots @ roots.transpose(0, 2, 1) + 0.4 * np.eye(D), jnp.float32),
-        alpha=jnp.asarray(alpha, jnp.float32),
-        delta=jnp.full(L, 0.5),
-    )
 
 
 def masks_of(tasks: SyntheticTasks) -> tuple[jax.Array, jax.Array]:

@@ -7,21 +7,18 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from taskscape.meta.gaussian_weights import (
+    GaussianLearner,
     GaussianWeights,
     free_energy,
-    mean_prediction,
-    minimise_free_energy,
     noise,
-    standard_start,
 )
-from taskscape.meta.learner import Episode, Shots, n_samples
-from taskscape.meta.networks import Architecture
+from taskscape.meta.learner import Episode, n_samples
 
 __all__ = ["ABML", "hyper_prior"]
 
 
 @dataclass(frozen=True)
-class ABML:
+class ABML(GaussianLearner):
     r"""Hierarchical variational inference with one prior over the weights for all tasks.
 
     .. math::
@@ -45,31 +42,9 @@ class ABML:
     query pass through the network separately, each normalised by its own statistics.
     """
 
-    inner_rate: float = 0.2
-    inner_steps: int = 5
-    kl_weight: float = 1e-4
-    train_samples: int = 2
-    predict_samples: int = 10
-    initial_std: float = 0.02
     hyper_shape: float = 1.0
     hyper_rate: float = 0.01
     hyper_tasks: int = 10_000
-    first_order: bool = False
-
-    def init(self, key: PRNGKeyArray, network: Architecture, n_way: int) -> GaussianWeights:
-        return standard_start(network.build(key, n_way), self.initial_std)
-
-    def adapt(self, state: GaussianWeights, support: Shots, key: PRNGKeyArray) -> GaussianWeights:
-        return minimise_free_energy(
-            state,
-            support,
-            key,
-            rate=self.inner_rate,
-            steps=self.inner_steps,
-            samples=self.train_samples,
-            kl_weight=self.kl_weight,
-            first_order=self.first_order,
-        )
 
     def loss(self, state: GaussianWeights, episode: Episode, key: PRNGKeyArray) -> Float[Array, ""]:
         inner, outer = jax.random.split(key)
@@ -79,11 +54,6 @@ class ABML:
         task = free_energy(q, state, whole, eps, self.kl_weight)
         prior = hyper_prior(state, self.hyper_shape, self.hyper_rate)
         return task - self.kl_weight * prior / (self.hyper_tasks * n_samples(*whole))
-
-    def predict(
-        self, adapted: GaussianWeights, query: Shots, key: PRNGKeyArray
-    ) -> Float[Array, "n way"]:
-        return mean_prediction(adapted, query, key, self.predict_samples)
 
 
 def hyper_prior(state: GaussianWeights, shape: float, rate: float) -> Float[Array, ""]:

@@ -1,6 +1,7 @@
 """Mean-field Gaussians over the weights of a network: what ABML and VAMPIRE share."""
 
 import itertools
+from dataclasses import dataclass
 from typing import cast
 
 import equinox as eqx
@@ -9,9 +10,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from taskscape.meta.learner import Shots, descend, log_probabilities, n_samples, nll
-from taskscape.meta.networks import Network
+from taskscape.meta.networks import Architecture, Network
 
 __all__ = [
+    "GaussianLearner",
     "GaussianWeights",
     "draw",
     "expected_nll",
@@ -128,3 +130,43 @@ def mean_prediction(
     """Class probabilities, averaged over samples of the weights."""
     eps = noise(q, key, samples)
     return jnp.exp(jax.vmap(lambda e: log_probabilities(draw(q, e), query))(eps)).mean(0)
+
+
+@dataclass(frozen=True)
+class GaussianLearner:
+    r"""A mean-field Gaussian over the weights that is both start and prior of every task.
+
+    .. math:: \lambda_0 = \theta, \quad \lambda_{t+1} = \lambda_t - a \nabla_\lambda
+        F(\lambda_t; \text{support})
+
+    with F of :func:`free_energy`. What the meta-parameters θ are to make small is left to those who
+    build on it.
+    """
+
+    inner_rate: float = 0.2
+    inner_steps: int = 5
+    kl_weight: float = 1e-4
+    train_samples: int = 2
+    predict_samples: int = 10
+    initial_std: float = 0.02
+    first_order: bool = False
+
+    def init(self, key: PRNGKeyArray, network: Architecture, n_way: int) -> GaussianWeights:
+        return standard_start(network.build(key, n_way), self.initial_std)
+
+    def adapt(self, state: GaussianWeights, support: Shots, key: PRNGKeyArray) -> GaussianWeights:
+        return minimise_free_energy(
+            state,
+            support,
+            key,
+            rate=self.inner_rate,
+            steps=self.inner_steps,
+            samples=self.train_samples,
+            kl_weight=self.kl_weight,
+            first_order=self.first_order,
+        )
+
+    def predict(
+        self, adapted: GaussianWeights, query: Shots, key: PRNGKeyArray
+    ) -> Float[Array, "n way"]:
+        return mean_prediction(adapted, query, key, self.predict_samples)

@@ -6,21 +6,18 @@ import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from taskscape.meta.gaussian_weights import (
+    GaussianLearner,
     GaussianWeights,
     expected_nll,
-    mean_prediction,
-    minimise_free_energy,
     noise,
-    standard_start,
 )
-from taskscape.meta.learner import Episode, Shots
-from taskscape.meta.networks import Architecture
+from taskscape.meta.learner import Episode
 
 __all__ = ["VAMPIRE"]
 
 
 @dataclass(frozen=True)
-class VAMPIRE:
+class VAMPIRE(GaussianLearner):
     r"""MAML with a mean-field Gaussian posterior over the weights of each task.
 
     .. math::
@@ -41,35 +38,7 @@ class VAMPIRE:
     diverge, which is why β is small where the standard deviations s are.
     """
 
-    inner_rate: float = 0.2
-    inner_steps: int = 5
-    kl_weight: float = 1e-4
-    train_samples: int = 2
-    predict_samples: int = 10
-    initial_std: float = 0.02
-    first_order: bool = False
-
-    def init(self, key: PRNGKeyArray, network: Architecture, n_way: int) -> GaussianWeights:
-        return standard_start(network.build(key, n_way), self.initial_std)
-
-    def adapt(self, state: GaussianWeights, support: Shots, key: PRNGKeyArray) -> GaussianWeights:
-        return minimise_free_energy(
-            state,
-            support,
-            key,
-            rate=self.inner_rate,
-            steps=self.inner_steps,
-            samples=self.train_samples,
-            kl_weight=self.kl_weight,
-            first_order=self.first_order,
-        )
-
     def loss(self, state: GaussianWeights, episode: Episode, key: PRNGKeyArray) -> Float[Array, ""]:
         inner, outer = jax.random.split(key)
         q = self.adapt(state, episode.support, inner)
         return expected_nll(q, (episode.query,), noise(q, outer, self.train_samples))
-
-    def predict(
-        self, adapted: GaussianWeights, query: Shots, key: PRNGKeyArray
-    ) -> Float[Array, "n way"]:
-        return mean_prediction(adapted, query, key, self.predict_samples)

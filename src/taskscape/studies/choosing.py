@@ -63,8 +63,7 @@ class ChoosingStudy:
     def cell(self, model: TaskThemes, learner: str, budget: int, seed: int) -> dict[str, Any]:
         """What auto chose, and the test accuracies of its choice and of random ones."""
         settings = dict(SETTINGS[5][learner])
-        own = {k: v for k, v in settings.items() if k != "scale"}
-        made, config = split_settings(learner.split("-")[0], own)
+        made, config = split_settings(learner.split("-")[0], settings)
         network = network_for(self.features, settings)
         sizes = {"train": self.candidates, "val": self.val_tasks, "test": self.test_tasks}
         seeds = {split: 10 * seed + i for i, split in enumerate(sizes, start=1)}

@@ -116,8 +116,7 @@ class LearningStudy:
         self, name: str, settings: Mapping[str, Any], seeds: Sequence[int], n_tasks: int
     ) -> tuple[Learner, Any, np.ndarray, float]:
         """Train all seeds side by side: the learner, their states, validation scores, seconds."""
-        own = {k: v for k, v in settings.items() if k != "scale"}
-        learner, config = split_settings(name, own)
+        learner, config = split_settings(name, settings)
         network = self.network
         if "scale" in settings and isinstance(network, Mlp):
             network = replace(network, scale=settings["scale"])
@@ -182,17 +181,17 @@ def result(evaluation: Evaluation, tasks: TaskSet) -> dict[str, Any]:
 
 
 def split_settings(name: str, settings: Mapping[str, Any]) -> tuple[Learner, dict[str, Any]]:
-    """A learner and the rest of the settings, which are those of the training."""
+    """A learner and the settings of its training; ``scale`` is the network's, and left out."""
     if name not in LEARNERS:
         raise DataError(f"learner {name!r} is not known; choose from {', '.join(LEARNERS)}.")
     kind = LEARNERS[name]
     own = {f.name for f in fields(kind)}  # type: ignore[arg-type]
     known = own | {f.name for f in fields(TrainConfig)}
-    odd = sorted(set(settings) - known)
+    odd = sorted(set(settings) - known - {"scale"})
     if odd:
         raise DataError(f"{name} has no setting {odd[0]!r}; it has {', '.join(sorted(known))}.")
     learner = kind(**{k: v for k, v in settings.items() if k in own})
-    return learner, {k: v for k, v in settings.items() if k not in own}
+    return learner, {k: v for k, v in settings.items() if k not in own and k != "scale"}
 
 
 def candidates(

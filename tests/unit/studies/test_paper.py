@@ -59,7 +59,7 @@ class TestFig2:
         store = Store(tmp_path, "the command", None)
         figure = Fig2("fig2-mini-imagenet", pool, FIG2_PLAN)
         figure.train(store, ["protonet"])
-        assert not figure.has_distance(store, "ours")
+        assert figure.n_measured(store, "ours") == 0
         figure.prepare(store, ["ours"])
         before = (tmp_path / "results.jsonl").read_text()
         again = Store(tmp_path, "another command", None)

@@ -50,11 +50,9 @@ def draw_fig2(
                 panel.errorbar(
                     x, y, reach, fmt="none", ecolor=COLOURS[i], elinewidth=0.7, alpha=0.5
                 )
-            rho = [c.spearman.value for c in diagram.curves]
-            panel.set_title(
-                f"{version}: Spearman {min(rho):.2f} to {max(rho):.2f}".replace("-", "−"),
-                loc="left",
-            )
+            rho = sorted({f"{c.spearman.value:.2f}" for c in diagram.curves}, key=float)
+            shown = " to ".join(rho[:1] + rho[1:][-1:]).replace("-", "−")
+            panel.set_title(f"{version}: Spearman {shown}", loc="left")
         for panel in panels:
             panel.set_xlabel("mean KL to the training tasks")
             panel.grid(axis="y", color="0.9")

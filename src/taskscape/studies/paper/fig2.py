@@ -95,8 +95,7 @@ class Fig2:
         store.check_time()
         began = time.perf_counter()
         pool = self.pool if self.pool.is_images else unit_length(self.pool)
-        own = {k: v for k, v in settings.items() if k != "scale"}
-        chosen, config = split_settings(learner, own)
+        chosen, config = split_settings(learner, settings)
         train = [
             sample_tasks(pool, self.plan.learner_tasks, n_shot=1, n_query=self.plan.n_query,
                          split=self.plan.train_split, seed=1000 + s)
@@ -121,10 +120,10 @@ class Fig2:
         """Whether all seeds of a learner are finished."""
         return all(store.has_arrays(self._name(learner, s)) for s in self.plan.seeds)
 
-    def has_distance(self, store: Store, version: str) -> bool:
-        """Whether there are distances of a version, to all training tasks or to some."""
+    def n_measured(self, store: Store, version: str) -> int:
+        """How many training tasks the distances of a version are measured from so far."""
         some = measured_from(store, self.pool, self.plan, version, self.seed, finish=False)
-        return some is not None
+        return 0 if some is None else some.n_tasks
 
     def _cell(self, version: str) -> dict[str, Any]:
         return {

@@ -162,8 +162,7 @@ class SelectionFigure:
         self, store: Store, cells: Sequence[dict[str, Any]], candidates: TaskSet, tests: TaskSet
     ) -> None:
         settings, budget = cells[0]["settings"], cells[0]["budget"]
-        own = {k: v for k, v in settings.items() if k != "scale"}
-        learner, config = split_settings(cells[0]["learner"].split("-")[0], own)
+        learner, config = split_settings(cells[0]["learner"].split("-")[0], settings)
         # the last group is filled up with repeats, so that all groups run the same program
         filled = [cells[i % len(cells)] for i in range(_TOGETHER)]
         chosen = [

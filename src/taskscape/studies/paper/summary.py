@@ -46,7 +46,7 @@ def _fig2(store: Store, figure: str, versions: Sequence[str], scale: float, seed
     plan = fig2_plan(figure, scale)
     experiment = Fig2(figure, load_pool(plan.pool), plan, seed)
     learners = [n for n in SETTINGS[1] if experiment.has_accuracy(store, n)]
-    ready = [v for v in versions if experiment.has_distance(store, v)]
+    ready = [v for v in versions if experiment.n_measured(store, v)]
     if not learners or not ready:
         return f"{figure}: nothing to draw yet; {len(learners)} learners are finished."
     diagrams = {v: experiment.diagram(store, learners, v) for v in ready}
@@ -62,7 +62,7 @@ def _fig2(store: Store, figure: str, versions: Sequence[str], scale: float, seed
         rows += [_fig2_row(learner, v, d) for v, d in diagrams.items()]
     about = (
         f"{diagrams[ready[0]].n_tasks:,} test tasks, distances to "
-        + " and ".join(f"{experiment.distance(store, v)[1]:,} ({v})" for v in ready)
+        + " and ".join(f"{experiment.n_measured(store, v):,} ({v})" for v in ready)
         + f" training tasks; learners trained on {plan.learner_tasks:,} random tasks, "
         f"{plan.learner_tasks // plan.batch_size:,} updates of {plan.batch_size}, "
         f"{len(plan.seeds)} seeds; {plan.episodes} episodes per test task. Accuracies in %."

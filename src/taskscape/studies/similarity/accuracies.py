@@ -103,7 +103,7 @@ def _measure(
     seeds: Sequence[int],
 ) -> dict[int, Float[np.ndarray, "tasks episodes"]]:
     pool, n = learning_pool(study), study.sizes.learner_tasks
-    learner, config = split_settings(name, {k: v for k, v in settings.items() if k != "scale"})
+    learner, config = split_settings(name, settings)
     shape = pool.sample_shape
     body: Architecture = (
         conv4(shape)
