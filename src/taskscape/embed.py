@@ -1,7 +1,8 @@
 """From themes and tasks to Dirichlet posteriors, for millions of tasks.
 
-The log-likelihood of a sample under the image-themes is computed once, however many tasks hold it.
-Most tasks settle after a few sweeps and some need a hundred, so the settled ones leave the batch.
+The log-likelihood of a sample under the image-themes is computed once, however many tasks hold it,
+and so is the evidence of a class where tasks take all of its samples. Most classes settle after a
+few sweeps and some need a hundred, so the settled ones leave the batch.
 """
 
 from collections.abc import Iterator
@@ -15,42 +16,46 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from taskscape.errors import DataError
 from taskscape.fit.data import padded_size
 from taskscape.model import (
+    ClassFits,
     EStepState,
-    TaskPosterior,
     Themes,
-    begin,
-    cold_start,
+    begin_classes,
+    class_evidence,
     collapsed_elbo,
     e_step,
+    first_gamma,
+    infer_tasks,
     log_likelihood,
-    move,
     scale_likelihood,
-    scaled_sweep,
+    sweep_classes,
+    task_bound,
     whiten,
 )
+from taskscape.model.conditional import SWEEPS_AT_ONCE
 from taskscape.model.params import Scalar
 from taskscape.prepare import PreparedSamples, all_rows
 from taskscape.progress import progress_bar
-from taskscape.tasks import TaskSet
+from taskscape.tasks import TaskBatch, TaskSet
 
 __all__ = ["Embedding", "LikelihoodTable", "embed"]
 
 T = TypeVar("T")
-_SWEEPS = 4
-"""Sweeps between two looks for settled tasks."""
-_PATIENCE = (24, 96)
-"""Tasks that need more sweeps are put off, and done together when the others are through."""
+_ROUNDS = 2
+"""Rounds of sweeps between two looks for settled classes."""
+_SHRINK = 4
+"""Classes that still move go on in a smaller batch once they are this many times fewer."""
+_LEAST = 256
 _ROWS_AT_ONCE = 8192
 _CELLS_AT_ONCE = 1 << 22
-"""Log-likelihoods of a chunk of tasks: (tasks, classes, samples, themes)."""
+"""Numbers that a chunk of tasks holds: classes × (samples + task-themes) × image-themes."""
 _TASKS_AT_ONCE = 8192
-_FEW = (128, 512)
-"""Up to _TASKS_AT_ONCE tasks go in chunks of one size, from which no task leaves early: compiling
-for another size would take longer than sweeping over some settled tasks in vain."""
 _TIMES_ON_ACCELERATORS = 32
 """How much larger chunks are where there is an accelerator to keep busy."""
+_LITERAL_TOL = 1e-5
+"""Mean change of λ at which the paper's E-step ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +67,7 @@ class Embedding:
     elbo: Float[np.ndarray, "tasks"]
     """Nats per sample."""
     sweeps: Int[np.ndarray, "tasks"]
-    """Sweeps that the E-step took."""
+    """Sweeps that the E-step took for the slowest class."""
     gamma: Float[np.ndarray, "tasks C K"] | None = None
     """Concentrations of each class's mixture of image-themes, where asked for."""
 
@@ -90,6 +95,16 @@ class LikelihoodTable:
             padded[: len(x)] = x
             parts.append(_log_lik(jnp.asarray(padded, dtype=float), whitening)[: len(x)])
         self.values: Float[Array, "rows K"] = jnp.concatenate(parts)
+        self.lost: Int[np.ndarray, "lost"] = rows[~np.asarray(jnp.isfinite(self.values).all(1))]
+        """Rows of the pool so far from an image-theme that the likelihood is no number."""
+
+    def find(
+        self, chunk: "_Chunk"
+    ) -> tuple[Int[np.ndarray, "tasks way N"], Bool[np.ndarray, "tasks way N"]]:
+        """Where the samples that tasks drew are in the table."""
+        assert chunk.drawn is not None
+        mask = chunk.drawn.support_mask
+        return np.where(mask, self.where[chunk.drawn.support], 0), mask
 
 
 _log_lik = jax.jit(log_likelihood)
@@ -100,206 +115,184 @@ def embed(
     tasks: TaskSet,
     prepared: PreparedSamples,
     *,
-    tol: float = 1e-5,
+    tol: float = 1e-3,
     max_iter: int = 500,
     keep_gamma: bool = False,
+    literal: bool = False,
     description: str = "embedding tasks",
 ) -> Embedding:
-    """The Dirichlet posterior of every task, each from a cold start: a function of the task alone.
+    """The Dirichlet posterior of every task: a function of the task alone.
+
+    The sweeps over a class end when its theme counts move by less than ``tol`` samples. ``literal``
+    uses the posterior of the paper, in which a class's mixture does not depend on its task-theme.
 
     Paper: alg:online_ldcc, procedure E-step, for tasks not learned from.
     """
     classes = np.unique(tasks.classes[tasks.classes >= 0])
     table = LikelihoodTable(themes, prepared, classes)
-    shape = (tasks.max_way, tasks.max_shot)
+    _refuse_lost(table, tasks)
+    fit = partial(_fit_classes, table, themes, tol, max_iter)
+    once = fit(*_all_samples(table, classes)) if tasks.takes_everything and not literal else None
+    parts = []
+    with progress_bar(description, len(tasks)) as advance:
+        for chunk in _chunks(tasks, _size(tasks, themes, once is not None), once is None):
+            if literal:
+                part = _literally(chunk, table, themes, max_iter)
+            elif once is not None:
+                part = _agree(once, np.searchsorted(classes, chunk.classes), chunk, themes)
+            else:
+                index, mask = table.find(chunk)
+                real = chunk.class_mask
+                place = (np.cumsum(real) - 1).reshape(real.shape)
+                part = _agree(fit(index[real], mask[real]), place, chunk, themes)
+            parts.append(part if keep_gamma else replace(part, gamma=None))
+            advance(len(chunk))
+    return Embedding(
+        np.concatenate([p.lam for p in parts]),
+        np.concatenate([p.elbo for p in parts]),
+        np.concatenate([p.sweeps for p in parts]),
+        np.concatenate([p.gamma for p in parts if p.gamma is not None]) if keep_gamma else None,
+    )
+
+
+def _refuse_lost(table: LikelihoodTable, tasks: TaskSet) -> None:
+    """Name a sample whose likelihood is no number, and a task that holds it, if there is one."""
+    if not len(table.lost):
+        return
+    pool, row = tasks.pool, int(table.lost[0])
+    c = int(np.flatnonzero((pool.starts <= row) & (row < pool.starts + pool.counts))[0])
+    task = int(np.flatnonzero((tasks.classes == c).any(axis=1))[0])
+    more = f" There are {len(table.lost):,} such samples." if len(table.lost) > 1 else ""
+    raise DataError(
+        f"task {task} has class {pool.class_names[c]!r}, whose sample {row - int(pool.starts[c])} "
+        "lies so far from what the model was fitted on that its likelihood is no number (largest "
+        f"value {np.abs(pool.take(np.array([row]))).max():g}). Mend it or leave it out.{more}"
+    )
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Some tasks: their classes and, where tasks draw samples of their own, those."""
+
+    classes: Int[np.ndarray, "tasks way"]
+    class_mask: Bool[np.ndarray, "tasks way"]
+    samples: Int[np.ndarray, "tasks"]
+    drawn: TaskBatch | None
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    @staticmethod
+    def of(tasks: TaskSet, draw: bool) -> "_Chunk":
+        if draw:
+            drawn = tasks.batch(slice(None))
+            samples = drawn.support_mask.sum(axis=(1, 2))
+            return _Chunk(drawn.classes, drawn.class_mask, samples, drawn)
+        classes = tasks.classes.astype(np.int64)
+        counts = np.where(classes >= 0, tasks.pool.counts[classes], 0)
+        return _Chunk(classes, classes >= 0, counts.sum(axis=1), None)
+
+
+def _size(tasks: TaskSet, themes: Themes, once: bool) -> int:
+    """How many tasks to do at once."""
     times = 1 if jax.default_backend() == "cpu" else _TIMES_ON_ACCELERATORS
-    cells = shape[0] * shape[1] * themes.K
-    n = len(tasks)
-    few = _FEW[0] <= n <= _TASKS_AT_ONCE
-    most = _FEW[1] if few else times * _TASKS_AT_ONCE
-    size = max(64, min(most, times * _CELLS_AT_ONCE // cells))
-    lam = np.empty((n, themes.L), dtype=np.float32)
-    bound, sweeps = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.int32)
-    gamma = np.empty((n, shape[0], themes.K), dtype=np.float32) if keep_gamma else None
-    pending = np.arange(n)
-    with progress_bar(description, n) as advance:
-        for limit in (*(m for m in _PATIENCE if m < max_iter), max_iter):
-            unsettled = []
-            for rows, chunk in _chunks(tasks, pending, table, size, exactly=few):
-                done = _settle(chunk, themes, tol, limit, leave=not few)
-                per_sample = np.asarray(_bound_per_sample(done.posterior, chunk, themes))
-                ready = (done.change[: len(rows)] < tol) | (limit == max_iter)
-                unsettled.append(rows[~ready])
-                at, settled = rows[ready], np.flatnonzero(ready)
-                lam[at], bound[at] = done.posterior.lam[settled], per_sample[settled]
-                sweeps[at] = done.iterations[settled]
-                if gamma is not None:
-                    gamma[at] = done.posterior.gamma[settled]
-                advance(len(at))
-            pending = np.concatenate(unsettled)
-            if not len(pending):
-                break
-    return Embedding(lam, bound, sweeps, gamma)
+    each = themes.L if once else (tasks.max_shot + themes.L) * themes.K
+    return max(64, min(times * _TASKS_AT_ONCE, times * _CELLS_AT_ONCE // (tasks.max_way * each)))
 
 
-def _chunks(
-    tasks: TaskSet,
-    which: Int[np.ndarray, "m"],
-    table: "LikelihoodTable",
-    size: int,
-    exactly: bool = False,
-) -> "Iterator[tuple[Int[np.ndarray, '_'], _Chunk]]":
-    """Some of the tasks in pieces of one shape, each with its numbers.
-
-    The samples of a piece are drawn on the host while the device sweeps over the one before.
-    """
-    room = size if exactly else min(size, padded_size(len(which)))
-    shape = (room, tasks.max_way, tasks.max_shot)
-    pieces = [which[start : start + shape[0]] for start in range(0, len(which), shape[0])]
+def _chunks(tasks: TaskSet, size: int, draw: bool) -> Iterator[_Chunk]:
+    """The tasks in pieces; the host draws the samples of one while the device is at the last."""
+    pieces = [tasks[start : start + size] for start in range(0, len(tasks), size)]
     with ThreadPoolExecutor(1) as ahead:
-        coming = ahead.submit(_Chunk.of, tasks[pieces[0]], table, shape)
-        for i, rows in enumerate(pieces):
+        coming = ahead.submit(_Chunk.of, pieces[0], draw)
+        for i in range(len(pieces)):
             chunk = coming.result()
             if i + 1 < len(pieces):
-                coming = ahead.submit(_Chunk.of, tasks[pieces[i + 1]], table, shape)
-            yield rows, chunk
+                coming = ahead.submit(_Chunk.of, pieces[i + 1], draw)
+            yield chunk
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
-class _Chunk:
-    """Some tasks on the device; ``log_lik`` may hold scaled likelihoods instead."""
-
-    log_lik: Float[Array, "M C N K"]
-    sample_mask: Bool[Array, "M C N"]
-    class_mask: Bool[Array, "M C"]
-
-    @staticmethod
-    def of(tasks: TaskSet, table: LikelihoodTable, shape: tuple[int, int, int]) -> "_Chunk":
-        if tasks.takes_everything:
-            return _Chunk.of_whole_classes(tasks, table, shape)
-        batch = tasks.batch(slice(None))
-        m, c, n = batch.support.shape
-        index = np.zeros(shape, dtype=np.int32)
-        index[:m, :c, :n] = np.where(batch.support_mask, table.where[batch.support], 0)
-        sample_mask, class_mask = np.zeros(shape, dtype=bool), np.zeros(shape[:2], dtype=bool)
-        sample_mask[:m, :c, :n] = batch.support_mask
-        class_mask[:m, :c] = batch.class_mask
-        return _Chunk(
-            _rows_of(table.values, index), jnp.asarray(sample_mask), jnp.asarray(class_mask)
-        )
-
-    @staticmethod
-    def of_whole_classes(
-        tasks: TaskSet, table: LikelihoodTable, shape: tuple[int, int, int]
-    ) -> "_Chunk":
-        """The same for tasks of all samples: the device numbers the samples of a class itself."""
-        classes = np.full(shape[:2], -1, dtype=np.int32)
-        classes[: len(tasks)] = tasks.classes
-        real = classes >= 0
-        starts = np.where(real, table.starts[classes], 0)
-        counts = np.where(real, table.counts[classes], 0)
-        log_lik, sample_mask = _whole_classes(table.values, starts, counts, shape[2])
-        return _Chunk(log_lik, sample_mask, jnp.asarray(real))
+# -- classes ------------------------------------------------------------------------------------
 
 
-@jax.jit
-def _rows_of(table: Float[Array, "rows K"], index: Int[Array, "M C N"]) -> Float[Array, "M C N K"]:
-    return table[index]
+def _all_samples(
+    table: LikelihoodTable, classes: Int[np.ndarray, "some"]
+) -> tuple[Int[np.ndarray, "some N"], Bool[np.ndarray, "some N"]]:
+    """Where the samples of whole classes are in the table."""
+    place = np.arange(table.counts[classes].max())
+    mask = place < table.counts[classes, None]
+    return np.where(mask, table.starts[classes, None] + place, 0), mask
 
 
-@partial(jax.jit, static_argnames="n")
-def _whole_classes(
-    table: Float[Array, "rows K"], starts: Int[Array, "M C"], counts: Int[Array, "M C"], n: int
-) -> tuple[Float[Array, "M C N K"], Bool[Array, "M C N"]]:
-    place = jnp.arange(n)
-    mask = place < counts[..., None]
-    return table[jnp.where(mask, starts[..., None] + place, 0)], mask
+def _fit_classes(
+    table: LikelihoodTable,
+    themes: Themes,
+    tol: float,
+    max_iter: int,
+    index: Int[np.ndarray, "classes N"],
+    mask: Bool[np.ndarray, "classes N"],
+) -> ClassFits:
+    """Single classes under each task-theme, given where their samples are in the table.
 
-
-def _settle(
-    chunk: _Chunk, themes: Themes, tol: float, max_iter: int, leave: bool = True
-) -> EStepState:
-    """Sweep until every task stands still; settled tasks leave as soon as a smaller shape fits.
-
-    Unless they are not to ``leave``.
-
-    Sweeps are over scaled likelihoods; the few tasks for which these underflow are done again with
-    logarithms.
+    Settled classes leave as soon as few enough are left.
     """
-    state, part = _begin(chunk, themes)
-    leaves, tree = jax.tree.flatten(state)
-    done = [np.array(leaf) for leaf in leaves]  # copies that can be written to
-    trusted = np.ones(len(state.change), dtype=bool)
-    ids = np.arange(len(state.change))
-    real = np.asarray(chunk.class_mask.any(-1))
-    for _ in range(0, max_iter, _SWEEPS):
-        state, sound = _sweep(state, part, themes, tol)
-        trusted[ids[real & ~np.asarray(sound)]] = False
-        moving = (np.asarray(state.change) >= tol) & real & np.asarray(sound)
-        if not moving.any():
+    room = padded_size(len(index), _LEAST)
+    fill = ((0, room - len(index)), (0, 0))
+    real = jnp.asarray(np.pad(mask, fill))
+    log_lik, p, fits = _begin(table.values, np.pad(index, fill).astype(np.int32), real, themes)
+    part = (p, real)
+    gamma, sweeps, ids = fits.gamma, np.zeros(room, dtype=np.int32), np.arange(room)
+    for _ in range(0, max_iter, _ROUNDS * SWEEPS_AT_ONCE):
+        fits = _sweep(fits, *part, themes, tol)
+        stay = np.flatnonzero(np.asarray(fits.change) >= tol)
+        if not len(stay):
             break
-        if not leave or padded_size(int(moving.sum())) >= len(moving):
+        size = padded_size(_SHRINK * len(stay), _LEAST) // _SHRINK
+        if _SHRINK * size > len(ids):
             continue
-        _write_back(done, state, ids[real], real)
-        stay = np.flatnonzero(moving)
-        take = _padded(stay)
-        real = np.arange(len(take)) < len(stay)
+        gamma, sweeps[ids] = _put(gamma, ids, fits.gamma), np.asarray(fits.sweeps)
+        take = np.resize(stay, size)  # repeats fill it up: they do the same once more
         ids = ids[take]
-        state, part = _take((state, part), take)
-    _write_back(done, state, ids[real], real)
-    again = np.flatnonzero(~trusted)
-    if len(again):
-        redone = _with_logarithms(_take(chunk, _padded(again)), themes, tol, max_iter)
-        _write_back(done, redone, again, slice(0, len(again)))
-    return jax.tree.unflatten(tree, [jnp.asarray(leaf) for leaf in done])
-
-
-def _padded(which: Int[np.ndarray, "m"]) -> Int[np.ndarray, "n"]:
-    padded = np.zeros(padded_size(len(which)), dtype=np.int32)
-    padded[: len(which)] = which
-    return padded
-
-
-def _write_back(
-    done: list[np.ndarray],
-    state: EStepState,
-    ids: Int[np.ndarray, "m"],
-    which: slice | Bool[np.ndarray, "n"],
-) -> None:
-    for whole, part in zip(done, jax.tree.leaves(state), strict=True):
-        whole[ids] = np.asarray(part)[which]
+        fits, part = _take((fits, part), take)
+    gamma, sweeps[ids] = _put(gamma, ids, fits.gamma), np.asarray(fits.sweeps)
+    evidence = _evidence(gamma, log_lik, real, themes)
+    return ClassFits(gamma, evidence, jnp.zeros(room), jnp.asarray(sweeps))
 
 
 @jax.jit
-def _begin(chunk: _Chunk, themes: Themes) -> tuple[EStepState, _Chunk]:
-    start = cold_start(chunk.sample_mask, chunk.class_mask, themes.alpha, themes.delta)
-    return begin(start), replace(chunk, log_lik=scale_likelihood(chunk.log_lik))
+def _begin(
+    values: Float[Array, "rows K"],
+    index: Int[Array, "classes N"],
+    mask: Bool[Array, "classes N"],
+    themes: Themes,
+) -> tuple[Float[Array, "classes N K"], Float[Array, "classes N K"], ClassFits]:
+    log_lik = values[index]
+    p = scale_likelihood(log_lik)
+    return log_lik, p, begin_classes(first_gamma(p, mask, themes.alpha))
 
 
 @jax.jit
 def _sweep(
-    state: EStepState, scaled: _Chunk, themes: Themes, tol: Scalar
-) -> tuple[EStepState, Bool[Array, " M"]]:
-    def once(
-        _: Int[Array, ""], carry: tuple[EStepState, Bool[Array, " M"]]
-    ) -> tuple[EStepState, Bool[Array, " M"]]:
-        state, sound = carry
-        swept, trusted = scaled_sweep(
-            state.posterior, scaled.log_lik, scaled.sample_mask, scaled.class_mask,
-            themes.alpha, themes.delta,
-        )  # fmt: skip
-        return move(state, swept, tol), sound & trusted
+    fits: ClassFits,
+    p: Float[Array, "classes N K"],
+    mask: Bool[Array, "classes N"],
+    themes: Themes,
+    tol: Scalar,
+) -> ClassFits:
+    def once(_: Int[Array, ""], fits: ClassFits) -> ClassFits:
+        return sweep_classes(fits, p, mask, themes.alpha, tol)
 
-    return jax.lax.fori_loop(0, _SWEEPS, once, (state, jnp.ones(state.change.shape, bool)))
+    return jax.lax.fori_loop(0, _ROUNDS, once, fits)
 
 
-@partial(jax.jit, static_argnames="max_iter")
-def _with_logarithms(chunk: _Chunk, themes: Themes, tol: Scalar, max_iter: int) -> EStepState:
-    return e_step(
-        chunk.log_lik, chunk.sample_mask, chunk.class_mask, themes.alpha, themes.delta,
-        tol, max_iter,
-    )  # fmt: skip
+@jax.jit
+def _evidence(
+    gamma: Float[Array, "classes L K"],
+    log_lik: Float[Array, "classes N K"],
+    mask: Bool[Array, "classes N"],
+    themes: Themes,
+) -> Float[Array, "classes L"]:
+    return class_evidence(gamma, log_lik, mask, themes.alpha)
 
 
 @jax.jit
@@ -308,11 +301,63 @@ def _take(tree: T, which: Int[Array, " m"]) -> T:
 
 
 @jax.jit
-def _bound_per_sample(
-    posterior: TaskPosterior, chunk: _Chunk, themes: Themes
-) -> Float[Array, " M"]:
-    total = collapsed_elbo(
-        posterior, chunk.log_lik, chunk.sample_mask, chunk.class_mask, themes.alpha, themes.delta
+def _put(
+    whole: Float[Array, "classes L K"], ids: Int[Array, " m"], part: Float[Array, "m L K"]
+) -> Float[Array, "classes L K"]:
+    return whole.at[ids].set(part)
+
+
+# -- tasks --------------------------------------------------------------------------------------
+
+
+def _agree(
+    fits: ClassFits, place: Int[np.ndarray, "tasks way"], chunk: _Chunk, themes: Themes
+) -> Embedding:
+    """What the classes of each task say together; ``place`` says where their fits are."""
+    room = padded_size(len(chunk), 64) - len(chunk)
+    place = np.pad(np.where(chunk.class_mask, place, 0), ((0, room), (0, 0)))
+    mask = np.pad(chunk.class_mask, ((0, room), (0, 0)))
+    lam, bound, gamma = (
+        np.asarray(value)[: len(chunk)] for value in _infer_tasks(fits, place, mask, themes)
     )
-    samples = (chunk.sample_mask & chunk.class_mask[..., None]).sum((-1, -2))
-    return total / jnp.maximum(samples, 1)
+    sweeps = np.where(mask, np.asarray(fits.sweeps)[place], 0).max(axis=1)[: len(chunk)]
+    return Embedding(lam, bound / np.maximum(chunk.samples, 1).astype(np.float32), sweeps, gamma)
+
+
+@jax.jit
+def _infer_tasks(
+    fits: ClassFits, place: Int[Array, "M C"], mask: Bool[Array, "M C"], themes: Themes
+) -> tuple[Float[Array, "M L"], Float[Array, " M"], Float[Array, "M C K"]]:
+    evidence = fits.evidence[place]
+    lam, eta = infer_tasks(evidence, mask, themes.delta)
+    gamma = jnp.einsum("mcl,mclk->mck", eta, fits.gamma[place], precision="highest")
+    return lam, task_bound(evidence, lam, mask, themes.delta), gamma + ~mask[..., None]
+
+
+def _literally(chunk: _Chunk, table: LikelihoodTable, themes: Themes, max_iter: int) -> Embedding:
+    """The paper's E-step, from a cold start."""
+    index, sample_mask = table.find(chunk)
+    fill = (0, padded_size(len(chunk), 64) - len(chunk))
+    masks = np.pad(sample_mask, (fill, (0, 0), (0, 0))), np.pad(chunk.class_mask, (fill, (0, 0)))
+    state, bound = _paper_e_step(
+        table.values, np.pad(index, (fill, (0, 0), (0, 0))), *masks, themes, max_iter
+    )
+    lam, total, sweeps, gamma = (
+        np.asarray(value)[: len(chunk)]
+        for value in (state.posterior.lam, bound, state.iterations, state.posterior.gamma)
+    )
+    return Embedding(lam, total / np.maximum(chunk.samples, 1).astype(np.float32), sweeps, gamma)
+
+
+@partial(jax.jit, static_argnames="max_iter")
+def _paper_e_step(
+    values: Float[Array, "rows K"],
+    index: Int[Array, "M C N"],
+    sample_mask: Bool[Array, "M C N"],
+    class_mask: Bool[Array, "M C"],
+    themes: Themes,
+    max_iter: int,
+) -> tuple[EStepState, Float[Array, " M"]]:
+    log_lik, masks = values[index], (sample_mask, class_mask)
+    state = e_step(log_lik, *masks, themes.alpha, themes.delta, _LITERAL_TOL, max_iter)
+    return state, collapsed_elbo(state.posterior, log_lik, *masks, themes.alpha, themes.delta)

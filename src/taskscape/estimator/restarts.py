@@ -40,22 +40,17 @@ class Restarts:
         self.config, self.source, self.held_out, self.prepared = config, source, held_out, prepared
         self.path = None if checkpoint is None else Path(checkpoint)
         self.every, self.callback = every, callback
-        seeds = np.random.SeedSequence(int(params["random_state"])).generate_state(
-            params["n_restarts"]
-        )
-        self.seeds = [int(s) for s in seeds]
+        self.n = int(params["n_restarts"])
         self.identity = _identity(params, source, held_out)
 
     def run(self, resume: bool) -> list[Fit]:
         """Run all fits that a checkpoint does not hold already."""
         fits = self._read() if resume else []
-        most = None
-        for i, seed in enumerate(self.seeds):
-            if i == len(fits):
-                fits.append(Fit.start(self.source, self.held_out, self.prepared, self.config, seed))
-            most = fits[i].most_updates()
-            label = "fitting" if len(self.seeds) == 1 else f"fitting {i + 1}/{len(self.seeds)}"
-            with progress_bar(label, most) as advance:
+        if not fits:
+            fits = Fit.several(self.source, self.held_out, self.prepared, self.config, self.n)
+        for i, fit in enumerate(fits):
+            label = "fitting" if self.n == 1 else f"fitting {i + 1}/{self.n}"
+            with progress_bar(label, fit.most_updates()) as advance:
                 self._finish(fits, i, advance)
         return fits
 
@@ -77,7 +72,7 @@ class Restarts:
         arrays: dict[str, np.ndarray] = {}
         for i, fit in enumerate(fits):
             arrays |= to_arrays(fit.state, f"fit{i}")
-            if fit.posteriors is not None and not fit.history[-1].done:
+            if fit.posteriors is not None and not (fit.history and fit.history[-1].done):
                 arrays |= to_arrays(fit.posteriors, f"posteriors{i}")
         header = {
             "what": "fit checkpoint",

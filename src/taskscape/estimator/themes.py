@@ -17,6 +17,7 @@ from taskscape.errors import DataError
 from taskscape.estimator.disk import from_disk, to_disk
 from taskscape.estimator.restarts import Callback, Restarts
 from taskscape.fit import Fit, FitConfig, FitState, TaskSource
+from taskscape.fit.data import classes_of
 from taskscape.health import Health, check_health
 from taskscape.model import Covariance, Themes
 from taskscape.pools import ClassPool
@@ -76,7 +77,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         batch_size: int = 256,
         tau0: float = 4.0,
         tau1: float = 0.7,
-        tol: float = 1e-3,
+        tol: float = 1e-2,
         max_iter: int = 50,
         max_tasks: int | None = None,
         max_passes: int = 10,
@@ -140,7 +141,9 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError("resume=True needs checkpoint, the file to go on from.")
         tasks = _as_tasks(tasks)
         reserve = int(self.n_held_out) if validation is None else 0
-        source, held_out = TaskSource.of(tasks, int(self.random_state), reserve)
+        source, held_out = TaskSource.of(
+            tasks, int(self.random_state), reserve, least=max(config.task_themes, 2)
+        )
         if validation is not None:
             _check_validation(validation, tasks.pool)
             held_out = validation
@@ -148,15 +151,15 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError("a stream without end has no full pass; use method='online'.")
         if source.n_tasks is None and config.max_tasks is None:
             raise DataError("a stream without end needs max_tasks, the number of tasks to use.")
-        classes = _classes_of(tasks)
+        classes = np.setdiff1d(classes_of(tasks), list(source.held_out))
         preparation = self._learn_preparation(tasks.pool, classes)
-        every = np.union1d(classes, _classes_of(held_out))
+        every = np.union1d(classes, classes_of(held_out))
         prepared = PreparedSamples(tasks.pool, preparation, every)
         finished = Restarts(
             self.get_params(), config, source, held_out, prepared,
             checkpoint, checkpoint_every, callback,
         ).run(resume)  # fmt: skip
-        order = sorted(range(len(finished)), key=lambda i: -float(finished[i].state.best_bound))
+        order = sorted(range(len(finished)), key=lambda i: _quality(finished[i].state))
         kept = [finished[i] for i in order[: self.ensemble]]
         self.preparation_ = preparation
         self._set_states([f.state for f in kept])
@@ -179,7 +182,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._check_pool(tasks.pool)
         if isinstance(tasks, TaskSet) and len(tasks) == 0:
             raise DataError("there are no tasks to learn from.")
-        prepared = PreparedSamples(tasks.pool, self.preparation_, _classes_of(tasks))
+        prepared = PreparedSamples(tasks.pool, self.preparation_, classes_of(tasks))
         source = TaskSource(tasks.pool, tasks, int(self.random_state))
         if source.n_tasks is None:
             raise DataError("partial_fit needs a task set or a stream with an end.")
@@ -191,6 +194,10 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             states.append(fit.settled())
         self._set_states(states)
         return self
+
+    @property
+    def _literal(self) -> bool:
+        return self.update == "paper"
 
     def _config(self) -> FitConfig:
         values = {f.name: getattr(self, f.name) for f in fields(FitConfig)}
@@ -236,7 +243,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         some = [held_out[:_HEALTH_TASKS]]
         if len(held_out) < _JUDGED_AT_LEAST:  # too few to tell what is usual
             some.append(source.batch(0, _JUDGED_AT_LEAST))
-        seen = [embed(self.members_[0], tasks, prepared) for tasks in some]
+        seen = [embed(self.members_[0], part, prepared, literal=self._literal) for part in some]
         lam, bound = (np.concatenate([getattr(e, f) for e in seen]) for f in ("lam", "elbo"))
         self.health_: Health = check_health(self.members_[0], self.theme_usage_, lam)
         middle = float(np.median(bound))
@@ -248,16 +255,16 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     # -- using ----------------------------------------------------------------------------------
 
     def embed(
-        self, tasks: TaskSet, *, tol: float = 1e-5, keep_gamma: bool = False
+        self, tasks: TaskSet, *, tol: float = 1e-3, keep_gamma: bool = False
     ) -> list[Embedding]:
         """The posterior of each task under every kept fit, with its bound and sweeps."""
         check_is_fitted(self, "states_")
         self._check_pool(tasks.pool)
         if len(tasks) == 0:
             raise DataError("there are no tasks to embed.")
-        prepared = PreparedSamples(tasks.pool, self.preparation_, _classes_of(tasks))
+        prepared = PreparedSamples(tasks.pool, self.preparation_, classes_of(tasks))
         embedded = [
-            embed(themes, tasks, prepared, tol=tol, keep_gamma=keep_gamma)
+            embed(themes, tasks, prepared, tol=tol, keep_gamma=keep_gamma, literal=self._literal)
             for themes in self.members_
         ]
         self._warn_of_outliers(embedded[0])
@@ -332,10 +339,9 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError(f"{os.fspath(path)} cannot be read: {error}") from error
 
 
-def _classes_of(tasks: Tasks) -> np.ndarray:
-    if isinstance(tasks, TaskStream):
-        return tasks.classes
-    return np.unique(tasks.classes[tasks.classes >= 0]).astype(np.int64)
+def _quality(state: FitState) -> tuple[int, float]:
+    """Sorts fits, the best first: few dead and duplicate themes, then a high bound."""
+    return int(state.best_flaws), -float(state.best_bound)
 
 
 def _as_tasks(tasks: Tasks | Iterable[TaskSet]) -> Tasks:

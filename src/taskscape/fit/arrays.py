@@ -9,14 +9,14 @@ import numpy as np
 
 from taskscape.errors import DataError
 from taskscape.fit.steps import FitState, init
-from taskscape.model import Covariance, TaskPosterior, Themes
+from taskscape.model import ConditionalPosterior, Covariance, Themes
 
 __all__ = ["posterior_from_arrays", "state_from_arrays", "to_arrays"]
 
 T = TypeVar("T")
 
 
-def to_arrays(tree: FitState | TaskPosterior, prefix: str) -> dict[str, np.ndarray]:
+def to_arrays(tree: FitState | ConditionalPosterior, prefix: str) -> dict[str, np.ndarray]:
     """Every leaf under its path, such as ``member0.themes.mu``."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     return {prefix + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
@@ -39,11 +39,13 @@ def state_from_arrays(
     return _fill(init(themes, jnp.zeros(D), jnp.zeros(D)), arrays, prefix)
 
 
-def posterior_from_arrays(arrays: Mapping[str, np.ndarray], prefix: str) -> TaskPosterior | None:
+def posterior_from_arrays(
+    arrays: Mapping[str, np.ndarray], prefix: str
+) -> ConditionalPosterior | None:
     """Posteriors of tasks, if there are any."""
     if f"{prefix}.lam" not in arrays:
         return None
-    return TaskPosterior(
+    return ConditionalPosterior(
         **{name: jnp.asarray(_get(arrays, f"{prefix}.{name}")) for name in ("lam", "eta", "gamma")}
     )
 

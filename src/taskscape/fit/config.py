@@ -26,15 +26,16 @@ class FitConfig:
     method: Literal["online", "batch"] = "online"
     """Mini-batches with a decaying step, or full passes over a fixed task set."""
     update: Literal["statistics", "paper"] = "statistics"
-    """Online: average sufficient statistics, or the paper's means and covariances."""
+    """Online: average sufficient statistics, or the paper to the letter: its posterior, in which a
+    class's mixture does not depend on its task-theme, and averages of means and covariances."""
     batch_size: int = 256
     """Tasks in a mini-batch."""
     tau0: float = 4.0
     """Delay of the step size ρ = (τ0 + t)^−τ1."""
     tau1: float = 0.7
     """Decay of the step size, in (0.5, 1]."""
-    tol: float = 1e-3
-    """The E-step of a task ends when λ moves less than this on average."""
+    tol: float = 1e-2
+    """The E-step of a class ends when its theme counts move by less than this many samples."""
     max_iter: int = 50
     """Most sweeps of an E-step during the fit."""
     max_tasks: int | None = None

@@ -1,7 +1,7 @@
 """Tasks as the fit sees them: prepared samples, each once, and where the tasks use them."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,8 +12,15 @@ from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.prepare import PreparedSamples
 from taskscape.tasks import TaskSet, TaskStream
+from taskscape.tasks.draws import task_keys
 
-__all__ = ["FitBatch", "TaskSource", "gather", "padded_size"]
+__all__ = ["FitBatch", "TaskSource", "classes_of", "gather", "padded_size"]
+
+_LEAST_CLASSES = 30
+"""With fewer classes, none are held out."""
+_LEAST_HELD_OUT = 5
+_LEAST_GROUPS = 5
+"""With fewer groups, single classes are held out."""
 
 
 @register_dataclass
@@ -83,25 +90,42 @@ class TaskSource:
     seed: int
     skip: int = 0
     """Tasks at the head of a stream that are held out."""
+    held_out: frozenset[int] = frozenset()
+    """Classes that are held out: tasks are learned from without them."""
 
     @staticmethod
     def of(
-        tasks: TaskSet | TaskStream | Iterable[TaskSet], seed: int, held_out: int
+        tasks: TaskSet | TaskStream | Iterable[TaskSet], seed: int, held_out: int, least: int = 2
     ) -> "tuple[TaskSource, TaskSet]":
-        """A source, and tasks held out from it to judge the fit by."""
-        if isinstance(tasks, TaskStream):
-            reserve = held_out
-            if tasks.n_tasks is not None:
-                _check_enough(tasks.n_tasks)
-                reserve = min(held_out, max(1, tasks.n_tasks // 10))
-            return TaskSource(tasks.pool, tasks, seed, reserve), tasks[:reserve]
-        if not isinstance(tasks, TaskSet):
+        """A source, and tasks to judge the fit by: of classes held out from it, if it can be.
+
+        Where there are too few classes for that (``least`` must be left), or tasks list their
+        samples one by one, some tasks are set aside, which share their classes with the others.
+        """
+        if not isinstance(tasks, TaskSet | TaskStream):
             tasks = TaskSet.concatenate(list(tasks))
-        _check_enough(len(tasks))
-        reserve = min(held_out, max(1, len(tasks) // 10))
+        n_tasks = tasks.n_tasks if isinstance(tasks, TaskStream) else len(tasks)
+        if n_tasks is not None:
+            _check_enough(n_tasks)
+        first = tasks if isinstance(tasks, TaskSet) else tasks[:4096]
+        classes = classes_to_hold_out(tasks.pool, classes_of(tasks), least)
+        if len(classes) and held_out and first.support is None:
+            judged = tasks_of(classes, first, held_out)
+            return TaskSource(tasks.pool, tasks, seed, 0, frozenset(classes.tolist())), judged
+        reserve = held_out if n_tasks is None else min(held_out, max(1, n_tasks // 10))
+        if isinstance(tasks, TaskStream):
+            return TaskSource(tasks.pool, tasks, seed, reserve), tasks[:reserve]
         order = np.random.default_rng([seed, 0]).permutation(len(tasks))
         kept = np.sort(order[reserve:])
         return TaskSource(tasks.pool, tasks[kept], seed), tasks[np.sort(order[:reserve])]
+
+    def without_held_out(self, tasks: TaskSet) -> TaskSet:
+        """The tasks without the classes that are held out; a task may have none left."""
+        if not self.held_out:
+            return tasks
+        classes = tasks.classes.copy()
+        classes[np.isin(classes, list(self.held_out))] = -1
+        return replace(tasks, classes=classes)
 
     @property
     def n_tasks(self) -> int | None:
@@ -119,18 +143,66 @@ class TaskSource:
         steps = self.steps_per_pass(batch_size)
         if isinstance(self.tasks, TaskStream):
             at = self.skip + (t if steps is None else t % steps) * batch_size
-            return self.tasks[at : at + batch_size]
+            return self.without_held_out(self.tasks[at : at + batch_size])
         assert steps is not None
         order = np.random.default_rng([self.seed, 1 + t // steps]).permutation(len(self.tasks))
         at = (t % steps) * batch_size
-        return self.tasks[order[at : at + batch_size]]
+        return self.without_held_out(self.tasks[order[at : at + batch_size]])
 
     def all_batches(self, batch_size: int) -> Iterator[TaskSet]:
         """A pass in order, every task once."""
         if self.n_tasks is None:
             raise DataError("a stream without end has no full pass; use method='online'.")
         for start in range(self.skip, self.skip + self.n_tasks, batch_size):
-            yield self.tasks[start : min(start + batch_size, self.skip + self.n_tasks)]
+            stop = min(start + batch_size, self.skip + self.n_tasks)
+            yield self.without_held_out(self.tasks[start:stop])
+
+
+def classes_of(tasks: TaskSet | TaskStream) -> Int[np.ndarray, "some"]:
+    """The classes that occur in the tasks."""
+    if isinstance(tasks, TaskStream):
+        return tasks.classes
+    return np.unique(tasks.classes[tasks.classes >= 0]).astype(np.int64)
+
+
+def classes_to_hold_out(
+    pool: ClassPool, classes: Int[np.ndarray, "some"], least: int
+) -> Int[np.ndarray, "held_out"]:
+    """A tenth of the classes, in whole groups where there are enough; none of too few.
+
+    Which ones follows from the classes alone, not from a seed: all fits to the same classes learn
+    from the same ones.
+    """
+    wanted = max(_LEAST_HELD_OUT, len(classes) // 10)
+    if len(classes) < _LEAST_CLASSES or len(classes) - wanted < least:
+        return classes[:0]
+    shuffled = np.random.default_rng(len(classes)).permutation(classes)
+    if pool.groups is not None:
+        group = np.asarray(pool.groups)[classes]
+        names, sizes = np.unique(group, return_counts=True)
+        small = names[sizes <= max(1, len(classes) // 5)]
+        if len(names) >= _LEAST_GROUPS and len(small):
+            order = np.random.default_rng(len(names)).permutation(small)
+            upto = np.cumsum([sizes[names == name][0] for name in order])
+            chosen = order[: int(np.searchsorted(upto, wanted)) + 1]
+            return classes[np.isin(group, chosen)]
+    return np.sort(shuffled[:wanted])
+
+
+def tasks_of(classes: Int[np.ndarray, "some"], like: TaskSet, n_tasks: int) -> TaskSet:
+    """Tasks of these classes, with as many classes and samples as other tasks have."""
+    index = np.arange(n_tasks)
+    ways = np.minimum(np.maximum(like.n_way, 1), len(classes))[index % len(like)]
+    rng = np.random.default_rng(len(classes))
+    drawn = np.stack([rng.permutation(classes)[: ways.max()] for _ in index])
+    drawn[np.arange(ways.max()) >= ways[:, None]] = -1
+    return TaskSet(
+        like.pool,
+        drawn.astype(like.classes.dtype),
+        task_keys(len(classes), index),
+        like.n_shot[index % len(like)],
+        like.n_query,
+    )
 
 
 def _check_enough(n_tasks: int) -> None:

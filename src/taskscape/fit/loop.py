@@ -9,13 +9,12 @@ import numpy as np
 
 from taskscape.fit.config import FitConfig
 from taskscape.fit.data import FitBatch, TaskSource, gather
-from taskscape.fit.start import start_themes
-from taskscape.fit.steps import FitState, batch_part, held_out_bound, init, revive, step
+from taskscape.fit.mending import flaws, mend
+from taskscape.fit.start import starts
+from taskscape.fit.steps import FitState, batch_part, held_out_bound, maximise, step
 from taskscape.model import (
-    TaskPosterior,
+    ConditionalPosterior,
     ThemeStatistics,
-    cold_start,
-    m_step,
     penalised_bound,
     relative_prior,
 )
@@ -24,8 +23,6 @@ from taskscape.tasks import TaskSet
 
 __all__ = ["Fit", "FitInfo"]
 
-_DEAD_SHARE = 0.02
-"""An image-theme is dead when it explains less than this part of an even share."""
 _HELD_OUT_PER_BATCH = 128
 
 
@@ -66,21 +63,8 @@ class Fit:
     config: FitConfig
     state: FitState
     history: list[FitInfo] = field(default_factory=list)
-    posteriors: TaskPosterior | None = None
+    posteriors: ConditionalPosterior | None = None
     """Batch only: where the E-step of every task goes on from."""
-
-    @staticmethod
-    def start(
-        source: TaskSource,
-        held_out: TaskSet,
-        prepared: PreparedSamples,
-        config: FitConfig,
-        seed: int,
-    ) -> "Fit":
-        """A fit about to begin, from a data-driven start."""
-        first = source.tasks if isinstance(source.tasks, TaskSet) else source.batch(0, 4096)
-        themes, scale = start_themes(first, prepared, config, seed)
-        return Fit(source, held_out, prepared, config, init(themes, scale.shift, scale.Psi0))
 
     def __iter__(self) -> Iterator[FitInfo]:
         steps = self._passes() if self.config.method == "batch" else self._mini_batches()
@@ -93,6 +77,21 @@ class Fit:
                 del self.history[done:]
                 raise
             yield self.history[-1]
+
+    @staticmethod
+    def several(
+        source: TaskSource,
+        held_out: TaskSet,
+        prepared: PreparedSamples,
+        config: FitConfig,
+        n: int,
+    ) -> "list[Fit]":
+        """Fits about to begin, from the best starts that the classes of the source suggest."""
+        first = source.tasks if isinstance(source.tasks, TaskSet) else source.batch(0, 4096)
+        return [
+            Fit(source, held_out, prepared, config, state)
+            for state in starts(source.without_held_out(first), prepared, config, n)
+        ]
 
     @property
     def updates(self) -> int:
@@ -169,11 +168,15 @@ class Fit:
         ]
 
     def _look(self, info: FitInfo, judged: list[FitBatch], last: bool) -> FitInfo:
-        """Judge the themes by the held-out tasks, keep the best, revive dead themes."""
-        sums = [held_out_bound(self.state.themes, batch) for batch in judged]
+        """Judge the themes by the held-out tasks, keep the best, mend dead and duplicate themes."""
+        sums = [held_out_bound(self.state.themes, batch, self.config) for batch in judged]
         bound = float(sum(float(s) for s, _ in sums) / sum(float(n) for _, n in sums))
-        rose = bound > float(self.state.best_bound) + self.config.min_gain
-        better = bound > float(self.state.best_bound)
+        flawed, best = (
+            flaws(self.state),
+            (-int(self.state.best_flaws), float(self.state.best_bound)),
+        )
+        rose = (-flawed, bound - self.config.min_gain) > best
+        better = (-flawed, bound) > best
         stale = 0 if rose else int(self.state.stale) + 1
         self.state = replace(
             self.state,
@@ -181,20 +184,16 @@ class Fit:
             best_bound=jnp.asarray(bound, self.state.shift.dtype)
             if better
             else self.state.best_bound,
+            best_flaws=jnp.asarray(flawed, jnp.int32) if better else self.state.best_flaws,
             stale=jnp.asarray(stale, jnp.int32),
         )
-        revived = 0 if last or self.config.update == "paper" else self._revive_dead()
+        revived = 0
+        if not last and self.config.update != "paper":
+            self.state, revived = mend(self.state, self.config)
+            if revived:
+                self.posteriors = None  # they have no place for it, and would leave it dead
         done = "the held-out bound no longer rises" if stale >= self.config.patience else ""
         return replace(info, held_out=bound, revived=revived, done="" if revived else done)
-
-    def _revive_dead(self) -> int:
-        shares = np.asarray(self.state.stats.N_k / self.state.stats.samples)
-        dead = np.flatnonzero(shares < _DEAD_SHARE / len(shares))
-        for k in dead:
-            full = int(np.argmax(np.asarray(self.state.stats.N_k)))
-            self.state = revive(self.state, jnp.asarray(int(k)), jnp.asarray(full), self.config)
-            self.posteriors = None  # they have no place for it, and would leave it dead
-        return len(dead)
 
     # -- batch ----------------------------------------------------------------------------------
 
@@ -213,7 +212,7 @@ class Fit:
             )
             samples = float(stats.samples)
             penalised = float(penalised_bound(jnp.asarray(bound), self.state.themes, prior))
-            moved = m_step(stats, prior, self.state.themes, self.state.shift)
+            moved = maximise(self.state, stats, self.config)
             self.state = replace(self.state, themes=moved, stats=stats, t=self.state.t + 1)
             info = FitInfo(
                 t=t + 1,
@@ -235,11 +234,7 @@ class Fit:
         for i, tasks in enumerate(self.source.all_batches(size)):
             batch = gather(tasks, self.prepared, shape)
             part = slice(i * size, (i + 1) * size)
-            if self.posteriors is None:
-                alpha, delta = self.state.themes.alpha, self.state.themes.delta
-                start = cold_start(batch.sample_mask, batch.class_mask, alpha, delta)
-            else:
-                start = jax.tree.map(lambda leaf, p=part: leaf[p], self.posteriors)
+            start = jax.tree.map(lambda leaf, p=part: leaf[p], self.posteriors)
             stats, posterior, elbo = batch_part(self.state, batch, start, self.config)
             total = stats if total is None else total + stats
             parts.append(posterior)

@@ -1,7 +1,9 @@
 """A start from the data: k-means for the image-themes, then for the task-themes."""
 
 import warnings
+from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -10,14 +12,24 @@ from sklearn.exceptions import ConvergenceWarning
 
 from taskscape.errors import DataError
 from taskscape.fit.config import FitConfig
+from taskscape.fit.data import FitBatch
+from taskscape.fit.mending import flaws, mend
+from taskscape.fit.steps import FitState, batch_part, init, maximise
 from taskscape.model import Themes, moment_match
 from taskscape.pools import ClassPool
 from taskscape.prepare import PreparedSamples, all_rows
+from taskscape.progress import track
 from taskscape.tasks import TaskSet
 
-__all__ = ["Scale", "start_themes"]
+__all__ = ["Scale", "start_themes", "starts"]
 
 _MOST_SAMPLES = 20_000
+_DOCUMENT = 32
+"""Most samples of a class that a start takes for one task; real tasks seldom have more."""
+_TRIED = 6
+"""Starts that are tried."""
+_FEW, _MANY = 8, 40
+"""Passes over the classes before starts are compared, and for those that go on."""
 _PSEUDO_COUNT = 0.5
 
 
@@ -31,30 +43,111 @@ class Scale:
         self.Psi0: Float[Array, " D"] = jnp.asarray(np.maximum(variance, floor), dtype=float)
 
 
+def starts(tasks: TaskSet, prepared: PreparedSamples, config: FitConfig, n: int) -> list[FitState]:
+    """Where ``n`` fits begin: the best of several starts that the classes suggest, best first.
+
+    Each start is k-means with another seed, taken on by passes over the classes, 16 samples or so
+    at a time, each as a task of its own. How good it is shows in the bound. The starts depend on
+    the classes alone, so that fits to the same classes begin alike whatever tasks they see, and
+    their statistics are what the first mini-batches are averaged with.
+    """
+    x, owner = _samples(tasks, prepared, config)
+    scale = Scale(x)
+    documents = _documents(x, owner, tasks.max_shot)
+    per_task = float((tasks.classes >= 0).sum(axis=1).mean())
+    if config.update == "paper":
+        return [
+            init(start_themes(x, owner, scale, config, i), scale.shift, scale.Psi0)
+            for i in range(n)
+        ]
+    begun = []
+    for i in track(range(max(n, _TRIED)), "trying starts"):
+        themes = start_themes(x, owner, scale, config, i)
+        begun.append(_passes(init(themes, scale.shift, scale.Psi0), documents, config, _FEW))
+    order = sorted(range(len(begun)), key=lambda i: (flaws(begun[i][0]), -begun[i][1]))
+    kept = [_passes(begun[i][0], documents, config, _MANY)[0] for i in order[:n]]
+    return [
+        replace(
+            state, stats=state.stats * (per_task / state.stats.tasks), t=jnp.zeros_like(state.t)
+        )
+        for state in kept
+    ]
+
+
+def _passes(
+    state: FitState, documents: FitBatch, config: FitConfig, most: int
+) -> tuple[FitState, float]:
+    """Full passes over the classes until the bound hardly rises, dead themes mended on the way."""
+    posterior, last = None, -np.inf
+    for _ in range(most):
+        stats, posterior, total = batch_part(state, documents, posterior, config)
+        state = replace(state, stats=stats, themes=maximise(state, stats, config))
+        bound = float(total) / float(stats.samples)
+        if bound < last + config.min_gain:
+            state, mended = mend(state, config)
+            if not mended:
+                break
+            posterior = None
+        last = bound
+    return state, bound
+
+
+def _documents(x: Float[np.ndarray, "S D"], owner: Int[np.ndarray, "S"], size: int) -> FitBatch:
+    """The samples of each class in pieces of at most ``size``, each a task of one class."""
+    size = min(max(size, 1), _DOCUMENT)
+    place = np.arange(len(owner)) - np.searchsorted(owner, owner)  # owner ascends
+    piece = np.cumsum(place % size == 0) - 1
+    index = np.zeros((piece[-1] + 1, 1, size), dtype=np.int32)
+    mask = np.zeros(index.shape, dtype=bool)
+    index[piece, 0, place % size] = np.arange(len(owner))
+    mask[piece, 0, place % size] = True
+    return FitBatch(
+        jnp.asarray(x, dtype=float),
+        jnp.asarray(index),
+        jnp.asarray(mask),
+        jnp.ones(index.shape[:2], bool),
+    )
+
+
+def _samples(
+    tasks: TaskSet, prepared: PreparedSamples, config: FitConfig
+) -> tuple[Float[np.ndarray, "S D"], Int[np.ndarray, "S"]]:
+    """Samples of all classes, at most so many, and the class of each, ascending."""
+    rows, owner = _rows_with_class(tasks)
+    if len(rows) > _MOST_SAMPLES:
+        pick = np.linspace(0, len(rows) - 1, _MOST_SAMPLES).astype(np.int64)
+        rows, owner = rows[pick], owner[pick]
+    _, owner = np.unique(owner, return_inverse=True)
+    order = np.argsort(owner, kind="stable")
+    rows, owner = rows[order], owner[order]
+    x = prepared.take(rows)
+    K, L = config.image_themes, config.task_themes
+    n_classes = int(owner.max(initial=-1)) + 1
+    if n_classes < L or len(x) < K:
+        raise DataError(
+            f"image_themes={K} and task_themes={L} need at least {K} samples and {L} classes; the "
+            f"tasks have {len(x)} and {n_classes}. Ask for fewer themes."
+        )
+    if not np.var(x) > 0:
+        raise DataError("all samples are the same; there is nothing to tell apart.")
+    return x, owner
+
+
 def start_themes(
-    tasks: TaskSet, prepared: PreparedSamples, config: FitConfig, seed: int
-) -> tuple[Themes, Scale]:
-    """Themes to start a fit from, and the scale of the data.
+    x: Float[np.ndarray, "S D"],
+    owner: Int[np.ndarray, "S"],
+    scale: Scale,
+    config: FitConfig,
+    seed: int,
+) -> Themes:
+    """Themes from clusters of the samples, and of the classes.
 
     k-means of the samples gives the image-themes; a histogram of image-themes for every class,
     clustered by k-means of the square roots, gives groups of classes, and a Dirichlet matched to
     the moments of each group a task-theme. Random starts of alpha end in poorer optima.
     """
-    rows, owner = _rows_with_class(tasks)
-    if len(rows) > _MOST_SAMPLES:
-        pick = np.sort(np.random.default_rng([seed, 2]).permutation(len(rows))[:_MOST_SAMPLES])
-        rows, owner = rows[pick], owner[pick]
-    x = prepared.take(rows)
     K, L = config.image_themes, config.task_themes
-    if len(np.unique(owner)) < L or len(x) < K:
-        raise DataError(
-            f"image_themes={K} and task_themes={L} need at least {K} samples and {L} classes; the "
-            f"tasks have {len(x)} and {len(np.unique(owner))}. Ask for fewer themes."
-        )
-    scale = Scale(x)
-    if not np.var(x) > 0:
-        raise DataError("all samples are the same; there is nothing to tell apart.")
-    labels = _clusters(K, 4, seed, x / np.sqrt(np.var(x)))
+    labels = _clusters(K, 1, seed, x / np.sqrt(np.var(x)))
     found = len(np.unique(labels))
     if found < K:
         raise DataError(
@@ -68,7 +161,7 @@ def start_themes(
         alpha=_start_alpha(labels, owner, config, seed),
         delta=jnp.full(L, config.delta, dtype=float),
         covariance=config.covariance,
-    ), scale
+    )
 
 
 def _rows_with_class(tasks: TaskSet) -> tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "rows"]]:
@@ -117,9 +210,7 @@ def _start_alpha(
     share = counts / counts.sum(axis=1, keepdims=True)
     groups = _clusters(L, 4, seed, np.sqrt(share))
     weights = np.eye(L)[groups].T + 1e-3  # a group of one class still has moments
-    return jnp.stack(
-        [
-            moment_match(jnp.asarray(share, dtype=float), jnp.asarray(w, dtype=float))
-            for w in weights
-        ]
-    )
+    return _moments(jnp.asarray(share, dtype=float), jnp.asarray(weights, dtype=float))
+
+
+_moments = jax.jit(jax.vmap(moment_match, in_axes=(None, 0)))

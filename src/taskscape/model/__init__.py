@@ -1,5 +1,19 @@
 """The mathematics of the model: pure functions of arrays, named after the symbols of the paper."""
 
+from taskscape.model.conditional import (
+    ClassFits,
+    begin_classes,
+    class_evidence,
+    first_gamma,
+    fit_classes,
+    infer,
+    infer_tasks,
+    responsibilities,
+    sweep_classes,
+    task_bound,
+    update_eta_given_evidence,
+    update_gamma_given_theme,
+)
 from taskscape.model.dirichlet import (
     alpha_gradient,
     alpha_hessian_constant,
@@ -32,7 +46,6 @@ from taskscape.model.estep import (
     e_step,
     move,
     scale_likelihood,
-    scaled_sweep,
     statistics,
     sweep,
     task_statistics,
@@ -52,6 +65,7 @@ from taskscape.model.mstep import (
     step_size,
 )
 from taskscape.model.params import (
+    ConditionalPosterior,
     Covariance,
     TaskPosterior,
     ThemePrior,
@@ -63,6 +77,8 @@ from taskscape.model.params import (
 )
 
 __all__ = [
+    "ClassFits",
+    "ConditionalPosterior",
     "Covariance",
     "EStepState",
     "ElboTerms",
@@ -79,7 +95,9 @@ __all__ = [
     "alpha_hessian_diagonal",
     "alpha_objective",
     "begin",
+    "begin_classes",
     "blend",
+    "class_evidence",
     "cold_start",
     "collapsed_elbo",
     "draw_samples",
@@ -88,7 +106,11 @@ __all__ = [
     "elbo_terms",
     "entropy",
     "expected_log",
+    "first_gamma",
+    "fit_classes",
     "generate",
+    "infer",
+    "infer_tasks",
     "inverse_digamma",
     "kl_divergence",
     "local_themes",
@@ -105,15 +127,19 @@ __all__ = [
     "paper_step",
     "penalised_bound",
     "relative_prior",
+    "responsibilities",
     "scale_likelihood",
-    "scaled_sweep",
     "solve_alpha",
     "statistics",
     "step_size",
     "sweep",
+    "sweep_classes",
+    "task_bound",
     "task_statistics",
     "update_eta",
+    "update_eta_given_evidence",
     "update_gamma",
+    "update_gamma_given_theme",
     "update_lam",
     "update_r",
     "whiten",

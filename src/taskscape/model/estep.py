@@ -1,5 +1,6 @@
-"""The E-step: the posterior of each task given the themes, and the statistics it yields.
+"""The paper's E-step: the posterior of each task given the themes, and the statistics it yields.
 
+By default fits and embeddings use ``conditional`` instead, whose posterior is closer.
 Every function takes one task or a batch of them (leading axes ``*M``). Masks are True where a
 sample or class is real; what lies under a False mask changes nothing, not even when it is NaN.
 """
@@ -13,9 +14,13 @@ from jax.tree_util import register_dataclass
 from jaxtyping import Array, Bool, Float, Int
 
 from taskscape.model.dirichlet import expected_log, log_beta
-from taskscape.model.params import Covariance, Scalar, TaskPosterior, ThemeStatistics
-
-_SMALLEST_TRUSTED = 1e-20  # lost terms are below 1e-38, so counts are off by less than 1e-18
+from taskscape.model.params import (
+    ConditionalPosterior,
+    Covariance,
+    Scalar,
+    TaskPosterior,
+    ThemeStatistics,
+)
 
 # Full precision is asked for because GPUs otherwise multiply float32 in fewer bits.
 _einsum = partial(jnp.einsum, precision="highest")
@@ -133,41 +138,11 @@ def sweep(
 
 
 def scale_likelihood(log_lik: Float[Array, "*M C N K"]) -> Float[Array, "*M C N K"]:
-    r"""Likelihoods relative to each sample's best theme, for ``scaled_sweep``.
+    r"""Likelihoods relative to each sample's best theme, for ``conditional``.
 
     .. math:: p_{cnk} = N(x_{cn}; \mu_k, \Sigma_k) / \max_j N(x_{cn}; \mu_j, \Sigma_j)
     """
     return jnp.exp(log_lik - log_lik.max(-1, keepdims=True))
-
-
-def scaled_sweep(
-    posterior: TaskPosterior,
-    p: Float[Array, "*M C N K"],
-    sample_mask: Bool[Array, "*M C N"],
-    class_mask: Bool[Array, "*M C"],
-    alpha: Float[Array, "L K"],
-    delta: Float[Array, " L"],
-) -> tuple[TaskPosterior, Bool[Array, "*M"]]:
-    r"""``sweep`` without an exponential per sample and theme, and whether to trust it.
-
-    .. math:: \sum_n r_{cnk} = w_{ck} \sum_n \frac{p_{cnk}}{\sum_j p_{cnj} w_{cj}}, \quad
-        w_{ck} \propto \exp E[\ln\theta_{ck}]
-
-    Terms that underflow are lost, which changes nothing as long as every denominator is far above
-    the smallest float; where one is not, use ``sweep``.
-
-    Paper: eq:r and eq:gamma with r eliminated, eq:eta, eq:lambda.
-    """
-    E_log_theta = expected_log(posterior.gamma)
-    w = jnp.exp(E_log_theta - E_log_theta.max(-1, keepdims=True))
-    real = sample_mask & class_mask[..., None]
-    total = (p * w[..., None, :]).sum(-1)
-    share = jnp.where(real, 1 / total, 0)
-    counts = w * (p * share[..., None]).sum(-2)
-    gamma = counts + _einsum("...cl,lk->...ck", posterior.eta, alpha) + ~class_mask[..., None]
-    eta = update_eta(gamma, posterior.lam, alpha, class_mask)
-    trusted = jnp.where(real, total, 1).min((-1, -2)) > _SMALLEST_TRUSTED
-    return TaskPosterior(lam=update_lam(eta, delta), eta=eta, gamma=gamma), trusted
 
 
 def begin(posterior: TaskPosterior) -> EStepState:
@@ -248,7 +223,7 @@ def e_step(
 def statistics(
     x: Float[Array, "*S D"],
     r: Float[Array, "*S K"],
-    posterior: TaskPosterior,
+    posterior: TaskPosterior | ConditionalPosterior,
     class_mask: Bool[Array, "*M C"],
     shift: Float[Array, " D"],
     covariance: Covariance = "full",
@@ -266,13 +241,15 @@ def statistics(
     centred = (x - shift).reshape(-1, x.shape[-1])
     centred = jnp.where(r.sum(-1, keepdims=True) > 0, centred, 0)  # padding may be NaN
     eta = jnp.where(class_mask[..., None], posterior.eta, 0)
-    E_log_theta = expected_log(posterior.gamma)
+    given_theme = "l" if isinstance(posterior, ConditionalPosterior) else ""
     return ThemeStatistics(
         N_k=r.sum(0),
         S1=_einsum("sk,sd->kd", r, centred),
         S2=_second_moments(centred, r, covariance),
         w=eta.sum(tuple(range(eta.ndim - 1))),
-        E_log_theta_sum=_einsum("...cl,...ck->lk", eta, E_log_theta),
+        E_log_theta_sum=_einsum(
+            f"...cl,...c{given_theme}k->lk", eta, expected_log(posterior.gamma)
+        ),
         samples=r.sum(),
         classes=class_mask.sum(dtype=r.dtype),
         tasks=class_mask.any(-1).sum(dtype=r.dtype),

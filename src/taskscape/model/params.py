@@ -63,6 +63,20 @@ class TaskPosterior:
 
 @register_dataclass
 @dataclass(frozen=True, eq=False)
+class ConditionalPosterior:
+    """The posterior q(phi; lam) q(y; eta) q(theta | y; gamma) of each task.
+
+    The mixture of a class depends on its task-theme l; q(z | y) follows from gamma: see
+    ``conditional.responsibilities``. A padded class has eta = 0.
+    """
+
+    lam: Float[Array, "*M L"]
+    eta: Float[Array, "*M C L"]
+    gamma: Float[Array, "*M C L K"]
+
+
+@register_dataclass
+@dataclass(frozen=True, eq=False)
 class ThemeStatistics:
     r"""The sums over tasks that the M-step needs, with moments about a fixed shift s.
 
