@@ -8,6 +8,7 @@ from typing import cast
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from taskscape.errors import DataError
@@ -23,12 +24,12 @@ __all__ = [
     "fisher",
     "free_energy",
     "gaussian_kl",
-    "mean_prediction",
     "meta_start",
     "natural_step",
     "noise",
     "signs",
     "slopes",
+    "std_ratio",
 ]
 
 
@@ -213,12 +214,14 @@ def natural_step(
     )
 
 
-def mean_prediction(
-    q: GaussianWeights, query: Shots, key: PRNGKeyArray, samples: int
-) -> Float[Array, "n way"]:
-    """Class probabilities, averaged over samples of the weights."""
-    eps = noise(q, key, samples)
-    return jnp.exp(jax.vmap(lambda e: log_probabilities(draw(q, e), query))(eps)).mean(0)
+def std_ratio(q: GaussianWeights, prior: GaussianWeights) -> PyTree:
+    """Standard deviation of every weight in a task over that of the prior: 1, nothing was learned.
+
+    >>> prior = GaussianWeights(jnp.zeros(2), jnp.zeros(2))
+    >>> std_ratio(GaussianWeights(jnp.ones(2), jnp.array([0.0, -2 * jnp.log(4)])), prior).round(2)
+    Array([1.  , 0.25], dtype=float32)
+    """
+    return jax.tree.map(lambda v, v0: jnp.exp(0.5 * (v - v0)), q.log_variance, prior.log_variance)
 
 
 @dataclass(frozen=True)
@@ -263,11 +266,13 @@ class GaussianLearner:
         prior = state.prior()
         weight = self.kl_weight / jnp.maximum(n_samples(support), 1)
         of_weights, of_signs = jax.random.split(key)
-        eps = noise(prior, of_weights, self.inner_steps * self.train_samples)
-        v = signs(support, of_signs, self.inner_steps * self.train_samples)
-        by_step = (
-            leaf.reshape(self.inner_steps, self.train_samples, *leaf.shape[1:]) for leaf in (eps, v)
-        )
+        draws = self.inner_steps * self.train_samples
+
+        def by_step(random: Array) -> Array:
+            return random.reshape(self.inner_steps, self.train_samples, *random.shape[1:])
+
+        eps = by_step(noise(prior, of_weights, draws))
+        v = by_step(signs(support, of_signs, draws))
 
         def step(q: GaussianWeights, random: tuple[Array, Array]) -> tuple[GaussianWeights, None]:
             g, h = slopes(q, support, *random)
@@ -276,9 +281,35 @@ class GaussianLearner:
             rates = {"rate": self.inner_rate, "precision_rate": self.precision_rate}
             return natural_step(q, prior, g, h, weight, **rates), None
 
-        return jax.lax.scan(step, prior, tuple(by_step))[0]
+        return jax.lax.scan(step, prior, (eps, v))[0]
+
+    def members(
+        self, adapted: GaussianWeights, query: Shots, key: PRNGKeyArray
+    ) -> Float[Array, "members n way"]:
+        """Class probabilities under samples of the weights."""
+        eps = noise(adapted, key, self.predict_samples)
+        return jnp.exp(jax.vmap(lambda e: log_probabilities(draw(adapted, e), query))(eps))
 
     def predict(
         self, adapted: GaussianWeights, query: Shots, key: PRNGKeyArray
     ) -> Float[Array, "n way"]:
-        return mean_prediction(adapted, query, key, self.predict_samples)
+        return self.members(adapted, query, key).mean(0)
+
+    def spread(self, state: GaussianMeta, adapted: GaussianWeights) -> dict[str, Float[Array, ""]]:
+        """Posterior over prior standard deviations, and how far the means went, over all weights.
+
+        ``std_ratio`` is the mean and ``least_std_ratio`` the least ratio, ``narrowed`` the share of
+        weights with a ratio below 0.9, ``prior_std`` the geometric mean of the prior's, ``shift``
+        the root mean square of the means' moves in standard deviations of the prior.
+        """
+        prior = state.prior()
+        ratio = ravel_pytree(std_ratio(adapted, prior))[0]
+        move = ravel_pytree(adapted.mean)[0] - ravel_pytree(prior.mean)[0]
+        log_variance = ravel_pytree(prior.log_variance)[0]
+        return {
+            "std_ratio": ratio.mean(),
+            "least_std_ratio": ratio.min(),
+            "narrowed": (ratio < 0.9).mean(),
+            "prior_std": jnp.exp(0.5 * log_variance.mean()),
+            "shift": jnp.sqrt((move**2 * jnp.exp(-log_variance)).mean()),
+        }
