@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import cast
 
 import equinox as eqx
@@ -191,9 +191,10 @@ def natural_step(
         m' = m - \frac{g + b\,\tau_0\,(m - m_0)}{1 / a + b\,\tau'}
 
     with precisions τ = 1 / s², index 0 for the prior, and the ``weight`` b = β / n of the
-    divergence. The step stays put exactly where the free energy does: at g = b τ0 (m0 - m) and
-    τ = τ0 + h / b. Where b τ' is small against 1/a it is MAML's step of rate a, where it is large
-    Newton's; and as τ' >= τ0, the pull of the prior never overshoots, whatever β and the prior are.
+    divergence. The step stays put where the free energy is least, with h for its Hessian: at
+    g = b τ0 (m0 - m) and τ = τ0 + h / b. Where b τ' is small against 1/a it is MAML's step of rate
+    a, where it is large Newton's; and as τ' >= τ0, the pull of the prior never overshoots, whatever
+    β and the prior are.
 
     Khan and Rue 2023, "The Bayesian learning rule", with a = ∞ and ρ its rate.
     """
@@ -238,7 +239,7 @@ class GaussianLearner:
 
     inner_rate: float = 0.2
     inner_steps: int = 5
-    kl_weight: float = 1e-3
+    kl_weight: float = 1e-4
     train_samples: int = 2
     predict_samples: int = 10
     initial_std: float = 0.02
@@ -247,11 +248,13 @@ class GaussianLearner:
     first_order: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("inner_rate", "kl_weight", "initial_std", "precision_rate"):
+        default = {f.name: f.default for f in fields(self)}
+        for name in ("inner_rate", "kl_weight", "train_samples", "predict_samples", "initial_std",
+                     "precision_rate"):  # fmt: skip
             if not getattr(self, name) > 0:
                 raise DataError(
-                    f"{name}={getattr(self, name)} must be positive; for learning without "
-                    "variances take MAML."
+                    f"{name}={getattr(self, name)} must be positive; the default is "
+                    f"{default[name]}. Without variances, this learner is MAML."
                 )
         if self.precision_rate > 1:
             raise DataError(

@@ -55,14 +55,14 @@ GRIDS: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "abml": {
         "inner_rate": (0.2, 0.5),
         "inner_steps": (10,),
-        "kl_weight": (1e-3, 1e-2, 1.0),
+        "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
         "initial_std": (0.02, 0.1),
     },
     "bmaml": {"inner_rate": (0.5, 1.0, 2.0), "inner_steps": (10,), "learning_rate": (3e-4, 1e-3)},
     "vampire": {
         "inner_rate": (0.2, 0.5),
         "inner_steps": (10,),
-        "kl_weight": (1e-3, 1e-2, 1.0),
+        "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
         "initial_std": (0.02, 0.1),
     },
 }

@@ -53,7 +53,8 @@ def test_settings_that_leave_no_posterior_are_refused() -> None:
     with pytest.raises(DataError) as error:
         VAMPIRE(kl_weight=0.0)
     assert str(error.value) == (
-        "kl_weight=0.0 must be positive; for learning without variances take MAML."
+        "kl_weight=0.0 must be positive; the default is 0.0001. "
+        "Without variances, this learner is MAML."
     )
     with pytest.raises(DataError) as error:
         ABML(precision_rate=1.5)
