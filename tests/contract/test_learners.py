@@ -178,7 +178,12 @@ def permuted_noise(order: np.ndarray) -> Callable[..., jax.Array]:
     return noise
 
 
-gaussian_noise = gaussian_weights.noise
+def permuted_signs(order: np.ndarray) -> Callable[..., jax.Array]:
+    """The random signs of samples and classes, reordered with the classes."""
+    return lambda shots, key, samples: gaussian_signs(shots, key, samples)[..., order]
+
+
+gaussian_noise, gaussian_signs = gaussian_weights.noise, gaussian_weights.signs
 
 
 def test_permuting_classes_permutes_predictions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,6 +199,7 @@ def test_permuting_classes_permutes_predictions(name: str, monkeypatch: pytest.M
     if name in ("abml", "vampire"):
         for module in (gaussian_weights, abml, vampire):
             monkeypatch.setattr(module, "noise", permuted_noise(order))
+        monkeypatch.setattr(gaussian_weights, "signs", permuted_signs(order))
         after, loss_after = jax.jit(lambda *args: ask(LEARNERS[name], *args))(state, turned)
     else:
         after, loss_after = ask_compiled(LEARNERS[name], state, turned)

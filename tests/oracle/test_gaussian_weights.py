@@ -1,18 +1,22 @@
-"""Divergences and priors of Gaussian weights agree with SciPy."""
+"""Divergences, priors and posteriors of Gaussian weights agree with NumPy and SciPy."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax.flatten_util import ravel_pytree
-from scipy import integrate, stats
+from scipy import integrate, optimize, stats
 
+from taskscape.meta import VAMPIRE, Shots
 from taskscape.meta.abml import hyper_prior
 from taskscape.meta.gaussian_weights import (
     GaussianWeights,
     draw,
+    fisher,
     gaussian_kl,
+    meta_start,
     noise,
-    standard_start,
+    signs,
 )
 from taskscape.meta.networks import mlp
 
@@ -57,8 +61,77 @@ def test_hyper_prior() -> None:
 
 
 def test_draws_have_the_moments_they_should() -> None:
-    q = standard_start(mlp(3, (2,)).build(jax.random.key(1), 2), std=0.3)
+    q = meta_start(mlp(3, (2,)).build(jax.random.key(1), 2), 0.3, std_rate=10.0).prior()
     eps = noise(q, jax.random.key(0), 20_000)
     weights = np.asarray(jax.vmap(lambda e: ravel_pytree(draw(q, e))[0])(eps))
     np.testing.assert_allclose(weights.mean(0), ravel_pytree(q.mean)[0], atol=0.01)
     np.testing.assert_allclose(weights.std(0), 0.3, rtol=0.03)
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    p = np.exp(logits - logits.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True)
+
+
+def test_fisher_information_of_softmax_regression() -> None:
+    rng = np.random.default_rng(0)
+    x, W = rng.normal(size=(7, 3)), rng.normal(size=(3, 4))
+    network = mlp(3, ()).build(jax.random.key(0), 4)
+    network = jax.tree.map(lambda leaf: jnp.asarray(W) if leaf.ndim == 2 else leaf, network)
+    shots = Shots.of(x, rng.integers(4, size=7), 4)
+    p = softmax(x @ W)
+    expected = np.einsum("ni,nc->ic", x**2, p * (1 - p)) / 7  # diagonal of the mean Hessian
+    v = signs(shots, jax.random.key(1), 4000)
+    found = jax.vmap(lambda one: fisher(network, shots, one).weights[0])(v).mean(0)
+    np.testing.assert_allclose(found, expected, rtol=0.1)
+
+
+def least_free_energy(
+    x: np.ndarray, y: np.ndarray, m0: np.ndarray, std: float, beta: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means and standard deviations of the best mean-field posterior of a softmax regression.
+
+    L-BFGS on the bound with 400 fixed draws and their mirror images.
+    """
+    inputs, shape = np.hstack([x, np.ones((len(x), 1))]), (x.shape[1] + 1, y.max() + 1)
+    half = np.random.default_rng(5).normal(size=(400, m0.size))
+    eps, own = np.vstack([half, -half]), np.eye(shape[1])[y]
+
+    def bound(place: np.ndarray) -> tuple[float, np.ndarray]:
+        m, log_s = np.split(place, 2)
+        s = np.exp(log_s)
+        p = softmax(inputs @ (m + s * eps).reshape(-1, *shape))
+        data = -np.log((p * own).sum(2)).sum(1).mean()
+        slope = np.einsum("ni,knc->kic", inputs, p - own).reshape(len(eps), -1)
+        kl = (np.log(std) - log_s + (s**2 + (m - m0) ** 2) / (2 * std**2) - 0.5).sum()
+        dm = slope.mean(0) + beta * (m - m0) / std**2
+        ds = (slope * eps).mean(0) * s + beta * (s**2 / std**2 - 1)
+        return data + beta * kl, np.concatenate([dm, ds])
+
+    start = np.concatenate([m0, np.full(m0.size, np.log(std))])
+    best = optimize.minimize(bound, start, jac=True, method="L-BFGS-B", options={"maxiter": 500})
+    m, log_s = np.split(best.x, 2)
+    return m, np.exp(log_s)
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.1])
+def test_many_steps_reach_the_best_posterior(beta: float) -> None:
+    rng = np.random.default_rng(1)
+    y = np.repeat(np.arange(3), 20)
+    x = rng.normal(size=(60, 2)) * (1.0, 0.3) + 0.8 * rng.normal(size=(3, 2))[y]
+    learner = VAMPIRE(
+        inner_rate=2.0, inner_steps=1500, precision_rate=0.02, train_samples=32,
+        kl_weight=beta, initial_std=1.0,
+    )  # fmt: skip
+    state = learner.init(jax.random.key(0), mlp(2, ()), 3)
+    shots = Shots.of(x, y, 3)
+    q = jax.jit(learner.adapt)(state, shots, jax.random.key(1))
+    m0 = np.concatenate([np.ravel(leaf) for leaf in (*state.mean.weights, *state.mean.biases)])
+    m, s = least_free_energy(x, y, m0, 1.0, beta)
+    assert s.min() < 0.5  # the data speak
+    found = np.exp(np.concatenate([
+        np.ravel(leaf) / 2 for leaf in (*q.log_variance.weights, *q.log_variance.biases)
+    ]))  # fmt: skip
+    np.testing.assert_allclose(found, s, rtol=0.12)
+    means = np.concatenate([np.ravel(leaf) for leaf in (*q.mean.weights, *q.mean.biases)])
+    np.testing.assert_allclose(means, m, atol=0.3 * s.max())

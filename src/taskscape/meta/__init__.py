@@ -8,6 +8,7 @@ from taskscape.meta.learner import Episode, Learner, Shots, arrays_of, nll, tree
 from taskscape.meta.maml import MAML
 from taskscape.meta.networks import Architecture, Network, architecture, conv4, mlp
 from taskscape.meta.protonet import ProtoNet
+from taskscape.meta.spread import Bayesian, weight_spread
 from taskscape.meta.stored import LEARNERS, make_learner, restore, to_store
 from taskscape.meta.training import train, train_many
 from taskscape.meta.trials import TrainConfig, Trained, TrainState, begin
@@ -20,6 +21,7 @@ __all__ = [
     "MAML",
     "VAMPIRE",
     "Architecture",
+    "Bayesian",
     "Episode",
     "Evaluation",
     "Learner",
@@ -45,4 +47,5 @@ __all__ = [
     "train",
     "train_many",
     "tree_from",
+    "weight_spread",
 ]

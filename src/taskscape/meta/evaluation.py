@@ -133,7 +133,7 @@ def score(
 ) -> TaskScores:
     """Scores of (trials, tasks): one compiled pass, for trained states stacked along an axis."""
     n = len(rows.support)
-    size = min(n, chunk_size or (16 if jax.default_backend() == "cpu" else 256))
+    size = min(n, chunk_size or tasks_at_once())
     index = np.arange(-(-n // size) * size)
     place = np.where(index < n, index, 0)  # the last chunk is filled up; the surplus is cut below
     chunks = jax.tree.map(lambda r: r[place].reshape(-1, size, *r.shape[1:]), rows)
@@ -144,6 +144,11 @@ def score(
         return jnp.swapaxes(a, 0, 1).reshape(trials, -1, *a.shape[3:])[:, :n]
 
     return jax.tree.map(by_trial, found)
+
+
+def tasks_at_once() -> int:
+    """How many tasks are held in memory side by side, unless told."""
+    return 16 if jax.default_backend() == "cpu" else 256
 
 
 @partial(jax.jit, static_argnames=("learner", "trials"))

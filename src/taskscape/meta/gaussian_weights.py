@@ -1,28 +1,35 @@
 """Mean-field Gaussians over the weights of a network: what ABML and VAMPIRE share."""
 
 import itertools
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 from typing import cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from taskscape.meta.learner import Shots, descend, log_probabilities, n_samples, nll
+from taskscape.errors import DataError
+from taskscape.meta.learner import Shots, log_probabilities, n_samples, nll
 from taskscape.meta.networks import Architecture, Network
 
 __all__ = [
     "GaussianLearner",
+    "GaussianMeta",
     "GaussianWeights",
     "draw",
     "expected_nll",
+    "fisher",
     "free_energy",
     "gaussian_kl",
-    "mean_prediction",
-    "minimise_free_energy",
+    "meta_start",
+    "natural_step",
     "noise",
-    "standard_start",
+    "signs",
+    "slopes",
+    "std_ratio",
 ]
 
 
@@ -33,10 +40,33 @@ class GaussianWeights(eqx.Module):
     log_variance: PyTree
 
 
-def standard_start(network: Network, std: float) -> GaussianWeights:
+class GaussianMeta(eqx.Module):
+    r"""What is learned over tasks: means, and standard deviations as logarithms of their growth.
+
+    .. math:: p(w; \theta) = N(m, s^2), \qquad \ln s = \ln s_0 + \kappa\, u
+
+    with u = 0 at the start s0, and κ the ``std_rate``. Adam moves every number by about its
+    learning rate: 1e-3 is two per cent of a weight in a layer of 640 inputs, but in ln s it would
+    be a thousandth of s. With κ = 10 it is a hundredth.
+    """
+
+    mean: PyTree
+    growth: PyTree
+    initial_std: float = eqx.field(static=True)
+    std_rate: float = eqx.field(static=True)
+
+    def prior(self) -> GaussianWeights:
+        """The prior of every task."""
+
+        def log_variance(u: Array) -> Array:
+            return 2 * (math.log(self.initial_std) + self.std_rate * u)
+
+        return GaussianWeights(self.mean, jax.tree.map(log_variance, self.growth))
+
+
+def meta_start(network: Network, std: float, std_rate: float) -> GaussianMeta:
     """Gaussians about a fresh network, all as wide."""
-    width = jax.tree.map(lambda w: jnp.full_like(w, 2 * jnp.log(std)), network)
-    return GaussianWeights(network, width)
+    return GaussianMeta(network, jax.tree.map(jnp.zeros_like, network), std, std_rate)
 
 
 def noise(q: GaussianWeights, key: PRNGKeyArray, samples: int) -> Float[Array, "samples weights"]:
@@ -102,45 +132,109 @@ def free_energy(
     return expected_nll(q, sets, eps) + divergence
 
 
-def minimise_free_energy(
-    prior: GaussianWeights,
+def slopes(
+    q: GaussianWeights,
     support: Shots,
-    key: PRNGKeyArray,
+    eps: Float[Array, "samples weights"],
+    v: Float[Array, "samples n way"],
+) -> tuple[Network, Network]:
+    r"""Expected gradient of the mean nll and its expected curvature, over samples of the weights.
+
+    .. math:: g = E_q[\nabla \mathrm{nll}(w)], \qquad h = E_q[\operatorname{fisher}(w)]
+    """
+
+    def one(e: Float[Array, "weights"], v: Float[Array, "n way"]) -> tuple[Network, Network]:
+        w = draw(q, e)
+        return jax.grad(nll)(w, support), fisher(w, support, v)
+
+    each = jax.vmap(one)(eps, v)
+    return cast(tuple[Network, Network], jax.tree.map(lambda leaf: leaf.mean(0), each))
+
+
+def fisher(network: Network, shots: Shots, v: Float[Array, "n way"]) -> Network:
+    r"""Diagonal of the Fisher information of the weights per sample, from random signs v.
+
+    .. math:: h_i = \frac1n \sum_{nc} p_{nc}\, (\partial_i \ln p_{nc})^2 = \frac1n
+        E_v\Bigl[\Bigl(\sum_{nc} v_{nc} \sqrt{p_{nc}}\; \partial_i \ln p_{nc}\Bigr)^2\Bigr]
+
+    because the signs of two entries are independent. It is the Gauss-Newton part of the Hessian of
+    the mean nll (all of it for softmax regression), never negative, and costs one gradient.
+    """
+    log_p, pull = jax.vjp(lambda w: log_probabilities(w, shots), network)
+    root = jnp.where(shots.mask[:, None], jnp.exp(0.5 * log_p), 0)
+    n = jnp.maximum(n_samples(shots), 1)
+    return cast(Network, jax.tree.map(lambda slope: slope**2 / n, pull(v * root)[0]))
+
+
+def signs(shots: Shots, key: PRNGKeyArray, samples: int) -> Float[Array, "samples n way"]:
+    """Random signs for every sample and class; padding does not change those of the others."""
+    way = shots.class_mask.shape[0]
+    keys = jax.random.split(key, len(shots.y))
+    each = jax.vmap(lambda k: jax.random.rademacher(k, (way, samples), float))(keys)
+    return jnp.moveaxis(each, -1, 0)
+
+
+def natural_step(
+    q: GaussianWeights,
+    prior: GaussianWeights,
+    gradient: Network,
+    curvature: Network,
+    weight: Float[Array, ""],
     *,
     rate: float,
-    steps: int,
-    samples: int,
-    kl_weight: float,
-    first_order: bool,
+    precision_rate: float,
 ) -> GaussianWeights:
-    """The posterior of a task: gradient steps on its free energy that start from the prior."""
+    r"""One damped natural-gradient step on the free energy of a task.
 
-    def step(q: GaussianWeights, k: PRNGKeyArray) -> tuple[GaussianWeights, None]:
-        gradient = jax.grad(free_energy)(q, prior, (support,), noise(q, k, samples), kl_weight)
-        if first_order:
-            gradient = jax.lax.stop_gradient(gradient)
-        return descend(q, gradient, rate), None
+    .. math::
+        \tau' = (1 - \rho)\,\tau + \rho\,(\tau_0 + h / b), \qquad
+        m' = m - \frac{g + b\,\tau_0\,(m - m_0)}{1 / a + b\,\tau'}
 
-    return jax.lax.scan(step, prior, jax.random.split(key, steps))[0]
+    with precisions τ = 1 / s², index 0 for the prior, and the ``weight`` b = β / n of the
+    divergence. The step stays put where the free energy is least, with h for its Hessian: at
+    g = b τ0 (m0 - m) and τ = τ0 + h / b. Where b τ' is small against 1/a it is MAML's step of rate
+    a, where it is large Newton's; and as τ' >= τ0, the pull of the prior never overshoots, whatever
+    β and the prior are.
+
+    Khan and Rue 2023, "The Bayesian learning rule", with a = ∞ and ρ its rate.
+    """
+
+    def one(m: Array, v: Array, m0: Array, v0: Array, g: Array, h: Array) -> tuple[Array, Array]:
+        prior_precision = jnp.exp(-v0)
+        precision = (1 - precision_rate) * jnp.exp(-v) + precision_rate * (
+            prior_precision + h / weight
+        )
+        downhill = g + weight * prior_precision * (m - m0)
+        return m - downhill / (1 / rate + weight * precision), -jnp.log(precision)
+
+    trees = (q.mean, q.log_variance, prior.mean, prior.log_variance, gradient, curvature)
+    pairs = [one(*leaves) for leaves in zip(*map(jax.tree.leaves, trees), strict=True)]
+    structure = jax.tree.structure(q.mean)
+    return GaussianWeights(
+        *(jax.tree.unflatten(structure, leaves) for leaves in zip(*pairs, strict=True))
+    )
 
 
-def mean_prediction(
-    q: GaussianWeights, query: Shots, key: PRNGKeyArray, samples: int
-) -> Float[Array, "n way"]:
-    """Class probabilities, averaged over samples of the weights."""
-    eps = noise(q, key, samples)
-    return jnp.exp(jax.vmap(lambda e: log_probabilities(draw(q, e), query))(eps)).mean(0)
+def std_ratio(q: GaussianWeights, prior: GaussianWeights) -> PyTree:
+    """Standard deviation of every weight in a task over that of the prior: 1, nothing was learned.
+
+    >>> prior = GaussianWeights(jnp.zeros(2), jnp.zeros(2))
+    >>> std_ratio(GaussianWeights(jnp.ones(2), jnp.array([0.0, -2 * jnp.log(4)])), prior).round(2)
+    Array([1.  , 0.25], dtype=float32)
+    """
+    return jax.tree.map(lambda v, v0: jnp.exp(0.5 * (v - v0)), q.log_variance, prior.log_variance)
 
 
 @dataclass(frozen=True)
 class GaussianLearner:
     r"""A mean-field Gaussian over the weights that is both start and prior of every task.
 
-    .. math:: \lambda_0 = \theta, \quad \lambda_{t+1} = \lambda_t - a \nabla_\lambda
-        F(\lambda_t; \text{support})
+    .. math:: \lambda_0 = \theta, \quad \lambda_{t+1} = \operatorname{natural\_step}
+        (\lambda_t; \theta, \text{support})
 
-    with F of :func:`free_energy`. What the meta-parameters θ are to make small is left to those who
-    build on it.
+    on the free energy F of :func:`free_energy`: ``inner_rate`` a of the means, ``precision_rate`` ρ
+    of the precisions, ``kl_weight`` β. What the meta-parameters θ are to make small is left to
+    those who build on it.
     """
 
     inner_rate: float = 0.2
@@ -149,24 +243,76 @@ class GaussianLearner:
     train_samples: int = 2
     predict_samples: int = 10
     initial_std: float = 0.02
+    precision_rate: float = 0.5
+    std_rate: float = 10.0
     first_order: bool = False
 
-    def init(self, key: PRNGKeyArray, network: Architecture, n_way: int) -> GaussianWeights:
-        return standard_start(network.build(key, n_way), self.initial_std)
+    def __post_init__(self) -> None:
+        default = {f.name: f.default for f in fields(self)}
+        for name in ("inner_rate", "kl_weight", "train_samples", "predict_samples", "initial_std",
+                     "precision_rate"):  # fmt: skip
+            if not getattr(self, name) > 0:
+                raise DataError(
+                    f"{name}={getattr(self, name)} must be positive; the default is "
+                    f"{default[name]}. Without variances, this learner is MAML."
+                )
+        if self.precision_rate > 1:
+            raise DataError(
+                f"precision_rate={self.precision_rate} must be at most 1, which replaces the "
+                "precision in every step; 0.5 averages over steps."
+            )
 
-    def adapt(self, state: GaussianWeights, support: Shots, key: PRNGKeyArray) -> GaussianWeights:
-        return minimise_free_energy(
-            state,
-            support,
-            key,
-            rate=self.inner_rate,
-            steps=self.inner_steps,
-            samples=self.train_samples,
-            kl_weight=self.kl_weight,
-            first_order=self.first_order,
-        )
+    def init(self, key: PRNGKeyArray, network: Architecture, n_way: int) -> GaussianMeta:
+        return meta_start(network.build(key, n_way), self.initial_std, self.std_rate)
+
+    def adapt(self, state: GaussianMeta, support: Shots, key: PRNGKeyArray) -> GaussianWeights:
+        prior = state.prior()
+        weight = self.kl_weight / jnp.maximum(n_samples(support), 1)
+        of_weights, of_signs = jax.random.split(key)
+        draws = self.inner_steps * self.train_samples
+
+        def by_step(random: Array) -> Array:
+            return random.reshape(self.inner_steps, self.train_samples, *random.shape[1:])
+
+        eps = by_step(noise(prior, of_weights, draws))
+        v = by_step(signs(support, of_signs, draws))
+
+        def step(q: GaussianWeights, random: tuple[Array, Array]) -> tuple[GaussianWeights, None]:
+            g, h = slopes(q, support, *random)
+            if self.first_order:
+                g, h = jax.lax.stop_gradient((g, h))
+            rates = {"rate": self.inner_rate, "precision_rate": self.precision_rate}
+            return natural_step(q, prior, g, h, weight, **rates), None
+
+        return jax.lax.scan(step, prior, (eps, v))[0]
+
+    def members(
+        self, adapted: GaussianWeights, query: Shots, key: PRNGKeyArray
+    ) -> Float[Array, "members n way"]:
+        """Class probabilities under samples of the weights."""
+        eps = noise(adapted, key, self.predict_samples)
+        return jnp.exp(jax.vmap(lambda e: log_probabilities(draw(adapted, e), query))(eps))
 
     def predict(
         self, adapted: GaussianWeights, query: Shots, key: PRNGKeyArray
     ) -> Float[Array, "n way"]:
-        return mean_prediction(adapted, query, key, self.predict_samples)
+        return self.members(adapted, query, key).mean(0)
+
+    def spread(self, state: GaussianMeta, adapted: GaussianWeights) -> dict[str, Float[Array, ""]]:
+        """Posterior over prior standard deviations, and how far the means went, over all weights.
+
+        ``std_ratio`` is the mean and ``least_std_ratio`` the least ratio, ``narrowed`` the share of
+        weights with a ratio below 0.9, ``prior_std`` the geometric mean of the prior's, ``shift``
+        the root mean square of the means' moves in standard deviations of the prior.
+        """
+        prior = state.prior()
+        ratio = ravel_pytree(std_ratio(adapted, prior))[0]
+        move = ravel_pytree(adapted.mean)[0] - ravel_pytree(prior.mean)[0]
+        log_variance = ravel_pytree(prior.log_variance)[0]
+        return {
+            "std_ratio": ratio.mean(),
+            "least_std_ratio": ratio.min(),
+            "narrowed": (ratio < 0.9).mean(),
+            "prior_std": jnp.exp(0.5 * log_variance.mean()),
+            "shift": jnp.sqrt((move**2 * jnp.exp(-log_variance)).mean()),
+        }

@@ -24,6 +24,7 @@ from taskscape.errors import DataError
 from taskscape.meta import (
     LEARNERS,
     Architecture,
+    Bayesian,
     Evaluation,
     Learner,
     ProtoNet,
@@ -34,6 +35,7 @@ from taskscape.meta import (
     evaluate_many,
     mlp,
     train_many,
+    weight_spread,
 )
 from taskscape.meta.networks import Mlp
 from taskscape.pools import ClassPool
@@ -50,9 +52,19 @@ GRIDS: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "inner_steps": (10, 20),
         "learning_rate": (3e-4, 1e-3),
     },
-    "abml": {"inner_rate": (0.1, 0.2, 0.5), "inner_steps": (10,), "kl_weight": (1e-4, 1e-3)},
+    "abml": {
+        "inner_rate": (0.2, 0.5),
+        "inner_steps": (10,),
+        "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
+        "initial_std": (0.02, 0.1),
+    },
     "bmaml": {"inner_rate": (0.5, 1.0, 2.0), "inner_steps": (10,), "learning_rate": (3e-4, 1e-3)},
-    "vampire": {"inner_rate": (0.1, 0.2, 0.5), "inner_steps": (10,), "kl_weight": (1e-4, 1e-3)},
+    "vampire": {
+        "inner_rate": (0.2, 0.5),
+        "inner_steps": (10,),
+        "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
+        "initial_std": (0.02, 0.1),
+    },
 }
 """What is tried for each learner: its own settings, those of :class:`TrainConfig`, and the
 ``scale`` of the features."""
@@ -136,16 +148,18 @@ class LearningStudy:
         return learner, trained.state, np.nanmax(trained.scores, axis=1), seconds
 
     def tune(self, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Validation accuracy of one candidate, trained with seed 0."""
-        score, seconds = [float("nan")], 0.0
+        """Validation scores of one candidate, trained with seed 0; NaN if it diverges."""
+        nothing = dict.fromkeys(("val_accuracy", "val_log_likelihood"), float("nan"))
         try:
-            _, _, found, seconds = self.fit(name, settings, [0], self.tune_tasks)
-            score = found.tolist()
+            learner, states, _, seconds = self.fit(name, settings, [0], self.tune_tasks)
         except DataError:
             raise
         except Exception as error:  # a candidate that diverges loses; the study goes on
             print(f"  {name} {settings}: {error}", file=sys.stderr)
-        return {"val_accuracy": score[0], "train_seconds": seconds}
+            return {**nothing, "train_seconds": 0.0}
+        scores = evaluate_many(learner, states, self.validation())[0].summary()
+        found = {f"val_{score}": value for score, value in scores.items()}
+        return {**found, "train_seconds": seconds}
 
     def test(
         self, name: str, settings: Mapping[str, Any], seeds: Sequence[int]
@@ -159,11 +173,12 @@ class LearningStudy:
         return [
             {
                 **result(evaluation, tasks),
-                "val_accuracy": float(v),
+                **spread(learner, jax.tree.map(lambda a, t=t: a[t], states), tasks),
+                "val_accuracy": float(val[t]),
                 "train_seconds": seconds / len(seeds),
                 "test_seconds": each,
             }
-            for evaluation, v in zip(found, val, strict=True)
+            for t, evaluation in enumerate(found)
         ]
 
     def nearest_centroid(self) -> dict[str, Any]:
@@ -178,6 +193,14 @@ def result(evaluation: Evaluation, tasks: TaskSet) -> dict[str, Any]:
     """Means over the test tasks with the interval that leaves out classes."""
     low, high = class_interval(evaluation.accuracy, tasks.classes)
     return {**evaluation.summary(), "interval": [low, high], "test_tasks": len(tasks)}
+
+
+def spread(learner: Learner, state: Any, tasks: TaskSet) -> dict[str, Any]:
+    """Means over tasks of how far a Bayesian learner's weights spread; nothing for the others."""
+    if not isinstance(learner, Bayesian):
+        return {}
+    by_task = weight_spread(learner, state, tasks)
+    return {"spread": {name: float(values.mean()) for name, values in by_task.items()}}
 
 
 def split_settings(name: str, settings: Mapping[str, Any]) -> tuple[Learner, dict[str, Any]]:
@@ -248,9 +271,13 @@ def run(
     fixed: Mapping[str, Mapping[str, Any]],
     tune: bool,
     minutes: float,
+    tune_by: str = "accuracy",
     tried: Mapping[str, Mapping[str, Sequence[Any]]] | None = None,
 ) -> None:
-    """Tune and test the learners, cell by cell, until done or until the time is up."""
+    """Tune and test the learners, cell by cell, until done or until the time is up.
+
+    ``tune_by`` is the score on validation tasks that chooses: accuracy or log_likelihood.
+    """
     end = time.monotonic() + 60 * minutes
     about = study_cell(study)
     centroid = {"what": "nearest_centroid", **about}
@@ -266,7 +293,7 @@ def run(
                     if time.monotonic() > end:
                         return
                     ledger.add(cell, study.tune(name, settings))
-                scores.append((ledger.get(cell)["val_accuracy"], settings))  # type: ignore[index]
+                scores.append((ledger.get(cell)[f"val_{tune_by}"], settings))  # type: ignore[index]
             chosen = max((s for s in scores if s[0] == s[0]), key=lambda s: s[0])[1]
         cells = [
             {"what": "test", "learner": name, "settings": chosen, "seed": s, **about} for s in seeds
@@ -320,6 +347,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fixed=_by_learner(options.set),
         tried=_by_learner(options.grid),
         tune=options.tune,
+        tune_by=options.tune_by,
         minutes=options.minutes,
     )
 
@@ -345,6 +373,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--learners", default=",".join(LEARNERS))
     add("--seeds", type=int, nargs="+", default=[0])
     add("--tune", action="store_true", help="choose settings on the validation classes first")
+    add("--tune-by", choices=("accuracy", "log_likelihood"), default="accuracy")
     add("--set", nargs="*", default=[], metavar="LEARNER.NAME=VALUE", help="fix a setting")
     add("--grid", nargs="*", default=[], metavar="LEARNER.NAME=[…]", help="values to try")
     add("--widths", type=int, nargs="*", default=[128], help="hidden layers of the mlp")

@@ -4,18 +4,20 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from meta_cases import DIMS, toy_pool
 from taskscape.errors import DataError
-from taskscape.meta import MAML, mlp
+from taskscape.meta import BMAML, MAML, mlp
 from taskscape.studies.learning import (
     LearningStudy,
     candidates,
     hold_out,
     run,
     split_settings,
+    spread,
     unit_length,
 )
 from taskscape.studies.ledger import Ledger, surroundings
@@ -59,6 +61,35 @@ def test_a_study_writes_a_line_a_cell_and_goes_on_where_it_stopped(tmp_path: Pat
     assert lines[-1]["interval"][0] < lines[-1]["accuracy"] < lines[-1]["interval"][1]
     assert {"command", "versions", "hardware"} <= set(lines[-1])
     assert go(path) == lines
+
+
+def test_settings_can_be_chosen_by_likelihood(tmp_path: Path) -> None:
+    path = tmp_path / "found.jsonl"
+    run(
+        study(),
+        Ledger(path, {}),
+        ["protonet"],
+        [0],
+        fixed={"protonet": {"learning_rate": 0.01}},
+        tried={"protonet": {"scale": [4.0, 60.0]}},
+        tune=True,
+        tune_by="log_likelihood",
+        minutes=9.0,
+    )
+    *tuned, test = [json.loads(line) for line in path.read_text().splitlines()][1:]
+    best = max(tuned, key=lambda line: line["val_log_likelihood"])
+    assert test["cell"]["settings"] == best["cell"]["settings"]
+    assert "spread" not in test  # ProtoNet has none
+
+
+def test_bayesian_learners_report_their_spread() -> None:
+    tasks = study().testing()
+    learner = BMAML(particles=2, inner_steps=1)
+    state = learner.init(jax.random.key(0), study().network, 3)
+    found = spread(learner, state, tasks)["spread"]
+    assert set(found) == {
+        "distance_before", "distance_after", "moved", "moves_apart", "disagreement",
+    }  # fmt: skip
 
 
 def test_settings_are_split_between_learner_and_training() -> None:

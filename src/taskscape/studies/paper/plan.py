@@ -42,6 +42,7 @@ SETTINGS: Mapping[int, Mapping[str, Mapping[str, Any]]] = {
 }  # fmt: skip
 """By shots and learner, on features: tuned with 10,000 training tasks at 1 shot, with 1,000 at 5.
 
+ABML's and VAMPIRE's were tuned when their steps were plain gradient steps, as are stored results.
 ``maml-untuned`` takes the usual 5 steps of a small rate: a learner that needs its training tasks.
 """
 
