@@ -74,12 +74,8 @@ def train_many(
         while done < config.updates and not _all_stale(trials.scores, config.patience):
             live = min(config.validate_every, config.updates - done)
             rows = _dispatch_rows(feeds, config, done, live)
-            trials, together = halved_until_it_fits(
-                together,
-                partial(_in_groups, learner, config, samples, rows, live, seeds, trials),
-                f"training {len(feeds)} trial(s)",
-                f"Lower batch_size={config.batch_size}, the samples of a task, or the network.",
-            )
+            step = partial(_in_groups, learner, config, samples, rows, live, seeds, trials)
+            trials, together = _fitted(step, together, config)
             _raise_if_diverged(trials.losses[:, done : done + live], done)
             if check is not None:
                 trials = _keep_best(
@@ -97,6 +93,14 @@ def train_many(
         losses=np.asarray(trials.losses),
         scores=np.asarray(trials.scores),
     )
+
+
+def _fitted(
+    step: Callable[[int], TrainState], together: int, config: TrainConfig
+) -> tuple[TrainState, int]:
+    """The next updates, with as many trials side by side as memory allows; and how many."""
+    remedy = f"Lower batch_size={config.batch_size}, the samples of a task, or the network."
+    return halved_until_it_fits(together, step, f"training {together} trial(s)", remedy)
 
 
 def _in_groups(
