@@ -10,15 +10,18 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from sklearn.decomposition import PCA
 
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
+from taskscape.principal_components import principal_components
 
 __all__ = ["Preparation", "PrepareConfig", "PreparedSamples", "choose_config", "learn_preparation"]
 
 _ROWS_TO_LEARN_FROM = 50_000
+_NUMBERS_TO_LEARN_FROM = 1 << 28
+"""Samples times dimensions: 1 GiB. Images of 84 × 84 in colour are learned from 12,681 of them."""
 _ROWS_AT_ONCE = 8192
+_NUMBERS_AT_ONCE = 1 << 24
 _KEEP_BELOW_BYTES = 1 << 29
 
 
@@ -108,27 +111,33 @@ class Preparation:
 def learn_preparation(
     pool: ClassPool, classes: Int[np.ndarray, "some"], config: PrepareConfig
 ) -> Preparation:
-    """Learn mean and principal components from (a spread of) the samples of these classes."""
-    rows = _spread_rows(pool, classes, _ROWS_TO_LEARN_FROM)
-    X = np.concatenate([_before_centring(pool.take(part), config) for part in _parts(rows)])
-    raw = X.shape[1]
-    mean = X.mean(axis=0, dtype=np.float64) if config.centre else np.zeros(raw)
+    """Learn mean and principal components from (a spread of) the samples of these classes.
+
+    At most 50,000 samples are looked at, and at most 1 GiB of them.
+    """
+    raw = int(np.prod(pool.sample_shape))
+    most = min(_ROWS_TO_LEARN_FROM, max(_NUMBERS_TO_LEARN_FROM // raw, 1024))
+    rows = _spread_rows(pool, classes, most)
+    X = np.empty((len(rows), raw), dtype=np.float32)
+    alike, at = True, 0
+    for part in _parts(rows, raw):
+        X[at : at + len(part)] = _before_centring(pool.take(part), config)
+        alike = alike and bool((X[at : at + len(part)] == X[0]).all())
+        at += len(part)
+    mean = X.mean(axis=0, dtype=np.float64).astype(np.float32)
+    kept = mean if config.centre else np.zeros_like(mean)
     if config.pca is None:
-        return Preparation(config, mean.astype(np.float32), None)
+        return Preparation(config, kept, None)
     if config.pca > min(X.shape):
         raise DataError(
             f"pca={config.pca} is more than the {min(X.shape)} that {len(X)} samples of "
             f"{raw} dimensions allow. Lower it, or leave it out with pca=None."
         )
-    if (X[:1] == X).all():
+    if alike:
         raise DataError("all samples are the same; there is nothing to tell apart.")
-    model = PCA(config.pca, svd_solver="covariance_eigh").fit(X - mean.astype(np.float32))
-    return Preparation(
-        config,
-        mean.astype(np.float32),
-        model.components_.astype(np.float32),
-        float(model.explained_variance_ratio_.sum()),
-    )
+    X -= mean
+    found = principal_components(X, config.pca)
+    return Preparation(config, kept, found.components.astype(np.float32), found.explained)
 
 
 class PreparedSamples:
@@ -143,7 +152,7 @@ class PreparedSamples:
         if len(self._rows) * preparation.dims * 4 <= _KEEP_BELOW_BYTES:
             self._kept = np.empty((len(self._rows), preparation.dims), dtype=np.float32)
             at = 0
-            for part in _parts(self._rows):
+            for part in _parts(self._rows, len(preparation.mean)):
                 self._kept[at : at + len(part)] = preparation(pool.take(part))
                 at += len(part)
 
@@ -152,7 +161,10 @@ class PreparedSamples:
         if self._kept is not None:
             return self._kept[np.searchsorted(self._rows, rows)]
         return np.concatenate(
-            [self.preparation(self.pool.take(part)) for part in _parts(rows)]
+            [
+                self.preparation(self.pool.take(part))
+                for part in _parts(rows, len(self.preparation.mean))
+            ]
             or [np.empty((0, self.preparation.dims), dtype=np.float32)]
         )
 
@@ -173,9 +185,11 @@ def _spread_rows(
     return rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
 
 
-def _parts(rows: Int[np.ndarray, "rows"]) -> Iterator[Int[np.ndarray, "_"]]:
-    for start in range(0, len(rows), _ROWS_AT_ONCE):
-        yield rows[start : start + _ROWS_AT_ONCE]
+def _parts(rows: Int[np.ndarray, "rows"], raw: int) -> Iterator[Int[np.ndarray, "_"]]:
+    """The rows in parts that are small in memory while samples have ``raw`` dimensions."""
+    size = max(1, min(_ROWS_AT_ONCE, _NUMBERS_AT_ONCE // raw))
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
 
 
 def _before_centring(

@@ -44,15 +44,17 @@ class Task2Vec(FeatureEmbedding):
 
     The probe is a fully connected network trained by MAML on 5-way 5-shot tasks of the training
     tasks' classes. ``distance`` is ``"normalised"`` (the cosine distance of the Task2Vec paper),
-    ``"cosine"`` or ``"asymmetric"``, which subtracts ``alpha`` times the training task's distance
-    from the trivial task. ``probe`` uses a network trained before, on the same preparation.
+    ``"cosine"`` or ``"asymmetric"``, which adds ``alpha`` times one less the training task's
+    distance from the trivial task. ``probe`` uses a network trained before, on the same
+    preparation.
 
     Achille et al. 2019, "Task2Vec: task embedding for meta-learning".
 
     Paper: the paragraphs on task selection, which use this as the baseline.
 
     Differs from the Task2Vec paper: the Fisher information is exact, not a variational
-    approximation, as in the paper on similarity of tasks.
+    approximation, as in the paper on similarity of tasks; the asymmetric distance is larger by
+    ``alpha``, so that it is never negative.
     """
 
     def __init__(
@@ -127,13 +129,13 @@ class Task2Vec(FeatureEmbedding):
 
     def rows(self, a: Embedded, b: Embedded) -> Rows:
         compute = cosine if self.distance == "cosine" else normalised_cosine
-        minus = self.alpha * to_trivial(b) if self.distance == "asymmetric" else 0.0
+        simple = self.alpha * (1 - to_trivial(b)) if self.distance == "asymmetric" else 0.0
         step = max(1, _NUMBERS_AT_ONCE // b.size)
 
         def some_rows(some: slice) -> Float[np.ndarray, "some others"]:
             starts = range(some.start, some.stop, step)
             parts = [compute(a[i : min(i + step, some.stop)], b) for i in starts]
-            return np.concatenate(parts) - minus
+            return np.concatenate(parts) + simple
 
         return some_rows
 

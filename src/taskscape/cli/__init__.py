@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from taskscape import __version__
+from taskscape.cli.interrupts import heed_interrupts
 from taskscape.errors import TaskscapeError
 from taskscape.pools.cache import cache_dir, cache_key
 
@@ -71,7 +72,8 @@ def main() -> None:
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         _keep_compiled_programs()
     try:
-        app()
+        with heed_interrupts():
+            app()
     except TaskscapeError as error:
         Console(stderr=True, soft_wrap=True).print("[bold red]error:[/]", end=" ")
         typer.echo(str(error), err=True)

@@ -26,6 +26,7 @@ from taskscape.compare import (
 )
 from taskscape.errors import DataError
 from taskscape.files import written_in_one_piece
+from taskscape.tasks.class_lists import write_classes
 
 __all__ = ["register"]
 
@@ -141,6 +142,6 @@ def _write_csv(
         writer = csv.writer(file)
         writer.writerow(["task", "classes", "distance", "nearest", "percentile"])
         for i in range(len(tasks)):
-            classes = " ".join(str(c) for c in tasks.classes[i] if c >= 0)
+            classes = write_classes(tasks.names(i))
             percentile = "" if likeness is None else f"{likeness.percentile[i]:.2f}"
             writer.writerow([int(tasks.ids[i]), classes, distance[i], near[i], percentile])

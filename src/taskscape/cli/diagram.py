@@ -33,7 +33,7 @@ def diagram(
         typer.Option(help="A column of difficulties; default: those called difficulty…"),
     ] = None,
     classes: Annotated[
-        str | None, typer.Option(help="The column of classes, with spaces between them.")
+        str | None, typer.Option(help="The column of classes: JSON lists of names, or ids.")
     ] = None,
     n_bins: Annotated[int, typer.Option(help="How many bins.")] = 10,
     bins: Annotated[str, typer.Option(help="paper: of equal width; quantile: equal counts.")] = (

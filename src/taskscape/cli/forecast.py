@@ -34,6 +34,7 @@ from taskscape.pools import ClassPool, load_pool
 from taskscape.storage import load_arrays, load_tasks
 from taskscape.studies.pipeline.plan import prepared_pool
 from taskscape.tasks import TaskSet, sample_tasks
+from taskscape.tasks.class_lists import write_classes
 
 __all__ = ["register"]
 
@@ -236,7 +237,7 @@ def _write(path: Path, found: Forecasts, tasks: TaskSet) -> None:
         with made.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(flat[0]))
             writer.writeheader()
-            writer.writerows({**row, "classes": ";".join(row["classes"])} for row in flat)
+            writer.writerows({**row, "classes": write_classes(row["classes"])} for row in flat)
 
 
 def _tell(made: Forecaster, found: Forecasts, tasks: TaskSet) -> None:

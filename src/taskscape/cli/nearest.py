@@ -11,6 +11,7 @@ from taskscape.catalogue import Catalogue, Embeddings, Wanted
 from taskscape.cli.ranges import parse_range
 from taskscape.compare import nearest as nearest_tasks
 from taskscape.errors import DataError
+from taskscape.tasks.class_lists import parse_classes
 
 __all__ = ["embed_query", "register"]
 
@@ -28,7 +29,10 @@ def register(app: typer.Typer) -> None:
 def nearest(
     catalogue: Annotated[Path, typer.Option(help="Where to look: a catalogue, or one file of it.")],
     task: Annotated[
-        str, typer.Option(help="The id of a task in --query; with --model, classes: a,b,c.")
+        str,
+        typer.Option(
+            help='The id of a task in --query; with --model, classes: a,b,c or ["a, b", "c"].'
+        ),
     ],
     query: Annotated[
         Path | None, typer.Option(help="Embedded tasks; without it, ids are the catalogue's.")
@@ -76,7 +80,8 @@ def _find(
             raise DataError("give either --query, with embedded tasks, or --model, not both.")
         if data is None:
             raise DataError("--model needs --data, the data whose classes --task names.")
-        return embed_query(model, data, [name.strip() for name in task.split(",")])
+        listed = parse_classes(task) or [name.strip() for name in task.split(",")]
+        return embed_query(model, data, [str(name) for name in listed])
     if not task.lstrip("-").isdigit():
         raise DataError(f"--task {task}: expected the id of a task; classes need --model, --data.")
     return (look_in if query is None else Catalogue(query)).find(int(task))

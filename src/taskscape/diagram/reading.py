@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.errors import DataError
+from taskscape.tasks.class_lists import read_class_column
 
 __all__ = ["DiagramData", "read_diagram_csv"]
 
@@ -41,7 +42,7 @@ def read_diagram_csv(
     every other column but those called difficulty…, classes, task, task_id, id, index, n_way, and
     what `taskscape compare` writes besides (nearest, percentile).
     Columns such as ``ProtoNet/1`` and ``ProtoNet/2`` are evaluations of one learner. The classes
-    of a task are ids or names with spaces or semicolons between them.
+    of a task are a JSON list of names, or plain ids.
     """
     columns = _columns(path)
     where = os.fspath(path)
@@ -70,7 +71,9 @@ def read_diagram_csv(
         difficulty=np.stack([_numbers(columns[c], c, where) for c in hard], axis=1)
         if hard
         else None,
-        classes=None if classes is None else _class_ids(columns[classes]),
+        classes=None
+        if classes is None
+        else read_class_column(columns[classes], f"{where}, column {classes!r}"),
     )
 
 
@@ -104,14 +107,3 @@ def _numbers(values: list[str], name: str, where: str) -> Float[np.ndarray, "tas
                 "of accuracies if this is not one."
             ) from None
     return np.array([float(v) for v in values])
-
-
-def _class_ids(values: list[str]) -> Int[np.ndarray, "tasks way"]:
-    words = [re.split(r"[\s;]+", value.strip(" []()")) for value in values]
-    ids = {name: i for i, name in enumerate(sorted({w for row in words for w in row if w}))}
-    way = max(len(row) for row in words)
-    table = np.full((len(words), way), -1, dtype=np.int64)
-    for row, names in zip(table, words, strict=True):
-        found = [ids[n] for n in names if n]
-        row[: len(found)] = found
-    return table

@@ -48,12 +48,13 @@ def noise_ceiling(
 ) -> tuple[float, float]:
     r"""Correlation of two halves of the evaluations, and the ceiling for their mean.
 
-    .. math:: \text{ceiling} = \sqrt{\frac{2 r}{1 + r}}
+    .. math:: \text{ceiling} = \sqrt{\frac{k r}{1 + (k - 1) r}}, \quad
+        k = \frac{n}{\lfloor n / 2 \rfloor}
 
-    r is Spearman's correlation between the means of two random halves of the evaluations,
-    averaged over splits. 2r / (1 + r) (Spearman-Brown) is what two independent evaluations, each
-    as long as all of these together, would correlate. Its square root is the largest correlation
-    that the mean accuracy can have with anything.
+    r is Spearman's correlation between the means of two random halves of the n evaluations (of an
+    odd number, one is left out), averaged over splits. The fraction (Spearman-Brown) is what two
+    independent evaluations, each k times as long as a half, would correlate. Its square root is
+    the largest correlation that the mean over all n evaluations can have with anything.
     """
     rng = np.random.default_rng(seed)
     n = accuracies.shape[1]
@@ -63,7 +64,8 @@ def noise_ceiling(
         first, second = (accuracies[:, order[i : n - n % 2 : 2]].mean(axis=1) for i in (0, 1))
         found.append(spearman(first, second))
     r = float(np.mean(found))
-    return r, float(np.sqrt(2 * r / (1 + r))) if r > 0 else 0.0
+    k = n / (n // 2)
+    return r, float(np.sqrt(k * r / (1 + (k - 1) * r))) if r > 0 else 0.0
 
 
 def _pearson(x: Float[np.ndarray, "n"], y: Float[np.ndarray, "n"]) -> float:

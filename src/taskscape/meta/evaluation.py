@@ -1,11 +1,14 @@
 """How well a learner does on each of many tasks: accuracy, log-likelihood, calibration error.
 
 Tasks are evaluated in one compiled pass: a scan over chunks of tasks that are adapted and predicted
-side by side. What a task gets does not depend on the chunk it is in.
+side by side. What a task gets does not depend on the chunk it is in. Chunks are as large as is
+useful and as the device's free memory allows.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,6 +19,7 @@ from jaxtyping import Array, Float, Int, PyTree, Shaped
 from taskscape.errors import DataError
 from taskscape.meta.episodes import EpisodeRows, gather, redrawn, rows_of
 from taskscape.meta.learner import Learner, Shots
+from taskscape.meta.memory import fitting_size, free_bytes, halved_until_it_fits
 from taskscape.progress import track
 from taskscape.tasks import TaskSet
 
@@ -24,6 +28,8 @@ __all__ = ["Evaluation", "TaskScores", "class_interval", "evaluate", "evaluate_m
 BINS = 15
 """Equal-width bins of the confidence, from 0 to 1, that calibration errors are computed with."""
 _TINY = 1e-12
+_sizes: dict[Hashable, int] = {}
+"""Tasks side by side that fitted into memory, by program: the next call begins there."""
 
 
 class TaskScores(eqx.Module):
@@ -80,7 +86,8 @@ def evaluate(
     """Adapt to the support of every task and score its queries.
 
     ``episodes`` evaluates each task that often with freshly drawn samples. Random learners draw
-    from ``seed``. ``chunk_size`` tasks are held in memory side by side.
+    from ``seed``. At most ``chunk_size`` tasks are held in memory side by side: by default as many
+    as are useful and fit, and fewer where memory runs out.
     """
     one = jax.tree.map(lambda leaf: leaf[None], state)
     return _evaluate(learner, one, 1, tasks, seed, episodes, chunk_size)[0]
@@ -133,12 +140,24 @@ def score(
 ) -> TaskScores:
     """Scores of (trials, tasks): one compiled pass, for trained states stacked along an axis."""
     n = len(rows.support)
-    size = min(n, chunk_size or tasks_at_once())
-    index = np.arange(-(-n // size) * size)
-    place = np.where(index < n, index, 0)  # the last chunk is filled up; the surplus is cut below
-    chunks = jax.tree.map(lambda r: r[place].reshape(-1, size, *r.shape[1:]), rows)
-    by_chunk = index.astype(np.int32).reshape(-1, size)
-    found = _score_chunks(learner, trials, states, samples, chunks, by_chunk, seed)
+    most = min(n, chunk_size or tasks_at_once())
+
+    def arguments(size: int) -> tuple[Any, ...]:
+        chunks, index = _chunks(rows, size)
+        return learner, trials, states, samples, chunks, index, seed
+
+    shapes = [(a.shape, str(a.dtype)) for a in jax.tree.leaves((states, samples, rows))]
+    program = (learner, trials, most, jax.tree.structure(states), tuple(shapes))
+    size = _sizes.get(program)
+    if size is None:
+        free = free_bytes(next(iter(samples.devices())))
+        size = fitting_size(most, lambda size: _score_chunks.lower(*arguments(size)), free)
+    found, _sizes[program] = halved_until_it_fits(
+        size,
+        lambda size: _score_chunks(*arguments(size)),
+        f"evaluating tasks with {trials} trained state(s)",
+        "Evaluate fewer states together, tasks with fewer samples, or a smaller network.",
+    )
 
     def by_trial(a: Array) -> Array:
         return jnp.swapaxes(a, 0, 1).reshape(trials, -1, *a.shape[3:])[:, :n]
@@ -149,6 +168,15 @@ def score(
 def tasks_at_once() -> int:
     """How many tasks are held in memory side by side, unless told."""
     return 16 if jax.default_backend() == "cpu" else 256
+
+
+def _chunks(rows: EpisodeRows, size: int) -> tuple[EpisodeRows, Int[np.ndarray, "chunks size"]]:
+    """Tasks in chunks, and their numbers; the last is filled up with a surplus."""
+    n = len(rows.support)
+    index = np.arange(-(-n // size) * size)
+    place = np.where(index < n, index, 0)
+    chunks = jax.tree.map(lambda r: r[place].reshape(-1, size, *r.shape[1:]), rows)
+    return chunks, index.astype(np.int32).reshape(-1, size)
 
 
 @partial(jax.jit, static_argnames=("learner", "trials"))

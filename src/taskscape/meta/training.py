@@ -5,6 +5,7 @@ gathered on the device. :func:`train` is the case of one trial.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ from taskscape.errors import DataError, TaskscapeError
 from taskscape.meta.episodes import EpisodeRows, TaskFeed, pad_rows, rows_of
 from taskscape.meta.evaluation import score
 from taskscape.meta.learner import Learner
+from taskscape.meta.memory import halved_until_it_fits
 from taskscape.meta.networks import Architecture
 from taskscape.meta.trials import TrainConfig, Trained, TrainState, advance, begin
 from taskscape.progress import progress_bar
@@ -55,7 +57,8 @@ def train_many(
     """Meta-train many trials side by side: one seed and one list of tasks for each.
 
     All tasks must come from one pool. A seed decides the weights, the order of the tasks and the
-    random draws of the learner. Without ``n_way``, heads fit the largest way of the tasks.
+    random draws of the learner. Without ``n_way``, heads fit the largest way of the tasks. Where
+    memory does not suffice for all trials at once, groups of them take turns.
     ``checkpoint`` is called after every dispatch; what it was given can be passed as ``resume``.
     """
     config = config or TrainConfig()
@@ -65,13 +68,14 @@ def train_many(
     samples = jnp.asarray(feeds[0].pool.samples)
     check = None if validation is None else _validation(learner, validation, feeds[0], samples)
     trials = resume or begin(learner, network, config, n_way=n_way, seeds=seeds)
-    done = int(trials.step[0])
+    done, together = int(trials.step[0]), len(feeds)
     with progress_bar("meta-training", config.updates) as advance_bar:
         advance_bar(done)
         while done < config.updates and not _all_stale(trials.scores, config.patience):
             live = min(config.validate_every, config.updates - done)
             rows = _dispatch_rows(feeds, config, done, live)
-            trials = advance(learner, config, samples, rows, live, jnp.asarray(seeds), trials)
+            step = partial(_in_groups, learner, config, samples, rows, live, seeds, trials)
+            trials, together = _fitted(step, together, config)
             _raise_if_diverged(trials.losses[:, done : done + live], done)
             if check is not None:
                 trials = _keep_best(
@@ -89,6 +93,37 @@ def train_many(
         losses=np.asarray(trials.losses),
         scores=np.asarray(trials.scores),
     )
+
+
+def _fitted(
+    step: Callable[[int], TrainState], together: int, config: TrainConfig
+) -> tuple[TrainState, int]:
+    """The next updates, with as many trials side by side as memory allows; and how many."""
+    remedy = f"Lower batch_size={config.batch_size}, the samples of a task, or the network."
+    return halved_until_it_fits(together, step, f"training {together} trial(s)", remedy)
+
+
+def _in_groups(
+    learner: Learner,
+    config: TrainConfig,
+    samples: Shaped[Array, "rows *shape"],
+    rows: EpisodeRows,
+    live: int,
+    seeds: Sequence[int],
+    trials: TrainState,
+    size: int,
+) -> TrainState:
+    """The next updates of all trials, ``size`` of them side by side."""
+    if size >= len(seeds):
+        return advance(learner, config, samples, rows, live, jnp.asarray(seeds), trials)
+    parts = []
+    for start in range(0, len(seeds), size):
+        some = slice(start, start + size)
+        theirs, state = jax.tree.map(lambda a, some=some: a[some], (rows, trials))
+        parts.append(
+            advance(learner, config, samples, theirs, live, jnp.asarray(seeds[some]), state)
+        )
+    return jax.tree.map(lambda *p: jnp.concatenate(p), *parts)
 
 
 def _feeds(

@@ -1,5 +1,6 @@
 """Dirichlet distributions: expectations, divergences, and the concentration that fits best."""
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -11,6 +12,8 @@ from jaxtyping import Array, Bool, Float, Int
 _INVERSE_DIGAMMA_STEPS = 5  # Minka: five Newton steps reach 14 digits
 _LOG_TOTAL_BOUNDS = (-14.0, 14.0)  # sum of alpha between 1e-6 and 1e6
 _DIGAMMA_WITHOUT_SHIFT = 50.0  # beyond, the series alone is exact in float32
+_LOG_GAMMA_WITHOUT_SHIFT = 4.0  # likewise
+_HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 _LOG_TOTAL_TOLERANCE = 1e-6  # of the last step; Newton's error is about its square
 
 
@@ -56,9 +59,67 @@ def log_beta(alpha: Float[Array, "*A K"]) -> Float[Array, "*A"]:
 
     .. math:: \ln B(\alpha) = \sum_k \ln\Gamma(\alpha_k) - \ln\Gamma(\sum_k \alpha_k)
 
+    In float32 the difference would lose digits where the sum of alpha is large, by 0.2 nats at 1e5;
+    there Stirling's formula cancels what is large beforehand, and a few roundings of the result
+    are left. In float64 the library's function is used.
+
     Paper: eq:log_dirichlet_normalized_const.
     """
-    return gammaln(alpha).sum(-1) - gammaln(alpha.sum(-1))
+    if alpha.dtype != jnp.float32:
+        return gammaln(alpha).sum(-1) - gammaln(alpha.sum(-1))
+    return _log_beta_float32(alpha)
+
+
+@jax.custom_jvp
+def _log_beta_float32(alpha: Float[Array, "*A K"]) -> Float[Array, "*A"]:
+    r"""Logarithm of the Dirichlet normaliser, without the difference of large numbers.
+
+    .. math:: \ln B(\alpha) = \sum_k \alpha_k \ln\frac{\alpha_k}{\alpha_0}
+        + \sum_k c(\alpha_k) - c(\alpha_0) + \tfrac{K - 1}{2} \ln 2\pi,
+        \quad \alpha_0 = \sum_k \alpha_k
+
+    with c of ``_small_part``. Shares are taken of the largest component m, which makes the first
+    sum one of terms with one sign, none of them rounded from a share near one:
+
+    .. math:: \sum_k \alpha_k \ln\frac{\alpha_k}{\alpha_0} = \sum_k \alpha_k \ln\frac{\alpha_k}{m}
+        - \alpha_0 \ln\left(1 + \frac{\alpha_0 - m}{m}\right)
+    """
+    largest = jnp.arange(alpha.shape[-1]) == alpha.argmax(-1, keepdims=True)
+    m = alpha.max(-1, keepdims=True)
+    others = jnp.where(largest, 0, alpha).sum(-1)
+    total = m[..., 0] + others
+    # the compiler may multiply by 1/m, so that m/m is not quite 1
+    large = jnp.where(largest, 0, alpha * jnp.log(alpha / m)).sum(-1)
+    large = large - total * jnp.log1p(others / m[..., 0])
+    small = _small_part(alpha).sum(-1) - _small_part(total)
+    return large + small + (alpha.shape[-1] - 1) * _HALF_LOG_2_PI
+
+
+@_log_beta_float32.defjvp
+def _log_beta_slope(
+    at: tuple[Float[Array, "*A K"]], along: tuple[Float[Array, "*A K"]]
+) -> tuple[Float[Array, "*A"], Float[Array, "*A"]]:
+    """The derivative of ln B is the expected logarithm."""
+    return _log_beta_float32(at[0]), (expected_log(at[0]) * along[0]).sum(-1)
+
+
+def _small_part(x: Float[Array, "*A"]) -> Float[Array, "*A"]:
+    r"""What Stirling's formula leaves of ln Γ besides x ln x, x and the constant.
+
+    .. math:: c(x) = \ln\Gamma(x) - x \ln x + x - \tfrac12 \ln 2\pi
+        = -\tfrac12 \ln x + \frac{1}{12x} - \frac{1}{360x^3} + \frac{1}{1260x^5} - \frac{1}{1680x^7}
+
+    Below 4 it comes from ln Γ(x) = ln Γ(x + 4) - ln x(x + 1)(x + 2)(x + 3).
+    """
+    near = x < _LOG_GAMMA_WITHOUT_SHIFT
+    s = jnp.where(near, x, 1)
+    y = jnp.where(near, x + 4, x)
+    v = 1 / y
+    w = v * v
+    series = v * (1 / 12 - w * (1 / 360 - w * (1 / 1260 - w / 1680)))
+    p = s * (s + 3)  # then (x + 1)(x + 2) = p + 2
+    shift = jnp.where(near, 4 + jnp.log(p * (p + 2)) + s * jnp.log(s), 0)
+    return jnp.where(near, s + 3.5, -0.5) * jnp.log(y) + series - shift
 
 
 def expected_log(alpha: Float[Array, "*A K"]) -> Float[Array, "*A K"]:
@@ -84,8 +145,26 @@ def entropy(alpha: Float[Array, "*A K"]) -> Float[Array, "*A"]:
     r"""Differential entropy.
 
     .. math:: H = \ln B(\alpha) - \sum_k (\alpha_k - 1)\, E[\ln\theta_k]
+
+    In float32 the large parts of both terms, which are the same, are left out beforehand:
+
+    .. math:: H = \sum_k h(\alpha_k) - h(\alpha_0) + \sum_k E[\ln\theta_k]
+        + \tfrac{K - 1}{2} \ln 2\pi, \quad h(x) = c(x) + x (\ln x - \psi(x)),
+        \quad \alpha_0 = \sum_k \alpha_k
+
+    with c of ``_small_part``.
     """
-    return log_beta(alpha) - ((alpha - 1) * expected_log(alpha)).sum(-1)
+    if alpha.dtype != jnp.float32:
+        return log_beta(alpha) - ((alpha - 1) * expected_log(alpha)).sum(-1)
+
+    def h(x: Float[Array, "*B"]) -> Float[Array, "*B"]:
+        far = x > _DIGAMMA_WITHOUT_SHIFT
+        near, v = jnp.where(far, 1, x), 1 / jnp.where(far, x, 1)
+        lag = jnp.where(far, 0.5 + v / 12 - v**3 / 120, near * (jnp.log(near) - digamma(near)))
+        return _small_part(x) + lag
+
+    constant = (alpha.shape[-1] - 1) * _HALF_LOG_2_PI
+    return (h(alpha) + expected_log(alpha)).sum(-1) - h(alpha.sum(-1)) + constant
 
 
 def kl_divergence(a: Float[Array, "*A K"], b: Float[Array, "*A K"]) -> Float[Array, "*A"]:

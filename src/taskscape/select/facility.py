@@ -17,11 +17,13 @@ def facility(run: Run, candidates: int | None, max_test: int) -> None:
 
     .. math:: f(S) = \sum_t w_t \left( \max_{d} D_{td} - \min_{d \in S} D_{td} \right)
 
-    f is monotone and submodular, so the greedy set reaches at least 1 - 1/e of the best value of
-    its size, over the candidates and the test tasks that were looked at (Nemhauser, Wolsey and
-    Fisher 1978). Gains are not computed anew but corrected for the test tasks whose nearest chosen
-    task has changed, which are few after the first choices. Once every test task has its nearest
-    candidate, f cannot grow; the rule then starts again with the candidates that are left.
+    f is monotone and submodular, so with unit costs and without ``max_shared`` the greedy set
+    reaches at least 1 - 1/e of the best value of its size, over the candidates and the test tasks
+    that were looked at (Nemhauser, Wolsey and Fisher 1978). Where costs differ, the next task is
+    the one with the largest gain for its cost, which guarantees nothing. Gains are not computed
+    anew but corrected for the test tasks whose nearest chosen task has changed, which are few after
+    the first choices. Once every test task has its nearest candidate, f cannot grow; the rule then
+    starts again with the candidates that are left.
     """
     n_chosen = min(run.left // max(1, int(run.costs.min())), run.source.n_train)
     size = min(candidates or max(2000, 4 * n_chosen), run.source.n_train)

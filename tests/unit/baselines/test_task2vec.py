@@ -7,6 +7,7 @@ from scipy.spatial.distance import cosine as scipy_cosine
 from baseline_cases import DIMS, QUICK, grouped_pool, task_of
 from taskscape.baselines import Task2Vec, Task2VecConfig
 from taskscape.baselines.task2vec import cosine, normalised_cosine, to_trivial
+from taskscape.diagram import correlation_diagram
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.tasks import sample_tasks
@@ -58,7 +59,17 @@ def test_asymmetric_distance_favours_training_tasks_far_from_trivial():
     notion = Task2Vec(distance="asymmetric", alpha=0.5)
     a, b = vectors(3), vectors(5, seed=1)
     wanted = normalised_cosine(a, b) - 0.5 * to_trivial(b)
-    np.testing.assert_allclose(notion.cdist(a, b), wanted)
+    np.testing.assert_allclose(notion.cdist(a, b), wanted + 0.5)
+
+
+def test_asymmetric_distances_go_into_a_diagram():
+    notion = Task2Vec(distance="asymmetric", alpha=1.0)
+    test = vectors(30)
+    train = test[:1] * [1.0, 1.0, 1e-3, 1e-3]  # far from trivial
+    distance = notion.mean_distance(test, np.concatenate([train, 2 * train]))
+    assert (distance >= 0).all()
+    (curve,) = correlation_diagram(distance, 1 - distance / 4).curves
+    assert curve.spearman.value == pytest.approx(-1)
 
 
 def test_one_number_for_each_layer_or_unit(fitted):

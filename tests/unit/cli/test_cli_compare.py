@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from taskscape.catalogue import Catalogue, Embeddings, write_embeddings
+from taskscape.catalogue import Catalogue, Embeddings, read_embeddings, write_embeddings
 from taskscape.cli import compare
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
@@ -74,7 +74,9 @@ def test_compare(run, files, tmp_path, train):
     with out.open() as file:
         rows = list(csv.DictReader(file))
     assert float(rows[3]["distance"]) == pytest.approx(found["mean_kl"][3])
-    assert rows[3]["classes"].count(" ") == 2
+    test = read_embeddings(files / "test.parquet")
+    assert json.loads(rows[3]["classes"]) == list(test.names(3))
+    assert len(test.names(3)) == 3
 
 
 def test_compare_with_a_reference_and_equal_ways(run, files):
@@ -130,11 +132,24 @@ def test_nearest_embeds_a_task_by_its_classes(run, files, monkeypatch):
         return embedded(make_tasks(POOL, [classes]))
 
     monkeypatch.setattr(nearest, "embed_query", embed_query)
-    words = run(
-        "nearest", "--catalogue", files / "catalogue", "--task", "class 1, class 2", "-k", 2,
-        "--model", files, "--data", "my data",
-    )  # fmt: skip
-    assert words.startswith("nearest to the task of class 1, class 2:")
+    for task in ("class 1, class 2", '["class 1", "class 2"]'):
+        words = run(
+            "nearest", "--catalogue", files / "catalogue", "--task", task, "-k", 2,
+            "--model", files, "--data", "my data",
+        )  # fmt: skip
+        assert words.startswith("nearest to the task of class 1, class 2:")
+
+
+def test_what_compare_writes_keeps_its_classes_in_a_diagram(run, files, tmp_path):
+    out, with_accuracy = tmp_path / "d.csv", tmp_path / "a.csv"
+    run("compare", files / "test.parquet", files / "train.parquet", "--out", out)
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    with with_accuracy.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [*rows[0], "ProtoNet"])
+        writer.writeheader()
+        writer.writerows({**row, "ProtoNet": i / 40} for i, row in enumerate(rows))
+    assert "40 test tasks of 10 classes" in run("diagram", with_accuracy)
 
 
 def test_select_writes_a_selection_and_its_tasks(run, files, tmp_path):

@@ -75,6 +75,7 @@ def test_a_learner_is_evaluated_and_forecast(folder: Path, tmp_path: Path):
     assert told["learner"] == "ProtoNet"
     assert told["tasks"][3]["expected"] == pytest.approx(float(rows[3]["expected"]))
     assert len(told["tasks"][3]["classes"]) == 3
+    assert json.loads(rows[3]["classes"]) == told["tasks"][3]["classes"]
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

@@ -96,9 +96,9 @@ def test_it_reads_a_csv(tmp_path):
     accuracies = accuracy(2)
     lines = ["task,distance,classes,difficulty,ProtoNet/1,ProtoNet/2,MAML"]
     for i in range(300):
-        words = ";".join(f"c{c}" for c in CLASSES[i])
+        words = "[" + ",".join(f'""c{c}""' for c in CLASSES[i]) + "]"
         both = f"{accuracies[i, 0]},{accuracies[i, 1]}"
-        lines.append(f"{i},{DISTANCE[i]},{words},{HARD[i]},{both},0.{i:03d}")
+        lines.append(f'{i},{DISTANCE[i]},"{words}",{HARD[i]},{both},0.{i:03d}')
     path.write_text("\n".join(lines))
     data = read_diagram_csv(path)
     assert {k: v.shape for k, v in data.accuracy.items()} == {
@@ -122,6 +122,10 @@ def test_it_reads_a_csv(tmp_path):
         ("distance,x\n1\n", "row 2: 1 values for 2 columns."),
         ("distance,x\n", "has no rows below its header."),
         ("distance\n1\n", "has no column of accuracies besides distance."),
+        ("distance,classes,x\n1,sea lion cat,1\n", "column 'classes', row 2: 'sea lion cat' does "
+         "not say where a class ends and the next begins. Write a JSON list of names, such as "
+         '["cat", "sea lion"], or plain ids, such as 3 14 15. If taskscape wrote the file, write '
+         "it again: `taskscape compare … --out FILE`, or `taskscape run … --overwrite`."),
     ],
 )  # fmt: skip
 def test_a_csv_that_cannot_be_read_is_refused(tmp_path, text, message):

@@ -6,9 +6,19 @@ import numpy as np
 import pytest
 
 from meta_cases import DIMS, toy_pool, toy_tasks
-from taskscape.errors import DataError
-from taskscape.meta import ProtoNet, Shots, class_interval, evaluate, evaluate_many, mlp
-from taskscape.meta.evaluation import BINS, task_scores
+from taskscape.errors import DataError, TaskscapeError
+from taskscape.meta import (
+    ProtoNet,
+    Shots,
+    class_interval,
+    evaluate,
+    evaluate_many,
+    evaluation,
+    memory,
+    mlp,
+)
+from taskscape.meta.episodes import rows_of
+from taskscape.meta.evaluation import BINS, _score_chunks, task_scores
 
 LEARNER, NETWORK = ProtoNet(), mlp(DIMS, (4,))
 
@@ -98,3 +108,89 @@ def test_nothing_to_evaluate() -> None:
         evaluate(LEARNER, state(), tasks[:0])
     with pytest.raises(DataError, match="episodes=0 and chunk_size=None must be at least 1"):
         evaluate(LEARNER, state(), tasks, episodes=0)
+
+
+def starved(program, most: int, seen: list[int]):
+    """The program on a device that has memory for this many tasks, or trials, side by side."""
+
+    def run(*args):
+        sizes = [a.shape[1] for a in args if isinstance(a, np.ndarray) and a.ndim == 2]
+        seen.append(sizes[0])
+        if sizes[0] > most:
+            raise jax.errors.JaxRuntimeError(
+                "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 129922760704 bytes."
+            )
+        return program(*args)
+
+    return run
+
+
+def test_chunks_halve_where_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = toy_tasks(toy_pool(), "test", 13)
+    whole = evaluate(LEARNER, state(), tasks, episodes=2)
+    seen: list[int] = []
+    monkeypatch.setattr(evaluation, "_sizes", {})
+    monkeypatch.setattr(evaluation, "_score_chunks", starved(_score_chunks, 3, seen))
+    cut = evaluate(LEARNER, state(), tasks, episodes=2)
+    assert seen == [13, 7, 4, 2, 2]  # the second episode begins where the first ended
+    np.testing.assert_allclose(cut.accuracy_by_episode, whole.accuracy_by_episode)
+    np.testing.assert_allclose(cut.log_likelihood, whole.log_likelihood, rtol=1e-5)
+
+
+def test_a_device_too_small_for_one_task_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks, seen = toy_tasks(toy_pool(), "test", 5), []
+    monkeypatch.setattr(evaluation, "_sizes", {})
+    monkeypatch.setattr(evaluation, "_score_chunks", starved(_score_chunks, 0, seen))
+    with pytest.raises(TaskscapeError) as error:
+        evaluate(LEARNER, state(), tasks)
+    assert seen == [5, 3, 2, 1]
+    assert str(error.value) == (
+        "the device's memory is too small for evaluating tasks with 1 trained state(s), even one "
+        "at a time: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 129922760704 bytes. "
+        "Evaluate fewer states together, tasks with fewer samples, or a smaller network."
+    )
+
+
+def test_other_failures_are_not_taken_for_lack_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args):
+        raise jax.errors.JaxRuntimeError("INTERNAL: something else")
+
+    monkeypatch.setattr(evaluation, "_score_chunks", broken)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
+        evaluate(LEARNER, state(), toy_tasks(toy_pool(), "test", 5))
+
+
+def test_chunks_follow_from_what_the_program_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = toy_tasks(toy_pool(), "test", 13)
+    states = jax.tree.map(lambda *s: jnp.stack(s), *[state(s) for s in range(3)])
+    rows = rows_of(tasks)
+
+    def program(size: int):
+        chunks, index = evaluation._chunks(rows, size)
+        samples = jnp.asarray(tasks.pool.samples)
+        return _score_chunks.lower(LEARNER, 3, states, samples, chunks, index, 0)
+
+    need = {s: memory._bytes_of(program(s)) for s in (1, 4, 13)}
+    assert need[1] < need[4] < need[13]
+    assert memory.fitting_size(13, program, None) == 13
+    assert memory.fitting_size(13, program, 2 * need[13]) == 13
+    assert 1 < memory.fitting_size(13, program, 2 * need[4]) < 13
+    assert memory.fitting_size(13, program, 1) == 1
+    whole = evaluate_many(LEARNER, states, tasks)
+    monkeypatch.setattr(evaluation, "_sizes", {})
+    monkeypatch.setattr(evaluation, "free_bytes", lambda device: 2 * need[4])
+    for a, b in zip(whole, evaluate_many(LEARNER, states, tasks), strict=True):
+        np.testing.assert_allclose(a.accuracy, b.accuracy)
+    assert 1 < max(evaluation._sizes.values()) < 13
+
+
+def test_free_memory_is_what_the_device_accounts_for() -> None:
+    class Device:
+        def __init__(self, account: dict[str, int] | None) -> None:
+            self.account = account
+
+        def memory_stats(self) -> dict[str, int] | None:
+            return self.account
+
+    assert memory.free_bytes(Device(None)) is None
+    assert memory.free_bytes(Device({"bytes_limit": 100, "bytes_in_use": 30})) == 70

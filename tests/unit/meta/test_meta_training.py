@@ -18,8 +18,10 @@ from taskscape.meta import (
     mlp,
     train,
     train_many,
+    training,
     tree_from,
 )
+from taskscape.meta.trials import advance
 from taskscape.tasks import stream_tasks
 
 LEARNER, NETWORK = ProtoNet(), mlp(DIMS, (8,))
@@ -43,6 +45,38 @@ def test_trials_side_by_side_are_trials_one_by_one() -> None:
         same(together[i].state, alone.state)
         np.testing.assert_allclose(together[i].losses, alone.losses, rtol=1e-4)
     assert np.isfinite(together.losses).all()
+
+
+def test_trials_take_turns_where_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = [toy_tasks(POOL, "train", 30, seed=s) for s in range(3)]
+    together = train_many(LEARNER, NETWORK, lists, CONFIG, seeds=[5, 6, 7])
+    seen: list[int] = []
+
+    def starved(*args: object) -> TrainState:
+        seen.append(args[-1].step.shape[0])
+        if seen[-1] > 2:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory.")
+        return advance(*args)
+
+    monkeypatch.setattr(training, "advance", starved)
+    in_turns = train_many(LEARNER, NETWORK, lists, CONFIG, seeds=[5, 6, 7])
+    assert seen == [3, 2, 1, 2, 1, 2, 1]
+    same(in_turns.state, together.state)
+    np.testing.assert_allclose(in_turns.losses, together.losses, rtol=1e-4)
+
+
+def test_one_trial_that_does_not_fit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def starved(*args: object) -> TrainState:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory.")
+
+    monkeypatch.setattr(training, "advance", starved)
+    with pytest.raises(TaskscapeError) as error:
+        train(LEARNER, NETWORK, toy_tasks(POOL, "train", 30), CONFIG)
+    assert str(error.value) == (
+        "the device's memory is too small for training 1 trial(s), even one at a time: "
+        "RESOURCE_EXHAUSTED: Out of memory. Lower batch_size=3, the samples of a task, or the "
+        "network."
+    )
 
 
 def test_the_loss_falls() -> None:

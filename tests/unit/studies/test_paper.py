@@ -192,6 +192,18 @@ def test_nothing_finished_says_so(tmp_path: Path) -> None:
     assert "--scale 0.1" in (tmp_path / "fig3.md").read_text()
 
 
+def test_figure_4_says_at_how_many_ways_its_learners_were_tuned(
+    pool: ClassPool, tmp_path: Path
+) -> None:
+    store = Store(tmp_path, "", None)
+    for plan in selection_plans("fig4", 0.001):
+        for cell in SelectionFigure("fig4", pool, plan).cells("protonet", CHOICES[:2]):
+            store.ledger.add(cell, {"accuracy": 0.5, "without_class": [0.4, 0.5]})
+    text = summary.write_summary(store, "fig4", ["ours"], 0.001, 0)
+    assert "| protonet | 10 | nearest (ours) |" in text
+    assert "tuned 5-way with 1,000 training tasks. The rows of 10 ways" in text
+
+
 def test_the_command_line_explains_itself() -> None:
     shown = CliRunner().invoke(app, ["reproduce", "--help"], env={"COLUMNS": "120"})
     assert shown.exit_code == 0

@@ -1,5 +1,6 @@
 """The whole study: what it leaves behind, and that finished stages are never made twice."""
 
+import csv
 import json
 import shutil
 from dataclasses import replace
@@ -53,6 +54,14 @@ def test_every_stage_leaves_its_files(whole):
     assert len(read_embeddings(out / "embed" / "test.parquet")) == len(result.test) == 30
     assert not list(out.glob("*.checkpoint"))
     assert all(0 <= part <= 1.001 for part in heard.parts)
+
+
+def test_the_sheet_of_distances_lists_classes_by_name(whole):
+    out, result, _ = whole
+    with (out / "distances" / "distances.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    listed = [tuple(json.loads(row["classes"])) for row in rows]
+    assert listed == [result.test.names(i) for i in range(30)]
 
 
 def test_the_result_is_complete(whole):

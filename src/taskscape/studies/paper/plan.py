@@ -40,7 +40,8 @@ SETTINGS: Mapping[int, Mapping[str, Mapping[str, Any]]] = {
         "maml-untuned": {"inner_rate": 0.05, "inner_steps": 5, "learning_rate": 1e-3},
     },
 }  # fmt: skip
-"""By shots and learner, on features: tuned with 10,000 training tasks at 1 shot, with 1,000 at 5.
+"""By shots and learner, on features: tuned 5-way, with 10,000 training tasks at 1 shot, with 1,000
+at 5 shots. Figure 4 uses them at 10 ways, and with other numbers of tasks, as they are.
 
 ABML's and VAMPIRE's were tuned when their steps were plain gradient steps, as are stored results.
 ``maml-untuned`` takes the usual 5 steps of a small rate: a learner that needs its training tasks.

@@ -110,7 +110,10 @@ def _selection(store: Store, figure: str, scale: float) -> str:
         "interval of the gain over trials, and over test classes; loses: how often a random trial "
         "is better."
     )
-    return "\n".join([*_gains(found, order), "", about, "", *rows])
+    tuned = "The learners, but for maml-untuned, were tuned 5-way with 1,000 training tasks."
+    if figure == "fig4":
+        tuned += " The rows of 10 ways, and of other numbers of tasks, use the same settings."
+    return "\n".join([tuned, "", *_gains(found, order), "", about, "", *rows])
 
 
 def _gains(found: Sequence[Outcome], order: dict[Choice, int]) -> list[str]:

@@ -30,6 +30,7 @@ from taskscape.studies.pipeline.tables import (
     write_table,
 )
 from taskscape.tasks import TaskSet
+from taskscape.tasks.class_lists import write_classes
 
 __all__ = ["Distances", "distances_stage"]
 
@@ -64,7 +65,7 @@ def distances_stage(plan: Plan, embedded: Embedded, features: ClassPool) -> Stag
         write_table(folder / "distances.parquet", columns)
         sheet: dict[str, Any] = {
             "task": embedded.test.ids,
-            "classes": [" ".join(embedded.test.names(i)) for i in range(len(embedded.test))],
+            "classes": [write_classes(embedded.test.names(i)) for i in range(len(embedded.test))],
             "distance": columns["distance"],
             "nearest": near.distances.mean(axis=1),
             "difficulty": columns["difficulty"],

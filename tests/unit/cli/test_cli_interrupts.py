@@ -1,0 +1,92 @@
+"""Ctrl-C: heard by Python where it can, and ending the process where it cannot."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+START = """
+import sys, time
+from taskscape.cli.interrupts import heed_interrupts
+"""
+DEAF = """
+import jax, jax.numpy as jnp
+endless = jax.jit(lambda x: jax.lax.while_loop(lambda v: v[0] < 2, lambda v: jnp.sin(v), x))
+with heed_interrupts():
+    print("begun", flush=True)
+    endless(jnp.ones(1000)).block_until_ready()
+"""
+COMPUTING_BEHIND = """
+import threading
+import jax, jax.numpy as jnp
+endless = jax.jit(lambda x: jax.lax.while_loop(lambda v: v[0] < 2, lambda v: jnp.sin(v), x))
+with heed_interrupts():
+    threading.Thread(target=lambda: endless(jnp.ones(1000)).block_until_ready()).start()
+    print("begun", flush=True)
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("saved", flush=True)
+        sys.exit(7)  # without more, the end of Python would wait for the thread
+"""
+SAVING = """
+with heed_interrupts():
+    print("begun", flush=True)
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        time.sleep(3)  # longer than the moment that Python has to hear
+        print("saved", flush=True)
+        raise
+"""
+
+
+def interrupted(body: str) -> tuple[float, int, str, str]:
+    """Seconds from the interrupt to the end, exit code, output and errors."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", START + body],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stdout is not None
+    assert child.stdout.readline() == "begun\n"
+    time.sleep(1)
+    child.send_signal(signal.SIGINT)
+    began = time.perf_counter()
+    try:
+        out, err = child.communicate(timeout=30)
+    finally:
+        child.kill()
+    return time.perf_counter() - began, child.returncode, out, err
+
+
+pytestmark = pytest.mark.slow
+
+
+def test_compiled_code_is_not_waited_for() -> None:
+    seconds, code, _, err = interrupted(DEAF)
+    assert seconds < 5
+    assert code == 130
+    assert "interrupted in the middle of a computation. What was finished before is on disk" in err
+
+
+def test_nor_is_it_at_the_end_of_python() -> None:
+    seconds, code, out, _ = interrupted(COMPUTING_BEHIND)
+    assert seconds < 5
+    assert (code, out) == (7, "saved\n")
+
+
+def test_what_handles_the_interrupt_may_take_its_time() -> None:
+    seconds, code, out, _ = interrupted(SAVING)
+    assert seconds > 2.5
+    assert (code, out) == (130, "saved\n")
+
+
+def test_everything_is_put_back_afterwards() -> None:
+    from taskscape.cli.interrupts import heed_interrupts
+
+    before = signal.getsignal(signal.SIGINT)
+    with heed_interrupts():
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before

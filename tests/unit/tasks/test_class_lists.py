@@ -1,0 +1,71 @@
+"""Classes written to a table come back as they were, whatever their names hold."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from taskscape.diagram import read_diagram_csv
+from taskscape.errors import DataError
+from taskscape.tasks.class_lists import parse_classes, read_class_column, write_classes
+
+NAMES = [
+    "sea lion", "sea", "lion", "a;b", "a,b", 'say "hi"', "[x]", "(1 2)", "Ελλάδα/άλφα", "狗",
+    "back\\slash", "it's", "", " padded ", "line\nbreak", "7", "7 8", "null",
+]  # fmt: skip
+
+
+def draws(n: int) -> list[list[str]]:
+    rng = np.random.default_rng(0)
+    rows = [rng.permutation(len(NAMES))[: rng.integers(1, 6)] for _ in range(n)]
+    return [[NAMES[i] for i in row] for row in rows]
+
+
+def test_every_name_survives_the_round_trip() -> None:
+    for row in [NAMES, *draws(20)]:
+        assert parse_classes(write_classes(row)) == row
+
+
+def test_a_column_keeps_classes_apart_through_a_file(tmp_path: Path) -> None:
+    tasks = [NAMES, *draws(60)]
+    path = tmp_path / "d.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["classes", "distance", "ProtoNet"])
+        writer.writerows([write_classes(row), i, 0.5] for i, row in enumerate(tasks))
+    found = read_diagram_csv(path).classes
+    assert found is not None
+    order = sorted(NAMES)
+    back = [[order[c] for c in row if c >= 0] for row in found]
+    assert back == tasks
+    assert len(np.unique(found[found >= 0])) == len(NAMES)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [["3 14", "14 7 3"], ["3;14", "14;7;3"], ["[3, 14]", "[14,7,3]"], ["[3 14]", "(14 7 3)"]],
+)
+def test_plain_ids_are_read_as_they_come(cells: list[str]) -> None:
+    np.testing.assert_array_equal(read_class_column(cells, "t"), [[0, 2, -1], [2, 1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (["1 2", "sea lion"], "t, row 3: 'sea lion' does not say where a class ends and the next"),
+        (["cat;dog"], "t, row 2: 'cat;dog' does not say where a class ends and the next begins. W"),
+        (["cat"], "t, row 2: 'cat' does not say where a class ends and the next begins. Write a"),
+        (["[1, \"a\"]"], "t, row 2: '[1, \"a\"]' does not say where a class ends and the next be"),
+        (["-1 3"], "t, row 2: '-1 3' does not say where a class ends and the next begins. Write"),
+        (["1.5 3"], "t, row 2: '1.5 3' does not say where a class ends and the next begins. Wri"),
+        ([""], "t, row 2: '' does not say where a class ends and the next begins. Write a JSON"),
+        (["[]"], "t, row 2: '[]' holds no class; give each class of the task."),
+        (['["a", "a"]'], "t, row 2: '[\"a\", \"a\"]' holds a class twice; give each class of the"),
+        (['["a"]', "3"], "t, row 3: '3' and '[\"a\"]' in row 2 are names and ids; give all rows"),
+    ],
+)  # fmt: skip
+def test_what_is_unclear_is_refused(cells: list[str], message: str) -> None:
+    with pytest.raises(DataError) as error:
+        read_class_column(cells, "t")
+    assert str(error.value).startswith(message)
