@@ -11,7 +11,7 @@ from taskscape.fit.config import FitConfig
 from taskscape.fit.data import FitBatch, TaskSource, gather
 from taskscape.fit.mending import flaws, mend
 from taskscape.fit.start import starts
-from taskscape.fit.steps import FitState, batch_part, held_out_bound, maximise, step
+from taskscape.fit.steps import FitState, batch_part, cold_posterior, held_out_bound, maximise, step
 from taskscape.model import (
     ConditionalPosterior,
     ThemeStatistics,
@@ -234,7 +234,10 @@ class Fit:
         for i, tasks in enumerate(self.source.all_batches(size)):
             batch = gather(tasks, self.prepared, shape)
             part = slice(i * size, (i + 1) * size)
-            start = jax.tree.map(lambda leaf, p=part: leaf[p], self.posteriors)
+            if self.posteriors is None:
+                start = cold_posterior(self.state, batch)
+            else:
+                start = jax.tree.map(lambda leaf, p=part: leaf[p], self.posteriors)
             stats, posterior, elbo = batch_part(self.state, batch, start, self.config)
             total = stats if total is None else total + stats
             parts.append(posterior)

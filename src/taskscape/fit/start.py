@@ -14,7 +14,7 @@ from taskscape.errors import DataError
 from taskscape.fit.config import FitConfig
 from taskscape.fit.data import FitBatch
 from taskscape.fit.mending import flaws, mend
-from taskscape.fit.steps import FitState, batch_part, init, maximise
+from taskscape.fit.steps import FitState, batch_part, cold_posterior, init, maximise
 from taskscape.model import Themes, moment_match
 from taskscape.pools import ClassPool
 from taskscape.prepare import PreparedSamples, all_rows
@@ -26,7 +26,7 @@ __all__ = ["Scale", "start_themes", "starts"]
 _MOST_SAMPLES = 20_000
 _DOCUMENT = 32
 """Most samples of a class that a start takes for one task; real tasks seldom have more."""
-_TRIED = 6
+_TRIED = 10
 """Starts that are tried."""
 _FEW, _MANY = 8, 40
 """Passes over the classes before starts are compared, and for those that go on."""
@@ -78,7 +78,7 @@ def _passes(
     state: FitState, documents: FitBatch, config: FitConfig, most: int
 ) -> tuple[FitState, float]:
     """Full passes over the classes until the bound hardly rises, dead themes mended on the way."""
-    posterior, last = None, -np.inf
+    posterior, last = cold_posterior(state, documents), -np.inf
     for _ in range(most):
         stats, posterior, total = batch_part(state, documents, posterior, config)
         state = replace(state, stats=stats, themes=maximise(state, stats, config))
@@ -87,7 +87,7 @@ def _passes(
             state, mended = mend(state, config)
             if not mended:
                 break
-            posterior = None
+            posterior = cold_posterior(state, documents)
         last = bound
     return state, bound
 

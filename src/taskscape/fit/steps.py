@@ -16,6 +16,7 @@ from taskscape.model import (
     Themes,
     ThemeStatistics,
     blend,
+    cold_start_given_theme,
     collapsed_elbo,
     e_step,
     infer,
@@ -32,7 +33,16 @@ from taskscape.model import (
     zero_statistics,
 )
 
-__all__ = ["FitState", "StepInfo", "batch_part", "held_out_bound", "init", "maximise", "step"]
+__all__ = [
+    "FitState",
+    "StepInfo",
+    "batch_part",
+    "cold_posterior",
+    "held_out_bound",
+    "init",
+    "maximise",
+    "step",
+]
 
 HELD_OUT_TOL = 1e-3
 """The held-out bound is compared between looks, so its E-steps go further than the fit's."""
@@ -129,15 +139,25 @@ def step(state: FitState, batch: FitBatch, config: FitConfig) -> tuple[FitState,
     return replace(state, themes=moved, stats=stats, t=state.t + 1), info
 
 
+@partial(jax.jit, static_argnames="config")
 def maximise(state: FitState, stats: ThemeStatistics, config: FitConfig) -> Themes:
     """The M-step, with priors relative to the statistics."""
     prior = relative_prior(stats, state.Psi0, config.nu_fraction, config.kappa)
     return m_step(stats, prior, state.themes, state.shift)
 
 
+@jax.jit
+def cold_posterior(state: FitState, batch: FitBatch) -> ConditionalPosterior:
+    """Where the E-step of tasks begins that were not seen before."""
+    log_lik = log_likelihood(batch.x, whiten(state.themes))[batch.index]
+    return cold_start_given_theme(
+        log_lik, batch.sample_mask, batch.class_mask, state.themes.alpha, state.themes.delta
+    )
+
+
 @partial(jax.jit, static_argnames="config")
 def batch_part(
-    state: FitState, batch: FitBatch, start: ConditionalPosterior | None, config: FitConfig
+    state: FitState, batch: FitBatch, start: ConditionalPosterior, config: FitConfig
 ) -> tuple[ThemeStatistics, ConditionalPosterior, Float[Array, ""]]:
     """Part of a full pass: statistics, the posteriors to start from next time, and the bound."""
     inferred = _infer(state.themes, batch, config, start)

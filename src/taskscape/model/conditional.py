@@ -64,6 +64,28 @@ def first_gamma(
     return alpha + _counts(jnp.broadcast_to(mean, (*p.shape[:-2], *alpha.shape)), p, sample_mask)[0]
 
 
+def even_lam(class_mask: Bool[Array, "*M C"], delta: Float[Array, " L"]) -> Float[Array, "*M L"]:
+    r"""A start that spreads every class over the task-themes.
+
+    .. math:: \lambda_l = \delta_l + C\, \frac{\delta_l}{\sum_j \delta_j}
+    """
+    return delta + class_mask.sum(-1, keepdims=True).astype(delta.dtype) * (delta / delta.sum())
+
+
+def cold_start_given_theme(
+    log_lik: Float[Array, "*M C N K"],
+    sample_mask: Bool[Array, "*M C N"],
+    class_mask: Bool[Array, "*M C"],
+    alpha: Float[Array, "L K"],
+    delta: Float[Array, " L"],
+) -> ConditionalPosterior:
+    """Where :func:`infer` starts from unless told."""
+    real = sample_mask & class_mask[..., None]
+    p = scale_likelihood(jnp.where(real[..., None], log_lik, 0))
+    eta = jnp.where(class_mask[..., None], delta / delta.sum(), 0)
+    return ConditionalPosterior(even_lam(class_mask, delta), eta, first_gamma(p, real, alpha))
+
+
 def _weights(
     gamma: Float[Array, "*A L K"],
 ) -> tuple[Float[Array, "*A L K"], Float[Array, "*A L"]]:
@@ -247,14 +269,11 @@ def infer_tasks(
 ) -> tuple[Float[Array, "*M L"], Float[Array, "*M C L"]]:
     r"""Lam and eta of each task from the evidence of its classes, by turns until lam stands still.
 
-    The start spreads every class evenly.
-
     Paper: eq:eta and eq:lambda, alg:online_ldcc, procedure E-step.
     """
     evidence = jnp.where(class_mask[..., None], evidence, 0)
     if start is None:
-        spread = class_mask.sum(-1, keepdims=True) * (delta / delta.sum())
-        start = delta + spread.astype(delta.dtype)
+        start = even_lam(class_mask, delta)
 
     def unfinished(carry: tuple[Int[Array, ""], Array, Array]) -> Bool[Array, ""]:
         i, _, change = carry
