@@ -32,7 +32,7 @@ class ClassSplits:
     n_classes: int
     """To calibrate with; all others are left out."""
     n_splits: int = 40
-    calibration_tasks: int = 300
+    calibration_tasks: int = 150
     held_out_tasks: int = 60
     """At most, in each split; where there are fewer combinations of classes, all of them."""
 
