@@ -7,8 +7,8 @@ One line of JSON for each learner, number of shots and number of labelled sample
 sees, with an ablation; a second run with the same file goes on where the first one stopped. The
 test classes play no part in anything that is chosen.
 
-    python -m taskscape.studies.forecasting --pool mini_imagenet --splits 1000 --split-classes 8 10 \
-        --out docs/results/forecast-mini-imagenet.jsonl
+    python -m taskscape.studies.forecasting --pool mini_imagenet --splits 1000 \
+        --split-classes 8 10 --out docs/results/forecast-mini-imagenet.jsonl
 
 touches no test class: it splits the validation classes 1,000 times into 8 (then 10) to calibrate
 with and the others, and tells what the intervals held on average.
