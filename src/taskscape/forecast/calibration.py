@@ -6,16 +6,25 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import expit, logit
-from scipy.stats import norm
 from scipy.stats import t as student
 
-from taskscape.forecast.regression import PENALTIES, Ridge, fit_ridge, hold_out_classes
+from taskscape.forecast.class_effects import Spread, fit_spread
+from taskscape.forecast.regression import (
+    PENALTIES,
+    Ridge,
+    fit_ridge,
+    hold_out_classes,
+    standardised,
+)
 
 __all__ = ["Calibration", "Expected", "calibrate"]
 
 _QUERIES = 100
 """Accuracies are read as if of this many queries, so that 0 and 1 have finite odds."""
 _RESIDUALS = 200
+_LEAST_IF_SHARED = 0.1
+"""Least penalty where held-out fits had to share classes with the tasks they were judged on: such
+errors flatter small penalties."""
 _MARGIN = 0.1
 """Part of a column's range that a task may lie beyond it before it counts as outside."""
 
@@ -41,22 +50,23 @@ class Calibration:
 
     .. math:: \mathrm{logit}\, a = \mathrm{logit}(1 / C) + f(x) + r
 
-    with C classes, f a ridge regression, and r drawn from ``residuals``: errors on tasks by fits
-    that saw none of their classes.
+    with C classes, f a ridge regression, and :math:`r / \sqrt v` drawn from Student's t with as
+    many degrees of freedom as there are calibration classes, less one. The variance v, that of a
+    task of classes not seen, comes from ``spread``.
     """
 
     columns: tuple[str, ...]
     ridge: Ridge
     penalty: float
-    residuals: Float[np.ndarray, "held_out"]
-    """Ascending."""
+    spread: Spread
+    typical: float
+    """The root of the mean v over the calibration tasks, were their classes new."""
     offset: float
     """The mean of logit(1 / C)."""
     lowest: Float[np.ndarray, "columns"]
     highest: Float[np.ndarray, "columns"]
     n_tasks: int
     n_classes: int
-    mean_way: float
     shared: int
     """Classes that a task may have had in common with those the held-out fits learned from."""
     mean_accuracy: float
@@ -69,17 +79,23 @@ class Calibration:
         n_way: Int[np.ndarray, "tasks"],
         confidence: float,
     ) -> Expected:
-        """Expected accuracies with intervals that hold ``confidence`` of the residuals.
+        r"""Expected accuracies, with intervals that hold ``confidence`` of tasks of new classes.
 
-        A number beyond those of the calibration tasks counts as the last of them: nobody knows how
-        it goes on, and a straight line would soon promise 0 or 1.
+        .. math:: \mathrm{logit}(1 / C) + f(x) \pm t_{n-1} \sqrt{v}
+
+        are the log-odds of the ends, for n calibration classes. A number beyond those of the
+        calibration tasks counts as the last of them: nobody knows how it goes on, and a straight
+        line would soon promise 0 or 1.
         """
-        parts = self.ridge.parts(np.clip(X, *self._range()))
+        within = np.clip(X, *self._range())
+        parts = self.ridge.parts(within)
         chance = -np.log(n_way - 1.0) - self.offset
         centre = self.offset + self.ridge.intercept
         moved = parts.sum(axis=1) + chance
         accuracy, average = self._mean(centre + moved), float(self._mean(np.array([centre]))[0])
-        low, high = (expit(centre + moved + r) for r in self._reach(confidence))
+        v = self.spread.variance(standardised(within, self.ridge.mean, self.ridge.scale), n_way)
+        reach = student.ppf((1 + confidence) / 2, self.n_classes - 1) * np.sqrt(v)
+        low, high = (_accuracy(centre + moved + r) for r in (-reach, reach))
         slope = self._slope(centre, moved, accuracy - average)
         return Expected(
             accuracy=np.clip(accuracy, low, high),
@@ -104,12 +120,12 @@ class Calibration:
         return np.where(seen, low, -np.inf), np.where(seen, high, np.inf)
 
     def _mean(self, at: Float[np.ndarray, "tasks"]) -> Float[np.ndarray, "tasks"]:
-        """Mean accuracy over the residuals: not the accuracy of the mean, the link being curved."""
-        few = np.quantile(self.residuals, (np.arange(_RESIDUALS) + 0.5) / _RESIDUALS)
+        """Mean accuracy over typical r: not the accuracy of the mean, the link being curved."""
+        levels = (np.arange(_RESIDUALS) + 0.5) / _RESIDUALS
         total = np.zeros(len(at))
-        for r in few:
-            total += expit(at + r)
-        return total / len(few)
+        for r in self.typical * student.ppf(levels, self.n_classes - 1):
+            total += _accuracy(at + r)
+        return total / _RESIDUALS
 
     def _slope(
         self,
@@ -123,21 +139,18 @@ class Calibration:
         near = np.abs(moved) < step
         return np.where(near, (end - start) / (2 * step), gain / np.where(near, 1.0, moved))
 
-    def _reach(self, confidence: float) -> tuple[float, float]:
-        r"""Residuals with (1 - confidence) / 2 of them, and of one to come, beyond each; widened.
 
-        Tasks share classes, so the residuals tell less than their number suggests. Their distance
-        from the middle one is widened by :math:`t_\nu / z`, the ratio of the quantiles of Student's
-        t and the normal distribution, with ν twice the number of tasks that the calibration
-        classes make without sharing any.
-        """
-        n = len(self.residuals)
-        beyond = max(1, int(np.floor((n + 1) * (1 - confidence) / 2)))
-        middle = float(np.median(self.residuals))
-        level, freedom = (1 + confidence) / 2, max(1.0, 2 * self.n_classes / self.mean_way)
-        widen = float(student.ppf(level, freedom) / norm.ppf(level))
-        low, high = self.residuals[beyond - 1], self.residuals[n - beyond]
-        return middle + widen * float(low - middle), middle + widen * float(high - middle)
+def _log_odds(accuracy: Float[np.ndarray, "tasks"]) -> Float[np.ndarray, "tasks"]:
+    r"""The log-odds of an accuracy, finite at 0 and 1.
+
+    .. math:: \mathrm{logit} \frac{a q + 1/2}{q + 1}
+    """
+    return np.asarray(logit((accuracy * _QUERIES + 0.5) / (_QUERIES + 1)))
+
+
+def _accuracy(log_odds: Float[np.ndarray, "tasks"]) -> Float[np.ndarray, "tasks"]:
+    """The accuracy that has such log-odds, the inverse of :func:`_log_odds`; from 0 to 1."""
+    return np.clip((expit(log_odds) * (_QUERIES + 1) - 0.5) / _QUERIES, 0.0, 1.0)
 
 
 def calibrate(
@@ -150,24 +163,27 @@ def calibrate(
     """Fit to calibration tasks; the penalty is the one that does best on classes left out."""
     n_way = (classes >= 0).sum(axis=1)
     chance = -np.log(n_way - 1.0)
-    y = logit((accuracy * _QUERIES + 0.5) / (_QUERIES + 1)) - chance
+    y = _log_odds(accuracy) - chance
     held = hold_out_classes(X, y, classes, trust)
     known = np.isfinite(held.predicted[0])
-    errors = y[known] - held.predicted[:, known]
-    best = int(np.argmin((errors**2).mean(axis=1)))
+    errors = ((y[known] - held.predicted[:, known]) ** 2).mean(axis=1)
+    allowed = np.array(PENALTIES) >= (_LEAST_IF_SHARED if held.shared else 0.0)
+    best = int(np.argmin(np.where(allowed, errors, np.inf)))
     ridge = fit_ridge(X, y, trust, PENALTIES[best])
-    guesses = expit(held.predicted[best, known] + chance[known])
+    Z = standardised(X, ridge.mean, ridge.scale)
+    spread = fit_spread(Z, y, classes, PENALTIES[best])
+    guesses = _accuracy(held.predicted[best, known] + chance[known])
     return Calibration(
         columns=tuple(columns),
         ridge=ridge,
         penalty=PENALTIES[best],
-        residuals=np.sort(errors[best]),
+        spread=spread,
+        typical=float(np.sqrt(spread.variance(Z, n_way).mean())),
         offset=float(chance.mean()),
         lowest=np.where(np.isnan(X), np.inf, X).min(axis=0),
         highest=np.where(np.isnan(X), -np.inf, X).max(axis=0),
         n_tasks=len(X),
         n_classes=len(np.unique(classes[classes >= 0])),
-        mean_way=float(n_way.mean()),
         shared=held.shared,
         mean_accuracy=float(accuracy.mean()),
         error=float(np.abs(guesses - accuracy[known]).mean()),

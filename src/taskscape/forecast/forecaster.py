@@ -102,8 +102,9 @@ class Forecaster:
         if found.shared:
             warnings.warn(
                 f"{found.n_tasks:,} calibration tasks of {found.n_classes} classes are too few to "
-                f"leave out all classes of a task: up to {found.shared} were shared. Intervals may "
-                "be too narrow; give more tasks, of more classes.",
+                f"leave out all classes of a task: up to {found.shared} were shared, and the error "
+                "on classes left out is flattering. Intervals allow for it by being wide; give "
+                "more tasks, of more classes.",
                 ForecastWarning,
                 stacklevel=2,
             )

@@ -46,4 +46,5 @@ def compare(
         ),
         error_interval=interval(lambda rows: float(error[rows].mean())),
         coverage_interval=interval(lambda rows: float(held[rows].mean())),
+        mean_width=float((forecasts.high - forecasts.low).mean()),
     )

@@ -51,6 +51,8 @@ class Judgement:
     """95 % intervals, by leaving out classes; None where there are too few."""
     error_interval: tuple[float, float] | None = None
     coverage_interval: tuple[float, float] | None = None
+    mean_width: float | None = None
+    """Of the intervals for the tasks."""
 
     def summary(self) -> str:
         """The judgement in words."""

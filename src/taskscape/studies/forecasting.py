@@ -6,6 +6,12 @@
 One line of JSON for each learner, number of shots and number of labelled samples that the forecast
 sees, with an ablation; a second run with the same file goes on where the first one stopped. The
 test classes play no part in anything that is chosen.
+
+    python -m taskscape.studies.forecasting --pool mini_imagenet --splits 1000 \
+        --split-classes 8 10 --out docs/results/forecast-mini-imagenet.jsonl
+
+touches no test class: it splits the validation classes 1,000 times into 8 (then 10) to calibrate
+with and the others, and tells what the intervals held on average.
 """
 
 import argparse
@@ -22,16 +28,17 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from taskscape.errors import DataError
 from taskscape.estimator import HealthWarning, TaskThemes
 from taskscape.forecast import Forecaster
 from taskscape.meta import LEARNERS, TrainConfig, Trained, evaluate, mlp, train
 from taskscape.pools import ClassPool, load_pool
+from taskscape.studies.class_splits import ClassSplits, coverage_over_splits
 from taskscape.studies.learning import hold_out, split_settings, unit_length
 from taskscape.studies.ledger import Ledger, surroundings
-from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks
+from taskscape.tasks import TaskSet, enumerate_tasks, make_tasks, sample_tasks
 
 __all__ = ["ABLATION", "SETTINGS", "ForecastingStudy", "main"]
 
@@ -135,13 +142,12 @@ class ForecastingStudy:
     def accuracies(self, name: str, n_shot: int) -> dict[str, Float[np.ndarray, "_ episodes"]]:
         """The accuracy of the trained learner on each validation and test task, by episode."""
         made = self.trained(name, n_shot)
-        found = {}
-        for split in ("val", "test"):
-            tasks = replace(self.asked(split, n_shot), pool=self.features)
-            found[split] = evaluate(
-                made.learner, made.state, tasks, episodes=self.episodes, seed=self.seed
-            ).accuracy_by_episode.astype(np.float64)
-        return found
+        return {s: self._measured(made, self.asked(s, n_shot)) for s in ("val", "test")}
+
+    def _measured(self, made: Trained, tasks: TaskSet) -> Float[np.ndarray, "_ episodes"]:
+        asked = replace(tasks, pool=self.features)
+        found = evaluate(made.learner, made.state, asked, episodes=self.episodes, seed=self.seed)
+        return found.accuracy_by_episode.astype(np.float64)
 
     def judged(
         self, learners: Sequence[str], n_shot: int, labelled: Sequence[int]
@@ -200,6 +206,34 @@ class ForecastingStudy:
             "classes": {s: len(np.unique(t.classes)) for s, t in tasks.items()},
         }
 
+    @property
+    def val_classes(self) -> Int[np.ndarray, "classes"]:
+        """Ids of the validation classes."""
+        return np.flatnonzero(np.array(self.pool.splits) == "val")
+
+    def covered(
+        self, learners: Sequence[str], n_shot: int, labelled: Sequence[int], splits: ClassSplits
+    ) -> dict[tuple[str, int], dict[str, Any]]:
+        """What intervals hold over splits of the validation classes, as :meth:`judged` has it."""
+        began = time.perf_counter()
+        drawn = splits.draw(self.val_classes, self.n_way, self.seed)
+        tasks = make_tasks(
+            self.pool, drawn.tasks, n_shot=n_shot, n_query=self.n_query, seed=self.seed
+        )
+        accuracy = {name: self._measured(self.trained(name, n_shot), tasks) for name in learners}
+        found = {}
+        for n in labelled:
+            seen = tasks.with_samples(n)
+            described = Forecaster(self.model, self.known).describe(seen)
+            for name in learners:
+                made = Forecaster(self.model, self.known, name, confidence=self.confidence)
+                told = coverage_over_splits(made, seen, accuracy[name], described, drawn)
+                classes = {"calibration": splits.n_classes,
+                           "left_out": len(self.val_classes) - splits.n_classes}  # fmt: skip
+                sizes = {"classes": classes, "tasks": len(tasks)}
+                found[name, n] = {**told, **sizes, "seconds": time.perf_counter() - began}
+        return found
+
     def cell(self) -> dict[str, Any]:
         """What of the study enters the identity of its results."""
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "settings"}
@@ -214,24 +248,44 @@ def run(
     learners: Sequence[str],
     shots: Sequence[int],
     labelled: Sequence[int],
+    splits: ClassSplits | None = None,
 ) -> None:
-    """Judge all forecasts that the ledger does not hold yet."""
+    """Judge all forecasts that the ledger does not hold yet.
+
+    On test classes, or over splits of the validation classes where ``splits`` are given.
+    """
+    what: dict[str, Any] = {"what": "forecast"}
+    if splits is not None:
+        what = {"what": "forecast over splits of validation classes", "splits": asdict(splits)}
     for n_shot in shots:
         cells = {}
         for name in learners:
             for n in sorted({n_shot, *labelled}):
                 own = {"learner": name, "settings": dict(study.settings.get(name, {}))}
-                cell = {"what": "forecast", **own, "n_shot": n_shot, "labelled": n}
+                cell = {**what, **own, "n_shot": n_shot, "labelled": n}
                 cells[name, n] = {**cell, **study.cell()}
         missing = [key for key, cell in cells.items() if ledger.get(cell) is None]
         if not missing:
             continue
         names = sorted({name for name, _ in missing}, key=list(learners).index)
-        found = study.judged(names, n_shot, sorted({n for _, n in missing}))
+        asked = names, n_shot, sorted({n for _, n in missing})
+        found = study.judged(*asked) if splits is None else study.covered(*asked, splits)
         for key in missing:
             ledger.add(cells[key], found[key])
-            told = found[key]["results"]["all"]["summary"]
-            print(f"{n_shot}-shot, {key[1]} labelled samples per class: {told}")
+            print(f"{n_shot}-shot, {key[1]} labelled samples per class: {_in_words(found[key])}")
+
+
+def _in_words(found: Mapping[str, Any]) -> str:
+    if "results" in found:
+        return str(found["results"]["all"]["summary"])
+    low, high = found["coverage_interval"]
+    return (
+        f"calibrated with {found['classes']['calibration']} classes, the "
+        f"{100 * found['confidence']:.0f} % interval held {100 * found['coverage']:.1f} % "
+        f"({100 * low:.1f} to {100 * high:.1f}) of tasks of {found['classes']['left_out']} others, "
+        f"averaged over {len(found['coverage_by_split'])} splits; mean width "
+        f"{100 * found['mean_width']:.1f} points."
+    )
 
 
 def load(name: str) -> tuple[ClassPool, ClassPool]:
@@ -264,7 +318,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.argv[1:] if arguments is None else arguments
     )
     ledger = Ledger(Path(options.out), {"command": command, **surroundings()})
-    run(study, ledger, learners, options.shots, options.labelled)
+    splits: list[ClassSplits | None] = [None]
+    if options.splits is not None:
+        splits = [ClassSplits(n, options.splits) for n in options.split_classes]
+    for each in splits:
+        if each is not None:
+            each.check(len(study.val_classes), study.n_way)
+    for each in splits:
+        run(study, ledger, learners, options.shots, options.labelled, each)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -277,6 +338,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--shots", type=int, nargs="+", default=[1, 5], help="what learners adapt to")
     more = "labelled samples per class that forecasts see, besides as many as learners do"
     add("--labelled", type=int, nargs="*", default=[16], help=more)
+    instead = "split the validation classes so often, instead of judging on test classes"
+    add("--splits", type=int, help=instead)
+    of_them = "how many validation classes to calibrate with in each split"
+    add("--split-classes", type=int, nargs="+", default=[8], help=of_them)
     add("--settings", default="{}", help='as JSON, such as {"maml": {"inner_rate": 0.2}}')
     for name in ("n_way", "n_query", "task_themes", "image_themes", "ensemble", "fit_tasks",
                  "max_passes", "known_tasks", "train_tasks", "val_tasks", "test_tasks", "episodes",

@@ -57,14 +57,30 @@ def test_the_order_of_the_tasks_plays_no_part():
     one = calibrate(("a", "b"), X, accuracy, classes, np.ones(2))
     other = calibrate(("a", "b"), X[order], accuracy[order], classes[order], np.ones(2))
     assert one.penalty == other.penalty
-    np.testing.assert_allclose(one.residuals, other.residuals, atol=1e-9)
+    assert one.spread.of_classes == pytest.approx(other.spread.of_classes, abs=1e-9)
+    assert one.spread.of_tasks == pytest.approx(other.spread.of_tasks, abs=1e-9)
+    np.testing.assert_allclose(one.spread.of_coefficients, other.spread.of_coefficients, atol=1e-9)
     np.testing.assert_allclose(one.ridge.weights, other.ridge.weights, atol=1e-9)
 
 
 def test_perfect_and_hopeless_accuracies_are_taken():
     X, accuracy, classes = made_up(0, 20, 300)
     found = calibrate(("a", "b"), X, np.round(accuracy), classes, np.ones(2))
-    assert np.isfinite(found.residuals).all()
+    assert np.isfinite(found.spread.of_coefficients).all()
+    expected = found.expect(X, (classes >= 0).sum(1), 0.9)
+    for values in (expected.low, expected.accuracy, expected.high):
+        assert ((values >= 0) & (values <= 1)).all()
+
+
+def test_accuracies_near_one_are_within_reach():
+    rng = np.random.default_rng(3)
+    classes = np.array([rng.choice(20, 5, replace=False) for _ in range(300)])
+    X = rng.normal(size=(300, 2))
+    accuracy = 1 / (1 + np.exp(-5 - 0.5 * X[:, 0] - 0.3 * rng.normal(size=300)))
+    found = calibrate(("a", "b"), X, accuracy, classes, np.ones(2))
+    expected = found.expect(X, np.full(300, 5), 0.9)
+    assert np.mean(accuracy > expected.high) < 0.1
+    assert expected.accuracy.mean() == pytest.approx(accuracy.mean(), abs=1e-3)
 
 
 def test_what_lies_outside_is_seen():

@@ -1,6 +1,7 @@
 """The study of forecasts: calibrated on validation classes, judged on test classes."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 import forecast_cases as cases
 from taskscape.errors import DataError
+from taskscape.studies.class_splits import ClassSplits
 from taskscape.studies.forecasting import ABLATION, ForecastingStudy, load, main, run
 from taskscape.studies.ledger import Ledger
 
@@ -59,3 +61,64 @@ def test_a_pool_without_validation_classes_gets_some(monkeypatch: pytest.MonkeyP
     assert with_val.splits is not None
     assert with_val.splits.count("val") == 4
     np.testing.assert_allclose(np.linalg.norm(features.samples, axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_coverage_over_splits_of_validation_classes(tmp_path: Path):
+    path = tmp_path / "found.jsonl"
+    splits = ClassSplits(12, n_splits=5, calibration_tasks=80, held_out_tasks=20)
+    made = study()
+    run(made, Ledger(path, {"command": "test"}), ["protonet"], [2], [6], splits)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["cell"]["labelled"] for line in lines] == [2, 6]
+    for line in lines:
+        assert line["cell"]["splits"]["n_classes"] == 12
+        assert line["classes"] == {"calibration": 12, "left_out": 12}
+        assert len(line["coverage_by_split"]) == 5
+        assert line["coverage"] == pytest.approx(np.mean(line["coverage_by_split"]), abs=1e-4)
+        assert line["coverage_interval"][0] <= line["coverage"] <= line["coverage_interval"][1]
+        missed = line["below"] + line["above"]
+        assert missed == pytest.approx(1 - line["coverage"])
+        assert 0 < line["mean_width"] < 1
+    before = path.read_text()
+    run(made, Ledger(path, {"command": "test"}), ["protonet"], [2], [6], splits)
+    assert path.read_text() == before
+    run(
+        made, Ledger(path, {"command": "test"}), ["protonet"], [2], []
+    )  # test classes: another cell
+    assert len(path.read_text().splitlines()) == 3
+
+
+def test_splits_leave_whole_classes_out():
+    known = np.arange(100, 124)
+    drawn = ClassSplits(9, n_splits=30, calibration_tasks=70, held_out_tasks=25).draw(known, 3, 0)
+    assert len(drawn.rows) == 30
+    assert len(set(drawn.tasks)) == len(drawn.tasks)
+    table = np.array(drawn.tasks)
+    for inside, outside in drawn.rows:
+        assert (len(inside), len(outside)) == (70, 25)
+        assert not set(table[inside].ravel()) & set(table[outside].ravel())
+        assert len(np.unique(table[inside])) <= 9
+        assert set(table[inside].ravel()) | set(table[outside].ravel()) <= set(known)
+    again = ClassSplits(9, n_splits=30, calibration_tasks=70, held_out_tasks=25).draw(known, 3, 0)
+    assert again.tasks == drawn.tasks
+
+
+def test_few_classes_give_every_combination_once():
+    drawn = ClassSplits(5, n_splits=2).draw(np.arange(10), 3, 0)
+    assert [len(inside) for inside, _ in drawn.rows] == [10, 10]
+    assert [len(outside) for _, outside in drawn.rows] == [10, 10]
+
+
+@pytest.mark.parametrize(
+    ("splits", "message"),
+    [
+        (ClassSplits(8, n_splits=1), "splits=1 must be at least 2; their average is told."),
+        (ClassSplits(12), "split_classes=12: of 16 validation classes, 5-way tasks need from 6 to "
+         "calibrate with, and leave out 5 or more: at most 11. Choose a number between, or lower "
+         "n_way."),
+    ],
+)  # fmt: skip
+def test_splits_that_cannot_be_are_refused(splits, message):
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        splits.check(16, 5)

@@ -10,6 +10,7 @@ import numpy as np
 from taskscape.errors import DataError
 from taskscape.estimator import TaskThemes
 from taskscape.forecast import Forecaster, Forecasts, ForecastWarning, Judgement
+from taskscape.forecast.disk import FORMAT
 from taskscape.studies.pipeline.learn import Accuracy
 from taskscape.studies.pipeline.plan import Plan
 from taskscape.studies.pipeline.represent import Embedded
@@ -66,7 +67,7 @@ def forecast_stage(
     def load(folder: Path) -> list[Foreseen]:
         return [_read(folder, told) for told in read_json(folder / "forecast.json")]
 
-    settings = {"confidence": setting.confidence}
+    settings = {"confidence": setting.confidence, "calibration_format": FORMAT}
     needs = ("embed", *(f"learners/{name}" for name in plan.config.learners.names))
     return Stage("forecast", settings, make, load, needs)
 
