@@ -46,7 +46,7 @@ def one(dims: int, seed: int, steps: int) -> dict[str, float]:
     preparation = learn_preparation(pool, everything, PrepareConfig(pca=None))
     prepared = PreparedSamples(pool, preparation, everything)
     source, held_out = TaskSource.of(tasks, seed, 64)
-    fit = Fit.start(source, held_out, prepared, FitConfig(batch_size=batch), seed)
+    fit = Fit.several(source, held_out, prepared, FitConfig(batch_size=batch), 1)[0]
     for t in range(3):  # compile for the shapes that occur
         fit.learn(t)
     began = time.perf_counter()

@@ -116,8 +116,9 @@ def choose_themes(
 ) -> Choice:
     """Fit every combination and compare their bounds on the same held-out tasks.
 
-    ``settings`` go to :class:`TaskThemes`. Held-out tasks are set aside from ``tasks`` unless
-    ``validation`` tasks, say of validation classes, are given; never choose on test classes.
+    ``settings`` go to :class:`TaskThemes`. The held-out tasks are of classes held out from
+    ``tasks`` (see there), unless ``validation`` tasks, say of validation classes, are given; never
+    choose on test classes.
     """
     if not image_themes or not task_themes:
         raise DataError("image_themes and task_themes need at least one number each.")
@@ -126,9 +127,11 @@ def choose_themes(
         for L in task_themes:
             TaskThemes(**settings | {"image_themes": K, "task_themes": L})._config()
     if validation is None:
-        source, validation = TaskSource.of(tasks, model.random_state, model.n_held_out)
+        source, validation = TaskSource.of(
+            tasks, model.random_state, model.n_held_out, least=max(2, *task_themes)
+        )
         assert isinstance(source.tasks, TaskSet)
-        tasks = source.tasks
+        tasks = source.without_held_out(source.tasks)
     fits: list[tuple[dict[str, Any], np.ndarray]] = []
     for K in image_themes:
         for L in task_themes:

@@ -115,7 +115,7 @@ def embed(
     tasks: TaskSet,
     prepared: PreparedSamples,
     *,
-    tol: float = 1e-3,
+    tol: float = 1e-6,
     max_iter: int = 500,
     keep_gamma: bool = False,
     literal: bool = False,
@@ -123,8 +123,9 @@ def embed(
 ) -> Embedding:
     """The Dirichlet posterior of every task: a function of the task alone.
 
-    The sweeps over a class end when its theme counts move by less than ``tol`` samples. ``literal``
-    uses the posterior of the paper, in which a class's mixture does not depend on its task-theme.
+    The sweeps over a class end when less than ``tol`` of its samples moves between themes.
+    ``literal`` uses the posterior of the paper, in which a class's mixture does not depend on its
+    task-theme.
 
     Paper: alg:online_ldcc, procedure E-step, for tasks not learned from.
     """

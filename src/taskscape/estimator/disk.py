@@ -37,6 +37,7 @@ def to_disk(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "n_features_in": model.n_features_in_,
         "elbo_reference": model.elbo_reference_,
         "elbo_history": model.elbo_history_.tolist(),
+        "held_out": model.held_out_,
         "health": model.health_.to_json(),
     }
 
@@ -64,6 +65,7 @@ def from_disk(kind: type[Model], arrays: dict[str, np.ndarray], header: dict[str
     _check_sizes(model, states, header["sizes"])
     model._set_states(states)
     model.elbo_history_ = np.array(header["elbo_history"], dtype=np.float64)
+    model.held_out_ = str(header["held_out"])
     model.elbo_reference_ = tuple(header["elbo_reference"])
     health: dict[str, Any] = {
         k: tuple(v) if isinstance(v, list) else v for k, v in header["health"].items()

@@ -12,6 +12,8 @@ from jaxtyping import Float
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from taskscape.compare import mean_kl
+from taskscape.diagram.statistics import spearman
 from taskscape.embed import Embedding, embed
 from taskscape.errors import DataError
 from taskscape.estimator.disk import from_disk, to_disk
@@ -36,6 +38,9 @@ __all__ = ["HealthWarning", "OutlierTasksWarning", "TaskThemes"]
 Tasks = TaskSet | TaskStream
 _HEALTH_TASKS = 2000
 _JUDGED_AT_LEAST = 100
+_CLASSES_HELD_OUT = "tasks of held-out classes"
+_TASKS_SET_ASIDE = "tasks of the classes learned from"
+_VALIDATION = "validation tasks"
 _FAR = 8.0
 """Robust standard deviations below the training tasks at which a task's bound is far outside."""
 
@@ -55,13 +60,16 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     ``prepare``: ``"auto"`` chooses from the data, None takes the samples as they are, or a
     :class:`taskscape.PrepareConfig`. ``n_restarts``: fits from different starts, of which the best
-    by held-out bound is kept; ``ensemble``: how many of the best to keep. ``n_held_out``: tasks set
-    aside to judge by (at most a tenth). ``random_state``: the seed; the same seed, data and version
-    give the same result.
+    by held-out bound is kept, fewer dead or duplicate themes before more; ``ensemble``: how many of
+    the best to keep. ``n_held_out``: tasks to judge by, made of a tenth of the classes (whole
+    groups where there are some), which are not learned from; with fewer than 30 classes, tasks that
+    share their classes with the others (``held_out_`` says which). ``random_state``: the seed that
+    shuffles tasks; where a fit starts follows from the classes alone. The same seed, data and
+    version give the same result.
 
     After ``fit``: ``mu_``, ``Sigma_``, ``alpha_`` (of the best fit), ``members_`` (all kept
-    fits), ``elbo_history_`` (tasks seen, held-out nats per sample), ``theme_usage_``, ``health_``,
-    ``preparation_``, ``n_features_in_``.
+    fits), ``elbo_history_`` (tasks seen, held-out nats per sample), ``held_out_`` (on what),
+    ``theme_usage_``, ``health_``, ``preparation_``, ``n_features_in_``.
     """
 
     def __init__(
@@ -77,7 +85,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         batch_size: int = 256,
         tau0: float = 4.0,
         tau1: float = 0.7,
-        tol: float = 1e-2,
+        tol: float = 3e-4,
         max_iter: int = 50,
         max_tasks: int | None = None,
         max_passes: int = 10,
@@ -144,9 +152,11 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         source, held_out = TaskSource.of(
             tasks, int(self.random_state), reserve, least=max(config.task_themes, 2)
         )
+        self.held_out_ = _CLASSES_HELD_OUT if source.held_out else _TASKS_SET_ASIDE
         if validation is not None:
             _check_validation(validation, tasks.pool)
-            held_out = validation
+            held_out, source = validation, TaskSource(tasks.pool, tasks, int(self.random_state))
+            self.held_out_ = _VALIDATION
         if source.n_tasks is None and config.method == "batch":
             raise DataError("a stream without end has no full pass; use method='online'.")
         if source.n_tasks is None and config.max_tasks is None:
@@ -195,10 +205,6 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._set_states(states)
         return self
 
-    @property
-    def _literal(self) -> bool:
-        return self.update == "paper"
-
     def _config(self) -> FitConfig:
         values = {f.name: getattr(self, f.name) for f in fields(FitConfig)}
         config = FitConfig(
@@ -240,12 +246,27 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.theme_usage_ = np.asarray(stats.N_k / stats.samples)
 
     def _judge(self, held_out: TaskSet, source: TaskSource, prepared: PreparedSamples) -> None:
-        some = [held_out[:_HEALTH_TASKS]]
-        if len(held_out) < _JUDGED_AT_LEAST:  # too few to tell what is usual
-            some.append(source.batch(0, _JUDGED_AT_LEAST))
-        seen = [embed(self.members_[0], part, prepared, literal=self._literal) for part in some]
-        lam, bound = (np.concatenate([getattr(e, f) for e in seen]) for f in ("lam", "elbo"))
-        self.health_: Health = check_health(self.members_[0], self.theme_usage_, lam)
+        some, judged_on = held_out[:_HEALTH_TASKS], self.held_out_
+        learned = source.batch(0, _HEALTH_TASKS)
+        learned = learned[np.flatnonzero((learned.classes >= 0).any(axis=1))]
+        seen = self._posteriors(some, prepared)
+        bound = seen[0].elbo
+        if len(some) < _JUDGED_AT_LEAST:  # too few to tell what is usual
+            more = self._posteriors(learned[:_JUDGED_AT_LEAST], prepared)
+            bound = np.concatenate([bound, more[0].elbo])
+        agreement = None
+        if len(seen) > 1 and len(some) > 2:
+            train = self._posteriors(learned, prepared)
+            agreement = _agreement([e.lam for e in seen], [e.lam for e in train])
+        stats = self.states_[0].stats
+        self.health_: Health = check_health(
+            self.members_[0],
+            self.theme_usage_,
+            np.asarray(stats.w / stats.classes),
+            seen[0].lam,
+            judged_on,
+            agreement,
+        )
         middle = float(np.median(bound))
         spread = 1.4826 * float(np.median(np.abs(bound - middle)))
         self.elbo_reference_ = (middle, max(spread, 1e-3))
@@ -255,7 +276,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     # -- using ----------------------------------------------------------------------------------
 
     def embed(
-        self, tasks: TaskSet, *, tol: float = 1e-3, keep_gamma: bool = False
+        self, tasks: TaskSet, *, tol: float = 1e-6, keep_gamma: bool = False
     ) -> list[Embedding]:
         """The posterior of each task under every kept fit, with its bound and sweeps."""
         check_is_fitted(self, "states_")
@@ -263,12 +284,24 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if len(tasks) == 0:
             raise DataError("there are no tasks to embed.")
         prepared = PreparedSamples(tasks.pool, self.preparation_, classes_of(tasks))
-        embedded = [
-            embed(themes, tasks, prepared, tol=tol, keep_gamma=keep_gamma, literal=self._literal)
-            for themes in self.members_
-        ]
+        embedded = self._posteriors(tasks, prepared, tol, keep_gamma)
         self._warn_of_outliers(embedded[0])
         return embedded
+
+    def _posteriors(
+        self,
+        tasks: TaskSet,
+        prepared: PreparedSamples,
+        tol: float = 1e-6,
+        keep_gamma: bool = False,
+    ) -> list[Embedding]:
+        return [
+            embed(
+                themes, tasks, prepared, tol=tol, keep_gamma=keep_gamma,
+                literal=self.update == "paper",
+            )
+            for themes in self.members_
+        ]  # fmt: skip
 
     def transform(
         self, tasks: TaskSet
@@ -337,6 +370,15 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             ) from error
         except (TypeError, ValueError) as error:
             raise DataError(f"{os.fspath(path)} cannot be read: {error}") from error
+
+
+def _agreement(
+    lam: list[Float[np.ndarray, "tasks L"]], train: list[Float[np.ndarray, "others L"]]
+) -> float:
+    """Mean rank correlation between fits of the tasks' mean distances from training tasks."""
+    distances = [mean_kl(a, b) for a, b in zip(lam, train, strict=True)]
+    pairs = [spearman(a, b) for i, a in enumerate(distances) for b in distances[:i]]
+    return float(np.mean(np.nan_to_num(pairs)))
 
 
 def _quality(state: FitState) -> tuple[int, float]:

@@ -34,8 +34,8 @@ class FitConfig:
     """Delay of the step size ρ = (τ0 + t)^−τ1."""
     tau1: float = 0.7
     """Decay of the step size, in (0.5, 1]."""
-    tol: float = 1e-2
-    """The E-step of a class ends when its theme counts move by less than this many samples."""
+    tol: float = 3e-4
+    """The E-step of a class ends when less than this part of its samples moves between themes."""
     max_iter: int = 50
     """Most sweeps of an E-step during the fit."""
     max_tasks: int | None = None

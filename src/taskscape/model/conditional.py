@@ -28,8 +28,13 @@ from taskscape.model.params import ConditionalPosterior, Scalar
 
 _LEAST_WEIGHT = 1e-30
 """Of a theme, relative to the heaviest: no sample is left without a theme by underflow."""
-_TASK_ROUNDS = 200
+_TASK_TOL = 1e-5
+_TASK_ROUNDS = 500
+_DOUBT = 0.25
+"""A task-theme that is improbable for a class may yet become probable, so it is watched too: by
+this power of its probability."""
 _LONGEST = 32.0
+"""Of an extrapolation, in steps."""
 _TINY = 1e-20
 SWEEPS_AT_ONCE = 3
 
@@ -42,8 +47,8 @@ _einsum = partial(jnp.einsum, precision="highest")
 class ClassFits:
     """Every class fitted under each task-theme, and where its sweeps stand.
 
-    ``evidence`` is that before the last sweep; ``change`` is how far a sweep moved gamma, weighed
-    by how probable the task-theme is.
+    ``evidence`` is that before the last sweep; ``change`` is what part of
+    gamma a sweep moved, weighed by how probable the task-theme is.
     """
 
     gamma: Float[Array, "*A L K"]
@@ -175,8 +180,9 @@ def sweep_classes(
     higher = evidence_far > evidence
     gamma = jnp.where(higher[..., None], third, second)
     evidence = jnp.where(higher, evidence_far, evidence)
-    likely = jax.nn.softmax(evidence, axis=-1)
-    change = (likely * jnp.abs(second - first).max(-1)).max(-1)
+    likely = jax.nn.softmax(_DOUBT * evidence, axis=-1)
+    moved = jnp.abs(second - first).max(-1) / second.sum(-1)
+    change = (likely * moved).max(-1)
     return ClassFits(
         gamma=jnp.where(moving[..., None, None], gamma, fits.gamma),
         evidence=jnp.where(moving[..., None], evidence, fits.evidence),
@@ -213,16 +219,14 @@ def fit_classes(
     log_lik: Float[Array, "*A N K"],
     sample_mask: Bool[Array, "*A N"],
     alpha: Float[Array, "L K"],
-    tol: Scalar = 1e-3,
-    max_iter: int = 200,
+    tol: Scalar = 1e-6,
+    max_iter: int = 500,
     start: Float[Array, "*A L K"] | None = None,
 ) -> ClassFits:
     r"""Every class fitted under each task-theme, by sweeps until gamma stands still.
 
-    .. math:: \max_{lk} P(l \mid x_c)\, |\gamma_{clk}^{\text{new}} - \gamma_{clk}| < \text{tol},
-        \quad P(l \mid x_c) \propto e^{F_{cl}}
-
-    The evidence, which is stationary at the fixed point, is then exact to about tol squared.
+    .. math:: \max_{lk} P_{cl}\, \frac{|\gamma_{clk}^{\text{new}} - \gamma_{clk}|}
+        {\sum_j \gamma_{clj}} < \text{tol}, \quad P_{cl} \propto e^{F_{cl} / 4}
     """
     p = scale_likelihood(jnp.where(sample_mask[..., None], log_lik, 0))
     gamma = first_gamma(p, sample_mask, alpha) if start is None else start
@@ -264,7 +268,7 @@ def infer_tasks(
     evidence: Float[Array, "*M C L"],
     class_mask: Bool[Array, "*M C"],
     delta: Float[Array, " L"],
-    tol: Scalar = 1e-5,
+    tol: Scalar = _TASK_TOL,
     start: Float[Array, "*M L"] | None = None,
 ) -> tuple[Float[Array, "*M L"], Float[Array, "*M C L"]]:
     r"""Lam and eta of each task from the evidence of its classes, by turns until lam stands still.
@@ -319,8 +323,8 @@ def infer(
     class_mask: Bool[Array, "*M C"],
     alpha: Float[Array, "L K"],
     delta: Float[Array, " L"],
-    tol: Scalar = 1e-3,
-    max_iter: int = 200,
+    tol: Scalar = 1e-6,
+    max_iter: int = 500,
     start: ConditionalPosterior | None = None,
 ) -> tuple[ConditionalPosterior, Float[Array, "*M"], Int[Array, "*M"]]:
     """Posterior, bound and sweeps of each task: its classes first, then their mixture.
@@ -330,7 +334,7 @@ def infer(
     real = sample_mask & class_mask[..., None]
     gamma, lam = (None, None) if start is None else (start.gamma, start.lam)
     fits = fit_classes(log_lik, real, alpha, tol, max_iter, gamma)
-    lam, eta = infer_tasks(fits.evidence, class_mask, delta, 0.01 * tol, lam)
+    lam, eta = infer_tasks(fits.evidence, class_mask, delta, _TASK_TOL, lam)
     bound = task_bound(fits.evidence, lam, class_mask, delta)
     return ConditionalPosterior(lam, eta, fits.gamma), bound, fits.sweeps.max(-1)
 

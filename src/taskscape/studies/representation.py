@@ -1,7 +1,11 @@
-"""Is the representation sound with default settings? One line of JSON per pool and seed.
+"""Is the representation sound at any size, and do fits confirm each other? A line for each cell.
 
     python -m taskscape.studies.representation --pools glyphs omniglot mini_imagenet \
-        --out docs/results/representation.jsonl
+        --image-themes 8 16 32 --task-themes 4 8 16 --out docs/results/representation.jsonl
+
+A cell is a pool and a size; fits differ in their seed and learn from other tasks. ``--class-share
+0.8`` gives each fit another four fifths of the training classes. Judged on validation classes; in a
+pool without any, five groups of the training classes are held out for it.
 """
 
 import argparse
@@ -9,68 +13,131 @@ import shlex
 import sys
 import time
 import warnings
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
-from taskscape.estimator import HealthWarning, TaskThemes
+from taskscape.compare import mean_kl
+from taskscape.diagram.statistics import spearman
+from taskscape.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
 from taskscape.pools import ClassPool, load_pool
+from taskscape.studies.learning import hold_out
 from taskscape.studies.ledger import Ledger, surroundings
-from taskscape.tasks import sample_tasks
+from taskscape.tasks import TaskSet, sample_tasks
 
-__all__ = ["main", "represent"]
+__all__ = ["Size", "main", "represent"]
+
+_GROUPS_HELD_OUT = 5
 
 
-def represent(pool: ClassPool, seed: int, n_train: int, n_test: int) -> dict[str, Any]:
-    """Fit the default model on training tasks and embed test tasks with 16 samples per class."""
-    train = sample_tasks(pool, n_train, split="train", n_way=(5, 10), n_shot=16, seed=seed)
-    test = sample_tasks(pool, n_test, split="test", n_way=5, n_shot=16, seed=seed + 1)
+@dataclass(frozen=True)
+class Size:
+    """What a cell is fitted with."""
+
+    image_themes: int = 8
+    task_themes: int = 4
+    ensemble: int = 1
+    n_train: int = 4000
+    n_judged: int = 1000
+    n_reference: int = 2000
+    class_share: float = 1.0
+
+
+def represent(pool: ClassPool, size: Size, seeds: list[int]) -> dict[str, Any]:
+    """Fit once for each seed; look at every fit, and at how far they agree."""
+    judged = sample_tasks(pool, size.n_judged, split="val", n_way=5, n_shot=16, seed=991)
+    reference = sample_tasks(pool, size.n_reference, split="train", n_way=5, n_shot=16, seed=992)
+    fits, distances = [], []
+    for seed in seeds:
+        row, distance = _fit(_part(pool, size.class_share, seed), size, seed, judged, reference)
+        fits.append(row)
+        distances.append(distance)
+    pairs = [(a, b) for i, a in enumerate(distances) for b in distances[:i]]
+    return {"fits": fits, "agreement": [round(spearman(a, b), 4) for a, b in pairs]}
+
+
+def _fit(
+    pool: ClassPool, size: Size, seed: int, judged: TaskSet, reference: TaskSet
+) -> tuple[dict[str, Any], Float[np.ndarray, "tasks"]]:
+    train = sample_tasks(pool, size.n_train, split="train", n_way=(5, 10), n_shot=16, seed=seed)
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)  # kept in the result instead
-        model = TaskThemes(random_state=seed).fit(train)
-    fitted = time.perf_counter()
-    seen = model.embed(test)[0]
-    took = time.perf_counter() - fitted
-    return {
-        "preparation": model.preparation_.config.describe(),
-        "tasks_learned_from": model.fit_info_[-1].tasks,
-        "stopped": model.fit_info_[-1].done,
-        "held_out_elbo": float(model.elbo_history_[:, 1].max()),
-        "smallest_image_theme_usage": float(model.theme_usage_.min()),
+        warnings.simplefilter("ignore", OutlierTasksWarning)
+        model = TaskThemes(
+            image_themes=size.image_themes, task_themes=size.task_themes, random_state=seed,
+            n_restarts=size.ensemble, ensemble=size.ensemble,
+        ).fit(train)  # fmt: skip
+        fitted = time.perf_counter()
+        seen, known = model.embed(judged), model.embed(reference)
+    lam, of_training = (np.stack([e.lam for e in some]) for some in (seen, known))
+    shares = (lam[0] - model.delta).sum(axis=0) / (lam[0] - model.delta).sum()
+    health = model.health_
+    row = {
+        "seed": seed,
+        "dead_or_duplicate_themes": [int(state.best_flaws) for state in model.states_],
+        "least_used_image_theme": float(model.theme_usage_.min()),
+        "least_used_task_theme": min(health.task_theme_usage),
         "alpha_totals": [round(float(a), 3) for a in model.alpha_.sum(axis=1)],
-        "distinct_of_test_tasks": len(np.unique(seen.lam.round(1), axis=0)),
-        "test_tasks": len(test),
-        "test_elbo": float(seen.elbo.mean()),
-        "mean_sweeps": float(seen.sweeps.mean()),
-        "advice": list(model.health_.advice),
-        "fit_seconds": fitted - began,
-        "embed_seconds": took,
-        "model_fingerprint": model.fingerprint_,
+        "validation_bound": float(seen[0].elbo.mean()),
+        "training_bound": float(known[0].elbo.mean()),
+        "distinct": len(np.unique(lam[0].round(1), axis=0)),
+        "largest_share": round(float(shares.max()), 4),
+        "agreement_within_ensemble": health.agreement,
+        "tasks_learned_from": model.fit_info_[-1].tasks,
+        "mean_sweeps": float(seen[0].sweeps.mean()),
+        "advice": list(health.advice),
+        "fit_seconds": round(fitted - began, 1),
+        "embed_seconds": round(time.perf_counter() - fitted, 1),
     }
+    return row, mean_kl(lam, of_training)
+
+
+def _part(pool: ClassPool, share: float, seed: int) -> ClassPool:
+    """The pool with some of its training classes left out of every split."""
+    if share >= 1:
+        return pool
+    train = pool.classes_in("train")
+    out = np.random.default_rng([seed, 7]).permutation(train)[int(share * len(train)) :]
+    assert pool.splits is not None
+    splits = ["test" if c in set(out.tolist()) else s for c, s in enumerate(pool.splits)]
+    return replace(pool, splits=tuple(splits))
+
+
+def load(name: str) -> ClassPool:
+    """A pool with validation classes."""
+    pool = load_pool(name)
+    return pool if "val" in (pool.splits or ()) else hold_out(pool, _GROUPS_HELD_OUT)
 
 
 def main() -> None:
     """The command line; see the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pools", nargs="+", default=["glyphs"])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    parser.add_argument("--n-train", type=int, default=20_000)
-    parser.add_argument("--n-test", type=int, default=5_000)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--image-themes", nargs="+", type=int, default=[8])
+    parser.add_argument("--task-themes", nargs="+", type=int, default=[4])
+    parser.add_argument("--ensemble", type=int, default=1)
+    parser.add_argument("--n-train", type=int, default=4000)
+    parser.add_argument("--class-share", type=float, default=1.0)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     command = "python -m taskscape.studies.representation " + shlex.join(sys.argv[1:])
     ledger = Ledger(options.out, {"command": command, **surroundings()})
     for name in options.pools:
-        for seed in options.seeds:
-            size = {"n_train": options.n_train, "n_test": options.n_test}
-            cell = {"what": "representation", "pool": name, "seed": seed, **size}
-            if ledger.get(cell) is None:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("default")
-                    ledger.add(cell, represent(load_pool(name), seed, **size))
-                print(ledger.get(cell))
+        for K in options.image_themes:
+            for L in options.task_themes:
+                size = Size(
+                    K, L, options.ensemble, options.n_train, class_share=options.class_share
+                )
+                cell = {"what": "representation", "pool": name, "seeds": options.seeds}
+                cell |= vars(size)
+                if ledger.get(cell) is None:
+                    ledger.add(cell, represent(load(name), size, options.seeds))
+                print(name, K, L, ledger.get(cell), flush=True)
 
 
 if __name__ == "__main__":
