@@ -173,20 +173,20 @@ def classes_to_hold_out(
     Which ones follows from the classes alone, not from a seed: all fits to the same classes learn
     from the same ones.
     """
-    wanted = max(_LEAST_HELD_OUT, len(classes) // 10)
-    if len(classes) < _LEAST_CLASSES or len(classes) - wanted < least:
+    most = max(_LEAST_HELD_OUT, len(classes) // 10)
+    if len(classes) < _LEAST_CLASSES or len(classes) - most < least:
         return classes[:0]
-    shuffled = np.random.default_rng(len(classes)).permutation(classes)
     if pool.groups is not None:
         group = np.asarray(pool.groups)[classes]
         names, sizes = np.unique(group, return_counts=True)
-        small = names[sizes <= max(1, len(classes) // 5)]
-        if len(names) >= _LEAST_GROUPS and len(small):
-            order = np.random.default_rng(len(names)).permutation(small)
-            upto = np.cumsum([sizes[names == name][0] for name in order])
-            chosen = order[: int(np.searchsorted(upto, wanted)) + 1]
-            return classes[np.isin(group, chosen)]
-    return np.sort(shuffled[:wanted])
+        held: list[str] = []
+        for i in np.random.default_rng(len(names)).permutation(len(names)):
+            if sizes[np.isin(names, held)].sum() + sizes[i] <= most:
+                held.append(str(names[i]))
+        chosen = classes[np.isin(group, held)]
+        if len(names) >= _LEAST_GROUPS and len(chosen) >= _LEAST_HELD_OUT:
+            return chosen
+    return np.sort(np.random.default_rng(len(classes)).permutation(classes)[:most])
 
 
 def tasks_of(classes: Int[np.ndarray, "some"], like: TaskSet, n_tasks: int) -> TaskSet:
