@@ -11,6 +11,7 @@ from jaxtyping import Float
 from taskscape.baselines import OTDD, PrototypeDistance, Task2Vec, Task2VecConfig, TaskHardness
 from taskscape.baselines.similarity import TaskEmbedding
 from taskscape.compare import cdist, class_separation
+from taskscape.embed import Embedding
 from taskscape.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
 from taskscape.meta import TrainConfig
 from taskscape.studies.similarity.distances import (
@@ -44,26 +45,35 @@ class Variant(NamedTuple):
 Found = Iterator[tuple[Variant, Mapping[str, Float[np.ndarray, "tasks"]]]]
 
 
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Fits of the model, with λ of a study's tasks and of the training tasks."""
+
+    model: TaskThemes
+    test: Float[np.ndarray, "members tasks L"]
+    train: Float[np.ndarray, "members others L"]
+
+
 class Bench:
     """A study with what its notions share: fits of the model, and difficulty."""
 
     def __init__(self, study: SimilarityStudy, difficulty: Float[np.ndarray, "tasks 4"]) -> None:
         self.study, self.difficulty = study, difficulty
-        self._fits: dict[tuple[int, int], tuple[TaskThemes, np.ndarray, np.ndarray]] = {}
+        self._fits: dict[int, Ensemble] = {}
 
-    def fit(self, seed: int, member: int) -> tuple[TaskThemes, np.ndarray, np.ndarray]:
-        """The default model from a start of its own, with λ of the tasks and of the reference."""
-        key = (seed, member)
-        if key not in self._fits:
-            self._fits = {k: v for k, v in self._fits.items() if k[0] == seed}
-            start = seed + 1000 * member
-            model = quiet_fit(TaskThemes(prepare=None, random_state=start), self.study, seed)
-            self._fits[key] = (
-                model,
-                embedded(model, self.study.tasks).lam,
-                embedded(model, self.study.reference(seed)).lam,
+    def fit(self, seed: int) -> Ensemble:
+        """The default model from several starts, with λ of the tasks and of the reference."""
+        if seed not in self._fits:
+            model = TaskThemes(
+                prepare=None, random_state=seed, n_restarts=ENSEMBLE, ensemble=ENSEMBLE
             )
-        return self._fits[key]
+            model = quiet_fit(model, self.study, seed)
+            test, train = (
+                np.stack([each.lam for each in embedded(model, tasks)])
+                for tasks in (self.study.tasks, self.study.reference(seed))
+            )
+            self._fits = {seed: Ensemble(model, test, train)}
+        return self._fits[seed]
 
     def few(self, seed: int) -> tuple[TaskSet, TaskSet]:
         """The tasks and the training tasks for notions that cost much per pair."""
@@ -78,11 +88,11 @@ def quiet_fit(model: TaskThemes, study: SimilarityStudy, seed: int) -> TaskTheme
         return model.fit(study.fit_tasks(seed))
 
 
-def embedded(model: TaskThemes, tasks: TaskSet, **options: Any) -> Any:
-    """Tasks as the (only) fit of a model sees them."""
+def embedded(model: TaskThemes, tasks: TaskSet, **options: Any) -> list[Embedding]:
+    """Tasks as each fit of a model sees them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OutlierTasksWarning)
-        return model.embed(tasks, **options)[0]
+        return model.embed(tasks, **options)
 
 
 def _difficulty(bench: Bench, seed: int) -> Found:
@@ -91,25 +101,23 @@ def _difficulty(bench: Bench, seed: int) -> Found:
 
 
 def _themes(bench: Bench, seed: int) -> Found:
-    fits = [bench.fit(seed, member) for member in range(ENSEMBLE)]
+    fits = bench.fit(seed)
     for n in (1, ENSEMBLE):
-        test, train = (np.stack([fit[i] for fit in fits[:n]]) for i in (1, 2))
         for kind in CLOSED:
             yield (
                 Variant("task-themes", kind, n),
-                summarise_distances(combined_distances(test, train, kind)),
+                summarise_distances(combined_distances(fits.test[:n], fits.train[:n], kind)),
             )
 
 
 def _theme_difficulty(bench: Bench, seed: int) -> Found:
-    model = bench.fit(seed, 0)[0]
-    gamma = embedded(model, bench.study.tasks, keep_gamma=True).gamma
+    gamma = embedded(bench.fit(seed).model, bench.study.tasks, keep_gamma=True)[0].gamma
     yield Variant("separation of γ", "jeffreys"), {_OWN: -class_separation(gamma).mean}
 
 
 def _themes_few(bench: Bench, seed: int) -> Found:
-    _, test, train = bench.fit(seed, 0)
-    a, b = test[bench.study.few], train[: bench.study.sizes.few_reference]
+    fits = bench.fit(seed)
+    a, b = fits.test[0][bench.study.few], fits.train[0][: bench.study.sizes.few_reference]
     for kind in ("kl", "jensen_shannon"):
         found = cdist(a, b, kind, n_samples=_SAMPLES)
         yield Variant("task-themes", kind), summarise_distances(found)
@@ -118,9 +126,11 @@ def _themes_few(bench: Bench, seed: int) -> Found:
 def _earth_mover(bench: Bench, seed: int) -> Found:
     import ot  # noqa: F401  # before the fit: without it there is nothing to do
 
-    model, test, train = bench.fit(seed, 0)
-    a, b = test[bench.study.few], train[: bench.study.sizes.few_reference // _EMD_SHARE]
-    yield Variant("task-themes", "emd"), summarise_distances(cdist(a, b, "emd", alpha=model.alpha_))
+    fits = bench.fit(seed)
+    a = fits.test[0][bench.study.few]
+    b = fits.train[0][: bench.study.sizes.few_reference // _EMD_SHARE]
+    found = cdist(a, b, "emd", alpha=fits.model.alpha_)
+    yield Variant("task-themes", "emd"), summarise_distances(found)
 
 
 def _task2vec(bench: Bench, seed: int) -> Found:

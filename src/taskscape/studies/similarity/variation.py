@@ -177,7 +177,7 @@ class _Fitted:
 
 
 def _lam(model: TaskThemes, tasks: TaskSet, n_shot: int | str) -> Float[np.ndarray, "tasks L"]:
-    return embedded(model, tasks.with_samples(n_shot)).lam
+    return embedded(model, tasks.with_samples(n_shot))[0].lam
 
 
 def _cell(
