@@ -1,14 +1,15 @@
-"""Is the representation sound at any size, and do fits confirm each other? A line for each cell.
+"""Is the representation sound at any size, and do fits confirm each other? A line for each fit.
 
     python -m taskscape.studies.representation --pools glyphs omniglot mini_imagenet \
         --image-themes 8 16 32 --task-themes 4 8 16 --out docs/results/representation.jsonl
 
-A cell is a pool and a size; fits differ in their seed and learn from other tasks. ``--class-share
+A cell is a pool, a size and a seed, which decides what tasks are learned from. ``--class-share
 0.8`` gives each fit another four fifths of the training classes. Judged on validation classes; in a
 pool without any, five groups of the training classes are held out for it.
 """
 
 import argparse
+import itertools
 import shlex
 import sys
 import time
@@ -17,20 +18,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
 from taskscape.compare import mean_kl
 from taskscape.diagram.statistics import spearman
 from taskscape.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
+from taskscape.meta import ProtoNet, evaluate, mlp
 from taskscape.pools import ClassPool, load_pool
-from taskscape.studies.learning import hold_out
+from taskscape.studies.learning import hold_out, unit_length
 from taskscape.studies.ledger import Ledger, surroundings
 from taskscape.tasks import TaskSet, sample_tasks
 
-__all__ = ["Size", "main", "represent"]
+__all__ = ["Size", "agreement", "main", "represent"]
 
 _GROUPS_HELD_OUT = 5
+_QUERIES, _EPISODES = 4, 20
 
 
 @dataclass(frozen=True)
@@ -46,17 +50,32 @@ class Size:
     class_share: float = 1.0
 
 
-def represent(pool: ClassPool, size: Size, seeds: list[int]) -> dict[str, Any]:
-    """Fit once for each seed; look at every fit, and at how far they agree."""
+def represent(pool: ClassPool, size: Size, seed: int) -> dict[str, Any]:
+    """Fit once; look at the fit, and at what it says of validation tasks."""
     judged = sample_tasks(pool, size.n_judged, split="val", n_way=5, n_shot=16, seed=991)
     reference = sample_tasks(pool, size.n_reference, split="train", n_way=5, n_shot=16, seed=992)
-    fits, distances = [], []
-    for seed in seeds:
-        row, distance = _fit(_part(pool, size.class_share, seed), size, seed, judged, reference)
-        fits.append(row)
-        distances.append(distance)
-    pairs = [(a, b) for i, a in enumerate(distances) for b in distances[:i]]
-    return {"fits": fits, "agreement": [round(spearman(a, b), 4) for a, b in pairs]}
+    row, distance = _fit(_part(pool, size.class_share, seed), size, seed, judged, reference)
+    explained = {}
+    if size.class_share >= 1:
+        explained["correlation_with_accuracy"] = round(
+            spearman(distance, centroid_accuracy(pool, judged)), 4
+        )
+    return {**row, **explained, "distances": [float(f"{d:.4g}") for d in distance]}
+
+
+def agreement(fits: list[dict[str, Any]]) -> list[float]:
+    """Rank correlations between all pairs of fits of the validation tasks' distances."""
+    distances = [np.array(fit["distances"]) for fit in fits]
+    return [round(spearman(a, b), 4) for i, a in enumerate(distances) for b in distances[:i]]
+
+
+def centroid_accuracy(pool: ClassPool, tasks: TaskSet) -> Float[np.ndarray, "tasks"]:
+    """Accuracy of the nearest class mean from one sample per class, over several draws."""
+    seen = pool if pool.is_images else unit_length(pool)
+    flat = mlp(int(np.prod(seen.sample_shape)), ())
+    state = ProtoNet().init(jax.random.key(0), flat, 5)
+    asked = replace(tasks, pool=seen).with_samples(1, _QUERIES)
+    return np.asarray(evaluate(ProtoNet(), state, asked, episodes=_EPISODES).accuracy)
 
 
 def _fit(
@@ -128,16 +147,16 @@ def main() -> None:
     command = "python -m taskscape.studies.representation " + shlex.join(sys.argv[1:])
     ledger = Ledger(options.out, {"command": command, **surroundings()})
     for name in options.pools:
-        for K in options.image_themes:
-            for L in options.task_themes:
-                size = Size(
-                    K, L, options.ensemble, options.n_train, class_share=options.class_share
-                )
-                cell = {"what": "representation", "pool": name, "seeds": options.seeds}
-                cell |= vars(size)
+        for K, L in itertools.product(options.image_themes, options.task_themes):
+            size = Size(K, L, options.ensemble, options.n_train, class_share=options.class_share)
+            about = {"what": "representation", "pool": name, **vars(size)}
+            fits = []
+            for seed in options.seeds:
+                cell = {**about, "seed": seed}
                 if ledger.get(cell) is None:
-                    ledger.add(cell, represent(load(name), size, options.seeds))
-                print(name, K, L, ledger.get(cell), flush=True)
+                    ledger.add(cell, represent(load(name), size, seed))
+                fits.append(ledger.get(cell) or {})
+            print(name, K, L, "agreement", agreement(fits), flush=True)
 
 
 if __name__ == "__main__":
