@@ -170,7 +170,10 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path):
     arrays, header = load_checkpoint(path)
     del arrays["fit0.best.mu"]
     save_checkpoint(path, arrays, header)
-    message = "fit0.best.mu is missing: the model is damaged or of another version."
+    message = (
+        f"{path} is not a readable checkpoint (fit0.best.mu is missing: the model is damaged or of "
+        "another version.) Delete it and start anew."
+    )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         small_model().fit(small_tasks(), checkpoint=path, resume=True)
 
