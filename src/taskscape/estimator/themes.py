@@ -37,7 +37,9 @@ __all__ = ["HealthWarning", "OutlierTasksWarning", "TaskThemes"]
 
 Tasks = TaskSet | TaskStream
 _HEALTH_TASKS = 2000
+_USUAL_TASKS = 500
 _JUDGED_AT_LEAST = 100
+"""With fewer tasks to judge by, these alone do not tell what is usual."""
 _CLASSES_HELD_OUT = "tasks of held-out classes"
 _TASKS_SET_ASIDE = "tasks of the classes learned from (in-sample)"
 _VALIDATION = "validation tasks"
@@ -254,18 +256,13 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.theme_usage_ = np.asarray(stats.N_k / stats.samples)
 
     def _judge(self, held_out: TaskSet, source: TaskSource, prepared: PreparedSamples) -> None:
-        some = held_out[:_HEALTH_TASKS]
-        learned = source.batch(0, _HEALTH_TASKS)
+        some, several = held_out[:_HEALTH_TASKS], len(self.members_) > 1
+        learned = source.batch(0, _HEALTH_TASKS if several else _USUAL_TASKS)
         learned = learned[np.flatnonzero((learned.classes >= 0).any(axis=1))]
-        seen = self._posteriors(some, prepared)
-        bound = seen[0].elbo
-        if len(some) < _JUDGED_AT_LEAST:  # too few to tell what is usual
-            more = self._posteriors(learned[:_JUDGED_AT_LEAST], prepared)
-            bound = np.concatenate([bound, more[0].elbo])
+        seen, known = self._posteriors(some, prepared), self._posteriors(learned, prepared)
         agreement = None
-        if len(seen) > 1 and len(some) > 2:
-            train = self._posteriors(learned, prepared)
-            agreement = _agreement([e.lam for e in seen], [e.lam for e in train])
+        if several and len(some) > 2:
+            agreement = _agreement([e.lam for e in seen], [e.lam for e in known])
         stats = self.states_[0].stats
         self.health_: Health = check_health(
             self.members_[0],
@@ -275,9 +272,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.held_out_,
             agreement,
         )
-        middle = float(np.median(bound))
-        spread = 1.4826 * float(np.median(np.abs(bound - middle)))
-        self.elbo_reference_ = (middle, max(spread, 1e-3))
+        self.elbo_reference_ = _usual(seen[0].elbo, known[0].elbo)
         for advice in self.health_.advice:
             warnings.warn(advice, HealthWarning, stacklevel=3)
 
@@ -387,6 +382,22 @@ def _agreement(
     distances = [mean_kl(a, b) for a, b in zip(lam, train, strict=True)]
     pairs = [spearman(a, b) for i, a in enumerate(distances) for b in distances[:i]]
     return float(np.mean(np.nan_to_num(pairs)))
+
+
+def _usual(
+    seen: Float[np.ndarray, "tasks"], known: Float[np.ndarray, "others"]
+) -> tuple[float, float]:
+    """The usual bound and its spread, of tasks that judge the fit and of tasks learned from.
+
+    The lower of both and the wider: tasks of a few held-out classes are much like each other.
+    """
+    parts = [seen, known] if len(seen) >= _JUDGED_AT_LEAST else [np.concatenate([seen, known])]
+    middles = [float(np.median(part)) for part in parts]
+    spreads = [
+        1.4826 * float(np.median(np.abs(part - middle)))
+        for part, middle in zip(parts, middles, strict=True)
+    ]
+    return min(middles), max(*spreads, 1e-3)
 
 
 def _quality(state: FitState) -> tuple[int, float]:

@@ -24,6 +24,7 @@ from taskscape import (
 )
 from taskscape.diagram.statistics import spearman
 from taskscape.estimator.restarts import Restarts
+from taskscape.estimator.themes import _usual
 from taskscape.fit.data import classes_to_hold_out
 from taskscape.prepare import all_rows
 
@@ -172,3 +173,19 @@ def test_fits_to_the_same_classes_agree_on_distances():
         for model in (judged_on_classes(), again)
     ]
     assert spearman(*distances) > 0.9
+
+
+# -- what is usual ----------------------------------------------------------------------------
+
+
+def test_what_is_usual_is_not_learned_from_a_few_classes_alone():
+    """Tasks of six classes hardly differ; those learned from show how far tasks may."""
+    rng = np.random.default_rng(0)
+    alike, varied = rng.normal(-1, 0.1, size=500), rng.normal(0, 1, size=500)
+    middle, spread = _usual(alike, varied)
+    assert middle == pytest.approx(np.median(alike))
+    assert spread == pytest.approx(1, abs=0.15)
+    assert _usual(varied, alike) == (middle, spread)
+    few = _usual(alike[:5], varied[:95])  # too few to have a say of their own
+    assert few[0] == pytest.approx(np.median([*alike[:5], *varied[:95]]))
+    assert _usual(np.zeros(100), np.zeros(3)) == (0, 1e-3)
