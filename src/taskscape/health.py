@@ -140,7 +140,7 @@ def _of_tasks(health: Health, possible: int) -> list[str]:
         )
     elif enough and health.largest_share > _NEARLY_ALL:
         advice.append(
-            f"{health.largest_share:.0%} of the classes of {health.judged_on} belong to one "
+            f"{health.largest_share:.0%} of the classes in {health.judged_on} belong to one "
             "task-theme, so such tasks are hardly told apart: ask for more image_themes and "
             "task_themes, or prepare the features otherwise."
         )

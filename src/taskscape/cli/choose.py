@@ -44,7 +44,10 @@ def choose(
     task_themes: Annotated[str, typer.Option(help="Numbers of task-themes, L.")] = "2,4,8",
     max_passes: Annotated[int, typer.Option(help="Most passes over the tasks.")] = 5,
 ) -> None:
-    """Compare numbers of themes by the bound of held-out tasks; writes a table and a plot."""
+    """Compare numbers of themes by the bound of tasks held out; writes a table and a plot.
+
+    Held out are classes; with fewer than 30 classes, tasks of the same classes.
+    """
     Ks, Ls = _numbers(image_themes, "--image-themes"), _numbers(task_themes, "--task-themes")
     drawn = get_tasks(load_pool(source), tasks, split, n_tasks, n_way, n_shot, seed)
 

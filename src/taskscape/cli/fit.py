@@ -90,10 +90,11 @@ def fit(
         max_tasks=max_tasks, max_passes=max_passes, n_restarts=restarts, ensemble=ensemble,
         random_state=seed,
     )  # fmt: skip
-    model._config()
+    config = model._config()
     live = LiveFit(model, tensorboard, quiet=as_json)
     pool = load_pool(source)
     drawn = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
+    live.judged_on = model._source(drawn, None, config)[2]
     saved = checkpoint or out.with_name(out.name + ".checkpoint")
     try:
         with live, warnings.catch_warnings():
@@ -122,6 +123,7 @@ def _tell(model: TaskThemes, pool: str, out: Path, as_json: bool) -> None:
             "pool": pool,
             "tasks": last.tasks,
             "held_out_elbo": float(model.elbo_history_[:, 1].max()),
+            "held_out": model.held_out_,
             "stopped": last.done,
             "preparation": model.preparation_.config.describe(),
             "health": model.health_.to_json(),
@@ -130,8 +132,8 @@ def _tell(model: TaskThemes, pool: str, out: Path, as_json: bool) -> None:
         return
     typer.echo(f"prepared by: {model.preparation_.config.describe()}")
     typer.echo(
-        f"learned from {last.tasks:,} tasks; held-out bound "
-        f"{model.elbo_history_[:, 1].max():.4f} nats per sample; stopped: {last.done}"
+        f"learned from {last.tasks:,} tasks; bound {model.elbo_history_[:, 1].max():.4f} nats per "
+        f"sample on {model.held_out_}; stopped: {last.done}"
     )
     typer.echo(model.health_.summary())
     typer.echo(f"model: {out}")

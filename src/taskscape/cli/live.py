@@ -34,6 +34,7 @@ class LiveFit:
         self.first_tasks: int | None = None
         self.restart = 0
         self.held_out: float | None = None
+        self.judged_on = "held-out tasks"
 
     def __enter__(self) -> "LiveFit":
         if self.shown:
@@ -69,7 +70,7 @@ class LiveFit:
 
     def _line(self, info: FitInfo, rate: float) -> str:
         usage = "".join(_BLOCKS[min(8, round(8 * u / max(info.usage)))] for u in info.usage)
-        held = "" if self.held_out is None else f" · held-out {self.held_out:.3f}"
+        held = "" if self.held_out is None else f" · {self.held_out:.3f} on {self.judged_on}"
         n = self.model.n_restarts
         which = f"fit {self.restart + 1}/{n} · " if n > 1 else ""
         return (

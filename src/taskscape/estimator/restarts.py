@@ -90,19 +90,24 @@ class Restarts:
                 f"{self.path} belongs to a fit with other settings, data or tasks. Use the same "
                 "ones, or another checkpoint file."
             )
-        fits = []
-        for i, history in enumerate(header["histories"]):
-            fit = Fit(
-                self.source,
-                self.held_out,
-                self.prepared,
-                self.config,
-                state_from_arrays(arrays, f"fit{i}", self.config.covariance),
-                [FitInfo(**{**info, "usage": tuple(info["usage"])}) for info in history],
-                posterior_from_arrays(arrays, f"posteriors{i}"),
-            )
-            fits.append(fit)
-        return fits
+        try:
+            return [self._fit(arrays, i, history) for i, history in enumerate(header["histories"])]
+        except DataError as error:
+            raise DataError(
+                f"{self.path} is not a readable checkpoint ({error}) Delete it and start anew."
+            ) from error
+
+    def _fit(self, arrays: Mapping[str, np.ndarray], i: int, history: list[dict[str, Any]]) -> Fit:
+        """Restart ``i`` as a checkpoint holds it."""
+        return Fit(
+            self.source,
+            self.held_out,
+            self.prepared,
+            self.config,
+            state_from_arrays(arrays, f"fit{i}", self.config.covariance),
+            [FitInfo(**{**info, "usage": tuple(info["usage"])}) for info in history],
+            posterior_from_arrays(arrays, f"posteriors{i}"),
+        )
 
 
 def _identity(params: Mapping[str, Any], source: TaskSource, held_out: TaskSet) -> str:

@@ -19,7 +19,7 @@ from taskscape.errors import DataError
 from taskscape.estimator.disk import from_disk, to_disk
 from taskscape.estimator.restarts import Callback, Restarts
 from taskscape.fit import Fit, FitConfig, FitState, TaskSource
-from taskscape.fit.data import classes_of
+from taskscape.fit.data import check_enough, classes_of
 from taskscape.health import Health, check_health
 from taskscape.model import Covariance, Themes
 from taskscape.pools import ClassPool
@@ -37,9 +37,11 @@ __all__ = ["HealthWarning", "OutlierTasksWarning", "TaskThemes"]
 
 Tasks = TaskSet | TaskStream
 _HEALTH_TASKS = 2000
+_USUAL_TASKS = 500
 _JUDGED_AT_LEAST = 100
+"""With fewer tasks to judge by, these alone do not tell what is usual."""
 _CLASSES_HELD_OUT = "tasks of held-out classes"
-_TASKS_SET_ASIDE = "tasks of the classes learned from"
+_TASKS_SET_ASIDE = "tasks of the classes learned from (in-sample)"
 _VALIDATION = "validation tasks"
 _FAR = 8.0
 """Robust standard deviations below the training tasks at which a task's bound is far outside."""
@@ -138,7 +140,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ) -> "TaskThemes":
         """Learn themes from tasks.
 
-        ``validation`` tasks judge the fit instead of some set aside. ``callback(info, restart)``
+        ``validation`` tasks judge the fit instead of held-out classes. ``callback(info, restart)``
         hears of every step. With ``checkpoint`` the state is written every ``checkpoint_every``
         steps and when interrupted, and ``resume=True`` goes on from there to the same result.
         """
@@ -148,19 +150,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if resume and checkpoint is None:
             raise DataError("resume=True needs checkpoint, the file to go on from.")
         tasks = _as_tasks(tasks)
-        reserve = int(self.n_held_out) if validation is None else 0
-        source, held_out = TaskSource.of(
-            tasks, int(self.random_state), reserve, least=max(config.task_themes, 2)
-        )
-        self.held_out_ = _CLASSES_HELD_OUT if source.held_out else _TASKS_SET_ASIDE
-        if validation is not None:
-            _check_validation(validation, tasks.pool)
-            held_out, source = validation, TaskSource(tasks.pool, tasks, int(self.random_state))
-            self.held_out_ = _VALIDATION
-        if source.n_tasks is None and config.method == "batch":
-            raise DataError("a stream without end has no full pass; use method='online'.")
-        if source.n_tasks is None and config.max_tasks is None:
-            raise DataError("a stream without end needs max_tasks, the number of tasks to use.")
+        source, held_out, judged_on = self._source(tasks, validation, config)
         classes = np.setdiff1d(classes_of(tasks), list(source.held_out))
         preparation = self._learn_preparation(tasks.pool, classes)
         every = np.union1d(classes, classes_of(held_out))
@@ -171,7 +161,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ).run(resume)  # fmt: skip
         order = sorted(range(len(finished)), key=lambda i: _quality(finished[i].state))
         kept = [finished[i] for i in order[: self.ensemble]]
-        self.preparation_ = preparation
+        self.preparation_, self.held_out_ = preparation, judged_on
         self._set_states([f.state for f in kept])
         self.fit_info_ = kept[0].history
         looks = [(i.tasks, i.held_out) for i in self.fit_info_ if i.held_out is not None]
@@ -180,6 +170,26 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.pool_fingerprint_, self.pool_name_ = tasks.pool.fingerprint, tasks.pool.name
         self._judge(held_out, source, prepared)
         return self
+
+    def _source(
+        self, tasks: Tasks, validation: TaskSet | None, config: FitConfig
+    ) -> tuple[TaskSource, TaskSet, str]:
+        """Tasks to learn from, tasks to judge by, and what these are."""
+        seed = int(self.random_state)
+        if validation is None:
+            least = max(config.task_themes, 2)
+            source, held_out = TaskSource.of(tasks, seed, int(self.n_held_out), least=least)
+            judged_on = _CLASSES_HELD_OUT if source.held_out else _TASKS_SET_ASIDE
+        else:
+            check_enough(tasks)
+            _check_validation(validation, tasks.pool)
+            source, held_out = TaskSource(tasks.pool, tasks, seed), validation
+            judged_on = _VALIDATION
+        if source.n_tasks is None and config.method == "batch":
+            raise DataError("a stream without end has no full pass; use method='online'.")
+        if source.n_tasks is None and config.max_tasks is None:
+            raise DataError("a stream without end needs max_tasks, the number of tasks to use.")
+        return source, held_out, judged_on
 
     def partial_fit(self, tasks: Tasks | Iterable[TaskSet], y: None = None) -> "TaskThemes":
         """Learn from further tasks, one online pass, going on from where the fit stands."""
@@ -246,30 +256,23 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.theme_usage_ = np.asarray(stats.N_k / stats.samples)
 
     def _judge(self, held_out: TaskSet, source: TaskSource, prepared: PreparedSamples) -> None:
-        some, judged_on = held_out[:_HEALTH_TASKS], self.held_out_
-        learned = source.batch(0, _HEALTH_TASKS)
+        some, several = held_out[:_HEALTH_TASKS], len(self.members_) > 1
+        learned = source.batch(0, _HEALTH_TASKS if several else _USUAL_TASKS)
         learned = learned[np.flatnonzero((learned.classes >= 0).any(axis=1))]
-        seen = self._posteriors(some, prepared)
-        bound = seen[0].elbo
-        if len(some) < _JUDGED_AT_LEAST:  # too few to tell what is usual
-            more = self._posteriors(learned[:_JUDGED_AT_LEAST], prepared)
-            bound = np.concatenate([bound, more[0].elbo])
+        seen, known = self._posteriors(some, prepared), self._posteriors(learned, prepared)
         agreement = None
-        if len(seen) > 1 and len(some) > 2:
-            train = self._posteriors(learned, prepared)
-            agreement = _agreement([e.lam for e in seen], [e.lam for e in train])
+        if several and len(some) > 2:
+            agreement = _agreement([e.lam for e in seen], [e.lam for e in known])
         stats = self.states_[0].stats
         self.health_: Health = check_health(
             self.members_[0],
             self.theme_usage_,
             np.asarray(stats.w / stats.classes),
             seen[0].lam,
-            judged_on,
+            self.held_out_,
             agreement,
         )
-        middle = float(np.median(bound))
-        spread = 1.4826 * float(np.median(np.abs(bound - middle)))
-        self.elbo_reference_ = (middle, max(spread, 1e-3))
+        self.elbo_reference_ = _usual(seen[0].elbo, known[0].elbo)
         for advice in self.health_.advice:
             warnings.warn(advice, HealthWarning, stacklevel=3)
 
@@ -379,6 +382,22 @@ def _agreement(
     distances = [mean_kl(a, b) for a, b in zip(lam, train, strict=True)]
     pairs = [spearman(a, b) for i, a in enumerate(distances) for b in distances[:i]]
     return float(np.mean(np.nan_to_num(pairs)))
+
+
+def _usual(
+    seen: Float[np.ndarray, "tasks"], known: Float[np.ndarray, "others"]
+) -> tuple[float, float]:
+    """The usual bound and its spread, of tasks that judge the fit and of tasks learned from.
+
+    The lower of both and the wider: tasks of a few held-out classes are much like each other.
+    """
+    parts = [seen, known] if len(seen) >= _JUDGED_AT_LEAST else [np.concatenate([seen, known])]
+    middles = [float(np.median(part)) for part in parts]
+    spreads = [
+        1.4826 * float(np.median(np.abs(part - middle)))
+        for part, middle in zip(parts, middles, strict=True)
+    ]
+    return min(middles), max(*spreads, 1e-3)
 
 
 def _quality(state: FitState) -> tuple[int, float]:

@@ -14,7 +14,7 @@ from taskscape.prepare import PreparedSamples
 from taskscape.tasks import TaskSet, TaskStream
 from taskscape.tasks.draws import task_keys
 
-__all__ = ["FitBatch", "TaskSource", "classes_of", "gather", "padded_size"]
+__all__ = ["FitBatch", "TaskSource", "check_enough", "classes_of", "gather", "padded_size"]
 
 _LEAST_CLASSES = 30
 """With fewer classes, none are held out."""
@@ -104,9 +104,7 @@ class TaskSource:
         """
         if not isinstance(tasks, TaskSet | TaskStream):
             tasks = TaskSet.concatenate(list(tasks))
-        n_tasks = tasks.n_tasks if isinstance(tasks, TaskStream) else len(tasks)
-        if n_tasks is not None:
-            _check_enough(n_tasks)
+        n_tasks = check_enough(tasks)
         first = tasks if isinstance(tasks, TaskSet) else tasks[:4096]
         classes = classes_to_hold_out(tasks.pool, classes_of(tasks), least)
         if len(classes) and held_out and first.support is None:
@@ -205,6 +203,9 @@ def tasks_of(classes: Int[np.ndarray, "some"], like: TaskSet, n_tasks: int) -> T
     )
 
 
-def _check_enough(n_tasks: int) -> None:
-    if n_tasks < 2:
+def check_enough(tasks: TaskSet | TaskStream) -> int | None:
+    """The number of tasks, None for a stream without end; one task is refused."""
+    n_tasks = tasks.n_tasks if isinstance(tasks, TaskStream) else len(tasks)
+    if n_tasks is not None and n_tasks < 2:
         raise DataError(f"a fit needs at least 2 tasks, got {n_tasks}.")
+    return n_tasks

@@ -34,7 +34,7 @@ def axis(text: str, **more: Any) -> dict[str, Any]:
 
 
 def bound_chart(model: TaskThemes) -> Figure | None:
-    """The bound of held-out tasks, and of the tasks learned from, as the fit went on."""
+    """The bound of the tasks that judge the fit, and of those learned from, as it went on."""
     traces: list[dict[str, Any]] = []
     steps = getattr(model, "fit_info_", None) or []
     if steps:
@@ -55,7 +55,7 @@ def bound_chart(model: TaskThemes) -> Figure | None:
             {
                 "type": "scatter",
                 "mode": "lines+markers",
-                "name": "held-out tasks",
+                "name": literal(model.held_out_),
                 "x": looks[:, 0],
                 "y": looks[:, 1],
                 "line": {"color": INK, "width": 2},

@@ -52,6 +52,8 @@ def model(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     os.environ["TASKSCAPE_CACHE"] = str(folder.parent / "cache")
     told = json.loads(run("fit", data, "--split", "train", *SMALL, "--out", folder, "--json"))
     assert told["health"]["n_tasks"] > 0
+    assert told["held_out"] == "tasks of the classes learned from (in-sample)"  # 16 of them
+    assert told["health"]["judged_on"] == told["held_out"]
     assert not folder.with_name("model.checkpoint").exists()
     return folder
 

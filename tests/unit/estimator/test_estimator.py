@@ -337,6 +337,7 @@ def test_partial_fit_has_its_limits():
 def test_the_best_of_several_starts_is_kept():
     model = fitted(n_restarts=3)
     alone = fitted()
+    assert not any(int(s.best_flaws) for s in fitted(n_restarts=3, ensemble=3).states_)
     bounds = [float(s.best_bound) for s in fitted(n_restarts=3, ensemble=3).states_]
     assert bounds == sorted(bounds, reverse=True)
     assert float(model.states_[0].best_bound) == bounds[0] >= float(alone.states_[0].best_bound)
@@ -440,6 +441,7 @@ def test_a_model_comes_back_the_same(settings: dict, tmp_path: Path):
     assert_same_model(back, model)
     assert back.get_params() == model.get_params()
     assert back.health_ == model.health_
+    assert back.held_out_ == model.held_out_
     assert back.elbo_reference_ == model.elbo_reference_
     assert (back.pool_name_, back.pool_fingerprint_) == ("blobs", small_pool().fingerprint)
     np.testing.assert_array_equal(back.elbo_history_, model.elbo_history_)

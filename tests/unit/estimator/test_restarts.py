@@ -20,7 +20,7 @@ from fit_cases import (
 )
 from taskscape import PrepareConfig, stream_tasks
 from taskscape.errors import DataError
-from taskscape.fit import FitInfo
+from taskscape.fit import Fit, FitInfo
 from taskscape.storage import load_checkpoint, save_checkpoint
 
 SETTINGS = {"n_restarts": 2, "ensemble": 2}
@@ -48,7 +48,8 @@ def test_an_interrupted_fit_saves_and_goes_on_to_the_same_end(method: str, tmp_p
                 callback=stop_at(restart, t),
             )
         _, header = load_checkpoint(path)
-        assert [len(h) for h in header["histories"]] == [last] * restart + [t]
+        # the starts of all restarts are prepared first, and kept
+        assert [len(h) for h in header["histories"]] == ([last] * restart + [t, 0])[:2]
         assert [p.name for p in tmp_path.iterdir()] == ["c"]
     heard = []
     model = small_model(method=method, **SETTINGS).fit(
@@ -59,6 +60,27 @@ def test_an_interrupted_fit_saves_and_goes_on_to_the_same_end(method: str, tmp_p
     assert model.fit_info_ == whole.fit_info_
     np.testing.assert_array_equal(model.elbo_history_, whole.elbo_history_)
     np.testing.assert_array_equal(model.transform(small_tasks()), whole.transform(small_tasks()))
+
+
+@pytest.mark.parametrize("method", ["online", "batch"])
+def test_a_fit_stopped_before_its_first_step_goes_on_from_its_starts(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "c"
+    settings = {"method": method, **SETTINGS}
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Fit, "learn" if method == "online" else "_full_pass", stop)
+        with pytest.raises(KeyboardInterrupt):
+            small_model(**settings).fit(small_tasks(), checkpoint=path)
+    assert load_checkpoint(path)[1]["histories"] == [[], []]
+    monkeypatch.setattr(Fit, "several", stop)  # not again
+    model = small_model(**settings).fit(small_tasks(), checkpoint=path, resume=True)
+    assert_same_model(model, fitted(**settings))
+    assert model.fit_info_ == fitted(**settings).fit_info_
 
 
 def test_a_checkpoint_is_written_as_often_as_asked_and_does_not_change_the_fit(tmp_path: Path):
@@ -148,7 +170,10 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path):
     arrays, header = load_checkpoint(path)
     del arrays["fit0.best.mu"]
     save_checkpoint(path, arrays, header)
-    message = "fit0.best.mu is missing: the model is damaged or of another version."
+    message = (
+        f"{path} is not a readable checkpoint (fit0.best.mu is missing: the model is damaged or of "
+        "another version.) Delete it and start anew."
+    )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         small_model().fit(small_tasks(), checkpoint=path, resume=True)
 

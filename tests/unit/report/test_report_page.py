@@ -131,6 +131,15 @@ def test_all_parts_are_there():
         assert words in page.text
 
 
+def test_the_fit_says_on_what_it_was_judged():
+    result = bare_study()
+    page, judged_on = Page(render_report(result)), result.model.held_out_
+    assert f"{result.model.health_.n_tasks:,} {judged_on} fall on " in page.text
+    assert f"explains tasks that it did not learn from ({judged_on}), as learning" in page.text
+    bound = json.loads(page.scripts[0])["figures"]["bound"]
+    assert bound["data"][-1]["name"] == judged_on
+
+
 def test_awkward_names_are_shown_and_never_markup():
     text = render_report(awkward_study())
     page = Page(text)

@@ -93,6 +93,11 @@ def test_what_is_written_says_what_was_found(whole):
     assert told["accuracy"] == {"ProtoNet": pytest.approx(result.accuracy["ProtoNet"].mean())}
     about = json.loads((out / "study.json").read_text())
     assert {"command", "seed", "settings", "timings", "versions", "hardware"} <= set(about)
+    fit, health = (
+        json.loads((out / name / f"{name}.json").read_text()) for name in ("fit", "health")
+    )
+    assert fit["held_out"] == health["judged_on"] == result.model.held_out_
+    assert result.model.held_out_.endswith("(in-sample)")  # of a handful of training classes
     assert read_config(out / "study.toml").to_dict() == result.settings
     assert result.settings["data"] == "arrays"  # the pool's name: it was given, not opened
 

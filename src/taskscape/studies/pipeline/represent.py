@@ -74,6 +74,7 @@ def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
         history = {
             "tasks": last.tasks,
             "stopped": last.done,
+            "held_out": model.held_out_,
             "held_out_nats_per_sample": model.elbo_history_,
             "preparation": model.preparation_.config.describe(),
             "variance_kept": model.preparation_.explained,

@@ -19,7 +19,8 @@ from taskscape.progress import heard_by
 __all__ = ["Keeper", "Silent", "Stage", "Watch"]
 
 T = TypeVar("T")
-_FORMAT = 1
+_FORMAT = 2
+"""Raised when stages of before must not be used again: their numbers would be other ones now."""
 _NOTE = "stage.json"
 _KEPT = (HealthWarning, OutlierTasksWarning, ForecastWarning)
 """Warnings that are kept with the results instead of printed."""

@@ -1,0 +1,62 @@
+"""What ``taskscape fit`` says while it works and at the end: on what the fit was judged."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from taskscape import PrepareConfig, TaskThemes
+from taskscape.cli.fit import _tell
+from taskscape.cli.live import LiveFit
+from taskscape.fit import FitInfo
+from taskscape.health import Health
+from taskscape.prepare import Preparation
+
+HEALTH = Health((0.5, 0.5), (0.7, 0.3), "tasks of held-out classes", 500, 212, 1, 0.7, 0, 4.0,
+                None, ())  # fmt: skip
+
+
+def finished() -> TaskThemes:
+    model = TaskThemes(2, 2)
+    model.fit_info_ = [
+        FitInfo(t=8, tasks=2048, elbo=-3.0, done="the held-out bound no longer rises")
+    ]
+    model.elbo_history_ = np.array([[1024, -3.2], [2048, -3.125]])
+    model.held_out_, model.health_ = HEALTH.judged_on, HEALTH
+    model.preparation_ = Preparation(PrepareConfig(pca=None), np.zeros(3, np.float32), None, 1.0)
+    return model
+
+
+def test_the_end_says_on_what_the_fit_was_judged(capsys: pytest.CaptureFixture[str]):
+    _tell(finished(), "glyphs", Path("model"), as_json=False)
+    assert capsys.readouterr().out == (
+        f"prepared by: {PrepareConfig(pca=None).describe()}\n"
+        "learned from 2,048 tasks; bound -3.1250 nats per sample on tasks of held-out classes; "
+        "stopped: the held-out bound no longer rises\n"
+        "image-themes explain 50%, 50% of the samples\n"
+        "task-themes explain 70%, 30% of the classes\n"
+        "500 tasks of held-out classes fall on 212 distinct points (rounded to 0.1), in 1 of 1 "
+        "directions\n"
+        "model: model\n"
+    )
+
+
+def test_so_does_the_json(capsys: pytest.CaptureFixture[str]):
+    _tell(finished(), "glyphs", Path("model"), as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["held_out_elbo"], told["held_out"]) == (-3.125, "tasks of held-out classes")
+    assert told["health"]["judged_on"] == "tasks of held-out classes"
+
+
+def test_so_does_every_line_on_the_way(capsys: pytest.CaptureFixture[str]):
+    live = LiveFit(TaskThemes(2, 2), None, quiet=False)
+    live.judged_on = "tasks of held-out classes"
+    live(FitInfo(t=1, tasks=256, elbo=-3.5, usage=(0.5, 0.25), done="x"), 0)
+    live(FitInfo(t=2, tasks=256, elbo=-3.4, held_out=-3.6, usage=(0.5, 0.25), done="x"), 0)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "256 tasks · 0 tasks/s · -3.500 nats/sample · themes █▄"
+    assert second == (
+        "256 tasks · 0 tasks/s · -3.400 nats/sample · -3.600 on tasks of held-out classes · "
+        "themes █▄"
+    )
