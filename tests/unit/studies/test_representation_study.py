@@ -10,7 +10,7 @@ import pytest
 from fit_cases import blobs
 from taskscape.pools import ClassPool
 from taskscape.studies import representation
-from taskscape.studies.representation import Size, represent
+from taskscape.studies.representation import Size, agreement, represent
 
 
 def toy() -> ClassPool:
@@ -29,12 +29,13 @@ def tiny(*args: object, **more: object) -> Size:
 
 
 @pytest.mark.slow
-def test_a_cell_says_how_sound_each_fit_is_and_how_far_they_agree():
-    found = represent(toy(), tiny(4, 2, n_train=80), [0, 1, 2])
-    assert len(found["agreement"]) == 3  # pairs of fits
-    assert min(found["agreement"]) > 0.5
-    assert [row["seed"] for row in found["fits"]] == [0, 1, 2]
-    row = found["fits"][0]
+def test_a_cell_says_how_sound_a_fit_is_and_fits_agree():
+    size = tiny(4, 2, n_train=80)
+    rows = [represent(toy(), size, seed) for seed in (0, 1, 2)]
+    assert len(agreement(rows)) == 3  # pairs of fits
+    assert min(agreement(rows)) > 0.5
+    row = rows[1]
+    assert row["seed"] == 1
     assert row["dead_or_duplicate_themes"] == [0]
     assert 0 < row["least_used_image_theme"] <= 1 / 4
     assert 0 < row["least_used_task_theme"] <= 1 / 2
@@ -42,15 +43,19 @@ def test_a_cell_says_how_sound_each_fit_is_and_how_far_they_agree():
     assert row["agreement_within_ensemble"] is None
     assert 1 < row["distinct"] <= 20
     assert len(row["alpha_totals"]) == 2
-    json.dumps(found)
+    assert len(row["distances"]) == 20
+    assert -1 <= row["correlation_with_accuracy"] <= 1
+    json.dumps(row)
 
 
-def test_a_finished_cell_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_finished_fit_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     asked = []
 
-    def noted(pool: ClassPool, size: Size, seeds: list[int]) -> dict:
-        asked.append((pool.name, size, seeds))
-        return {"fits": [], "agreement": [0.9]}
+    def noted(pool: ClassPool, size: Size, seed: int) -> dict:
+        asked.append((pool.name, size, seed))
+        return {"distances": [1.0, 2.0, 3.0 + seed]}
 
     monkeypatch.setattr(representation, "load_pool", lambda name: toy())
     monkeypatch.setattr(representation, "represent", noted)
@@ -58,14 +63,13 @@ def test_a_finished_cell_is_not_run_again(tmp_path: Path, monkeypatch: pytest.Mo
     options = ["--seeds", 3, 4, "--n-train", 80, "--out", out]
     for sizes in ([4], [4], [4, 6]):
         run(monkeypatch, *options, "--image-themes", *sizes)
-    assert asked == [("toy", Size(K, n_train=80), [3, 4]) for K in (4, 6)]
-    first, second = (json.loads(line) for line in out.read_text().splitlines())
-    assert first["agreement"] == [0.9]
+    assert asked == [("toy", Size(K, n_train=80), seed) for K in (4, 6) for seed in (3, 4)]
+    assert "glyphs 6 4 agreement [1.0]" in capsys.readouterr().out
+    first, *_ = (json.loads(line) for line in out.read_text().splitlines())
     assert first["cell"] == {
-        "what": "representation", "pool": "glyphs", "seeds": [3, 4], **vars(Size(4, n_train=80)),
+        "what": "representation", "pool": "glyphs", "seed": 3, **vars(Size(4, n_train=80)),
     }  # fmt: skip
     assert first["command"].startswith("python -m taskscape.studies.representation --seeds 3 4")
-    assert second["cell"]["image_themes"] == 6
 
 
 def test_fits_may_see_only_a_part_of_the_classes():
