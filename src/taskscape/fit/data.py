@@ -21,6 +21,8 @@ _LEAST_CLASSES = 30
 _LEAST_HELD_OUT = 5
 _LEAST_GROUPS = 5
 """With fewer groups, single classes are held out."""
+_LIKE = 4096
+"""Most tasks whose numbers of classes and samples the tasks of held-out classes take over."""
 
 
 @register_dataclass
@@ -107,10 +109,10 @@ class TaskSource:
         n_tasks = tasks.n_tasks if isinstance(tasks, TaskStream) else len(tasks)
         if n_tasks is not None:
             _check_enough(n_tasks)
-        first = tasks if isinstance(tasks, TaskSet) else tasks[:4096]
         classes = classes_to_hold_out(tasks.pool, classes_of(tasks), least)
-        if len(classes) and held_out and first.support is None:
-            judged = tasks_of(classes, first, held_out)
+        listed = isinstance(tasks, TaskSet) and tasks.support is not None
+        if len(classes) and held_out and not listed:
+            judged = tasks_of(classes, tasks[:_LIKE], held_out)
             return TaskSource(tasks.pool, tasks, seed, 0, frozenset(classes.tolist())), judged
         reserve = held_out if n_tasks is None else min(held_out, max(1, n_tasks // 10))
         if isinstance(tasks, TaskStream):
@@ -185,7 +187,9 @@ def classes_to_hold_out(
             order = np.random.default_rng(len(names)).permutation(small)
             upto = np.cumsum([sizes[names == name][0] for name in order])
             chosen = order[: int(np.searchsorted(upto, wanted)) + 1]
-            return classes[np.isin(group, chosen)]
+            held_out = classes[np.isin(group, chosen)]
+            if len(classes) - len(held_out) >= least:
+                return held_out
     return np.sort(shuffled[:wanted])
 
 
