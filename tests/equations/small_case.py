@@ -1,12 +1,15 @@
 """A small batch of tasks with padding, and a posterior that is not at its optimum."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import gammaln, logsumexp
 
 from taskscape.model import (
     ElboTerms,
@@ -90,4 +93,43 @@ def build_case() -> Case:
         posterior=posterior,
         r=r,
         log_lik=log_likelihood(x, whiten(themes)),
+    )
+
+
+def log_dirichlet_multinomial(counts: np.ndarray, alpha: np.ndarray) -> float:
+    """Log-probability of one sequence of assignments with these counts."""
+    both = gammaln(alpha + counts) - gammaln(alpha)
+    return both.sum() + gammaln(alpha.sum()) - gammaln(alpha.sum() + counts.sum())
+
+
+def exact_log_evidence(
+    log_lik: Sequence[np.ndarray] | np.ndarray, alpha: jax.Array, delta: jax.Array
+) -> float:
+    """ln p(x) of one task by enumeration of every y and z, from log-likelihoods by class."""
+    concentrations, prior = np.asarray(alpha), np.asarray(delta)
+    L, K = concentrations.shape
+    per_class = []
+    for own in log_lik:
+        paths = [np.array(z) for z in product(range(K), repeat=len(own))]
+        likelihoods = [own[np.arange(len(z)), z].sum() for z in paths]
+        counts = [np.bincount(z, minlength=K) for z in paths]
+        per_class.append(
+            [
+                logsumexp(
+                    [
+                        lik + log_dirichlet_multinomial(n, a)
+                        for lik, n in zip(likelihoods, counts, strict=True)
+                    ]
+                )
+                for a in concentrations
+            ]
+        )
+    return float(
+        logsumexp(
+            [
+                sum(row[y_c] for row, y_c in zip(per_class, y, strict=True))
+                + log_dirichlet_multinomial(np.bincount(y, minlength=L), prior)
+                for y in product(range(L), repeat=len(per_class))
+            ]
+        )
     )

@@ -21,6 +21,8 @@ _LEAST_CLASSES = 30
 _LEAST_HELD_OUT = 5
 _LEAST_GROUPS = 5
 """With fewer groups, single classes are held out."""
+_LIKE = 4096
+"""Most tasks whose numbers of classes and samples the tasks of held-out classes take over."""
 
 
 @register_dataclass
@@ -105,10 +107,10 @@ class TaskSource:
         if not isinstance(tasks, TaskSet | TaskStream):
             tasks = TaskSet.concatenate(list(tasks))
         n_tasks = check_enough(tasks)
-        first = tasks if isinstance(tasks, TaskSet) else tasks[:4096]
         classes = classes_to_hold_out(tasks.pool, classes_of(tasks), least)
-        if len(classes) and held_out and first.support is None:
-            judged = tasks_of(classes, first, held_out)
+        listed = isinstance(tasks, TaskSet) and tasks.support is not None
+        if len(classes) and held_out and not listed:
+            judged = tasks_of(classes, tasks[:_LIKE], held_out)
             return TaskSource(tasks.pool, tasks, seed, 0, frozenset(classes.tolist())), judged
         reserve = held_out if n_tasks is None else min(held_out, max(1, n_tasks // 10))
         if isinstance(tasks, TaskStream):

@@ -15,7 +15,7 @@ from taskscape.fit.config import FitConfig
 from taskscape.fit.data import FitBatch
 from taskscape.fit.mending import flaws, mend
 from taskscape.fit.steps import FitState, batch_part, cold_posterior, init, maximise
-from taskscape.model import Themes, moment_match
+from taskscape.model import Themes, ThemeStatistics, moment_match
 from taskscape.pools import ClassPool
 from taskscape.prepare import PreparedSamples, all_rows
 from taskscape.progress import track
@@ -66,12 +66,12 @@ def starts(tasks: TaskSet, prepared: PreparedSamples, config: FitConfig, n: int)
         begun.append(_passes(init(themes, scale.shift, scale.Psi0), documents, config, _FEW))
     order = sorted(range(len(begun)), key=lambda i: (flaws(begun[i][0]), -begun[i][1]))
     kept = [_passes(begun[i][0], documents, config, _MANY)[0] for i in order[:n]]
-    return [
-        replace(
-            state, stats=state.stats * (per_task / state.stats.tasks), t=jnp.zeros_like(state.t)
-        )
-        for state in kept
-    ]
+    return [replace(state, stats=_of_one_task(state.stats, per_task)) for state in kept]
+
+
+def _of_one_task(stats: ThemeStatistics, classes: float) -> ThemeStatistics:
+    """Statistics of classes, scaled to those of a task that has so many."""
+    return replace(stats * (classes / stats.classes), tasks=jnp.ones_like(stats.tasks))
 
 
 def _passes(

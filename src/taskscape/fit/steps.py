@@ -118,7 +118,8 @@ def step(state: FitState, batch: FitBatch, config: FitConfig) -> tuple[FitState,
     themes = state.themes
     inferred = _infer(themes, batch, config, None)
     fresh = _sum_statistics(state, batch, inferred)
-    fresh = fresh * (1 / fresh.tasks)
+    nothing_new = fresh.tasks == 0  # all of its classes may be held out
+    fresh = fresh * (1 / jnp.maximum(fresh.tasks, 1))
     nothing_before = state.stats.samples == 0
     rho = jnp.where(nothing_before, 1.0, step_size(state.t + 1, config.tau0, config.tau1))
     stats = blend(state.stats, fresh, rho.astype(themes.mu.dtype))
@@ -130,9 +131,12 @@ def step(state: FitState, batch: FitBatch, config: FitConfig) -> tuple[FitState,
         moved = paper_step(themes, local, rho)
     else:
         moved = maximise(state, stats, config)
+    moved, stats = jax.tree.map(
+        lambda old, new: jnp.where(nothing_new, old, new), (themes, state.stats), (moved, stats)
+    )
     info = StepInfo(
-        elbo=inferred.bound.sum() / batch.sample_mask.sum(),
-        usage=fresh.N_k / fresh.samples,
+        elbo=inferred.bound.sum() / jnp.maximum(batch.sample_mask.sum(), 1),
+        usage=fresh.N_k / jnp.where(nothing_new, 1, fresh.samples),
         sweeps=inferred.sweeps,
         rho=jnp.asarray(rho, themes.mu.dtype),
     )
@@ -206,7 +210,8 @@ def _infer(
         )
         r = responsibilities(posterior, log_lik, real)
     has_classes = batch.class_mask.any(-1)
-    return _Inferred(posterior, r, jnp.where(has_classes, bound, 0), sweeps.mean(where=has_classes))
+    mean_sweeps = jnp.where(has_classes, sweeps, 0).sum() / jnp.maximum(has_classes.sum(), 1)
+    return _Inferred(posterior, r, jnp.where(has_classes, bound, 0), mean_sweeps)
 
 
 def _sum_statistics(state: FitState, batch: FitBatch, inferred: _Inferred) -> ThemeStatistics:

@@ -77,7 +77,7 @@ class TaskSet:
             return self.support.shape[2]
         if len(self) and not self.n_shot.all():
             used = np.unique(self.classes[self.classes >= 0])
-            return int(self.pool.counts[used].max()) - self.n_query
+            return int(self.pool.counts[used].max(initial=self.n_query)) - self.n_query
         return int(self.n_shot.max(initial=0))
 
     @property

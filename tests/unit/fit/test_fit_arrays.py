@@ -10,7 +10,7 @@ import pytest
 from taskscape.errors import DataError
 from taskscape.fit.arrays import posterior_from_arrays, state_from_arrays, to_arrays
 from taskscape.fit.steps import FitState, init
-from taskscape.model import TaskPosterior, Themes
+from taskscape.model import ConditionalPosterior, Themes
 
 K, L, D = 3, 2, 4
 
@@ -41,7 +41,7 @@ def test_a_state_comes_back_the_same(covariance: str):
 
 
 def test_posteriors_come_back_if_there_are_any():
-    posterior = TaskPosterior(jnp.ones((5, L)), jnp.ones((5, 2, L)), jnp.ones((5, 2, K)))
+    posterior = ConditionalPosterior(jnp.ones((5, L)), jnp.ones((5, 2, L)), jnp.ones((5, 2, L, K)))
     back = posterior_from_arrays(to_arrays(posterior, "p"), "p")
     assert back is not None
     np.testing.assert_array_equal(back.eta, posterior.eta)

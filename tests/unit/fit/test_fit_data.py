@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from fit_cases import small_pool, small_tasks
-from taskscape import TaskSet, make_tasks, stream_tasks
+from taskscape import ClassPool, TaskSet, make_tasks, sample_tasks, stream_tasks
 from taskscape.errors import DataError
 from taskscape.fit import TaskSource
-from taskscape.fit.data import gather, padded_size
+from taskscape.fit.data import classes_to_hold_out, gather, padded_size
 from taskscape.prepare import PrepareConfig, PreparedSamples, learn_preparation
 
 
@@ -142,3 +142,104 @@ def test_a_fit_needs_two_tasks(n: int):
     if n:
         with pytest.raises(DataError, match=message):
             TaskSource.of(stream_tasks(small_pool(), n, n_way=2, n_shot=6), seed=0, held_out=1)
+
+
+# -- classes held out ---------------------------------------------------------------------------
+
+
+def pool_of(n_classes: int, groups: list[str] | None = None) -> ClassPool:
+    samples = np.random.default_rng(0).normal(size=(4 * n_classes, 2)).astype(np.float32)
+    labels = np.repeat(np.arange(n_classes), 4)
+    return ClassPool.from_arrays(samples, labels, groups=groups)
+
+
+def test_a_tenth_of_the_classes_is_held_out_and_always_the_same():
+    pool, all_classes = pool_of(80), np.arange(80)
+    held = classes_to_hold_out(pool, all_classes, 2)
+    assert len(held) == len(set(held.tolist())) == 8
+    np.testing.assert_array_equal(classes_to_hold_out(pool, all_classes, 2), held)
+    assert (np.diff(held) > 0).all()
+    some = np.arange(10, 60)
+    assert len(classes_to_hold_out(pool, some, 2)) == 5
+    assert np.isin(classes_to_hold_out(pool, some, 2), some).all()
+
+
+@pytest.mark.parametrize(("n", "least", "expected"), [
+    (29, 2, 0), (30, 2, 5), (30, 25, 5), (30, 26, 0), (200, 180, 20), (200, 181, 0),
+])  # fmt: skip
+def test_none_are_held_out_of_too_few(n: int, least: int, expected: int):
+    held = classes_to_hold_out(pool_of(n), np.arange(n), least)
+    assert len(held) == expected
+
+
+def test_groups_are_held_out_whole():
+    sizes = {"a": 12, "b": 3, "c": 4, "d": 9, "e": 5, "f": 7}
+    groups = [name for name, size in sizes.items() for _ in range(size)]
+    pool = pool_of(40, groups)
+    held = classes_to_hold_out(pool, np.arange(40), 2)
+    names = {groups[c] for c in held}
+    assert len(held) == sum(sizes[name] for name in names)
+    assert "a" not in names  # more than a fifth of the classes
+    assert len(held) >= 5
+    np.testing.assert_array_equal(classes_to_hold_out(pool, np.arange(40), 2), held)
+
+
+def test_whole_groups_leave_enough_classes():
+    """However large the groups are, no fewer than the least number stay."""
+    groups = [name for name in "abcdef" for _ in range(8)]
+    pool = pool_of(48, groups)
+    for least in range(2, 48):
+        held = classes_to_hold_out(pool, np.arange(48), least)
+        assert 48 - len(held) >= least
+        assert len(held) == 0 or len(held) >= 5
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_held_out_classes_are_never_learned_from(stream: bool):
+    pool = pool_of(60)
+    if stream:
+        tasks = stream_tasks(pool, 200, n_way=(2, 5), n_shot=2, seed=1)
+    else:
+        tasks = sample_tasks(pool, 200, n_way=(2, 5), n_shot=2, seed=1)
+    source, judged = TaskSource.of(tasks, seed=3, held_out=50)
+    held = source.held_out
+    assert held == set(classes_to_hold_out(pool, np.arange(60), 2).tolist())
+    assert len(judged) == 50
+    assert {c for row in judged.classes for c in row if c >= 0} <= held
+    assert (judged.n_way <= 5).all()
+    assert (judged.n_shot == 2).all()
+    batches = [source.batch(t, 16) for t in range(15)] + list(source.all_batches(16))
+    learned = {int(c) for part in batches for c in part.classes.ravel() if c >= 0}
+    assert not learned & held
+    assert learned | held == set(range(60))
+    assert source.n_tasks == 200
+    for part in batches[:3]:  # the rest of a task stays what it was
+        batch = gather(part, prepared_of(pool), (16, 5, 2))
+        assert int(batch.class_mask.sum()) == int((part.classes >= 0).sum())
+        assert int(batch.sample_mask.sum()) == 2 * int(batch.class_mask.sum())
+
+
+def prepared_of(pool: ClassPool) -> PreparedSamples:
+    everything = np.arange(len(pool))
+    raw = learn_preparation(pool, everything, PrepareConfig(centre=False, pca=None))
+    return PreparedSamples(pool, raw, everything)
+
+
+def test_tasks_that_list_their_samples_are_held_out_themselves():
+    pool = pool_of(60)
+    drawn = sample_tasks(pool, 40, n_way=3, n_shot=2, seed=1)
+    support = np.broadcast_to(np.array([0, 2]), (40, 3, 2)).copy()
+    listed = make_tasks(pool, drawn.classes.tolist(), support=support)
+    source, judged = TaskSource.of(listed, seed=3, held_out=500)
+    assert (source.held_out, len(judged), source.n_tasks) == (frozenset(), 4, 36)
+
+
+def test_a_batch_may_have_no_class_left():
+    pool = pool_of(40)
+    held = sorted(TaskSource.of(sample_tasks(pool, 200, n_way=2, n_shot=2), 0, 10)[0].held_out)
+    kept = [c for c in range(40) if c not in held]
+    tasks = make_tasks(pool, [held[:2], kept[:2]], n_shot="all")
+    source = TaskSource(pool, tasks, 0, held_out=frozenset(held))
+    for t in range(2):
+        batch = gather(source.batch(t, 1), prepared_of(pool), (1, 2, 4))
+        assert batch.class_mask.sum() in (0, 2)

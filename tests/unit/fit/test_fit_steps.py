@@ -1,4 +1,4 @@
-"""One step of a fit, against slow loops in NumPy, and the revival of dead themes."""
+"""One step of a fit, against slow loops in NumPy, and the mending of flawed themes."""
 
 from dataclasses import replace
 
@@ -7,12 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.special import digamma, gammaln
+from scipy.special import digamma, gammaln, softmax
 
 from fit_cases import share_compiled
 from taskscape import FitConfig
 from taskscape.fit.data import FitBatch
-from taskscape.fit.steps import FitState, held_out_bound, init, revive, step
+from taskscape.fit.mending import dead_themes, duplicates, flaws, mend, revive, split
+from taskscape.fit.steps import FitState, held_out_bound, init, step
 from taskscape.model import Themes, ThemeStatistics, m_step, relative_prior
 
 share_compiled()
@@ -83,54 +84,88 @@ def log_tilde(a):
     return digamma(a) - digamma(a.sum())
 
 
-def slow_statistics(batch, themes, shift, sweeps):
-    """Sums over tasks after some sweeps from the cold start, one sample at a time."""
+def slow_paper_posterior(own, alpha, delta, sweeps):
+    """Eta, and r and gamma of each class under each task-theme: the same for all, as in the paper.
+
+    ``own`` are the log-likelihoods of each class.
+    """
+    eta = [delta / delta.sum() for _ in own]
+    gamma = [np.full(K, (len(x) + e @ alpha.sum(1)) / K) for x, e in zip(own, eta, strict=True)]
+    lam = delta + sum(eta)
+    for _ in range(sweeps):
+        for c, x in enumerate(own):
+            gamma[c] = sum(softmax(n + log_tilde(gamma[c])) for n in x) + eta[c] @ alpha
+            score = log_tilde(lam) + alpha @ log_tilde(gamma[c])
+            eta[c] = softmax(score - gammaln(alpha).sum(1) + gammaln(alpha.sum(1)))
+        lam = delta + sum(eta)
+    r = [[softmax(n + log_tilde(g)) for n in x] for x, g in zip(own, gamma, strict=True)]
+    return eta, [[r_c] * L for r_c in r], [[g] * L for g in gamma]
+
+
+def slow_posterior(own, alpha, delta, _):
+    """The same for a posterior given the task-theme, by very many sweeps."""
+    r, gamma, F = [], [], np.zeros((len(own), L))
+    for c, x in enumerate(own):
+        r.append([])
+        gamma.append([])
+        for j in range(L):
+            g = alpha[j] + sum(softmax(n + np.log(alpha[j])) for n in x)
+            for _ in range(400):
+                g = alpha[j] + sum(softmax(n + log_tilde(g)) for n in x)
+            q = [softmax(n + log_tilde(g)) for n in x]
+            log_B, log_B_prior = (gammaln(a).sum() - gammaln(a.sum()) for a in (g, alpha[j]))
+            F[c, j] = (alpha[j] - g) @ log_tilde(g) + log_B - log_B_prior
+            F[c, j] += sum(p @ (n + log_tilde(g) - np.log(p)) for n, p in zip(x, q, strict=True))
+            r[c].append(q)
+            gamma[c].append(g)
+    lam = delta + len(own) * delta / delta.sum()
+    for _ in range(400):
+        eta = [softmax(log_tilde(lam) + F_c) for F_c in F]
+        lam = delta + sum(eta)
+    return eta, r, gamma
+
+
+def slow_statistics(batch, themes, shift, posterior_of, sweeps):
+    """Sums over tasks, one sample at a time."""
     mu, Sigma, alpha, delta = (
         np.asarray(v, np.float64) for v in (themes.mu, themes.Sigma, themes.alpha, themes.delta)
     )
     N_k, S1, S2 = np.zeros(K), np.zeros((K, D)), np.zeros((K, D, D))
     w, log_theta, samples, classes = np.zeros(L), np.zeros((L, K)), 0, 0
     for d in range(M):
-        own = [
+        xs = [
             [np.asarray(batch.x[batch.index[d, c, n]], np.float64) for n in range(N)
              if batch.sample_mask[d, c, n]]
             for c in range(C) if batch.class_mask[d, c]
         ]  # fmt: skip
-        if not own:
+        if not xs:
             continue
-        eta = [delta / delta.sum() for _ in own]
-        gamma = [
-            np.full(K, (len(xs) + e @ alpha.sum(1)) / K) for xs, e in zip(own, eta, strict=True)
+        own = [
+            [np.array([log_normal(x, mu[k], Sigma[k]) for k in range(K)]) for x in x_c]
+            for x_c in xs
         ]
-        lam = delta + sum(eta)
-
-        def responsibility(x, g):
-            r = np.exp(log_tilde(g) + [log_normal(x, mu[k], Sigma[k]) for k in range(K)])
-            return r / r.sum()
-
-        for _ in range(sweeps):
-            for c, xs in enumerate(own):
-                gamma[c] = sum(responsibility(x, gamma[c]) for x in xs) + eta[c] @ alpha
-            old_lam = lam
-            for c in range(len(own)):
-                score = log_tilde(old_lam) + alpha @ log_tilde(gamma[c])
-                score -= gammaln(alpha).sum(1) - gammaln(alpha.sum(1))
-                eta[c] = np.exp(score - score.max())
-                eta[c] /= eta[c].sum()
-            lam = delta + sum(eta)
-        for c, xs in enumerate(own):
-            w += eta[c]
-            log_theta += np.outer(eta[c], log_tilde(gamma[c]))
+        eta, r, gamma = posterior_of(own, alpha, delta, sweeps)
+        for c, x_c in enumerate(xs):
             classes += 1
-            for x in xs:
-                r = responsibility(x, gamma[c])
-                samples += 1
-                for k in range(K):
-                    N_k[k] += r[k]
-                    S1[k] += r[k] * (x - shift)
-                    S2[k] += r[k] * np.outer(x - shift, x - shift)
+            samples += len(x_c)
+            for j in range(L):
+                w[j] += eta[c][j]
+                log_theta[j] += eta[c][j] * log_tilde(gamma[c][j])
+                for x, weights in zip(x_c, r[c][j], strict=True):
+                    for k in range(K):
+                        part = eta[c][j] * weights[k]
+                        N_k[k] += part
+                        S1[k] += part * (x - shift)
+                        S2[k] += part * np.outer(x - shift, x - shift)
     tasks = int(np.asarray(batch.class_mask).any(1).sum())
     return [v / tasks for v in (N_k, S1, S2, w, log_theta, samples, classes)]
+
+
+def averages(stats):
+    """The running statistics in the order of the loops."""
+    return (
+        stats.N_k, stats.S1, stats.S2, stats.w, stats.E_log_theta_sum, stats.samples, stats.classes
+    )  # fmt: skip
 
 
 def slow_m_step(sums, shift, Psi0):
@@ -160,33 +195,67 @@ def slow_m_step(sums, shift, Psi0):
     return mu, Sigma, alpha
 
 
-def test_two_online_steps_agree_with_loops():
-    state, shift, Psi0 = start_state(), np.array([0.3, -0.2]), np.array([2.0, 3.0])
-    running = None
+@pytest.mark.parametrize("update", ["statistics", "paper"])
+def test_two_online_steps_agree_with_loops(update: str):
+    """The averages of both posteriors; the themes, too, where they follow from the averages."""
+    shift, Psi0 = np.array([0.3, -0.2]), np.array([2.0, 3.0])
+    given_theme = update == "statistics"
+    config = replace(CONFIG, update=update, **({"max_iter": 300} if given_theme else {}))
+    posterior_of = slow_posterior if given_theme else slow_paper_posterior
+    state, running = start_state(), None
     for t, seed in enumerate((0, 7)):
         batch = a_batch(seed)
-        fresh = slow_statistics(batch, state.themes, shift, CONFIG.max_iter)
-        rho = 1.0 if t == 0 else (CONFIG.tau0 + t) ** -CONFIG.tau1
-        running = (
-            fresh
-            if running is None
-            else [(1 - rho) * old + rho * new for old, new in zip(running, fresh, strict=True)]
-        )
-        state, info = step(state, batch, CONFIG)
-        stats = state.stats
-        got = (stats.N_k, stats.S1, stats.S2, stats.w, stats.E_log_theta_sum,
-               stats.samples, stats.classes)  # fmt: skip
-        for ours, loops in zip(got, running, strict=True):
-            np.testing.assert_allclose(ours, loops, rtol=2e-4, atol=2e-4)
-        mu, Sigma, alpha = slow_m_step(running, shift, Psi0)
-        np.testing.assert_allclose(state.themes.mu, mu, rtol=1e-3, atol=1e-3)
-        np.testing.assert_allclose(state.themes.Sigma, Sigma, rtol=1e-3, atol=1e-3)
-        np.testing.assert_allclose(state.themes.alpha, alpha, rtol=2e-3)
+        fresh = slow_statistics(batch, state.themes, shift, posterior_of, config.max_iter)
+        decayed = (config.tau0 + t + 1) ** -config.tau1
+        rho = 1.0 if t == 0 else decayed
+        before = fresh if running is None else running
+        running = [(1 - rho) * old + rho * new for old, new in zip(before, fresh, strict=True)]
+        state, info = step(state, batch, config)
+        for ours, loops in zip(averages(state.stats), running, strict=True):
+            np.testing.assert_allclose(ours, loops, rtol=3e-4, atol=3e-4)
+        if given_theme:
+            mu, Sigma, alpha = slow_m_step(running, shift, Psi0)
+            np.testing.assert_allclose(state.themes.mu, mu, rtol=1e-3, atol=1e-3)
+            np.testing.assert_allclose(state.themes.Sigma, Sigma, rtol=1e-3, atol=1e-3)
+            np.testing.assert_allclose(state.themes.alpha, alpha, rtol=2e-3)
         assert int(state.t) == t + 1
-        assert float(info.rho) == pytest.approx(rho)
+        assert float(info.rho) == pytest.approx(rho if given_theme else decayed)
         np.testing.assert_allclose(info.usage, fresh[0] / fresh[5], rtol=1e-3)
-        assert float(stats.tasks) == pytest.approx(1)
-        assert float(info.sweeps) == pytest.approx(3)
+        assert float(state.stats.tasks) == pytest.approx(1)
+        assert 3 <= float(info.sweeps) <= config.max_iter
+
+
+def test_the_statistics_of_the_start_count_as_one_step_before():
+    """No mini-batch replaces what the start was learned from."""
+    first, _ = step(start_state(), a_batch(), CONFIG)
+    begun = init(first.themes, first.shift, first.Psi0, first.stats)
+    after, info = step(begun, a_batch(7), CONFIG)
+    alone, _ = step(init(first.themes, first.shift, first.Psi0), a_batch(7), CONFIG)
+    rho = (CONFIG.tau0 + 1) ** -CONFIG.tau1
+    assert float(info.rho) == pytest.approx(rho)
+    for blended, old, new in zip(
+        averages(after.stats), averages(first.stats), averages(alone.stats), strict=True
+    ):
+        np.testing.assert_allclose(blended, (1 - rho) * old + rho * new, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("update", ["statistics", "paper"])
+def test_a_mini_batch_without_classes_changes_no_theme(update: str):
+    """All classes of its tasks may be held out."""
+    config = replace(CONFIG, update=update)
+    state, _ = step(start_state(), a_batch(), config)
+    batch = a_batch(7)
+    empty = replace(
+        batch,
+        sample_mask=jnp.zeros_like(batch.sample_mask),
+        class_mask=jnp.zeros_like(batch.class_mask),
+    )
+    after, info = step(state, empty, config)
+    for was, now in zip(jax.tree.leaves(state.stats), jax.tree.leaves(after.stats), strict=True):
+        np.testing.assert_allclose(now, was, rtol=1e-6)
+    for was, now in zip(jax.tree.leaves(state.themes), jax.tree.leaves(after.themes), strict=True):
+        np.testing.assert_allclose(now, was, rtol=1e-3, atol=1e-4)
+    assert np.isfinite([float(info.elbo), float(info.sweeps), *np.asarray(info.usage)]).all()
 
 
 def test_the_literal_update_differs_and_leaves_an_unused_theme_alone():
@@ -218,11 +287,11 @@ def test_what_the_padding_holds_does_not_matter():
 
 def test_the_held_out_bound_sums_over_real_samples():
     batch = a_batch()
-    bound, samples = held_out_bound(themes_at(), batch)
+    bound, samples = held_out_bound(themes_at(), batch, CONFIG)
     assert float(samples) == int(batch.sample_mask.sum())
     doubled = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), replace(batch, x=batch.x))
     doubled = replace(doubled, x=batch.x)
-    twice, samples_of_two = held_out_bound(themes_at(), doubled)
+    twice, samples_of_two = held_out_bound(themes_at(), doubled, CONFIG)
     assert float(twice) == pytest.approx(2 * float(bound), rel=1e-5)
     assert float(samples_of_two) == 2 * float(samples)
 
@@ -292,3 +361,94 @@ def test_a_revived_theme_is_used():
     assert float(told.usage[2]) < 1e-6
     _, told = step(revive(dead, jnp.asarray(2), jnp.asarray(0), CONFIG), batch, CONFIG)
     assert float(told.usage[2]) > 0.05
+
+
+# -- flaws --------------------------------------------------------------------------------------
+
+
+def twice_the_same() -> FitState:
+    """A state after a step, whose two task-themes are the same to the last bit."""
+    state, _ = step(start_state(), a_batch(), CONFIG)
+    stats, themes = state.stats, state.themes
+    return replace(
+        state,
+        stats=replace(
+            stats,
+            w=jnp.full(L, stats.w.mean()),
+            E_log_theta_sum=jnp.stack([stats.E_log_theta_sum.mean(0)] * L),
+        ),
+        themes=replace(
+            themes, alpha=jnp.stack([themes.alpha[0]] * L), delta=jnp.full(L, 0.5, themes.mu.dtype)
+        ),
+    )
+
+
+def test_duplicates_are_pairs_of_nearly_equal_rows():
+    alpha = np.array([[1.0, 2.0, 0.1], [3.0, 2.0, 0.1], [1.01, 2.02, 0.099], [1.0, 2.0, 0.11]])
+    assert duplicates(alpha).tolist() == [[0, 2]]
+    assert duplicates(alpha[:2]).shape == (0, 2)
+    assert duplicates(np.ones((3, 2))).tolist() == [[0, 1], [0, 2], [1, 2]]
+
+
+def test_a_theme_is_dead_when_it_explains_next_to_nothing():
+    assert dead_themes(np.array([50.0, 49.0, 0.6, 0.7]), 100.0).tolist() == []
+    assert dead_themes(np.array([50.0, 49.5, 0.4, 0.6]), 100.0).tolist() == [2]
+    assert dead_themes(np.array([0.0, 1.0]), 1.0).tolist() == [0]
+
+
+def test_equal_task_themes_are_parted_and_stay_apart():
+    """Left alone they would be equal for ever."""
+    equal = twice_the_same()
+    assert flaws(equal) == 1
+    left = equal
+    for seed in range(3):
+        left, _ = step(left, a_batch(seed), CONFIG)
+    assert duplicates(np.asarray(left.themes.alpha)).tolist() == [[0, 1]]
+    mended, n = mend(equal, CONFIG)
+    assert n == 1
+    assert float(mended.stats.w.sum()) == pytest.approx(float(equal.stats.w.sum()), rel=1e-5)
+    for seed in range(6):
+        assert flaws(mended) == 0
+        mended, _ = step(mended, a_batch(seed), CONFIG)
+    gap = np.abs(np.diff(np.log(np.asarray(mended.themes.alpha)), axis=0)).max()
+    assert gap > 0.2
+    assert np.isfinite(np.asarray(mended.themes.alpha)).all()
+
+
+def test_a_dead_task_theme_takes_half_of_the_fullest_and_gains_classes():
+    state, _ = step(start_state(), a_batch(), CONFIG)
+    stats = state.stats
+    dead = replace(
+        state,
+        stats=replace(
+            stats,
+            w=jnp.stack([stats.w.sum(), jnp.zeros(())]),
+            E_log_theta_sum=jnp.stack([stats.E_log_theta_sum.sum(0), jnp.zeros(K)]),
+        ),
+    )
+    dead = replace(
+        dead, themes=replace(dead.themes, alpha=dead.themes.alpha.at[1].set(jnp.full(K, 1e3)))
+    )
+    assert flaws(dead) == 1
+    parted = split(dead, jnp.asarray(1), jnp.asarray(0), CONFIG)
+    np.testing.assert_allclose(parted.stats.w, stats.w.sum() / 2, rtol=1e-6)
+    # each half expects less of the image-themes of the other, and the same of its own
+    change = np.asarray(parted.stats.E_log_theta_sum - dead.stats.E_log_theta_sum[0] / 2)
+    lowered = -np.log(2) * float(parted.stats.w[0])
+    assert np.isclose(change, 0, atol=1e-4).sum() == K
+    assert np.isclose(change, lowered, rtol=1e-4).sum() == K
+    np.testing.assert_allclose(change.sum(0), lowered, rtol=1e-4)
+    mended, n = mend(dead, CONFIG)
+    assert n == 1
+    np.testing.assert_allclose(mended.themes.alpha, parted.themes.alpha, rtol=1e-5)
+    after, _ = step(replace(mended, stats=init(mended.themes, mended.shift, mended.Psi0).stats),
+                    a_batch(), CONFIG)  # fmt: skip
+    assert float(after.stats.w.min()) > 0.1 * float(after.stats.w.sum())
+    assert flaws(after) == 0
+
+
+def test_a_sound_state_is_not_mended():
+    state, _ = step(start_state(), a_batch(), CONFIG)
+    same, n = mend(state, CONFIG)
+    assert (n, flaws(state)) == (0, 0)
+    assert same is state
