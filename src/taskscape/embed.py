@@ -161,12 +161,12 @@ def _refuse_lost(table: LikelihoodTable, tasks: TaskSet) -> None:
     if not len(table.lost):
         return
     pool, row = tasks.pool, int(table.lost[0])
-    c = int(np.flatnonzero((pool.starts <= row) & (row < pool.starts + pool.counts))[0])
+    c, n = pool.locate_row(row)
     task = int(np.flatnonzero((tasks.classes == c).any(axis=1))[0])
     more = f" There are {len(table.lost):,} such samples." if len(table.lost) > 1 else ""
     raise DataError(
-        f"task {task} has class {pool.class_names[c]!r}, whose sample {row - int(pool.starts[c])} "
-        "lies so far from what the model was fitted on that its likelihood is no number (largest "
+        f"task {task} has class {pool.class_names[c]!r}, whose sample {n} lies "
+        "so far from what the model was fitted on that its likelihood is no number (largest "
         f"value {np.abs(pool.take(np.array([row]))).max():g}). Mend it or leave it out.{more}"
     )
 

@@ -167,3 +167,9 @@ def test_samples_that_are_all_the_same_are_refused_with_components():
     message = "all samples are the same; there is nothing to tell apart."
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         learn_preparation(pool_of(np.ones((8, 6))), np.arange(4), PrepareConfig(pca=2))
+
+
+def test_unit_length_survives_values_whose_squares_overflow():
+    samples = np.array([[3e25, 4e25], [3.0, 4.0], [0.0, 0.0]], dtype=np.float32)
+    found = prepare._before_centring(samples, PrepareConfig(l2=True))
+    np.testing.assert_allclose(found, [[0.6, 0.8], [0.6, 0.8], [0, 0]], rtol=1e-6)

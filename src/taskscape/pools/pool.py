@@ -253,6 +253,11 @@ class ClassPool:
         c = self.class_index(which) if isinstance(which, str) else which
         return self.samples[self.starts[c] : self.starts[c] + self.counts[c]]
 
+    def locate_row(self, row: int) -> tuple[int, int]:
+        """The class that a row of ``samples`` belongs to, and which of its samples it is."""
+        c = int(np.flatnonzero((self.starts <= row) & (row < self.starts + self.counts))[0])
+        return c, row - int(self.starts[c])
+
     def take(self, rows: Int[np.ndarray, "*batch"]) -> Float[np.ndarray, "..."]:
         """The given rows of ``samples`` as float32; the pixels of images scaled to [0, 1]."""
         taken = np.asarray(self.samples[rows])

@@ -189,3 +189,17 @@ def test_documents_hold_every_sample_once():
     assert held == [[0, 1, 2], [3, 4], [5, 6], [7, 8, 9], [10, 11, 12], [13]]
     assert np.asarray(batch.class_mask).all()
     assert np.asarray(start._documents(x, owner, 0).index).shape == (14, 1, 1)
+
+
+def test_a_feature_too_large_to_square_is_named():
+    classes = blobs()
+    classes["c3"][5, 1] = -1e17
+    pool = ClassPool.from_classes(classes)
+    tasks = sample_tasks(pool, 5, n_way=3, n_shot=3)
+    config = FitConfig(task_themes=2, image_themes=4)
+    message = (
+        "sample 5 of class 'c3' has a feature of 1e+17, whose square is too large to sum. Mend or "
+        "scale the samples."
+    )
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        starts(tasks, as_they_are(pool), config, 1)
