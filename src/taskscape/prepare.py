@@ -205,7 +205,8 @@ def _before_centring(
         X = np.power(X, np.float32(config.power)) if config.power != 0.5 else np.sqrt(X)
     if config.l2:
         largest = np.abs(X).max(axis=1, initial=0, keepdims=True)
-        X = X / np.where(largest > 0, largest, 1)  # before squaring, which could overflow
+        # before squaring, which could overflow
+        X = np.asarray(X / np.where(largest > 0, largest, 1), dtype=np.float32)
         length = np.linalg.norm(X, axis=1, keepdims=True)
         X = np.asarray(X / np.where(length > 0, length, 1), dtype=np.float32)
     return X
