@@ -184,7 +184,7 @@ def classes_to_hold_out(
             if sizes[np.isin(names, held)].sum() + sizes[i] <= most:
                 held.append(str(names[i]))
         chosen = classes[np.isin(group, held)]
-        if len(names) >= _LEAST_GROUPS and len(chosen) >= _LEAST_HELD_OUT:
+        if len(names) >= _LEAST_GROUPS and 2 * len(chosen) >= most:
             return chosen
     return np.sort(np.random.default_rng(len(classes)).permutation(classes)[:most])
 

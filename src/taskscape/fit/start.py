@@ -114,10 +114,20 @@ def _documents(x: Float[np.ndarray, "S D"], owner: Int[np.ndarray, "S"], size: i
 def _samples(
     tasks: TaskSet, prepared: PreparedSamples, config: FitConfig
 ) -> tuple[Float[np.ndarray, "S D"], Int[np.ndarray, "S"]]:
-    """Samples of all classes, at most so many, and the class of each, ascending."""
+    """Samples of the classes, at most so many, and the class of each, ascending.
+
+    Of many small classes some are taken whole, of large ones all in part.
+    """
     rows, owner = _rows_with_class(tasks)
     if len(rows) > _MOST_SAMPLES:
-        pick = np.linspace(0, len(rows) - 1, _MOST_SAMPLES).astype(np.int64)
+        named = np.unique(owner)
+        share = _MOST_SAMPLES / len(rows)
+        some = max(int(share * len(named)), config.task_themes)
+        if len(rows) <= _DOCUMENT * len(named) and some < len(named):
+            spread = np.linspace(0, len(named) - 1, some).astype(np.int64)
+            pick = np.flatnonzero(np.isin(owner, named[spread]))
+        else:
+            pick = np.linspace(0, len(rows) - 1, _MOST_SAMPLES).astype(np.int64)
         rows, owner = rows[pick], owner[pick]
     _, owner = np.unique(owner, return_inverse=True)
     order = np.argsort(owner, kind="stable")

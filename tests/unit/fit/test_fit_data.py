@@ -179,8 +179,7 @@ def test_groups_are_held_out_whole():
     held = classes_to_hold_out(pool, np.arange(40), 2)
     names = {groups[c] for c in held}
     assert len(held) == sum(sizes[name] for name in names)
-    assert "a" not in names  # more than a fifth of the classes
-    assert len(held) >= 5
+    assert 3 <= len(held) <= 5  # about a tenth, and five at most of so few
     np.testing.assert_array_equal(classes_to_hold_out(pool, np.arange(40), 2), held)
 
 

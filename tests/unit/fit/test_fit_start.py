@@ -203,3 +203,11 @@ def test_a_feature_too_large_to_square_is_named():
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         starts(tasks, as_they_are(pool), config, 1)
+
+
+def test_of_many_small_classes_some_are_taken_whole(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(start, "_MOST_SAMPLES", 60)
+    config = FitConfig(task_themes=2, image_themes=4)
+    x, owner = start._samples(small_tasks(), as_they_are(small_pool()), config)
+    np.testing.assert_array_equal(np.bincount(owner), [12] * 5)
+    assert len(x) == 60
