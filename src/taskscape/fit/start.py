@@ -66,7 +66,9 @@ def starts(tasks: TaskSet, prepared: PreparedSamples, config: FitConfig, n: int)
     for i in track(range(max(n, _TRIED)), "trying starts"):
         themes = start_themes(x, owner, scale, config, i)
         begun.append(_passes(init(themes, scale.shift, scale.Psi0), documents, config, _FEW))
-    order = sorted(range(len(begun)), key=lambda i: (flaws(begun[i][0]), -begun[i][1]))
+    # starts as good but for rounding keep their order, whatever the machine
+    ranks = [(flaws(state), -round(bound / (10 * config.min_gain))) for state, bound in begun]
+    order = sorted(range(len(begun)), key=lambda i: ranks[i])
     kept = [_passes(begun[i][0], documents, config, _MANY)[0] for i in order[:n]]
     return [replace(state, stats=_of_one_task(state.stats, per_task)) for state in kept]
 
