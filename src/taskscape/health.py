@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.fit.mending import DEAD_SHARE, duplicates
+from taskscape.fit.mending import dead_themes, duplicates
 from taskscape.model import Themes
 
 __all__ = ["Health", "check_health"]
@@ -109,7 +109,7 @@ def _of_themes(health: Health) -> list[str]:
          "covariance='diag'."),
         ("task", health.task_theme_usage, ", or try more restarts."),
     ):  # fmt: skip
-        dead = np.flatnonzero(np.array(usage) < DEAD_SHARE / len(usage))
+        dead = dead_themes(np.array(usage), 1.0)
         if len(dead):
             advice.append(
                 f"{len(dead)} of {len(usage)} {kind}-themes are hardly used ({_list(dead)}): ask "

@@ -12,7 +12,7 @@ from taskscape.fit.config import FitConfig
 from taskscape.fit.steps import FitState, maximise
 from taskscape.model import Themes
 
-__all__ = ["DEAD_SHARE", "duplicates", "flaws", "mend", "revive", "split"]
+__all__ = ["DEAD_SHARE", "dead_themes", "duplicates", "flaws", "mend", "revive", "split"]
 
 DEAD_SHARE = 0.02
 """A theme is dead when it explains less than this part of an even share."""
