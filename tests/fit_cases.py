@@ -3,9 +3,6 @@
 Imported by child processes too, so that they see the same data.
 """
 
-import atexit
-import shutil
-import tempfile
 import warnings
 from functools import cache
 
@@ -13,26 +10,6 @@ import jax
 import numpy as np
 
 from taskscape import ClassPool, TaskSet, TaskThemes, sample_tasks
-
-# Programs compiled for one test serve the others, whatever settings they differ in, and serve
-# child processes as well.
-COMPILED = tempfile.mkdtemp(prefix="taskscape-compiled-")
-COMPILED_ENVIRONMENT = {
-    "JAX_COMPILATION_CACHE_DIR": COMPILED,
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-}
-
-
-def share_compiled(folder: str = COMPILED) -> None:
-    """Keep compiled programs in this folder."""
-    jax.config.update("jax_compilation_cache_dir", folder)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-
-share_compiled()
-atexit.register(shutil.rmtree, COMPILED, ignore_errors=True)
 
 D, N = 3, 12
 SMALL = {

@@ -5,14 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from fit_cases import share_compiled
 from meta_cases import toy_pool
 from taskscape.pools import ClassPool
 from taskscape.studies.pipeline import StudyConfig, config_from, run_study
 from taskscape.studies.pipeline.stages import Silent
 from taskscape.studies.result import StudyResult
-
-share_compiled()
 
 TINY: dict[str, Any] = {
     "tasks": {"n_way": 3, "n_shot": 8, "n_train": 60, "n_val": 30, "n_test": 30},

@@ -1,14 +1,32 @@
 """Settings of a fit, checked before any work starts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from jax.tree_util import register_dataclass
 
 from taskscape.errors import DataError
 from taskscape.model import Covariance
+from taskscape.model.params import Count, Scalar
 
-__all__ = ["FitConfig"]
+__all__ = ["FitConfig", "StepSettings"]
+
+Update = Literal["statistics", "paper"]
+
+
+@register_dataclass
+@dataclass(frozen=True, eq=False)
+class StepSettings:
+    """What a compiled step needs of the settings: other numbers need no other program."""
+
+    tol: Scalar
+    max_iter: Count
+    tau0: Scalar
+    tau1: Scalar
+    nu_fraction: Scalar
+    kappa: Scalar
+    update: Update = field(metadata={"static": True})
 
 
 @dataclass(frozen=True)
@@ -25,7 +43,7 @@ class FitConfig:
     """Of the image-themes: one matrix each ("full"), variances ("diag"), one for all ("tied")."""
     method: Literal["online", "batch"] = "online"
     """Mini-batches with a decaying step, or full passes over a fixed task set."""
-    update: Literal["statistics", "paper"] = "statistics"
+    update: Update = "statistics"
     """Online: average sufficient statistics, or the paper to the letter: its posterior, in which a
     class's mixture does not depend on its task-theme, and averages of means and covariances."""
     batch_size: int = 256
@@ -86,3 +104,15 @@ class FitConfig:
                 raise DataError(f"{name}={getattr(self, name)!r} must be one of {allowed}.")
         if self.method == "batch" and self.update == "paper":
             raise DataError("update='paper' is an online rule; use method='online' with it.")
+
+    def of_steps(self) -> StepSettings:
+        """What the compiled steps need to know."""
+        return StepSettings(
+            tol=self.tol,
+            max_iter=self.max_iter,
+            tau0=self.tau0,
+            tau1=self.tau1,
+            nu_fraction=self.nu_fraction,
+            kappa=self.kappa,
+            update=self.update,
+        )

@@ -128,7 +128,7 @@ class Fit:
         size = self.batch_size
         shape = (size, self.source.tasks.max_way, self.source.tasks.max_shot)
         batch = gather(self.source.batch(t, size), self.prepared, shape)
-        self.state, told = step(self.state, batch, self.config)
+        self.state, told = step(self.state, batch, self.config.of_steps())
         return FitInfo(
             t=self.updates,
             tasks=self.updates * size,
@@ -169,7 +169,8 @@ class Fit:
 
     def _look(self, info: FitInfo, judged: list[FitBatch], last: bool) -> FitInfo:
         """Judge the themes by the held-out tasks, keep the best, mend dead and duplicate themes."""
-        sums = [held_out_bound(self.state.themes, batch, self.config) for batch in judged]
+        settings = self.config.of_steps()
+        sums = [held_out_bound(self.state.themes, batch, settings) for batch in judged]
         bound = float(sum(float(s) for s, _ in sums) / sum(float(n) for _, n in sums))
         flawed, best = (
             flaws(self.state),
@@ -189,7 +190,7 @@ class Fit:
         )
         revived = 0
         if not last and self.config.update != "paper":
-            self.state, revived = mend(self.state, self.config)
+            self.state, revived = mend(self.state, settings)
             if revived:
                 self.posteriors = None  # they have no place for it, and would leave it dead
         done = "the held-out bound no longer rises" if stale >= self.config.patience else ""
@@ -212,7 +213,7 @@ class Fit:
             )
             samples = float(stats.samples)
             penalised = float(penalised_bound(jnp.asarray(bound), self.state.themes, prior))
-            moved = maximise(self.state, stats, self.config)
+            moved = maximise(self.state, stats, self.config.of_steps())
             self.state = replace(self.state, themes=moved, stats=stats, t=self.state.t + 1)
             info = FitInfo(
                 t=t + 1,
@@ -238,7 +239,7 @@ class Fit:
                 start = cold_posterior(self.state, batch)
             else:
                 start = jax.tree.map(lambda leaf, p=part: leaf[p], self.posteriors)
-            stats, posterior, elbo = batch_part(self.state, batch, start, self.config)
+            stats, posterior, elbo = batch_part(self.state, batch, start, self.config.of_steps())
             total = stats if total is None else total + stats
             parts.append(posterior)
             bound += float(elbo)

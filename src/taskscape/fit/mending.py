@@ -1,14 +1,13 @@
 """Dead and duplicate themes: seen in the statistics, and given half of a full one."""
 
 from dataclasses import replace
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from taskscape.fit.config import FitConfig
+from taskscape.fit.config import StepSettings
 from taskscape.fit.steps import FitState, maximise
 from taskscape.model import Themes
 
@@ -43,18 +42,18 @@ def flaws(state: FitState) -> int:
     )
 
 
-def mend(state: FitState, config: FitConfig) -> tuple[FitState, int]:
+def mend(state: FitState, settings: StepSettings) -> tuple[FitState, int]:
     """Revive dead image-themes and task-themes; of duplicates one takes all, the other is dead."""
     mended = 0
     for k in dead_themes(np.asarray(state.stats.N_k), float(state.stats.samples)):
         full = int(np.argmax(np.asarray(state.stats.N_k)))
-        state = revive(state, jnp.asarray(int(k)), jnp.asarray(full), config)
+        state = revive(state, jnp.asarray(int(k)), jnp.asarray(full), settings)
         mended += 1
     for kept, other in duplicates(np.asarray(state.themes.alpha)):
         state = _merge(state, int(kept), int(other))
     for dead in dead_themes(np.asarray(state.stats.w), float(state.stats.classes)):
         full = int(np.argmax(np.asarray(state.stats.w)))
-        state = split(state, jnp.asarray(int(dead)), jnp.asarray(full), config)
+        state = split(state, jnp.asarray(int(dead)), jnp.asarray(full), settings)
         mended += 1
     return state, mended
 
@@ -74,9 +73,9 @@ def _merge(state: FitState, kept: int, other: int) -> FitState:
     )
 
 
-@partial(jax.jit, static_argnames="config")
+@jax.jit
 def split(
-    state: FitState, dead: Int[Array, ""], full: Int[Array, ""], config: FitConfig
+    state: FitState, dead: Int[Array, ""], full: Int[Array, ""], settings: StepSettings
 ) -> FitState:
     r"""Give a dead task-theme half of the fullest one, tilted apart.
 
@@ -95,12 +94,12 @@ def split(
     halves = stats.E_log_theta_sum.at[full].set(sums - jnp.where(mine, 0, _TILT * w))
     halves = halves.at[dead].set(sums - jnp.where(mine, _TILT * w, 0))
     parted = replace(stats, w=stats.w.at[full].set(w).at[dead].set(w), E_log_theta_sum=halves)
-    return replace(state, stats=parted, themes=maximise(state, parted, config))
+    return replace(state, stats=parted, themes=maximise(state, parted, settings))
 
 
-@partial(jax.jit, static_argnames="config")
+@jax.jit
 def revive(
-    state: FitState, dead: Int[Array, ""], full: Int[Array, ""], config: FitConfig
+    state: FitState, dead: Int[Array, ""], full: Int[Array, ""], settings: StepSettings
 ) -> FitState:
     """Give a dead image-theme half of the fullest one, split across its widest direction.
 
@@ -128,7 +127,7 @@ def revive(
         S2=S2,
         E_log_theta_sum=stats.E_log_theta_sum.at[:, full].set(halved).at[:, dead].set(halved),
     )
-    return replace(state, stats=parted, themes=maximise(state, parted, config))
+    return replace(state, stats=parted, themes=maximise(state, parted, settings))
 
 
 def _widest(themes: Themes, k: Int[Array, ""]) -> Float[Array, " D"]:

@@ -55,13 +55,13 @@ def starts(tasks: TaskSet, prepared: PreparedSamples, config: FitConfig, n: int)
     """
     x, owner = _samples(tasks, prepared, config)
     scale = Scale(x)
-    documents = _documents(x, owner, tasks.max_shot)
-    per_task = float((tasks.classes >= 0).sum(axis=1).mean())
     if config.update == "paper":
         return [
             init(start_themes(x, owner, scale, config, i), scale.shift, scale.Psi0)
             for i in range(n)
         ]
+    documents = _documents(x, owner, tasks.max_shot)
+    per_task = float((tasks.classes >= 0).sum(axis=1).mean())
     begun = []
     for i in track(range(max(n, _TRIED)), "trying starts"):
         themes = start_themes(x, owner, scale, config, i)
@@ -82,13 +82,14 @@ def _passes(
     state: FitState, documents: FitBatch, config: FitConfig, most: int
 ) -> tuple[FitState, float]:
     """Full passes over the classes until the bound hardly rises, dead themes mended on the way."""
+    settings = config.of_steps()
     posterior, last = cold_posterior(state, documents), -np.inf
     for _ in range(most):
-        stats, posterior, total = batch_part(state, documents, posterior, config)
-        state = replace(state, stats=stats, themes=maximise(state, stats, config))
+        stats, posterior, total = batch_part(state, documents, posterior, settings)
+        state = replace(state, stats=stats, themes=maximise(state, stats, settings))
         bound = float(total) / float(stats.samples)
         if bound < last + config.min_gain:
-            state, mended = mend(state, config)
+            state, mended = mend(state, settings)
             if not mended:
                 break
             posterior = cold_posterior(state, documents)

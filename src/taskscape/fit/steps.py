@@ -1,14 +1,13 @@
 """One step of a fit, compiled: E-step over a mini-batch, statistics, M-step."""
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax.tree_util import register_dataclass
 from jaxtyping import Array, Float, Int
 
-from taskscape.fit.config import FitConfig
+from taskscape.fit.config import StepSettings
 from taskscape.fit.data import FitBatch
 from taskscape.model import (
     ConditionalPosterior,
@@ -107,8 +106,8 @@ def init(
     )
 
 
-@partial(jax.jit, static_argnames="config")
-def step(state: FitState, batch: FitBatch, config: FitConfig) -> tuple[FitState, StepInfo]:
+@jax.jit
+def step(state: FitState, batch: FitBatch, settings: StepSettings) -> tuple[FitState, StepInfo]:
     """One mini-batch of the online fit.
 
     Paper: alg:online_ldcc, one turn of the outer loop, over a mini-batch.
@@ -116,21 +115,21 @@ def step(state: FitState, batch: FitBatch, config: FitConfig) -> tuple[FitState,
     and the M-step solved; ``update="paper"`` follows eq:online_update to the letter.
     """
     themes = state.themes
-    inferred = _infer(themes, batch, config, None)
+    inferred = _infer(themes, batch, settings, None)
     fresh = _sum_statistics(state, batch, inferred)
     nothing_new = fresh.tasks == 0  # all of its classes may be held out
     fresh = fresh * (1 / jnp.maximum(fresh.tasks, 1))
     nothing_before = state.stats.samples == 0
-    rho = jnp.where(nothing_before, 1.0, step_size(state.t + 1, config.tau0, config.tau1))
+    rho = jnp.where(nothing_before, 1.0, step_size(state.t + 1, settings.tau0, settings.tau1))
     stats = blend(state.stats, fresh, rho.astype(themes.mu.dtype))
-    if config.update == "paper":
+    if settings.update == "paper":
         assert isinstance(inferred.posterior, TaskPosterior)
         x = batch.x[batch.index]
         local = mean_local_themes(x, inferred.r, inferred.posterior, batch.class_mask, themes)
-        rho = jnp.asarray(step_size(state.t + 1, config.tau0, config.tau1))
+        rho = jnp.asarray(step_size(state.t + 1, settings.tau0, settings.tau1))
         moved = paper_step(themes, local, rho)
     else:
-        moved = maximise(state, stats, config)
+        moved = maximise(state, stats, settings)
     moved, stats = jax.tree.map(
         lambda old, new: jnp.where(nothing_new, old, new), (themes, state.stats), (moved, stats)
     )
@@ -143,10 +142,10 @@ def step(state: FitState, batch: FitBatch, config: FitConfig) -> tuple[FitState,
     return replace(state, themes=moved, stats=stats, t=state.t + 1), info
 
 
-@partial(jax.jit, static_argnames="config")
-def maximise(state: FitState, stats: ThemeStatistics, config: FitConfig) -> Themes:
+@jax.jit
+def maximise(state: FitState, stats: ThemeStatistics, settings: StepSettings) -> Themes:
     """The M-step, with priors relative to the statistics."""
-    prior = relative_prior(stats, state.Psi0, config.nu_fraction, config.kappa)
+    prior = relative_prior(stats, state.Psi0, settings.nu_fraction, settings.kappa)
     return m_step(stats, prior, state.themes, state.shift)
 
 
@@ -159,22 +158,24 @@ def cold_posterior(state: FitState, batch: FitBatch) -> ConditionalPosterior:
     )
 
 
-@partial(jax.jit, static_argnames="config")
+@jax.jit
 def batch_part(
-    state: FitState, batch: FitBatch, start: ConditionalPosterior, config: FitConfig
+    state: FitState, batch: FitBatch, start: ConditionalPosterior, settings: StepSettings
 ) -> tuple[ThemeStatistics, ConditionalPosterior, Float[Array, ""]]:
     """Part of a full pass: statistics, the posteriors to start from next time, and the bound."""
-    inferred = _infer(state.themes, batch, config, start)
+    inferred = _infer(state.themes, batch, settings, start)
     assert isinstance(inferred.posterior, ConditionalPosterior)
     return _sum_statistics(state, batch, inferred), inferred.posterior, inferred.bound.sum()
 
 
-@partial(jax.jit, static_argnames="config")
+@jax.jit
 def held_out_bound(
-    themes: Themes, batch: FitBatch, config: FitConfig
+    themes: Themes, batch: FitBatch, settings: StepSettings
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The bound of these tasks and the number of their samples, both summed."""
-    finer = replace(config, tol=min(config.tol, HELD_OUT_TOL), max_iter=2 * config.max_iter)
+    finer = replace(
+        settings, tol=jnp.minimum(settings.tol, HELD_OUT_TOL), max_iter=2 * settings.max_iter
+    )
     bound = _infer(themes, batch, finer, None).bound
     real = batch.sample_mask & batch.class_mask[..., None]
     return bound.sum(), real.sum(dtype=bound.dtype)
@@ -192,21 +193,21 @@ class _Inferred:
 
 
 def _infer(
-    themes: Themes, batch: FitBatch, config: FitConfig, start: ConditionalPosterior | None
+    themes: Themes, batch: FitBatch, settings: StepSettings, start: ConditionalPosterior | None
 ) -> _Inferred:
     log_lik = log_likelihood(batch.x, whiten(themes))[batch.index]
     real = batch.sample_mask & batch.class_mask[..., None]
     masks, model = (batch.sample_mask, batch.class_mask), (themes.alpha, themes.delta)
     posterior: TaskPosterior | ConditionalPosterior
-    if config.update == "paper":
-        tol = _LAM_PER_SHARE * config.tol
-        state = e_step(log_lik, *masks, *model, tol, config.max_iter)
+    if settings.update == "paper":
+        tol = _LAM_PER_SHARE * settings.tol
+        state = e_step(log_lik, *masks, *model, tol, settings.max_iter)
         posterior, sweeps = state.posterior, state.iterations
         bound = collapsed_elbo(posterior, log_lik, *masks, *model)
         r = update_r(log_lik, posterior.gamma, real)
     else:
         posterior, bound, sweeps = infer(
-            log_lik, *masks, *model, config.tol, config.max_iter, start
+            log_lik, *masks, *model, settings.tol, settings.max_iter, start
         )
         r = responsibilities(posterior, log_lik, real)
     has_classes = batch.class_mask.any(-1)

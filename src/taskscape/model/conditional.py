@@ -22,9 +22,9 @@ from jax.scipy.special import logsumexp
 from jax.tree_util import register_dataclass
 from jaxtyping import Array, Bool, Float, Int
 
-from taskscape.model.dirichlet import entropy, expected_log, log_beta
+from taskscape.model.dirichlet import expected_log, kl_divergence
 from taskscape.model.estep import scale_likelihood, update_lam
-from taskscape.model.params import ConditionalPosterior, Scalar
+from taskscape.model.params import ConditionalPosterior, Count, Scalar
 
 _LEAST_WEIGHT = 1e-30
 """Of a theme, relative to the heaviest: no sample is left without a theme by underflow."""
@@ -120,7 +120,7 @@ def update_gamma_given_theme(
     w, top = _weights(gamma)
     counts, total = _counts(w, p, sample_mask)
     log_total = jnp.where(sample_mask[..., None], jnp.log(total) + top[..., None, :], 0)
-    return counts + alpha, log_total.sum(-2) - _divergence(gamma, alpha)
+    return counts + alpha, log_total.sum(-2) - kl_divergence(gamma, alpha)
 
 
 def _counts(
@@ -130,12 +130,6 @@ def _counts(
     total = _einsum("...nk,...lk->...nl", p, w)
     share = jnp.where(sample_mask[..., None], 1 / total, 0)
     return w * _einsum("...nk,...nl->...lk", p, share), total
-
-
-def _divergence(gamma: Float[Array, "*A L K"], alpha: Float[Array, "L K"]) -> Float[Array, "*A L"]:
-    r"""KL divergence of q(theta | y = l) from p(theta | y = l)."""
-    cross = ((alpha - 1) * expected_log(gamma)).sum(-1) - log_beta(alpha)
-    return -entropy(gamma) - cross
 
 
 def class_evidence(
@@ -220,7 +214,7 @@ def fit_classes(
     sample_mask: Bool[Array, "*A N"],
     alpha: Float[Array, "L K"],
     tol: Scalar = 1e-6,
-    max_iter: int = 500,
+    max_iter: Count = 500,
     start: Float[Array, "*A L K"] | None = None,
 ) -> ClassFits:
     r"""Every class fitted under each task-theme, by sweeps until gamma stands still.
@@ -311,10 +305,8 @@ def task_bound(
 
     Paper: eq:elbo_factorised with eq:eta put in.
     """
-    E_log_phi = expected_log(lam)
-    classes = logsumexp(E_log_phi[..., None, :] + evidence, axis=-1)
-    prior = ((delta - 1) * E_log_phi).sum(-1) - log_beta(delta)
-    return jnp.where(class_mask, classes, 0).sum(-1) + prior + entropy(lam)
+    classes = logsumexp(expected_log(lam)[..., None, :] + evidence, axis=-1)
+    return jnp.where(class_mask, classes, 0).sum(-1) - kl_divergence(lam, delta)
 
 
 def infer(
@@ -324,7 +316,7 @@ def infer(
     alpha: Float[Array, "L K"],
     delta: Float[Array, " L"],
     tol: Scalar = 1e-6,
-    max_iter: int = 500,
+    max_iter: Count = 500,
     start: ConditionalPosterior | None = None,
 ) -> tuple[ConditionalPosterior, Float[Array, "*M"], Int[Array, "*M"]]:
     """Posterior, bound and sweeps of each task: its classes first, then their mixture.

@@ -167,12 +167,12 @@ def entropy(alpha: Float[Array, "*A K"]) -> Float[Array, "*A"]:
     return (h(alpha) + expected_log(alpha)).sum(-1) - h(alpha.sum(-1)) + constant
 
 
-def kl_divergence(a: Float[Array, "*A K"], b: Float[Array, "*A K"]) -> Float[Array, "*A"]:
+def kl_divergence(a: Float[Array, "*#A K"], b: Float[Array, "*#A K"]) -> Float[Array, "*#A"]:
     r"""Kullback-Leibler divergence from Dirichlet(a) to Dirichlet(b).
 
-    .. math:: KL[a \| b] = \ln B(b) - \ln B(a) + \sum_k (a_k - b_k)\, E_a[\ln\theta_k]
+    .. math:: KL[a \| b] = \ln B(b) - \sum_k (b_k - 1)\, E_a[\ln\theta_k] - H(a)
     """
-    return log_beta(b) - log_beta(a) + ((a - b) * expected_log(a)).sum(-1)
+    return log_beta(b) - ((b - 1) * expected_log(a)).sum(-1) - entropy(a)
 
 
 def inverse_digamma(y: Float[Array, "*A"]) -> Float[Array, "*A"]:

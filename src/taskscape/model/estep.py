@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from taskscape.model.dirichlet import expected_log, log_beta
 from taskscape.model.params import (
     ConditionalPosterior,
+    Count,
     Covariance,
     Scalar,
     TaskPosterior,
@@ -194,7 +195,7 @@ def e_step(
     alpha: Float[Array, "L K"],
     delta: Float[Array, " L"],
     tol: Scalar = 1e-5,
-    max_iter: int = 200,
+    max_iter: Count = 200,
     start: TaskPosterior | None = None,
 ) -> EStepState:
     r"""Posterior of each task, by sweeps until lam stands still.

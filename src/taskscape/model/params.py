@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 from jax.tree_util import register_dataclass
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 Covariance: TypeAlias = Literal["full", "diag", "tied"]
 Scalar: TypeAlias = float | Float[Array, ""]
+Count: TypeAlias = int | Int[Array, ""]
 
 
 @register_dataclass

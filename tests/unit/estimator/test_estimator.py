@@ -16,7 +16,6 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from fit_cases import (
-    COMPILED_ENVIRONMENT,
     assert_same_model,
     blobs,
     fitted,
@@ -142,8 +141,7 @@ SECOND_PROCESS = """
 import sys
 sys.path.insert(0, {tests!r})
 import numpy as np
-from fit_cases import arrays_of, small_model, small_tasks, share_compiled
-share_compiled({compiled!r})
+from fit_cases import arrays_of, small_model, small_tasks
 model = small_model().fit(small_tasks())
 lam = model.transform(small_tasks(60, seed=77))
 np.savez({out!r}, lam, *arrays_of(model))
@@ -155,7 +153,6 @@ def test_a_second_process_gives_the_same_bits(tmp_path: Path):
     out = tmp_path / "second.npz"
     code = SECOND_PROCESS.format(
         tests=str(Path(__file__).parents[2]),
-        compiled=COMPILED_ENVIRONMENT["JAX_COMPILATION_CACHE_DIR"],
         out=str(out),
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ.copy())

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from fit_cases import (
-    COMPILED_ENVIRONMENT,
     arrays_of,
     assert_same_model,
     fitted,
@@ -182,8 +181,7 @@ CHILD = """
 import sys
 sys.path.insert(0, {tests!r})
 import numpy as np
-from fit_cases import arrays_of, share_compiled, small_model, small_tasks
-share_compiled({compiled!r})
+from fit_cases import arrays_of, small_model, small_tasks
 model = small_model(**{settings!r})
 def callback(info, restart):
     print(restart, info.t, flush=True)
@@ -203,7 +201,6 @@ def test_a_killed_fit_goes_on_to_the_same_end(method: str, tmp_path: Path):
     path, out = folder / "c", tmp_path / "out.npz"
     code = CHILD.format(
         tests=str(Path(__file__).parents[2]),
-        compiled=COMPILED_ENVIRONMENT["JAX_COMPILATION_CACHE_DIR"],
         settings=settings, path=str(path), every=2 if method == "online" else 1, out=str(out),
     )  # fmt: skip
     steps = 24 if method == "online" else 6

@@ -107,7 +107,7 @@ def test_a_bound_that_is_no_number_is_never_the_best(monkeypatch: pytest.MonkeyP
 def test_the_penalised_bound_of_full_passes_never_falls(covariance: str):
     fit = a_fit(method="batch", covariance=covariance, max_passes=12, tol=1e-5, batch_size=24)
     steps = list(fit)
-    assert len(steps) == len(source.tasks)
+    assert len(steps) == 12
     assert not any(i.revived for i in steps)
     bounds = np.array([i.penalised for i in steps])
     assert np.diff(bounds).min() > -2e-6 * np.abs(bounds).max()

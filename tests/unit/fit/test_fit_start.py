@@ -164,7 +164,7 @@ def test_starts_come_best_first_with_what_they_were_learned_from():
         assert float(state.stats.w.sum()) == pytest.approx(4, rel=1e-4)
         assert float(state.stats.tasks) == pytest.approx(1, rel=1e-5)
         batch = gather(tasks, as_they_are(small_pool()), (60, 4, 6))
-        total, samples = held_out_bound(state.themes, batch, STARTS)
+        total, samples = held_out_bound(state.themes, batch, STARTS.of_steps())
         bounds.append(float(total / samples))
     assert bounds[0] > max(bounds) - 0.02
     np.testing.assert_array_equal(found[0].themes.mu, begun(tasks)[0].themes.mu)

@@ -9,19 +9,16 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import digamma, gammaln, softmax
 
-from fit_cases import share_compiled
 from taskscape import FitConfig
 from taskscape.fit.data import FitBatch
 from taskscape.fit.mending import dead_themes, duplicates, flaws, mend, revive, split
 from taskscape.fit.steps import FitState, held_out_bound, init, step
 from taskscape.model import Themes, ThemeStatistics, m_step, relative_prior
 
-share_compiled()
-
 M, C, N, K, L, D = 4, 3, 4, 3, 2, 2
 CONFIG = FitConfig(
     task_themes=L, image_themes=K, batch_size=M, tol=1e-9, max_iter=3, nu_fraction=0.05, kappa=0.1
-)
+).of_steps()
 
 
 def themes_at(covariance: str = "full", far: float = 0.0) -> Themes:
