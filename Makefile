@@ -31,10 +31,10 @@ imports: $(STAMP)
 	$(BIN)/lint-imports
 
 fast-tests: $(STAMP)
-	$(BIN)/pytest -q -n 2 -m "not slow"
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "not slow"
 
 all-tests: $(STAMP) browser
-	$(BIN)/pytest -q -n 2
+	$(BIN)/pytest -q -n 2 --dist loadfile
 
 # The report is tested in a real browser. Where there is none and none can be had, those tests skip.
 browser:

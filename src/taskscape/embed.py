@@ -45,8 +45,9 @@ __all__ = ["Embedding", "LikelihoodTable", "embed"]
 T = TypeVar("T")
 _ROUNDS = 2
 """Rounds of sweeps between two looks for settled classes."""
-_SHRINK = 4
-"""Classes that still move go on in a smaller batch once they are this many times fewer."""
+_SHRINK = 8
+"""Classes that still move go on in a smaller batch once they are this many times fewer. Every size
+is compiled for, so there are few, and none that is too small to pay for it."""
 _LEAST = 256
 _ROWS_AT_ONCE = 8192
 _CELLS_AT_ONCE = 1 << 22
@@ -248,8 +249,8 @@ def _fit_classes(
         stay = np.flatnonzero(np.asarray(fits.change) >= tol)
         if not len(stay):
             break
-        size = padded_size(_SHRINK * len(stay), _LEAST) // _SHRINK
-        if _SHRINK * size > len(ids):
+        size = len(ids) // _SHRINK
+        if len(stay) > size or size < _LEAST:
             continue
         gamma, sweeps[ids] = _put(gamma, ids, fits.gamma), np.asarray(fits.sweeps)
         take = np.resize(stay, size)  # repeats fill it up: they do the same once more

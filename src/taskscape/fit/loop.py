@@ -23,7 +23,7 @@ from taskscape.tasks import TaskSet
 
 __all__ = ["Fit", "FitInfo"]
 
-_HELD_OUT_PER_BATCH = 128
+_HELD_OUT_PER_BATCH = 256
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,10 @@ class Fit:
             limits.append(self.config.max_tasks)
         return min(n for n in limits if n is not None)
 
+    def _shape(self) -> tuple[int, int, int]:
+        """Tasks, classes and samples of a mini-batch."""
+        return self.batch_size, self.source.tasks.max_way, self.source.tasks.max_shot
+
     def most_updates(self) -> int | None:
         """The number of updates after which the fit ends in any case."""
         online = self.config.method == "online"
@@ -126,8 +130,7 @@ class Fit:
     def learn(self, t: int) -> FitInfo:
         """Learn from mini-batch ``t`` of the source, without looking at held-out tasks."""
         size = self.batch_size
-        shape = (size, self.source.tasks.max_way, self.source.tasks.max_shot)
-        batch = gather(self.source.batch(t, size), self.prepared, shape)
+        batch = gather(self.source.batch(t, size), self.prepared, self._shape())
         self.state, told = step(self.state, batch, self.config.of_steps())
         return FitInfo(
             t=self.updates,
@@ -157,8 +160,12 @@ class Fit:
             yield info
 
     def _held_out_batches(self) -> list[FitBatch]:
-        size = min(_HELD_OUT_PER_BATCH, len(self.held_out))
-        shape = (size, self.held_out.max_way, self.held_out.max_shot)
+        """The held-out tasks, in the shape of mini-batches where they fit: one program for both."""
+        shape = self._shape()
+        own = (len(self.held_out), self.held_out.max_way, self.held_out.max_shot)
+        if shape[0] > _HELD_OUT_PER_BATCH or shape[1] < own[1] or shape[2] < own[2]:
+            shape = (min(_HELD_OUT_PER_BATCH, own[0]), *own[1:])
+        size = shape[0]
         parts = [self.held_out[i : i + size] for i in range(0, len(self.held_out), size)]
         batches = [gather(part, self.prepared, shape) for part in parts]
         room = max(len(batch.x) for batch in batches)
@@ -199,15 +206,13 @@ class Fit:
     # -- batch ----------------------------------------------------------------------------------
 
     def _passes(self) -> Iterator[FitInfo]:
-        size, most = self.batch_size, self.most_updates()
+        most = self.most_updates()
         assert most is not None
         judged = self._held_out_batches()
         n_tasks = self.source.n_tasks or 0
         while True:
             t = self.updates
-            stats, bound = self._full_pass(
-                (size, self.source.tasks.max_way, self.source.tasks.max_shot)
-            )
+            stats, bound = self._full_pass(self._shape())
             prior = relative_prior(
                 stats, self.state.Psi0, self.config.nu_fraction, self.config.kappa
             )

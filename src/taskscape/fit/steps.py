@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 from jax.tree_util import register_dataclass
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from taskscape.fit.config import StepSettings
 from taskscape.fit.data import FitBatch
@@ -106,7 +106,6 @@ def init(
     )
 
 
-@jax.jit
 def step(state: FitState, batch: FitBatch, settings: StepSettings) -> tuple[FitState, StepInfo]:
     """One mini-batch of the online fit.
 
@@ -114,8 +113,14 @@ def step(state: FitState, batch: FitBatch, settings: StepSettings) -> tuple[FitS
     Differs from the paper: by default statistics are averaged, beginning with those of the start,
     and the M-step solved; ``update="paper"`` follows eq:online_update to the letter.
     """
+    return _learn(state, batch, _infer(state.themes, batch, settings), settings)
+
+
+@jax.jit
+def _learn(
+    state: FitState, batch: FitBatch, inferred: "_Inferred", settings: StepSettings
+) -> tuple[FitState, StepInfo]:
     themes = state.themes
-    inferred = _infer(themes, batch, settings, None)
     fresh = _sum_statistics(state, batch, inferred)
     nothing_new = fresh.tasks == 0  # all of its classes may be held out
     fresh = fresh * (1 / jnp.maximum(fresh.tasks, 1))
@@ -149,16 +154,11 @@ def maximise(state: FitState, stats: ThemeStatistics, settings: StepSettings) ->
     return m_step(stats, prior, state.themes, state.shift)
 
 
-@jax.jit
 def cold_posterior(state: FitState, batch: FitBatch) -> ConditionalPosterior:
     """Where the E-step of tasks begins that were not seen before."""
-    log_lik = log_likelihood(batch.x, whiten(state.themes))[batch.index]
-    return cold_start_given_theme(
-        log_lik, batch.sample_mask, batch.class_mask, state.themes.alpha, state.themes.delta
-    )
+    return _cold(_log_lik(state.themes, batch), batch, state.themes)
 
 
-@jax.jit
 def batch_part(
     state: FitState, batch: FitBatch, start: ConditionalPosterior, settings: StepSettings
 ) -> tuple[ThemeStatistics, ConditionalPosterior, Float[Array, ""]]:
@@ -168,15 +168,12 @@ def batch_part(
     return _sum_statistics(state, batch, inferred), inferred.posterior, inferred.bound.sum()
 
 
-@jax.jit
 def held_out_bound(
     themes: Themes, batch: FitBatch, settings: StepSettings
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The bound of these tasks and the number of their samples, both summed."""
-    finer = replace(
-        settings, tol=jnp.minimum(settings.tol, HELD_OUT_TOL), max_iter=2 * settings.max_iter
-    )
-    bound = _infer(themes, batch, finer, None).bound
+    finer = replace(settings, tol=min(settings.tol, HELD_OUT_TOL), max_iter=2 * settings.max_iter)
+    bound = _infer(themes, batch, finer).bound
     real = batch.sample_mask & batch.class_mask[..., None]
     return bound.sum(), real.sum(dtype=bound.dtype)
 
@@ -193,28 +190,59 @@ class _Inferred:
 
 
 def _infer(
-    themes: Themes, batch: FitBatch, settings: StepSettings, start: ConditionalPosterior | None
+    themes: Themes,
+    batch: FitBatch,
+    settings: StepSettings,
+    start: ConditionalPosterior | None = None,
 ) -> _Inferred:
-    log_lik = log_likelihood(batch.x, whiten(themes))[batch.index]
-    real = batch.sample_mask & batch.class_mask[..., None]
+    """The E-step; a program of its own, so that mini-batches and held-out tasks share it."""
+    log_lik = _log_lik(themes, batch)
+    if start is None and settings.update != "paper":
+        start = _cold(log_lik, batch, themes)
     masks, model = (batch.sample_mask, batch.class_mask), (themes.alpha, themes.delta)
+    return _infer_from(log_lik, *masks, *model, settings, start)
+
+
+@jax.jit
+def _log_lik(themes: Themes, batch: FitBatch) -> Float[Array, "M C N K"]:
+    return log_likelihood(batch.x, whiten(themes))[batch.index]
+
+
+@jax.jit
+def _cold(
+    log_lik: Float[Array, "M C N K"], batch: FitBatch, themes: Themes
+) -> ConditionalPosterior:
+    masks, model = (batch.sample_mask, batch.class_mask), (themes.alpha, themes.delta)
+    return cold_start_given_theme(log_lik, *masks, *model)
+
+
+@jax.jit
+def _infer_from(
+    log_lik: Float[Array, "M C N K"],
+    sample_mask: Bool[Array, "M C N"],
+    class_mask: Bool[Array, "M C"],
+    alpha: Float[Array, "L K"],
+    delta: Float[Array, " L"],
+    settings: StepSettings,
+    start: ConditionalPosterior | None,
+) -> _Inferred:
+    real = sample_mask & class_mask[..., None]
+    given = (log_lik, sample_mask, class_mask, alpha, delta)
     posterior: TaskPosterior | ConditionalPosterior
     if settings.update == "paper":
-        tol = _LAM_PER_SHARE * settings.tol
-        state = e_step(log_lik, *masks, *model, tol, settings.max_iter)
+        state = e_step(*given, _LAM_PER_SHARE * settings.tol, settings.max_iter)
         posterior, sweeps = state.posterior, state.iterations
-        bound = collapsed_elbo(posterior, log_lik, *masks, *model)
+        bound = collapsed_elbo(posterior, *given)
         r = update_r(log_lik, posterior.gamma, real)
     else:
-        posterior, bound, sweeps = infer(
-            log_lik, *masks, *model, settings.tol, settings.max_iter, start
-        )
+        posterior, bound, sweeps = infer(*given, settings.tol, settings.max_iter, start)
         r = responsibilities(posterior, log_lik, real)
-    has_classes = batch.class_mask.any(-1)
+    has_classes = class_mask.any(-1)
     mean_sweeps = jnp.where(has_classes, sweeps, 0).sum() / jnp.maximum(has_classes.sum(), 1)
     return _Inferred(posterior, r, jnp.where(has_classes, bound, 0), mean_sweeps)
 
 
+@jax.jit
 def _sum_statistics(state: FitState, batch: FitBatch, inferred: _Inferred) -> ThemeStatistics:
     r = inferred.r
     K = r.shape[-1]

@@ -22,7 +22,7 @@ from jax.scipy.special import logsumexp
 from jax.tree_util import register_dataclass
 from jaxtyping import Array, Bool, Float, Int
 
-from taskscape.model.dirichlet import expected_log, kl_divergence
+from taskscape.model.dirichlet import digamma, expected_log, kl_divergence
 from taskscape.model.estep import scale_likelihood, update_lam
 from taskscape.model.params import ConditionalPosterior, Count, Scalar
 
@@ -95,9 +95,10 @@ def _weights(
     gamma: Float[Array, "*A L K"],
 ) -> tuple[Float[Array, "*A L K"], Float[Array, "*A L"]]:
     r"""w with exp(E[ln theta]) = w exp(top), the largest w being 1."""
-    E_log_theta = expected_log(gamma)
-    top = E_log_theta.max(-1)
-    return jnp.maximum(jnp.exp(E_log_theta - top[..., None]), _LEAST_WEIGHT), top
+    psi = digamma(gamma)
+    top = psi.max(-1)
+    w = jnp.maximum(jnp.exp(psi - top[..., None]), _LEAST_WEIGHT)
+    return w, top - digamma(gamma.sum(-1))
 
 
 def update_gamma_given_theme(
@@ -119,17 +120,18 @@ def update_gamma_given_theme(
     """
     w, top = _weights(gamma)
     counts, total = _counts(w, p, sample_mask)
-    log_total = jnp.where(sample_mask[..., None], jnp.log(total) + top[..., None, :], 0)
-    return counts + alpha, log_total.sum(-2) - kl_divergence(gamma, alpha)
+    log_total = _einsum("...ln,...n->...l", jnp.log(total), sample_mask.astype(p.dtype))
+    log_total = log_total + top * sample_mask.sum(-1, keepdims=True)
+    return counts + alpha, log_total - kl_divergence(gamma, alpha)
 
 
 def _counts(
     w: Float[Array, "*A L K"], p: Float[Array, "*A N K"], sample_mask: Bool[Array, "*A N"]
-) -> tuple[Float[Array, "*A L K"], Float[Array, "*A N L"]]:
+) -> tuple[Float[Array, "*A L K"], Float[Array, "*A L N"]]:
     r"""How many samples go to each image-theme of given weights, and each sample's total."""
-    total = _einsum("...nk,...lk->...nl", p, w)
-    share = jnp.where(sample_mask[..., None], 1 / total, 0)
-    return w * _einsum("...nk,...nl->...lk", p, share), total
+    total = _einsum("...lk,...nk->...ln", w, p)
+    share = jnp.where(sample_mask[..., None, :], 1 / total, 0)
+    return w * _einsum("...ln,...nk->...lk", share, p), total
 
 
 def class_evidence(
@@ -167,13 +169,19 @@ def sweep_classes(
     by ever smaller steps. It is taken where it raises the bound, else g_2 is.
     """
     moving = fits.change >= tol
-    first, _ = update_gamma_given_theme(fits.gamma, p, sample_mask, alpha)
-    second, evidence = update_gamma_given_theme(first, p, sample_mask, alpha)
-    far = _extrapolate(fits.gamma, first, second, alpha)
-    third, evidence_far = update_gamma_given_theme(far, p, sample_mask, alpha)
-    higher = evidence_far > evidence
+
+    def sweep(last: tuple[Array, Array, Array], i: Int[Array, ""]) -> tuple[tuple, Array]:
+        far = i == SWEEPS_AT_ONCE - 1
+        start = jax.lax.cond(far, _extrapolate, lambda *points: points[-1], *last)
+        start = jnp.maximum(start, alpha)  # as after any sweep
+        moved, evidence = update_gamma_given_theme(start, p, sample_mask, alpha)
+        return (last[1], last[2], moved), evidence
+
+    turns = jnp.arange(SWEEPS_AT_ONCE)
+    (first, second, third), evidences = jax.lax.scan(sweep, (fits.gamma,) * 3, turns)
+    higher = evidences[2] > evidences[1]
     gamma = jnp.where(higher[..., None], third, second)
-    evidence = jnp.where(higher, evidence_far, evidence)
+    evidence = evidences[1:].max(0)
     likely = jax.nn.softmax(_DOUBT * evidence, axis=-1)
     moved = jnp.abs(second - first).max(-1) / second.sum(-1)
     change = (likely * moved).max(-1)
@@ -189,13 +197,12 @@ def _extrapolate(
     gamma: Float[Array, "*A L K"],
     first: Float[Array, "*A L K"],
     second: Float[Array, "*A L K"],
-    alpha: Float[Array, "L K"],
 ) -> Float[Array, "*A L K"]:
     g_0, g_1, g_2 = jnp.log(gamma), jnp.log(first), jnp.log(second)
     u, v = g_1 - g_0, g_2 - 2 * g_1 + g_0
     s = jnp.sqrt((u**2).sum(-1, keepdims=True) / ((v**2).sum(-1, keepdims=True) + _TINY))
     s = jnp.clip(s, 1, _LONGEST)
-    return jnp.maximum(jnp.exp(g_0 + 2 * s * u + s**2 * v), alpha)
+    return jnp.exp(g_0 + 2 * s * u + s**2 * v)
 
 
 def begin_classes(gamma: Float[Array, "*A L K"]) -> ClassFits:
@@ -344,6 +351,6 @@ def responsibilities(
     """
     p = scale_likelihood(jnp.where(sample_mask[..., None], log_lik, 0))
     w, _ = _weights(posterior.gamma)
-    total = _einsum("...nk,...lk->...nl", p, w)
-    share = jnp.where(sample_mask[..., None], posterior.eta[..., None, :] / total, 0)
-    return p * _einsum("...nl,...lk->...nk", share, w)
+    total = _einsum("...lk,...nk->...ln", w, p)
+    share = jnp.where(sample_mask[..., None, :], posterior.eta[..., None] / total, 0)
+    return p * _einsum("...ln,...lk->...nk", share, w)

@@ -27,6 +27,13 @@ class _Search(NamedTuple):
     i: Int[Array, ""]
 
 
+def _sum(x: Float[Array, "*A K"]) -> Float[Array, "*A"]:
+    """Sum over the last axis, as a product with ones: what it sums is then computed before, which
+    is several times faster on a CPU.
+    """
+    return jnp.einsum("...k,k->...", x, jnp.ones(x.shape[-1], x.dtype), precision="highest")
+
+
 def digamma(x: Float[Array, "*A"]) -> Float[Array, "*A"]:
     r"""Derivative of ln Γ, for positive x; the E-step spends much of its time here.
 
@@ -66,7 +73,7 @@ def log_beta(alpha: Float[Array, "*A K"]) -> Float[Array, "*A"]:
     Paper: eq:log_dirichlet_normalized_const.
     """
     if alpha.dtype != jnp.float32:
-        return gammaln(alpha).sum(-1) - gammaln(alpha.sum(-1))
+        return _sum(gammaln(alpha)) - gammaln(_sum(alpha))
     return _log_beta_float32(alpha)
 
 
@@ -86,12 +93,12 @@ def _log_beta_float32(alpha: Float[Array, "*A K"]) -> Float[Array, "*A"]:
     """
     largest = jnp.arange(alpha.shape[-1]) == alpha.argmax(-1, keepdims=True)
     m = alpha.max(-1, keepdims=True)
-    others = jnp.where(largest, 0, alpha).sum(-1)
+    others = _sum(jnp.where(largest, 0, alpha))
     total = m[..., 0] + others
     # the compiler may multiply by 1/m, so that m/m is not quite 1
-    large = jnp.where(largest, 0, alpha * jnp.log(alpha / m)).sum(-1)
+    large = _sum(jnp.where(largest, 0, alpha * jnp.log(alpha / m)))
     large = large - total * jnp.log1p(others / m[..., 0])
-    small = _small_part(alpha).sum(-1) - _small_part(total)
+    small = _sum(_small_part(alpha)) - _small_part(total)
     return large + small + (alpha.shape[-1] - 1) * _HALF_LOG_2_PI
 
 
@@ -100,7 +107,7 @@ def _log_beta_slope(
     at: tuple[Float[Array, "*A K"]], along: tuple[Float[Array, "*A K"]]
 ) -> tuple[Float[Array, "*A"], Float[Array, "*A"]]:
     """The derivative of ln B is the expected logarithm."""
-    return _log_beta_float32(at[0]), (expected_log(at[0]) * along[0]).sum(-1)
+    return _log_beta_float32(at[0]), _sum(expected_log(at[0]) * along[0])
 
 
 def _small_part(x: Float[Array, "*A"]) -> Float[Array, "*A"]:
@@ -130,7 +137,7 @@ def expected_log(alpha: Float[Array, "*A K"]) -> Float[Array, "*A K"]:
     Paper: eq:log_tilde_theta, eq:log_tilde_phi.
     Differs from the paper: for phi the sum runs over the L task-themes, not over K.
     """
-    return digamma(alpha) - digamma(alpha.sum(-1, keepdims=True))
+    return digamma(alpha) - digamma(_sum(alpha))[..., None]
 
 
 def log_density(theta: Float[Array, "*A K"], alpha: Float[Array, "*A K"]) -> Float[Array, "*A"]:
@@ -155,7 +162,7 @@ def entropy(alpha: Float[Array, "*A K"]) -> Float[Array, "*A"]:
     with c of ``_small_part``.
     """
     if alpha.dtype != jnp.float32:
-        return log_beta(alpha) - ((alpha - 1) * expected_log(alpha)).sum(-1)
+        return log_beta(alpha) - _sum((alpha - 1) * expected_log(alpha))
 
     def h(x: Float[Array, "*B"]) -> Float[Array, "*B"]:
         far = x > _DIGAMMA_WITHOUT_SHIFT
@@ -164,7 +171,8 @@ def entropy(alpha: Float[Array, "*A K"]) -> Float[Array, "*A"]:
         return _small_part(x) + lag
 
     constant = (alpha.shape[-1] - 1) * _HALF_LOG_2_PI
-    return (h(alpha) + expected_log(alpha)).sum(-1) - h(alpha.sum(-1)) + constant
+    total = _sum(alpha)
+    return _sum(h(alpha) + digamma(alpha)) - alpha.shape[-1] * digamma(total) - h(total) + constant
 
 
 def kl_divergence(a: Float[Array, "*#A K"], b: Float[Array, "*#A K"]) -> Float[Array, "*#A"]:
@@ -172,7 +180,8 @@ def kl_divergence(a: Float[Array, "*#A K"], b: Float[Array, "*#A K"]) -> Float[A
 
     .. math:: KL[a \| b] = \ln B(b) - \sum_k (b_k - 1)\, E_a[\ln\theta_k] - H(a)
     """
-    return log_beta(b) - ((b - 1) * expected_log(a)).sum(-1) - entropy(a)
+    cross = _sum((b - 1) * digamma(a)) - _sum(b - 1) * digamma(_sum(a))
+    return log_beta(b) - cross - entropy(a)
 
 
 def inverse_digamma(y: Float[Array, "*A"]) -> Float[Array, "*A"]:
