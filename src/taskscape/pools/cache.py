@@ -1,13 +1,15 @@
 """Pools on disk in our own format: a folder with ``samples.npy`` and ``pool.json``.
 
 A folder is written under a temporary name beside its final place and renamed when complete, so an
-interrupted run leaves no half-written pool. Large arrays come back memory-mapped.
+interrupted run leaves no half-written pool. Large arrays come back memory-mapped. All of a pool is
+hashed when it is opened, so that one which changed on disk is noticed and never used.
 """
 
 import hashlib
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,20 +54,25 @@ def cache_key(*parts: Any) -> str:
 def cached(kind: str, key: str, make: Callable[[], ClassPool]) -> ClassPool:
     """The pool stored under ``kind-key``; made, stored and read back if it is not there yet.
 
-    A damaged entry is made anew. Where the cache cannot be written, the pool is used unstored.
+    A damaged entry is made anew, with a warning. Where the cache cannot be written, the pool is
+    used unstored.
     """
     folder = cache_dir() / "pools" / f"{kind}-{key}"
     if folder.exists():
         try:
             return read_pool(folder)
-        except DataError:
+        except DataError as error:
+            warnings.warn(
+                f"{folder} is damaged ({error.__cause__}); it is made again from the source.",
+                stacklevel=2,
+            )
             shutil.rmtree(folder, ignore_errors=True)
     pool = make()
     try:
         write_pool(pool, folder)
-    except OSError:
+        return read_pool(folder)
+    except (OSError, DataError):
         return pool
-    return read_pool(folder)
 
 
 def write_pool(pool: ClassPool, folder: Path) -> None:
@@ -94,13 +101,20 @@ def write_pool(pool: ClassPool, folder: Path) -> None:
             "fingerprint": pool.fingerprint,
             "info": dict(pool.info),
         }
+        header["checksum"] = _checksum(header)
         (made / "pool.json").write_text(json.dumps(header, ensure_ascii=False), encoding="utf-8")
 
 
 def read_pool(folder: Path) -> ClassPool:
-    """Open a pool stored by :func:`write_pool`; large ones memory-mapped."""
+    """Open a pool stored by :func:`write_pool`; large ones memory-mapped.
+
+    What is read must be what was written, to the bit; anything else is an error.
+    """
     try:
         header = json.loads((folder / "pool.json").read_text(encoding="utf-8"))
+        checksum = header.pop("checksum", None)  # older pools have none
+        if checksum is not None and checksum != _checksum(header):
+            raise ValueError("pool.json is not what was stored")
         path = folder / "samples.npy"
         large = path.stat().st_size > _MAP_ABOVE_BYTES
         samples = np.load(path, mmap_mode="r" if large else None, allow_pickle=False)
@@ -111,7 +125,7 @@ def read_pool(folder: Path) -> ClassPool:
             key: None if header[key] is None else tuple(header[key])
             for key in ("groups", "splits", "class_digests")
         }
-        return ClassPool(
+        pool = ClassPool(
             name=header["name"],
             samples=samples,
             starts=np.cumsum(counts) - counts,
@@ -120,7 +134,14 @@ def read_pool(folder: Path) -> ClassPool:
             info=header["info"],
             **optional,
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        if pool.hash_classes() != pool.class_digests or pool.fingerprint != header["fingerprint"]:
+            raise ValueError("its samples or names are not what was stored")
+        return pool
+    except Exception as error:  # damaged bytes raise nearly anything
         raise DataError(
             f"{folder} is not a readable pool ({error}). Delete it and retry."
         ) from error
+
+
+def _checksum(header: dict[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(header).encode(), digest_size=16).hexdigest()

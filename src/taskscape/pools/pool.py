@@ -320,6 +320,10 @@ class ClassPool:
     def _digests(self) -> tuple[str, ...]:
         if self.class_digests is not None:
             return self.class_digests
+        return self.hash_classes()
+
+    def hash_classes(self) -> tuple[str, ...]:
+        """The content hash of each class, from the samples as they are now."""
         return tuple(_digest(self.samples_of(c)) for c in range(len(self)))
 
     @cached_property
@@ -394,5 +398,6 @@ def _digest(samples: Shaped[np.ndarray, "rows *shape"]) -> str:
     h = hashlib.blake2b(digest_size=16)
     h.update(str(samples.shape).encode())
     for block in _blocks(samples):
-        h.update(np.ascontiguousarray(block).astype(block.dtype.newbyteorder("<")).data)
+        little = block.dtype.newbyteorder("<")
+        h.update(np.ascontiguousarray(block).astype(little, copy=False).data)
     return h.hexdigest()

@@ -75,7 +75,51 @@ def test_a_damaged_entry_is_made_anew(pool: ClassPool, own_cache: Path, damage: 
         (folder / "pool.json").write_text(json.dumps(header | {"format": 99}))
     with pytest.raises(DataError, match="is not a readable pool"):
         read_pool(folder)
-    assert cached("t", "k", lambda: pool).fingerprint == pool.fingerprint
+    with pytest.warns(UserWarning, match=r"t-k is damaged .* made again from the source"):
+        assert cached("t", "k", lambda: pool).fingerprint == pool.fingerprint
+    assert cached("t", "k", lambda: pytest.fail("made twice")).fingerprint == pool.fingerprint
+
+
+@pytest.mark.parametrize("images", [False, True])
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("file", ["samples.npy", "pool.json"])
+def test_no_flipped_bit_is_used(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, images: bool, mapped: bool, file: str
+):
+    monkeypatch.setattr(cache, "_MAP_ABOVE_BYTES", 10 if mapped else 1 << 28)
+    shape = (12, 2, 2) if images else (12, 2)
+    samples = np.arange(np.prod(shape)).reshape(shape).astype(np.uint8 if images else np.float32)
+    pool = ClassPool.from_arrays(
+        samples, np.repeat(np.arange(4), 3), groups=["x", "x", "y", "y"], info={"source": "here"}
+    )
+    cached("t", "k", lambda: pool)
+    path = own_cache / "pools" / "t-k" / file
+    whole, n_noticed = path.read_bytes(), 0
+    bits = range(0, 8 * len(whole), 29)
+    for bit in bits:
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        try:
+            back = read_pool(path.parent)
+        except DataError:
+            n_noticed += 1
+            continue
+        assert (back.name, dict(back.info)) == (pool.name, pool.info)  # the bit meant nothing
+        assert back.hash_classes() == pool.hash_classes()
+        assert back.fingerprint == pool.fingerprint
+    assert n_noticed > 0.5 * len(bits)
+
+
+def test_a_damaged_entry_that_cannot_be_removed_is_not_used(
+    pool: ClassPool, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    cached("t", "k", lambda: pool)
+    path = own_cache / "pools" / "t-k" / "samples.npy"
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    monkeypatch.setattr(cache.shutil, "rmtree", lambda *args, **options: None)
+    with pytest.warns(UserWarning, match="made again from the source"):
+        assert cached("t", "k", lambda: pool) is pool
 
 
 def test_a_failure_while_making_or_writing_leaves_nothing(
