@@ -5,16 +5,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Int
+from jaxtyping import Int, Integer
 
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.tasks.taskset import TaskSet, class_dtype
+from taskscape.tasks.checks import check_drawn, class_table, pad
+from taskscape.tasks.taskset import TaskSet, listed_tasks
 
 __all__ = ["class_column", "from_table", "padded_classes", "to_table"]
 
 _FORMAT = 1
 _HEADER = b"taskscape"
+_HEADER_KINDS = {
+    "format": int, "pool": str, "fingerprint": str, "n_query": int, "class_names": list
+}  # fmt: skip
 
 
 def to_table(tasks: TaskSet) -> pa.Table:
@@ -45,7 +49,10 @@ def to_table(tasks: TaskSet) -> pa.Table:
 
 
 def from_table(table: pa.Table, pool: ClassPool, source: str = "the table") -> TaskSet:
-    """The TaskSet of a table made by :func:`to_table`, over the pool it was made for."""
+    """The TaskSet of a table made by :func:`to_table`, over the pool it was made for.
+
+    It passes the same checks as tasks made by hand.
+    """
     header = _header(table, source)
     if header["fingerprint"] != pool.fingerprint:
         raise DataError(
@@ -55,20 +62,28 @@ def from_table(table: pa.Table, pool: ClassPool, source: str = "the table") -> T
             "with the same split and options."
         )
     try:
-        classes = padded_classes(table["classes"], class_dtype(pool))
-        tasks = TaskSet(
-            pool=pool,
-            classes=classes,
-            keys=table["key"].to_numpy().astype(np.uint64),
-            n_shot=table["n_shot"].to_numpy().astype(np.int32),
-            n_query=int(header["n_query"]),
-            support=_listed(table, "support", classes.shape),
-            query=_listed(table, "query", classes.shape),
-        )
-    except (KeyError, TypeError, pa.ArrowInvalid) as error:
-        raise DataError(f"{source} is not a list of tasks that can be read: {error}.") from error
-    if tasks.classes.size and tasks.classes.max() >= len(pool):
-        raise DataError(f"{source} names class {tasks.classes.max()}; {pool!r} has fewer.")
+        return _checked(table, pool, header["n_query"])
+    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
+        raise DataError(
+            f"{source} is not a list of tasks that can be used: {str(error).rstrip('.')}. "
+            "Write it again with save_tasks or `taskscape tasks`."
+        ) from error
+
+
+def _checked(table: pa.Table, pool: ClassPool, n_query: int) -> TaskSet:
+    classes = class_table(pool, *_read_classes(table["classes"]))
+    keys = _numbers(table["key"], "key", pa.uint64())
+    n_shot = _numbers(table["n_shot"], "n_shot", pa.int32())
+    support = _listed(table, "support", classes.shape)
+    query = _listed(table, "query", classes.shape)
+    if support is None:
+        if query is not None:
+            raise DataError("it lists query samples without support samples")
+        check_drawn(pool, classes, n_shot, n_query)
+        return TaskSet(pool, classes, keys, n_shot, n_query)
+    tasks = listed_tasks(pool, classes, keys, support, query)
+    if tasks.n_query != n_query or (tasks.n_shot != n_shot).any():
+        raise DataError("n_shot or n_query are not the numbers of samples that are listed")
     return tasks
 
 
@@ -78,11 +93,17 @@ def _header(table: pa.Table, source: str) -> dict[str, Any]:
         header = json.loads(raw or b"{}")
     except ValueError:
         header = {}
-    if header.get("what") != "tasks":
+    if not isinstance(header, dict) or header.get("what") != "tasks":
         raise DataError(
             f"{source} is not a list of tasks written by taskscape. "
             "Write one with save_tasks or `taskscape tasks`."
         )
+    for key, kind in _HEADER_KINDS.items():
+        if type(header.get(key)) is not kind:
+            raise DataError(
+                f"{source}: its header has {key}={header.get(key)!r}; expected {kind.__name__}. "
+                "Write it again with save_tasks or `taskscape tasks`."
+            )
     if header["format"] > _FORMAT:
         raise DataError(f"{source} was written by a newer taskscape; please upgrade.")
     return header
@@ -99,12 +120,32 @@ def padded_classes(
     column: pa.ChunkedArray, kind: type[np.signedinteger]
 ) -> Int[np.ndarray, "tasks way"]:
     """The class ids of such a column, padded with -1."""
-    ways = [np.diff(chunk.offsets.to_numpy()) for chunk in column.chunks]
-    way = np.concatenate(ways) if ways else np.zeros(0, dtype=np.int32)
-    classes = np.full((len(way), int(way.max(initial=0))), -1, dtype=kind)
-    ids = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks]
-    classes[np.arange(classes.shape[1]) < way[:, None]] = np.concatenate(ids) if ids else []
-    return classes
+    return pad(*_read_classes(column), kind)
+
+
+def _read_classes(
+    column: pa.ChunkedArray,
+) -> tuple[Int[np.ndarray, "all"], Int[np.ndarray, "tasks"]]:
+    """The class ids of all tasks one after another, and how many each task has."""
+    lists = column.cast(pa.list_(pa.int32()))
+    ids = _numbers(_flat(lists, "classes"), "classes", pa.int32())
+    ways = [np.diff(chunk.offsets.to_numpy()) for chunk in lists.chunks]
+    return ids, np.concatenate(ways) if ways else np.zeros(0, dtype=np.int32)
+
+
+def _flat(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """What the lists of a column hold, one list after another; no list may be missing."""
+    if column.null_count:
+        raise DataError(f"{name} has empty cells.")
+    parts = [chunk.flatten() for chunk in column.chunks]
+    return pa.chunked_array(parts, column.type.value_type)
+
+
+def _numbers(column: pa.ChunkedArray, name: str, kind: pa.DataType) -> Integer[np.ndarray, "all"]:
+    """The whole numbers of a column; none may be missing, or be too large for its type."""
+    if column.null_count:
+        raise DataError(f"{name} has empty cells.")
+    return np.asarray(column.cast(kind).to_numpy())
 
 
 def _listed(
@@ -112,6 +153,9 @@ def _listed(
 ) -> Int[np.ndarray, "tasks way n"] | None:
     if name not in table.column_names:
         return None
-    flat = table[name].combine_chunks().flatten().flatten().to_numpy(zero_copy_only=False)
-    each = table.schema.field(name).type.value_type.list_size
-    return flat.astype(np.int64).reshape(*shape, each)
+    kind = table.schema.field(name).type
+    fixed = pa.types.is_fixed_size_list
+    if not (fixed(kind) and fixed(kind.value_type)):
+        raise DataError(f"{name} has type {kind}; expected lists of one size of lists of one size.")
+    flat = _numbers(_flat(_flat(table[name], name), name), name, pa.int32())
+    return flat.astype(np.int64).reshape(*shape, kind.value_type.list_size)

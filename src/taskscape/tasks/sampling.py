@@ -10,8 +10,9 @@ from jaxtyping import Int, Shaped
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.progress import progress_bar
+from taskscape.tasks.checks import check_shots, class_dtype
 from taskscape.tasks.draws import below, distinct, subkeys, task_keys
-from taskscape.tasks.taskset import TaskSet, check_shots, class_dtype
+from taskscape.tasks.taskset import TaskSet
 
 __all__ = ["TaskStream", "enumerate_tasks", "sample_tasks", "stream_tasks"]
 

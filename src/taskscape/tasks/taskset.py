@@ -10,12 +10,10 @@ from numpy.typing import ArrayLike
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.tasks.batches import Episodes, TaskBatch
+from taskscape.tasks.checks import ALL, check_listed, check_shots, class_table
 from taskscape.tasks.draws import distinct, subkeys, task_keys
 
-__all__ = ["ALL", "TaskSet", "check_shots", "make_tasks"]
-
-ALL = 0
-"""The number of shots that stands for every sample that is not a query."""
+__all__ = ["TaskSet", "listed_tasks", "make_tasks"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -207,17 +205,11 @@ def make_tasks(
     TaskSet(1 tasks over 'pool': 2-way, 2-shot)
     """
     ids = [[pool.class_index(c) if isinstance(c, str) else int(c) for c in t] for t in classes]
-    for i, task in enumerate(ids):
-        if len(set(task)) < len(task) or len(task) < 2:
-            raise DataError(f"task {i} needs at least 2 different classes, has {classes[i]!r}.")
-        if min(task) < 0 or max(task) >= len(pool):
-            raise DataError(f"task {i}: class ids run from 0 to {len(pool) - 1}, got {task}.")
-    way = max((len(t) for t in ids), default=0)
-    table = np.array([t + [-1] * (way - len(t)) for t in ids], dtype=class_dtype(pool))
-    table = table.reshape(len(ids), way)
+    flat = np.array([c for task in ids for c in task], dtype=np.int64)
+    table = class_table(pool, flat, np.array([len(task) for task in ids], dtype=np.int64))
     keys = task_keys(seed, np.arange(len(ids)))
     if support is not None:
-        return _listed(pool, table, keys, support, query)
+        return listed_tasks(pool, table, keys, support, query)
     if query is not None:
         raise DataError("query was given without support; list both, or draw both by n_query.")
     low, high = check_shots(pool, n_shot, n_query, np.unique(table[table >= 0]))
@@ -226,61 +218,21 @@ def make_tasks(
     return TaskSet(pool, table, keys, np.full(len(ids), low, dtype=np.int32), n_query)
 
 
-def _listed(
+def listed_tasks(
     pool: ClassPool,
     classes: Int[np.ndarray, "tasks way"],
     keys: UInt64[np.ndarray, "tasks"],
     support: ArrayLike,
     query: ArrayLike | None,
 ) -> TaskSet:
-    lists = {"support": np.asarray(support, dtype=np.int64)}
-    if query is not None:
-        lists["query"] = np.asarray(query, dtype=np.int64)
-    counts = np.where(classes >= 0, pool.counts[np.maximum(classes, 0)], 0)[:, :, None]
-    for name, ids in lists.items():
-        if ids.ndim != 3 or ids.shape[:2] != classes.shape:
-            raise DataError(
-                f"{name} has shape {ids.shape}; expected (tasks, classes, samples) with "
-                f"{classes.shape[0]} tasks of up to {classes.shape[1]} classes, padded with -1."
-            )
-        wrong = np.argwhere((ids < -1) | (ids >= counts) & (ids >= 0))
-        if len(wrong):
-            t, c, n = wrong[0]
-            raise DataError(
-                f"{name}[{t}, {c}, {n}] = {ids[t, c, n]}; the class has {counts[t, c, 0]} samples."
-            )
-    shots = (lists["support"] >= 0).sum(axis=2)
+    """Tasks whose samples are listed one by one."""
+    held = check_listed(pool, classes, "support", support)
+    asked = None if query is None else check_listed(pool, classes, "query", query)
+    shots = (held >= 0).sum(axis=2)
     if ((shots == 0) & (classes >= 0)).any():
         raise DataError("support leaves a class without samples.")
-    n_query = lists["query"].shape[2] if "query" in lists else 0
     most = shots.max(axis=1, initial=0).astype(np.int32)
-    return TaskSet(pool, classes, keys, most, n_query, lists["support"], lists.get("query"))
-
-
-def check_shots(
-    pool: ClassPool,
-    n_shot: int | str | tuple[int, int],
-    n_query: int,
-    classes: Int[np.ndarray, "some"],
-) -> tuple[int, int]:
-    """Read ``n_shot`` as (least, most), (0, 0) for all, and see that every class has enough."""
-    if n_query < 0:
-        raise DataError(f"n_query={n_query} must not be negative.")
-    if isinstance(n_shot, str):
-        if n_shot != "all":
-            raise DataError(f"n_shot={n_shot!r}: use a number, a range (low, high), or 'all'.")
-        pool.require(1 + n_query, f"n_shot='all' + n_query={n_query}", classes.tolist())
-        return ALL, ALL
-    low, high = n_shot if isinstance(n_shot, tuple) else (n_shot, n_shot)
-    if not 1 <= low <= high:
-        raise DataError(f"n_shot={n_shot!r} must be at least 1, and a range must ascend.")
-    pool.require(high + n_query, f"n_shot={n_shot} + n_query={n_query}", classes.tolist())
-    return low, high
-
-
-def class_dtype(pool: ClassPool) -> type[np.signedinteger]:
-    """The smallest type that holds the pool's class ids and the padding -1."""
-    return np.int16 if len(pool) <= np.iinfo(np.int16).max else np.int32
+    return TaskSet(pool, classes, keys, most, 0 if asked is None else asked.shape[2], held, asked)
 
 
 def _pad(values: Int[np.ndarray, "tasks ..."] | None, shape: tuple[int, ...]) -> np.ndarray:
