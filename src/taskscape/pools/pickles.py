@@ -2,13 +2,16 @@
 
 An ordinary unpickler calls whatever a file names. This one knows a handful of names, and even those
 stand for our own code: arrays are rebuilt from their bytes by ``np.frombuffer`` and numpy's own
-``__setstate__`` methods, which trust their input, are never reached. A file can still ask for
-much memory; guard against that by the size of the files you open.
+``__setstate__`` methods, which trust their input, are never reached. How many steps a file may
+take and how much memory it may fill grow with its size, so that a small file can do little harm.
+Python's unpickler is used in its Python form: the one in C sets memory aside before it looks, and
+crashes on deeply nested keys.
 """
 
+import mmap
 import pickle
 import re
-from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +24,35 @@ __all__ = ["load_plain_pickle"]
 
 _PLAIN_TYPES = re.compile(r"b1|[iu][1248]|f[248]|[SU]\d{1,6}|O[48]?")
 _MAX_DEPTH = 8
+_MAX_ARGUMENTS = 8
 _ENCODINGS = ("latin1", "latin-1")
+_FREE_STEPS, _BYTES_PER_STEP = 1_000_000, 8
+_FREE_BYTES, _TIMES_ITS_SIZE = 1 << 24, 4
 
 
 class _RefusedError(Exception):
     """A pickle holds something other than plain values and numpy arrays."""
+
+
+class _Allowance:
+    """The steps that a file of some size may take, and the bytes that it may fill."""
+
+    __slots__ = ("n_bytes", "size", "steps")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.steps = _FREE_STEPS + size // _BYTES_PER_STEP
+        self.n_bytes = _FREE_BYTES + size * _TIMES_ITS_SIZE
+
+    def step(self) -> None:
+        self.steps -= 1
+        if self.steps < 0:
+            raise _RefusedError(f"far more steps than its {self.size:,} bytes are worth")
+
+    def fill(self, n_bytes: int) -> None:
+        self.n_bytes -= n_bytes
+        if self.n_bytes < 0:
+            raise _RefusedError(f"far more memory than its {self.size:,} bytes are worth")
 
 
 class _Dtype:
@@ -35,8 +62,10 @@ class _Dtype:
 
     def __init__(self, code: Any, *_: Any) -> None:
         text = code.decode("latin1") if isinstance(code, bytes) else code
-        if not isinstance(text, str) or not _PLAIN_TYPES.fullmatch(text.lstrip("<>=|")):
-            raise _RefusedError(f"the array type {code!r}")
+        if not isinstance(text, str):
+            raise _RefusedError("an array type in an unknown form")
+        if len(text) > 20 or not _PLAIN_TYPES.fullmatch(text.lstrip("<>=|")):
+            raise _RefusedError(f"the array type {text[:20]!r}")
         self.code = text.lstrip("<>=|")
         self.order = "|"
 
@@ -54,26 +83,35 @@ class _Dtype:
 class _Array:
     """Stands for ``numpy.ndarray`` while a pickle is read."""
 
-    __slots__ = ("array",)
+    __slots__ = ("allowance", "array")
 
-    def __init__(self, array: Any = None) -> None:
+    def __init__(self, allowance: _Allowance, array: Any = None) -> None:
+        self.allowance = allowance
         self.array = array
 
     def __setstate__(self, state: Any) -> None:
         _, shape, dtype, fortran, raw = state
-        self.array = _array(raw, dtype, shape, "F" if fortran else "C")
+        self.array = _array(self.allowance, raw, dtype, shape, "F" if fortran else "C")
 
 
-def _array(raw: Any, dtype: Any, shape: Any, order: str) -> Shaped[np.ndarray, "..."]:
+def _array(
+    allowance: _Allowance, raw: Any, dtype: Any, shape: Any, order: Any
+) -> Shaped[np.ndarray, "..."]:
     if not isinstance(dtype, _Dtype) or not isinstance(shape, tuple):
         raise _RefusedError("an array in an unknown form")
     real = dtype.real()
     if real.kind == "O":
         if not isinstance(raw, list):
             raise _RefusedError("an array of objects in an unknown form")
+        allowance.fill(8 * len(raw))
+        if not all(isinstance(value, _LEAVES) for value in raw):
+            raise _RefusedError("an array of objects other than numbers and text")
         flat = np.empty(len(raw), dtype=object)
-        flat[:] = [_plain(value) for value in raw]
+        flat[:] = raw
     else:
+        if not isinstance(raw, str | bytes | bytearray):
+            raise _RefusedError("an array in an unknown form")
+        allowance.fill(len(raw))
         data = raw.encode("latin1") if isinstance(raw, str) else bytes(raw)
         flat = np.frombuffer(data, dtype=real)
     return flat.reshape(shape, order="F" if order == "F" else "C")
@@ -82,7 +120,10 @@ def _array(raw: Any, dtype: Any, shape: Any, order: str) -> Shaped[np.ndarray, "
 class _Known:
     """A name that a pickle may use; calling it is all that can be done to it."""
 
-    __slots__ = ()
+    __slots__ = ("allowance",)
+
+    def __init__(self, allowance: _Allowance) -> None:
+        self.allowance = allowance
 
     def __setstate__(self, state: Any) -> None:
         raise _RefusedError("a changed function")
@@ -92,7 +133,7 @@ class _NewArray(_Known):
     __slots__ = ()
 
     def __call__(self, *_: Any) -> _Array:
-        return _Array()
+        return _Array(self.allowance)
 
 
 class _NewDtype(_Known):
@@ -106,14 +147,15 @@ class _NewScalar(_Known):
     __slots__ = ()
 
     def __call__(self, dtype: Any, raw: Any = b"") -> Any:
-        return _array([raw] if dtype.code[0] == "O" else raw, dtype, (1,), "C")[0]
+        raw = [raw] if dtype.code[0] == "O" else raw
+        return _array(self.allowance, raw, dtype, (1,), "C")[0]
 
 
 class _FromBuffer(_Known):
     __slots__ = ()
 
     def __call__(self, raw: Any, dtype: Any, shape: Any, order: Any, *_: Any) -> _Array:
-        return _Array(_array(raw, dtype, shape, order))
+        return _Array(self.allowance, _array(self.allowance, raw, dtype, shape, order))
 
 
 class _Encode(_Known):
@@ -121,15 +163,16 @@ class _Encode(_Known):
 
     def __call__(self, text: Any, encoding: Any = "latin1") -> bytes:
         if not isinstance(text, str) or encoding not in _ENCODINGS:
-            raise _RefusedError(f"the text encoding {encoding!r}")
+            raise _RefusedError("another text encoding than latin1")
+        self.allowance.fill(len(text))
         return text.encode("latin1")
 
 
 class _NewDict(_Known):
     __slots__ = ()
 
-    def __call__(self, *_: Any) -> OrderedDict[Any, Any]:
-        return OrderedDict()
+    def __call__(self, *_: Any) -> dict[Any, Any]:
+        return {}
 
 
 _ADMITTED: dict[tuple[str, str], type[_Known]] = {
@@ -144,29 +187,133 @@ for _core in ("numpy.core", "numpy._core"):  # numpy renamed it in version 2
     _ADMITTED[f"{_core}.numeric", "_frombuffer"] = _FromBuffer
 
 
-class _PlainUnpickler(pickle.Unpickler):
+def _check_keys(keys: Iterable[Any]) -> None:
+    """Admit keys that are cheap to hash: hashing a nested tuple may take for ever, or crash."""
+    for key in keys:
+        if not isinstance(key, str | bytes | float | np.number | None) and not (
+            isinstance(key, int) and key.bit_length() <= 64
+        ):
+            raise _RefusedError(f"a key of type {_type_name(key)}")
+
+
+# Handlers of single steps: they look at the unpickler's stack before Python's own do their work.
+
+
+def _set_item(reader: Any) -> None:
+    _check_keys(reader.stack[-2:-1])
+    _OWN[pickle.SETITEM[0]](reader)
+
+
+def _set_items(reader: Any) -> None:
+    _check_keys(reader.stack[::2])
+    _OWN[pickle.SETITEMS[0]](reader)
+
+
+def _make_dict(reader: Any) -> None:
+    _check_keys(reader.stack[::2])
+    _OWN[pickle.DICT[0]](reader)
+
+
+def _call(reader: Any) -> None:
+    if len(reader.stack[-1]) > _MAX_ARGUMENTS:
+        raise _RefusedError(f"a call with more than {_MAX_ARGUMENTS} arguments")
+    _OWN[pickle.REDUCE[0]](reader)
+
+
+def _make_bytearray(reader: Any) -> None:
+    size = int.from_bytes(reader.read(8), "little")
+    reader.append(bytearray(reader.read(size)))  # only as long as what is there
+
+
+def _refuse_set(reader: Any) -> None:
+    raise _RefusedError("a set")
+
+
+_OWN: dict[int, Callable[[Any], None]] = pickle._Unpickler.dispatch
+_STEPS = _OWN | {
+    pickle.SETITEM[0]: _set_item,
+    pickle.SETITEMS[0]: _set_items,
+    pickle.DICT[0]: _make_dict,
+    pickle.REDUCE[0]: _call,
+    pickle.BYTEARRAY8[0]: _make_bytearray,
+    pickle.EMPTY_SET[0]: _refuse_set,
+    pickle.ADDITEMS[0]: _refuse_set,
+    pickle.FROZENSET[0]: _refuse_set,
+}
+
+
+class _CountedSteps(dict[int, Callable[[Any], None]]):
+    """The handler of every step, which is paid for when it is looked up."""
+
+    def __init__(self, allowance: _Allowance) -> None:
+        super().__init__(_STEPS)
+        self.allowance = allowance
+
+    def __getitem__(self, step: int) -> Callable[[Any], None]:
+        self.allowance.step()
+        return super().__getitem__(step)
+
+
+class _Reader:
+    """A file that gives what is asked for, or an error where it ends before."""
+
+    def __init__(self, content: mmap.mmap) -> None:
+        self.content = content
+
+    def read(self, size: int, /) -> bytes:
+        data = self.content.read(size)
+        if len(data) < size:
+            raise EOFError("the file ends early")
+        return data
+
+    def readline(self) -> bytes:
+        line = self.content.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError("the file ends early")
+        return line
+
+
+class _PlainUnpickler(pickle._Unpickler):
+    def __init__(self, content: mmap.mmap, allowance: _Allowance) -> None:
+        super().__init__(_Reader(content), encoding="latin1")
+        self.allowance = allowance
+        self.dispatch = _CountedSteps(allowance)  # type: ignore[misc]
+
     def find_class(self, module: str, name: str) -> Any:
         admitted = _ADMITTED.get((module, name))
         if admitted is None:
-            raise _RefusedError(f"{module}.{name}")
-        return admitted()
+            raise _RefusedError(f"{module[:99]}.{name[:99]}")
+        return admitted(self.allowance)
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
-    """Plain containers with real arrays in place of those that stood for them."""
-    if isinstance(value, _Array):
+_LEAVES = (bool, int, float, str, bytes, np.generic, type(None))
+
+
+def _plain(value: Any, allowance: _Allowance, depth: int = 0) -> Any:
+    """Plain containers with real arrays in place of those that stood for them.
+
+    What is shared is paid for wherever it stands, and a list of texts as the array of equally long
+    texts that numpy would make of it.
+    """
+    if isinstance(value, _Array) and isinstance(value.array, np.ndarray):
+        allowance.fill(value.array.nbytes)
         return value.array
-    if value is None or isinstance(value, bool | int | float | str | bytes | np.generic):
+    if isinstance(value, _LEAVES):
         return value
     if depth > _MAX_DEPTH:
         raise _RefusedError(f"containers nested more than {_MAX_DEPTH} deep")
     if isinstance(value, dict):
-        return {_plain(k, depth + 1): _plain(v, depth + 1) for k, v in value.items()}
+        allowance.fill(16 * len(value))
+        return {k: _plain(v, allowance, depth + 1) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v, depth + 1) for v in value]
-    if isinstance(value, np.ndarray):
-        return value
-    raise _RefusedError(f"a value of type {type(value).__name__.lstrip('_')}")
+        longest = max((len(v) for v in value if isinstance(v, str | bytes)), default=0)
+        allowance.fill(len(value) * (8 + 4 * longest))
+        return [_plain(v, allowance, depth + 1) for v in value]
+    raise _RefusedError(f"a value of type {_type_name(value)}")
+
+
+def _type_name(value: Any) -> str:
+    return type(value).__name__.lstrip("_")
 
 
 def load_plain_pickle(path: str | Path) -> Any:
@@ -178,8 +325,12 @@ def load_plain_pickle(path: str | Path) -> Any:
     dict_keys(['embeddings', 'labels', 'keys'])
     """
     try:
-        with Path(path).open("rb") as file:
-            return _plain(_PlainUnpickler(file, encoding="latin1").load())
+        with (
+            Path(path).open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+        ):
+            allowance = _Allowance(len(content))
+            return _plain(_PlainUnpickler(content, allowance).load(), allowance)
     except _RefusedError as error:
         raise DataError(
             f"{path} asks for {error}, which plain data does not need: refused, and nothing of it "
@@ -189,6 +340,6 @@ def load_plain_pickle(path: str | Path) -> Any:
         raise DataError(f"{path} cannot be read ({error.strerror}).") from error
     except Exception as error:  # damaged pickles raise nearly anything
         raise DataError(
-            f"{path} is not a readable pickle of arrays ({type(error).__name__}: {error}); it may "
-            "be cut short. Fetch it again."
+            f"{path} is not a readable pickle of arrays ({type(error).__name__}: "
+            f"{str(error)[:200]}); it may be cut short. Fetch it again."
         ) from error
