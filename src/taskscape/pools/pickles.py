@@ -10,181 +10,25 @@ crashes on deeply nested keys.
 
 import mmap
 import pickle
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
 
 from taskscape.errors import DataError
+from taskscape.pools.pickled_names import (
+    ADMITTED,
+    LEAVES,
+    Allowance,
+    PickledArray,
+    RefusedError,
+)
 
 __all__ = ["load_plain_pickle"]
 
-_PLAIN_TYPES = re.compile(r"b1|[iu][1248]|f[248]|[SU]\d{1,6}|O[48]?")
 _MAX_DEPTH = 8
 _MAX_ARGUMENTS = 8
-_ENCODINGS = ("latin1", "latin-1")
-_FREE_STEPS, _BYTES_PER_STEP = 1_000_000, 8
-_FREE_BYTES, _TIMES_ITS_SIZE = 1 << 24, 4
-
-
-class _RefusedError(Exception):
-    """A pickle holds something other than plain values and numpy arrays."""
-
-
-class _Allowance:
-    """The steps that a file of some size may take, and the bytes that it may fill."""
-
-    __slots__ = ("n_bytes", "size", "steps")
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.steps = _FREE_STEPS + size // _BYTES_PER_STEP
-        self.n_bytes = _FREE_BYTES + size * _TIMES_ITS_SIZE
-
-    def step(self) -> None:
-        self.steps -= 1
-        if self.steps < 0:
-            raise _RefusedError(f"far more steps than its {self.size:,} bytes are worth")
-
-    def fill(self, n_bytes: int) -> None:
-        self.n_bytes -= n_bytes
-        if self.n_bytes < 0:
-            raise _RefusedError(f"far more memory than its {self.size:,} bytes are worth")
-
-
-class _Dtype:
-    """Stands for ``numpy.dtype``: plain numbers, text and objects; no fields, no subarrays."""
-
-    __slots__ = ("code", "order")
-
-    def __init__(self, code: Any, *_: Any) -> None:
-        text = code.decode("latin1") if isinstance(code, bytes) else code
-        if not isinstance(text, str):
-            raise _RefusedError("an array type in an unknown form")
-        if len(text) > 20 or not _PLAIN_TYPES.fullmatch(text.lstrip("<>=|")):
-            raise _RefusedError(f"the array type {text[:20]!r}")
-        self.code = text.lstrip("<>=|")
-        self.order = "|"
-
-    def __setstate__(self, state: Any) -> None:
-        order = state[1]
-        order = order.decode("latin1") if isinstance(order, bytes) else order
-        if order not in ("<", ">", "=", "|") or any(part is not None for part in state[2:5]):
-            raise _RefusedError("an array type with fields")
-        self.order = order
-
-    def real(self) -> np.dtype:
-        return np.dtype(self.order + self.code if self.code[0] != "O" else object)
-
-
-class _Array:
-    """Stands for ``numpy.ndarray`` while a pickle is read."""
-
-    __slots__ = ("allowance", "array")
-
-    def __init__(self, allowance: _Allowance, array: Any = None) -> None:
-        self.allowance = allowance
-        self.array = array
-
-    def __setstate__(self, state: Any) -> None:
-        _, shape, dtype, fortran, raw = state
-        self.array = _array(self.allowance, raw, dtype, shape, "F" if fortran else "C")
-
-
-def _array(
-    allowance: _Allowance, raw: Any, dtype: Any, shape: Any, order: Any
-) -> Shaped[np.ndarray, "..."]:
-    if not isinstance(dtype, _Dtype) or not isinstance(shape, tuple):
-        raise _RefusedError("an array in an unknown form")
-    real = dtype.real()
-    if real.kind == "O":
-        if not isinstance(raw, list):
-            raise _RefusedError("an array of objects in an unknown form")
-        allowance.fill(8 * len(raw))
-        if not all(isinstance(value, _LEAVES) for value in raw):
-            raise _RefusedError("an array of objects other than numbers and text")
-        flat = np.empty(len(raw), dtype=object)
-        flat[:] = raw
-    else:
-        if not isinstance(raw, str | bytes | bytearray):
-            raise _RefusedError("an array in an unknown form")
-        allowance.fill(len(raw))
-        data = raw.encode("latin1") if isinstance(raw, str) else bytes(raw)
-        flat = np.frombuffer(data, dtype=real)
-    return flat.reshape(shape, order="F" if order == "F" else "C")
-
-
-class _Known:
-    """A name that a pickle may use; calling it is all that can be done to it."""
-
-    __slots__ = ("allowance",)
-
-    def __init__(self, allowance: _Allowance) -> None:
-        self.allowance = allowance
-
-    def __setstate__(self, state: Any) -> None:
-        raise _RefusedError("a changed function")
-
-
-class _NewArray(_Known):
-    __slots__ = ()
-
-    def __call__(self, *_: Any) -> _Array:
-        return _Array(self.allowance)
-
-
-class _NewDtype(_Known):
-    __slots__ = ()
-
-    def __call__(self, code: Any, *_: Any) -> _Dtype:
-        return _Dtype(code)
-
-
-class _NewScalar(_Known):
-    __slots__ = ()
-
-    def __call__(self, dtype: Any, raw: Any = b"") -> Any:
-        raw = [raw] if dtype.code[0] == "O" else raw
-        return _array(self.allowance, raw, dtype, (1,), "C")[0]
-
-
-class _FromBuffer(_Known):
-    __slots__ = ()
-
-    def __call__(self, raw: Any, dtype: Any, shape: Any, order: Any, *_: Any) -> _Array:
-        return _Array(self.allowance, _array(self.allowance, raw, dtype, shape, order))
-
-
-class _Encode(_Known):
-    __slots__ = ()
-
-    def __call__(self, text: Any, encoding: Any = "latin1") -> bytes:
-        if not isinstance(text, str) or encoding not in _ENCODINGS:
-            raise _RefusedError("another text encoding than latin1")
-        self.allowance.fill(len(text))
-        return text.encode("latin1")
-
-
-class _NewDict(_Known):
-    __slots__ = ()
-
-    def __call__(self, *_: Any) -> dict[Any, Any]:
-        return {}
-
-
-_ADMITTED: dict[tuple[str, str], type[_Known]] = {
-    ("_codecs", "encode"): _Encode,
-    ("collections", "OrderedDict"): _NewDict,
-    ("numpy", "dtype"): _NewDtype,
-    ("numpy", "ndarray"): _Known,
-}
-for _core in ("numpy.core", "numpy._core"):  # numpy renamed it in version 2
-    _ADMITTED[f"{_core}.multiarray", "_reconstruct"] = _NewArray
-    _ADMITTED[f"{_core}.multiarray", "scalar"] = _NewScalar
-    _ADMITTED[f"{_core}.numeric", "_frombuffer"] = _FromBuffer
 
 
 def _check_keys(keys: Iterable[Any]) -> None:
@@ -193,7 +37,7 @@ def _check_keys(keys: Iterable[Any]) -> None:
         if not isinstance(key, str | bytes | float | np.number | None) and not (
             isinstance(key, int) and key.bit_length() <= 64
         ):
-            raise _RefusedError(f"a key of type {_type_name(key)}")
+            raise RefusedError(f"a key of type {_type_name(key)}")
 
 
 # Handlers of single steps: they look at the unpickler's stack before Python's own do their work.
@@ -216,7 +60,7 @@ def _make_dict(reader: Any) -> None:
 
 def _call(reader: Any) -> None:
     if len(reader.stack[-1]) > _MAX_ARGUMENTS:
-        raise _RefusedError(f"a call with more than {_MAX_ARGUMENTS} arguments")
+        raise RefusedError(f"a call with more than {_MAX_ARGUMENTS} arguments")
     _OWN[pickle.REDUCE[0]](reader)
 
 
@@ -226,7 +70,7 @@ def _make_bytearray(reader: Any) -> None:
 
 
 def _refuse_set(reader: Any) -> None:
-    raise _RefusedError("a set")
+    raise RefusedError("a set")
 
 
 _OWN: dict[int, Callable[[Any], None]] = pickle._Unpickler.dispatch
@@ -245,7 +89,7 @@ _STEPS = _OWN | {
 class _CountedSteps(dict[int, Callable[[Any], None]]):
     """The handler of every step, which is paid for when it is looked up."""
 
-    def __init__(self, allowance: _Allowance) -> None:
+    def __init__(self, allowance: Allowance) -> None:
         super().__init__(_STEPS)
         self.allowance = allowance
 
@@ -274,34 +118,31 @@ class _Reader:
 
 
 class _PlainUnpickler(pickle._Unpickler):
-    def __init__(self, content: mmap.mmap, allowance: _Allowance) -> None:
+    def __init__(self, content: mmap.mmap, allowance: Allowance) -> None:
         super().__init__(_Reader(content), encoding="latin1")
         self.allowance = allowance
         self.dispatch = _CountedSteps(allowance)  # type: ignore[misc]
 
     def find_class(self, module: str, name: str) -> Any:
-        admitted = _ADMITTED.get((module, name))
+        admitted = ADMITTED.get((module, name))
         if admitted is None:
-            raise _RefusedError(f"{module[:99]}.{name[:99]}")
+            raise RefusedError(f"{module[:99]}.{name[:99]}")
         return admitted(self.allowance)
 
 
-_LEAVES = (bool, int, float, str, bytes, np.generic, type(None))
-
-
-def _plain(value: Any, allowance: _Allowance, depth: int = 0) -> Any:
+def _plain(value: Any, allowance: Allowance, depth: int = 0) -> Any:
     """Plain containers with real arrays in place of those that stood for them.
 
     What is shared is paid for wherever it stands, and a list of texts as the array of equally long
     texts that numpy would make of it.
     """
-    if isinstance(value, _Array) and isinstance(value.array, np.ndarray):
+    if isinstance(value, PickledArray) and isinstance(value.array, np.ndarray):
         allowance.fill(value.array.nbytes)
         return value.array
-    if isinstance(value, _LEAVES):
+    if isinstance(value, LEAVES):
         return value
     if depth > _MAX_DEPTH:
-        raise _RefusedError(f"containers nested more than {_MAX_DEPTH} deep")
+        raise RefusedError(f"containers nested more than {_MAX_DEPTH} deep")
     if isinstance(value, dict):
         allowance.fill(16 * len(value))
         return {k: _plain(v, allowance, depth + 1) for k, v in value.items()}
@@ -309,7 +150,7 @@ def _plain(value: Any, allowance: _Allowance, depth: int = 0) -> Any:
         longest = max((len(v) for v in value if isinstance(v, str | bytes)), default=0)
         allowance.fill(len(value) * (8 + 4 * longest))
         return [_plain(v, allowance, depth + 1) for v in value]
-    raise _RefusedError(f"a value of type {_type_name(value)}")
+    raise RefusedError(f"a value of type {_type_name(value)}")
 
 
 def _type_name(value: Any) -> str:
@@ -329,9 +170,9 @@ def load_plain_pickle(path: str | Path) -> Any:
             Path(path).open("rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
         ):
-            allowance = _Allowance(len(content))
+            allowance = Allowance(len(content))
             return _plain(_PlainUnpickler(content, allowance).load(), allowance)
-    except _RefusedError as error:
+    except RefusedError as error:
         raise DataError(
             f"{path} asks for {error}, which plain data does not need: refused, and nothing of it "
             "was run. If you trust the file, convert it to .npz yourself."
