@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
+from taskscape.seeds import Seed, check_seed
 from taskscape.tasks.batches import Episodes, TaskBatch
 from taskscape.tasks.draws import distinct, subkeys, task_keys
 
@@ -195,7 +196,7 @@ def make_tasks(
     n_query: int = 0,
     support: ArrayLike | None = None,
     query: ArrayLike | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> TaskSet:
     """Tasks with the classes you name; samples drawn from ``seed``, or listed one by one.
 
@@ -215,7 +216,7 @@ def make_tasks(
     way = max((len(t) for t in ids), default=0)
     table = np.array([t + [-1] * (way - len(t)) for t in ids], dtype=class_dtype(pool))
     table = table.reshape(len(ids), way)
-    keys = task_keys(seed, np.arange(len(ids)))
+    keys = task_keys(check_seed(seed), np.arange(len(ids)))
     if support is not None:
         return _listed(pool, table, keys, support, query)
     if query is not None:

@@ -58,6 +58,7 @@ def run_study(
     report is written from the result, by :func:`taskscape.report.write_report`.
     """
     check_config(config)
+    config = replace(config, seed=int(config.seed))
     if pool is None:
         pool = load_pool(config.data)
     else:
