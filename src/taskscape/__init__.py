@@ -6,6 +6,10 @@ The meta-learners are in :mod:`taskscape.meta`, other notions of similarity in
 :mod:`taskscape.baselines`.
 """
 
+from taskscape.starting import heed_while_importing
+
+heed_while_importing()  # before all that takes long
+
 from taskscape.catalogue import Catalogue, Embeddings, read_embeddings, write_embeddings
 from taskscape.choose import choose_themes
 from taskscape.compare import (

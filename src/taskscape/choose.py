@@ -128,7 +128,7 @@ def choose_themes(
             TaskThemes(**settings | {"image_themes": K, "task_themes": L})._config()
     if validation is None:
         source, validation = TaskSource.of(
-            tasks, model.random_state, model.n_held_out, least=max(2, *task_themes)
+            tasks, int(model.random_state), model.n_held_out, least=max(2, *task_themes)
         )
         assert isinstance(source.tasks, TaskSet)
         tasks = source.without_held_out(source.tasks)

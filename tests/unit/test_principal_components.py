@@ -1,7 +1,6 @@
 """Principal components: both ways agree with a full decomposition, and an interrupt is heard."""
 
 import signal
-import subprocess
 import sys
 import time
 import tracemalloc
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
+from interrupt_cases import start_hearing
 from taskscape import ClassPool, PrepareConfig
 from taskscape import principal_components as module
 from taskscape.prepare import learn_preparation
@@ -102,9 +102,7 @@ print("done", flush=True)
 
 @pytest.mark.slow
 def test_an_interrupt_is_heard_while_components_are_sought() -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    child = start_hearing([sys.executable, "-c", ENDLESS])
     assert child.stdout is not None
     assert child.stdout.readline() == "begun\n"
     time.sleep(2)

@@ -18,6 +18,7 @@ from taskscape.errors import DataError
 from taskscape.meta import Trained
 from taskscape.meta.networks import MlpWeights
 from taskscape.progress import progress_bar
+from taskscape.seeds import Seed, check_seed
 from taskscape.select.sources import DistanceSource
 from taskscape.tasks import TaskSet
 
@@ -66,7 +67,7 @@ class Task2Vec(FeatureEmbedding):
         config: Task2VecConfig | None = None,
         prepare: Prepare = "auto",
         probe: Trained | None = None,
-        seed: int = 0,
+        seed: Seed = 0,
     ) -> None:
         super().__init__(prepare=prepare)
         if per not in ("layer", "unit"):
@@ -75,7 +76,8 @@ class Task2Vec(FeatureEmbedding):
             raise DataError(f"distance={distance!r} is not known; use {', '.join(DISTANCES)}.")
         if not alpha >= 0:
             raise DataError(f"alpha={alpha} must not be negative.")
-        self.per, self.distance, self.alpha, self.seed = per, distance, alpha, seed
+        self.per, self.distance, self.alpha = per, distance, alpha
+        self.seed = check_seed(seed)
         self.config = config or Task2VecConfig()
         self.probe = probe
         self.probe_: Trained | None = None

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from taskscape.starting import leave_at_once
+
 __all__ = ["heed_interrupts"]
 
 _MOMENT = 1.5
@@ -31,7 +33,8 @@ def heed_interrupts() -> Iterator[None]:
     take as long as it needs. Where something else listens to interrupts, or nothing does on
     purpose, all stays as it is.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    handler = signal.getsignal(signal.SIGINT)
+    if handler not in (signal.default_int_handler, leave_at_once):
         yield
         return
     receiver, sender = socket.socketpair()
@@ -56,7 +59,7 @@ def heed_interrupts() -> Iterator[None]:
         if heard:  # the end of Python would wait for what still computes
             _leave(code)
         signal.set_wakeup_fd(before)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, handler)
         sender.close()
         watch.join()
         receiver.close()

@@ -24,6 +24,7 @@ from taskscape.compare.posteriors import (
 )
 from taskscape.errors import DataError
 from taskscape.progress import track
+from taskscape.seeds import Seed, check_seed
 
 __all__ = [
     "DIVERGENCES",
@@ -141,7 +142,7 @@ def divergence(
     *,
     alpha: Any = None,
     n_samples: int = 4096,
-    seed: int = 0,
+    seed: Seed = 0,
     scales: object = None,
 ) -> Any:
     """Distance from each task of ``p`` to the task of ``q`` in the same place.
@@ -166,7 +167,7 @@ def divergence_with_error(
     *,
     alpha: Any = None,
     n_samples: int = 4096,
-    seed: int = 0,
+    seed: Seed = 0,
     scales: object = None,
 ) -> Estimate:
     """As :func:`divergence`, with the standard error of what is estimated by sampling."""
@@ -191,7 +192,7 @@ def cdist(
     *,
     alpha: Any = None,
     n_samples: int = 1024,
-    seed: int = 0,
+    seed: Seed = 0,
     scales: object = None,
 ) -> Float[np.ndarray, "tasks_p tasks_q"]:
     """Distance from every task of ``p`` to every task of ``q``, as a matrix.
@@ -218,7 +219,7 @@ def pdist(
     *,
     alpha: Any = None,
     n_samples: int = 1024,
-    seed: int = 0,
+    seed: Seed = 0,
     scales: object = None,
 ) -> Float[np.ndarray, "tasks tasks"]:
     """Distance from every task to every other, as a square matrix with zeros on the diagonal.
@@ -236,7 +237,7 @@ def _as_tasks(tasks: Tasks) -> Tasks:
 
 
 def _bind(
-    kind: str, alpha: Any, n_samples: int, seed: int, members: int, L: int
+    kind: str, alpha: Any, n_samples: int, seed: Seed, members: int, L: int
 ) -> Callable[[int, np.ndarray, np.ndarray], Estimate]:
     """The divergence as a function of member and two arrays, with its options checked."""
     if kind not in DIVERGENCES:
@@ -245,10 +246,11 @@ def _bind(
     costs = [theme_cost(a) for a in _read_alpha(alpha, members, L)] if spec.needs_alpha else []
     if n_samples < 2:
         raise DataError(f"n_samples={n_samples} must be at least 2.")
+    start = check_seed(seed)
 
     def compute(e: int, a: np.ndarray, b: np.ndarray) -> Estimate:
         if spec.has_stderr:
-            return spec.compute(a, b, n_samples=n_samples, seed=seed)
+            return spec.compute(a, b, n_samples=n_samples, seed=start)
         values = spec.compute(a, b, cost=costs[e]) if spec.needs_alpha else spec.compute(a, b)
         return Estimate(values, np.zeros_like(values))
 

@@ -13,6 +13,7 @@ from taskscape.compare.posteriors import Tasks, check_together, read_lam
 from taskscape.compare.rows import class_hashes
 from taskscape.compare.search import nearest_distance
 from taskscape.errors import DataError
+from taskscape.seeds import Seed, check_seed
 
 __all__ = ["Resemblance", "read_classes", "resemblance"]
 
@@ -107,7 +108,7 @@ def resemblance(
     measure: str = "mean",
     k: int = 10,
     folds: int | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> Resemblance:
     """Compare the test tasks' distances with those of tasks from held-out training classes.
 
@@ -140,7 +141,7 @@ def resemblance(
         pairs, n_folds = [(distance(a, b), distance(r, b))], 0
     else:
         classes = read_classes(train_classes, b.shape[1])
-        splits = list(_folds(classes, folds, seed))
+        splits = list(_folds(classes, folds, check_seed(seed)))
         pairs = [
             (distance(a, b[:, out]), distance(b[:, inside], b[:, out])) for inside, out in splits
         ]

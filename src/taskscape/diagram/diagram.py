@@ -17,6 +17,7 @@ from taskscape.diagram.statistics import (
     spearman,
 )
 from taskscape.errors import DataError
+from taskscape.seeds import Seed, check_seed
 
 __all__ = ["correlation_diagram"]
 
@@ -32,7 +33,7 @@ def correlation_diagram(
     interval: str = "jackknife",
     n_resamples: int = 200,
     confidence: float = 0.95,
-    seed: int = 0,
+    seed: Seed = 0,
     distance_label: str = "mean KL divergence to the training tasks (nats)",
     accuracy_label: str = "accuracy",
 ) -> CorrelationDiagram:
@@ -51,6 +52,7 @@ def correlation_diagram(
     >>> round(d.curves[0].spearman.value, 2)
     -1.0
     """
+    seed = check_seed(seed)
     x = _read_numbers(distance, "distance", None)
     if x.min() < -1e-6:
         raise DataError(f"distance goes down to {x.min():g}; distances are not negative.")

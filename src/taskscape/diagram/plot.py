@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskscape.errors import DataError
+from taskscape.plain_text import plain
 
 if TYPE_CHECKING:
     from taskscape.diagram.result import CorrelationDiagram, Curve
@@ -45,11 +46,11 @@ def save_figure(
         )
         for i, curve in enumerate(diagram.curves):
             _draw_curve(above, curve, i, len(diagram.curves))
-        above.set_ylabel(diagram.accuracy_label)
+        above.set_ylabel(plain(diagram.accuracy_label))
         above.grid(axis="y", color="0.9", linewidth=0.8)
         above.set_axisbelow(True)
         if title:
-            above.set_title(title, fontsize=10, loc="left")
+            above.set_title(plain(title), fontsize=10, loc="left")
         bins = diagram.curves[0].bins
         below.bar(
             [b.low for b in bins],
@@ -61,7 +62,7 @@ def save_figure(
             linewidth=0.6,
         )
         below.set_ylabel("tasks")
-        below.set_xlabel(diagram.distance_label)
+        below.set_xlabel(plain(diagram.distance_label))
         counts = [b.n_tasks for b in bins]
         if max(counts) > 20 * min(counts):
             below.set_yscale("log")
@@ -99,7 +100,7 @@ def _draw_curve(axes: object, curve: "Curve", i: int, n_curves: int) -> None:
         linewidth=1.4,
         markeredgecolor="white",
         markeredgewidth=0.5,
-        label=label_of(curve),
+        label=plain(label_of(curve)),
         zorder=3,
     )
     known = np.isfinite(low)

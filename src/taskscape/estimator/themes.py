@@ -30,6 +30,7 @@ from taskscape.prepare import (
     choose_config,
     learn_preparation,
 )
+from taskscape.seeds import Seed, check_seed
 from taskscape.storage import load_arrays, save_arrays
 from taskscape.tasks import TaskSet, TaskStream
 
@@ -99,7 +100,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         n_restarts: int = 1,
         ensemble: int = 1,
         n_held_out: int = 500,
-        random_state: int = 0,
+        random_state: Seed = 0,
     ) -> None:
         self.task_themes = task_themes
         self.image_themes = image_themes
@@ -230,10 +231,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         if self.n_held_out < 1:
             raise DataError(f"n_held_out={self.n_held_out} must be at least 1.")
-        if not isinstance(self.random_state, int | np.integer) or self.random_state < 0:
-            raise DataError(
-                f"random_state={self.random_state!r} must be a whole number, 0 or more."
-            )
+        check_seed(self.random_state, "random_state")
         if self.prepare not in (None, "auto") and not isinstance(self.prepare, PrepareConfig):
             raise DataError(f"prepare={self.prepare!r} must be 'auto', None or a PrepareConfig.")
         return config

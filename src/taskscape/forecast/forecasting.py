@@ -9,6 +9,7 @@ from taskscape.forecast.forecaster import Forecaster
 from taskscape.forecast.result import Forecasts
 from taskscape.meta import Trained, evaluate
 from taskscape.pools import ClassPool
+from taskscape.seeds import Seed
 from taskscape.tasks import TaskSet
 
 __all__ = ["forecast"]
@@ -24,7 +25,7 @@ def forecast(
     learner_pool: ClassPool | None = None,
     episodes: int = 10,
     confidence: float = 0.9,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> Forecasts:
     """The expected accuracy of a trained learner on new tasks, from their support samples alone.
 

@@ -21,6 +21,7 @@ from taskscape.meta.episodes import EpisodeRows, gather, redrawn, rows_of
 from taskscape.meta.learner import Learner, Shots
 from taskscape.meta.memory import fitting_size, free_bytes, halved_until_it_fits
 from taskscape.progress import track
+from taskscape.seeds import MOST_FOR_JAX, Seed, check_seed
 from taskscape.tasks import TaskSet
 
 __all__ = ["Evaluation", "TaskScores", "class_interval", "evaluate", "evaluate_many", "score"]
@@ -79,7 +80,7 @@ def evaluate(
     state: PyTree,
     tasks: TaskSet,
     *,
-    seed: int = 0,
+    seed: Seed = 0,
     episodes: int = 1,
     chunk_size: int | None = None,
 ) -> Evaluation:
@@ -98,7 +99,7 @@ def evaluate_many(
     states: PyTree,
     tasks: TaskSet,
     *,
-    seed: int = 0,
+    seed: Seed = 0,
     episodes: int = 1,
     chunk_size: int | None = None,
 ) -> list[Evaluation]:
@@ -112,7 +113,7 @@ def _evaluate(
     states: PyTree,
     trials: int,
     tasks: TaskSet,
-    seed: int,
+    seed: Seed,
     episodes: int,
     chunk_size: int | None,
 ) -> list[Evaluation]:
@@ -120,9 +121,10 @@ def _evaluate(
         raise DataError(f"episodes={episodes} and chunk_size={chunk_size} must be at least 1.")
     if len(tasks) == 0:
         raise DataError("there are no tasks to evaluate.")
+    first = check_seed(seed, most=MOST_FOR_JAX - episodes + 1)
     samples = jnp.asarray(tasks.pool.samples)
     scores = [
-        score(learner, states, trials, samples, rows_of(redrawn(tasks, e)), seed + e, chunk_size)
+        score(learner, states, trials, samples, rows_of(redrawn(tasks, e)), first + e, chunk_size)
         for e in track(range(episodes), "evaluating")
     ]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *map(jax.device_get, scores))

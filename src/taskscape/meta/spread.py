@@ -12,6 +12,7 @@ from taskscape.errors import DataError
 from taskscape.meta.episodes import EpisodeRows, gather, rows_of
 from taskscape.meta.evaluation import tasks_at_once
 from taskscape.meta.learner import Learner, Shots
+from taskscape.seeds import MOST_FOR_JAX, Seed, check_seed
 from taskscape.tasks import TaskSet
 
 __all__ = ["Bayesian", "disagreement", "weight_spread"]
@@ -37,7 +38,7 @@ def weight_spread(
     state: PyTree,
     tasks: TaskSet,
     *,
-    seed: int = 0,
+    seed: Seed = 0,
     chunk_size: int | None = None,
 ) -> dict[str, Float[np.ndarray, "tasks"]]:
     """The learner's own measures of spread for every task, and how often its members disagree.
@@ -52,10 +53,11 @@ def weight_spread(
         )
     if len(tasks) == 0 or (chunk_size is not None and chunk_size < 1):
         raise DataError(f"{len(tasks)} tasks and chunk_size={chunk_size}: give at least 1 of each.")
+    start = check_seed(seed, most=MOST_FOR_JAX)
     rows, index = rows_of(tasks), np.arange(len(tasks), dtype=np.int32)
     samples = jnp.asarray(tasks.pool.samples)
     size = min(chunk_size or tasks_at_once(), len(tasks))
-    spread = _spread_chunks(learner, size, state, samples, rows, index, seed)
+    spread = _spread_chunks(learner, size, state, samples, rows, index, start)
     return {name: np.asarray(values) for name, values in spread.items()}
 
 

@@ -21,6 +21,7 @@ from taskscape.meta.memory import halved_until_it_fits
 from taskscape.meta.networks import Architecture
 from taskscape.meta.trials import TrainConfig, Trained, TrainState, advance, begin
 from taskscape.progress import progress_bar
+from taskscape.seeds import MOST_FOR_JAX, Seed, check_seed
 from taskscape.tasks import TaskSet, TaskStream
 
 __all__ = ["train", "train_many"]
@@ -32,7 +33,7 @@ def train(
     tasks: TaskSet | TaskStream,
     config: TrainConfig | None = None,
     *,
-    seed: int = 0,
+    seed: Seed = 0,
     **rest: Any,
 ) -> Trained:
     """Meta-train a learner on a list of tasks, or on an endless stream of them.
@@ -48,7 +49,7 @@ def train_many(
     tasks: Sequence[TaskSet | TaskStream],
     config: TrainConfig | None = None,
     *,
-    seeds: Sequence[int],
+    seeds: Sequence[Seed],
     n_way: int | None = None,
     validation: TaskSet | None = None,
     checkpoint: Callable[[TrainState], None] | None = None,
@@ -62,19 +63,20 @@ def train_many(
     ``checkpoint`` is called after every dispatch; what it was given can be passed as ``resume``.
     """
     config = config or TrainConfig()
-    feeds = _feeds(tasks, seeds, config)
+    starts = [check_seed(s, most=MOST_FOR_JAX) for s in seeds]
+    feeds = _feeds(tasks, starts, config)
     n_way = n_way or max(_way(t) for t in (*tasks, *([validation] if validation else [])))
     _check_network(network, feeds[0])
     samples = jnp.asarray(feeds[0].pool.samples)
     check = None if validation is None else _validation(learner, validation, feeds[0], samples)
-    trials = resume or begin(learner, network, config, n_way=n_way, seeds=seeds)
+    trials = resume or begin(learner, network, config, n_way=n_way, seeds=starts)
     done, together = int(trials.step[0]), len(feeds)
     with progress_bar("meta-training", config.updates) as advance_bar:
         advance_bar(done)
         while done < config.updates and not _all_stale(trials.scores, config.patience):
             live = min(config.validate_every, config.updates - done)
             rows = _dispatch_rows(feeds, config, done, live)
-            step = partial(_in_groups, learner, config, samples, rows, live, seeds, trials)
+            step = partial(_in_groups, learner, config, samples, rows, live, starts, trials)
             trials, together = _fitted(step, together, config)
             _raise_if_diverged(trials.losses[:, done : done + live], done)
             if check is not None:

@@ -47,13 +47,25 @@ def clean_labels(y: Any, what: str = "y") -> Shaped[np.ndarray, "rows"]:
             raise DataError(f"{what} has missing labels. Remove these samples.")
         texts = [v.decode() if isinstance(v, bytes) else v for v in labels]
         whole = all(isinstance(v, int | np.integer) for v in texts)
-        labels = np.array([int(v) for v in texts] if whole else [str(v) for v in texts])
+        named = [int(v) if whole else str(v) for v in texts]
+        if len(set(named)) < len(set(texts)):
+            raise DataError(
+                f"{what} has different labels that read alike, such as 1 and '1'. Give them all as "
+                "numbers, or all as text."
+            )
+        labels = np.array(named)
     if labels.dtype.kind == "S":
         labels = np.char.decode(labels, "utf-8")
     if labels.dtype.kind == "f":
         if not (np.isfinite(labels).all() and (labels == np.round(labels)).all()):
             raise DataError(
                 f"{what} holds fractions or NaN: expected class labels, not regression values."
+            )
+        largest = np.abs(labels).max(initial=0)
+        if largest >= 2.0**63:
+            raise DataError(
+                f"{what} has a label of size {largest:g}; numbers as large cannot be told apart. "
+                "Give these labels as text."
             )
         labels = labels.astype(np.int64)
     if labels.dtype.kind not in "iubU":

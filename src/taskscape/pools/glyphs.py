@@ -32,6 +32,7 @@ from taskscape.pools.glyph_drawing import (
 )
 from taskscape.pools.pool import SPLITS, ClassPool
 from taskscape.progress import track
+from taskscape.seeds import Seed, check_seed
 
 __all__ = ["SCRIPTS", "Script", "load_glyphs"]
 
@@ -108,15 +109,14 @@ class Letter:
         return f"{self.script.name}/{' '.join(words)}"
 
 
-def load_glyphs(*, seed: int = 0, n_drawings: int = 20, image_size: int = 28) -> ClassPool:
+def load_glyphs(*, seed: Seed = 0, n_drawings: int = 20, image_size: int = 28) -> ClassPool:
     """Letters of fifteen scripts, each drawn many times by different hands; ink is bright.
 
     The drawings of a letter depend on the seed and the letter alone. The first call draws the pool,
     which takes some seconds; later ones read it from the cache.
     """
     low, high = _IMAGE_SIZES
-    if seed < 0:
-        raise DataError(f"seed={seed} is below 0. Give a whole number from 0 up.")
+    start = check_seed(seed)
     if n_drawings < 1:
         raise DataError(f"n_drawings={n_drawings}: a letter needs at least 1 drawing. Raise it.")
     if not low <= image_size <= high:
@@ -130,8 +130,8 @@ def load_glyphs(*, seed: int = 0, n_drawings: int = 20, image_size: int = 28) ->
         matplotlib.__version__,
         unicodedata.unidata_version,
     ]
-    key = cache_key(_DRAWING_VERSION, seed, n_drawings, image_size, made_with)
-    return cached("glyphs", key, lambda: _make(seed, n_drawings, image_size))
+    key = cache_key(_DRAWING_VERSION, start, n_drawings, image_size, made_with)
+    return cached("glyphs", key, lambda: _make(start, n_drawings, image_size))
 
 
 def _make(seed: int, n_drawings: int, image_size: int) -> ClassPool:

@@ -10,6 +10,7 @@ from taskscape.compare.posteriors import Tasks
 from taskscape.compare.resemblance import read_classes
 from taskscape.compare.rows import class_hashes
 from taskscape.errors import DataError
+from taskscape.seeds import Seed, check_seed
 from taskscape.select.auto import AUTO, Judge, TrialOptions, choose_rule, rules_to_try
 from taskscape.select.rules import RuleOptions, find_rule
 from taskscape.select.run import Run
@@ -26,7 +27,7 @@ def select(
     n: int,
     rule: str = "coverage",
     *,
-    seed: int = 0,
+    seed: Seed = 0,
     scales: object = None,
     validation: Tasks = None,
     **options: Any,
@@ -56,7 +57,7 @@ def select_by(
     n: int,
     rule: str = "coverage",
     *,
-    seed: int = 0,
+    seed: Seed = 0,
     validation: DistanceSource | None = None,
     judge: Judge | None = None,
     trial: TrialOptions | None = None,
@@ -78,6 +79,7 @@ def select_by(
     does, random choice. ``trial`` says how (:class:`TrialOptions`); what was tried is in
     ``settings["auto"]``. :func:`taskscape.studies.auto.select_auto` brings a judge along.
     """
+    seed = check_seed(seed)
     if rule != AUTO:
         return _select_by(source, n, rule, seed=seed, test_weights=test_weights, **options)
     if validation is None or judge is None:

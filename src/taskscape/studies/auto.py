@@ -16,6 +16,7 @@ from taskscape.meta import (
     make_learner,
     train_many,
 )
+from taskscape.seeds import Seed, check_seed
 from taskscape.select import Selection, TrialOptions, select
 from taskscape.tasks import TaskSet
 
@@ -75,7 +76,7 @@ def select_auto(
     batch_size: int = 4,
     episodes: int = 1,
     training: Mapping[str, Any] | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     **options: Any,
 ) -> Selection:
     """Choose ``n`` training tasks by the rule that helps ``learner`` on validation tasks.
@@ -89,6 +90,7 @@ def select_auto(
 
     What was tried is in ``settings["auto"]``. ``options`` are those of :func:`taskscape.select`.
     """
+    seed = check_seed(seed)
     named = make_learner(learner) if isinstance(learner, str) else learner
     for what, tasks, embedded in (
         ("train", train_tasks, train),

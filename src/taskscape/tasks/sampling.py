@@ -10,6 +10,7 @@ from jaxtyping import Int, Shaped
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.progress import progress_bar
+from taskscape.seeds import Seed, check_seed
 from taskscape.tasks.checks import check_shots, class_dtype
 from taskscape.tasks.draws import below, distinct, subkeys, task_keys
 from taskscape.tasks.taskset import TaskSet
@@ -90,13 +91,11 @@ class _Recipe:
         n_query: int,
         split: str | None,
         within_group: bool,
-        seed: int,
+        seed: Seed,
     ) -> "_Recipe":
         low, high = n_way if isinstance(n_way, tuple) else (n_way, n_way)
         if not 2 <= low <= high:
             raise DataError(f"n_way={n_way!r} must be at least 2, and a range must ascend.")
-        if seed < 0:
-            raise DataError(f"seed={seed} must not be negative.")
         classes = pool.classes_in(split)
         blocks = _groups(pool, classes) if within_group else (classes,)
         blocks = tuple(b for b in blocks if len(b) >= low)
@@ -111,7 +110,7 @@ class _Recipe:
                 "Lower n_way."
             )
         shot = check_shots(pool, n_shot, n_query, np.concatenate(blocks))
-        return _Recipe(pool, seed, (low, high), shot, n_query, blocks)
+        return _Recipe(pool, check_seed(seed), (low, high), shot, n_query, blocks)
 
     def possible(self) -> int:
         """How many different sets of classes there are."""
@@ -168,7 +167,7 @@ def sample_tasks(
     split: str | None = None,
     within_group: bool = False,
     unique: bool = False,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> TaskSet:
     """Draw tasks at random: a number of ways, then classes, then samples, uniformly.
 
@@ -202,7 +201,7 @@ def stream_tasks(
     n_query: int = 0,
     split: str | None = None,
     within_group: bool = False,
-    seed: int = 0,
+    seed: Seed = 0,
     chunk_size: int = 4096,
 ) -> TaskStream:
     """The tasks of :func:`sample_tasks`, a chunk at a time; without ``n_tasks``, without end.
@@ -228,7 +227,7 @@ def enumerate_tasks(
     n_query: int = 0,
     split: str | None = None,
     within_group: bool = False,
-    seed: int = 0,
+    seed: Seed = 0,
     chunk_size: int = 4096,
 ) -> TaskStream:
     """Every combination of ``n_way`` classes, once, in lexicographic order, a chunk at a time.

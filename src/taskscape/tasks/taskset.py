@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
+from taskscape.seeds import Seed, check_seed
 from taskscape.tasks.batches import Episodes, TaskBatch
 from taskscape.tasks.checks import ALL, check_listed, check_shots, class_table
 from taskscape.tasks.draws import distinct, subkeys, task_keys
@@ -193,7 +194,7 @@ def make_tasks(
     n_query: int = 0,
     support: ArrayLike | None = None,
     query: ArrayLike | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> TaskSet:
     """Tasks with the classes you name; samples drawn from ``seed``, or listed one by one.
 
@@ -207,7 +208,7 @@ def make_tasks(
     ids = [[pool.class_index(c) if isinstance(c, str) else int(c) for c in t] for t in classes]
     flat = np.array([c for task in ids for c in task], dtype=np.int64)
     table = class_table(pool, flat, np.array([len(task) for task in ids], dtype=np.int64))
-    keys = task_keys(seed, np.arange(len(ids)))
+    keys = task_keys(check_seed(seed), np.arange(len(ids)))
     if support is not None:
         return listed_tasks(pool, table, keys, support, query)
     if query is not None:

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from interrupt_cases import start_hearing
 from taskscape import Catalogue, TaskThemes, read_embeddings
 from taskscape.cli import app
 from taskscape.cli.fit import parse_prepare
@@ -97,7 +98,7 @@ def test_interrupted_with_control_c_it_goes_on_to_the_same_model(data: Path, tmp
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     subprocess.run([*base, "--out", str(whole)], check=True, capture_output=True)
     checkpoint = tmp_path / "broken.checkpoint"
-    job = subprocess.Popen([*base, "--out", str(broken)], stderr=subprocess.PIPE, text=True)
+    job = start_hearing([*base, "--out", str(broken)])
     deadline = time.monotonic() + 120
     while not checkpoint.exists() and time.monotonic() < deadline:
         time.sleep(0.02)

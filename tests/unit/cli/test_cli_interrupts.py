@@ -1,11 +1,13 @@
 """Ctrl-C: heard by Python where it can, and ending the process where it cannot."""
 
 import signal
-import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+
+from interrupt_cases import start_hearing
 
 START = """
 import sys, time
@@ -45,10 +47,7 @@ with heed_interrupts():
 
 def interrupted(body: str) -> tuple[float, int, str, str]:
     """Seconds from the interrupt to the end, exit code, output and errors."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", START + body],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    child = start_hearing([sys.executable, "-c", START + body])
     assert child.stdout is not None
     assert child.stdout.readline() == "begun\n"
     time.sleep(1)
@@ -83,10 +82,36 @@ def test_what_handles_the_interrupt_may_take_its_time() -> None:
     assert (code, out) == (130, "saved\n")
 
 
+@pytest.mark.parametrize("imported", ["numpy", "jax._src.config", "taskscape.fit"])
+@pytest.mark.parametrize("script", [False, True])
+def test_while_python_imports_it_ends_quietly(imported: str, script: bool, tmp_path: Path) -> None:
+    entry = tmp_path / "taskscape"  # what an installed command consists of
+    entry.write_text("import sys\nfrom taskscape.cli import main\nsys.exit(main())\n")
+    start = [str(entry)] if script else ["-m", "taskscape"]
+    child = start_hearing([sys.executable, "-X", "importtime", *start, "data"])
+    assert child.stderr is not None
+    assert any(line.split("|")[-1].strip() == imported for line in child.stderr)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, out) == (130, "")
+    assert "Traceback" not in err
+
+
+def test_a_program_that_imports_taskscape_keeps_its_own_handling() -> None:
+    code = "import signal, taskscape; print(signal.getsignal(2) is signal.default_int_handler)"
+    assert start_hearing([sys.executable, "-c", code]).communicate()[0] == "True\n"
+
+
 def test_everything_is_put_back_afterwards() -> None:
     from taskscape.cli.interrupts import heed_interrupts
 
-    before = signal.getsignal(signal.SIGINT)
-    with heed_interrupts():
-        assert signal.getsignal(signal.SIGINT) is not before
-    assert signal.getsignal(signal.SIGINT) is before
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with heed_interrupts():
+            assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with heed_interrupts():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, inherited)

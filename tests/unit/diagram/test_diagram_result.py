@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +82,16 @@ def test_it_is_drawn(diagram, tmp_path):
     assert (tmp_path / "again.svg").read_bytes() == (tmp_path / "d.svg").read_bytes()
     with pytest.raises(DataError, match=r"draw to \.png, \.svg, \.pdf, not '\.bmp'\.$"):
         diagram.plot(tmp_path / "d.bmp")
+
+
+def test_names_are_drawn_as_they_are(diagram, tmp_path):
+    odd = replace(
+        diagram,
+        curves=tuple(replace(c, learner=r"$\oops{$") for c in diagram.curves),
+        distance_label="$ or $_",
+    )
+    odd.plot(tmp_path / "odd.png", title="5 $ and 6 $$^")
+    assert (tmp_path / "odd.png").exists()
 
 
 def test_it_is_interactive(diagram):

@@ -182,8 +182,8 @@ def test_a_second_process_gives_the_same_bits(tmp_path: Path):
         ),
         ({"n_restarts": "2"}, "n_restarts='2' must be a whole number."),
         ({"n_held_out": 0}, "n_held_out=0 must be at least 1."),
-        ({"random_state": -1}, "random_state=-1 must be a whole number, 0 or more."),
-        ({"random_state": None}, "random_state=None must be a whole number, 0 or more."),
+        ({"random_state": -1}, "random_state=-1 must be a whole number from 0 up."),
+        ({"random_state": None}, "random_state=None must be a whole number from 0 up."),
         ({"prepare": "pca"}, "prepare='pca' must be 'auto', None or a PrepareConfig."),
     ],
 )

@@ -242,7 +242,7 @@ def test_another_process_draws_the_same_pool(pool: ClassPool, own_cache: Path) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"seed": -1}, "seed=-1 is below 0. Give a whole number from 0 up."),
+        ({"seed": -1}, "seed=-1 must be a whole number from 0 up."),
         (
             {"n_drawings": 0},
             "n_drawings=0: a letter needs at least 1 drawing. Raise it.",

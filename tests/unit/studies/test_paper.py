@@ -1,6 +1,7 @@
 """The paper's experiments at toy size: cells, resuming, selections, tables."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 from taskscape.cli import app
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
+from taskscape.studies import paper
 from taskscape.studies.paper import plan as plans
 from taskscape.studies.paper import reproduce, summary
 from taskscape.studies.paper.fig2 import Fig2
@@ -50,19 +52,20 @@ SELECTION_PLAN = SelectionPlan(
     budgets=(8, 16), random_trials=3, rule_trials=2, candidates=60, test_tasks=20, fit_tasks=60,
     n_query=4,
 )  # fmt: skip
+SMALL = replace(SELECTION_PLAN, budgets=(8,), random_trials=1, rule_trials=1, candidates=30)
 
 
 @pytest.mark.filterwarnings("ignore::taskscape.HealthWarning")
 @pytest.mark.filterwarnings("ignore::taskscape.OutlierTasksWarning")
 class TestFig2:
     def test_runs_once_and_draws_what_is_there(self, pool: ClassPool, tmp_path: Path) -> None:
-        store = Store(tmp_path, "the command", None)
+        store = Store(tmp_path, "the command", None, pool.fingerprint)
         figure = Fig2("fig2-mini-imagenet", pool, FIG2_PLAN)
         figure.train(store, ["protonet"])
         assert figure.n_measured(store, "ours") == 0
         figure.prepare(store, ["ours"])
         before = (tmp_path / "results.jsonl").read_text()
-        again = Store(tmp_path, "another command", None)
+        again = Store(tmp_path, "another command", None, pool.fingerprint)
         figure.train(again, ["protonet"])
         figure.prepare(again, ["ours"])
         assert (tmp_path / "results.jsonl").read_text() == before
@@ -75,7 +78,7 @@ class TestFig2:
         assert diagram.curves[0].partial is not None
 
     def test_stops_when_the_time_is_up(self, pool: ClassPool, tmp_path: Path) -> None:
-        store = Store(tmp_path, "", 1e-9)
+        store = Store(tmp_path, "", 1e-9, pool.fingerprint)
         figure = Fig2("fig2-mini-imagenet", pool, FIG2_PLAN)
         with pytest.raises(OutOfTimeError):
             figure.train(store, ["protonet"])
@@ -90,13 +93,13 @@ class TestSelection:
     def test_every_trial_is_a_line_and_is_not_run_again(
         self, pool: ClassPool, tmp_path: Path
     ) -> None:
-        store = Store(tmp_path, "", None)
+        store = Store(tmp_path, "", None, pool.fingerprint)
         figure = SelectionFigure("fig3", pool, SELECTION_PLAN)
         figure.prepare(store, CHOICES)
         figure.train(store, ["protonet"], CHOICES)
         lines = (tmp_path / "results.jsonl").read_text()
         assert len(lines.splitlines()) == 2 * (3 + 2 + 2)
-        figure.train(Store(tmp_path, "", None), ["protonet"], CHOICES)
+        figure.train(Store(tmp_path, "", None, pool.fingerprint), ["protonet"], CHOICES)
         assert (tmp_path / "results.jsonl").read_text() == lines
         found = outcomes(store.results(figure="fig3"))
         assert {(o.budget, str(o.choice), o.n_trials) for o in found} >= {
@@ -104,26 +107,51 @@ class TestSelection:
             (16, "nearest (ours)", 2),
         }
 
+    def test_other_data_and_other_seeds_are_other_cells(
+        self, pool: ClassPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        other = ClassPool.from_arrays(
+            -pool.take(np.arange(480)),
+            np.repeat(np.arange(24), 20),
+            name=pool.name,
+            splits=["train"] * 14 + ["val"] * 3 + ["test"] * 7,
+        )
+        monkeypatch.setattr(paper, "selection_plans", lambda figure, scale: (SMALL,))
+        monkeypatch.setattr(paper, "choices_of", lambda figure, versions: CHOICES[:1])
+        kept = []
+        for data, seed in ((pool, 0), (other, 0), (pool, 1)):
+            monkeypatch.setattr(paper, "load_pool", lambda name, data=data: data)
+            assert reproduce("fig3", tmp_path, learners=["protonet"], stages=["train"], seed=seed)
+            store = Store(tmp_path, "", None, data.fingerprint, seed)
+            kept += [e["accuracy"] for e in store.results(figure="fig3")]
+            made = store.arrays("some", lambda: {"a": np.array(len(kept))})  # noqa: B023
+            assert made["a"] == len(kept)
+        lines = [json.loads(x) for x in (tmp_path / "results.jsonl").read_text().splitlines()]
+        assert [line["accuracy"] for line in lines] == kept
+        assert len(kept) == 3
+        assert len({line["cell"]["data"] for line in lines}) == 2
+
     def test_what_is_chosen_depends_on_the_support_alone(
         self, pool: ClassPool, tmp_path: Path
     ) -> None:
         figure = SelectionFigure("fig3", pool, SELECTION_PLAN)
         support = figure.tests().batch(slice(None)).support
-        store = Store(tmp_path, "", None)
+        store = Store(tmp_path, "", None, pool.fingerprint)
         chosen = figure.chosen(store, CHOICES[1], 0)
         assert len(set(chosen.tolist())) == 16
         fewer = SelectionPlan(**{**vars(SELECTION_PLAN), "n_query": 2})
         other = SelectionFigure("fig3", pool, fewer)
         np.testing.assert_array_equal(other.tests().batch(slice(None)).support, support)
         np.testing.assert_array_equal(
-            other.chosen(Store(tmp_path / "other", "", None), CHOICES[1], 0), chosen
+            other.chosen(Store(tmp_path / "other", "", None, pool.fingerprint), CHOICES[1], 0),
+            chosen,
         )
 
     def test_random_choices_differ_by_trial_and_repeat_by_seed(
         self, pool: ClassPool, tmp_path: Path
     ) -> None:
         figure = SelectionFigure("fig3", pool, SELECTION_PLAN)
-        store = Store(tmp_path, "", None)
+        store = Store(tmp_path, "", None, pool.fingerprint)
         first, second = (figure.chosen(store, CHOICES[0], t) for t in (0, 1))
         assert set(first.tolist()) != set(second.tolist())
         np.testing.assert_array_equal(first, figure.chosen(store, CHOICES[0], 0))
@@ -186,20 +214,22 @@ def test_wrong_wishes_are_refused_before_any_work(
     assert message in str(error.value)
 
 
-def test_nothing_finished_says_so(tmp_path: Path) -> None:
-    store = Store(tmp_path, "", None)
-    assert "no trial is finished yet" in summary.write_summary(store, "fig3", ["ours"], 0.1, 0)
+def test_nothing_finished_says_so(pool: ClassPool, tmp_path: Path) -> None:
+    store = Store(tmp_path, "", None, pool.fingerprint)
+    assert "no trial is finished yet" in summary.write_summary(
+        store, "fig3", pool, ["ours"], 0.1, 0
+    )
     assert "--scale 0.1" in (tmp_path / "fig3.md").read_text()
 
 
 def test_figure_4_says_at_how_many_ways_its_learners_were_tuned(
     pool: ClassPool, tmp_path: Path
 ) -> None:
-    store = Store(tmp_path, "", None)
+    store = Store(tmp_path, "", None, pool.fingerprint)
     for plan in selection_plans("fig4", 0.001):
         for cell in SelectionFigure("fig4", pool, plan).cells("protonet", CHOICES[:2]):
-            store.ledger.add(cell, {"accuracy": 0.5, "without_class": [0.4, 0.5]})
-    text = summary.write_summary(store, "fig4", ["ours"], 0.001, 0)
+            store.add(cell, {"accuracy": 0.5, "without_class": [0.4, 0.5]})
+    text = summary.write_summary(store, "fig4", pool, ["ours"], 0.001, 0)
     assert "| protonet | 10 | nearest (ours) |" in text
     assert "tuned 5-way with 1,000 training tasks. The rows of 10 ways" in text
 

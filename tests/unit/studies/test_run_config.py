@@ -101,7 +101,7 @@ def test_wrong_settings_are_named(values: dict[str, Any], message: str):
 
 
 IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
-    ({"seed": -1}, "seed=-1 must be 0 or more."),
+    ({"seed": -1}, "seed=-1 must be a whole number from 0 to 1,073,741,823."),
     ({"tasks": {"n_way": 1}}, "tasks.n_way=1 must be at least 2."),
     ({"selection": {"trials": 1}}, "selection.trials=1 must be at least 2."),
     ({"tasks": {"val_share": 0.9}}, "tasks.val_share=0.9 must lie between 0 and 0.8."),

@@ -12,7 +12,7 @@ from taskscape.compare import cdist
 from taskscape.diagram import correlation_diagram, partial_spearman
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.studies.ledger import Ledger
+from taskscape.studies.ledger import Ledger, read_ledger
 from taskscape.studies.similarity import (
     CHOICES,
     FAMILIES,
@@ -30,7 +30,6 @@ from taskscape.studies.similarity import (
     summarise_distances,
 )
 from taskscape.studies.similarity.distances import CLOSED
-from taskscape.studies.similarity.table import read_ledger
 from taskscape.studies.similarity.variation import Choice
 
 SIZES = Sizes(

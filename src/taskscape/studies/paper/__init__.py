@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from taskscape.errors import DataError
-from taskscape.pools import load_pool
+from taskscape.pools import ClassPool, load_pool
 from taskscape.studies.paper.fig2 import Fig2
 from taskscape.studies.paper.plan import (
     FIGURES,
@@ -39,28 +39,32 @@ def reproduce(
 
     ``stages``: ``prepare`` fits the model and chooses tasks, ``train`` trains and tests the
     learners, ``draw`` writes the figure and the table from what there is. Finished cells are lines
-    of ``results.jsonl`` in ``out`` and are not run again.
+    of ``results.jsonl`` in ``out`` and are not run again. Those of other data are other cells.
     """
     _check(figure, learners, versions, stages)
-    store = Store(out, command, minutes)
+    is_fig2 = figure.startswith("fig2")
+    first = fig2_plan(figure, scale) if is_fig2 else selection_plans(figure, scale)[0]
+    pool = load_pool(first.pool)  # all plans of a figure have the same
+    store = Store(out, command, minutes, pool.fingerprint, seed)
     finished = True
     try:
-        if figure.startswith("fig2"):
-            _run_fig2(store, figure, learners or _FIVE, versions, stages, scale, seed)
+        if is_fig2:
+            _run_fig2(store, figure, pool, learners or _FIVE, versions, stages, scale, seed)
         else:
-            _run_selection(store, figure, learners, versions, stages, scale, seed)
+            _run_selection(store, figure, pool, learners, versions, stages, scale, seed)
     except OutOfTimeError:
         finished = False
     if "draw" in stages:
         from taskscape.studies.paper.summary import write_summary
 
-        write_summary(store, figure, versions, scale, seed)
+        write_summary(store, figure, pool, versions, scale, seed)
     return finished
 
 
 def _run_fig2(
     store: Store,
     figure: str,
+    pool: ClassPool,
     learners: Sequence[str],
     versions: Sequence[str],
     stages: Sequence[str],
@@ -68,7 +72,7 @@ def _run_fig2(
     seed: int,
 ) -> None:
     plan = fig2_plan(figure, scale)
-    experiment = Fig2(figure, load_pool(plan.pool), plan, seed)
+    experiment = Fig2(figure, pool, plan, seed)
     if "train" in stages:
         experiment.train(store, learners)
     if "prepare" in stages:
@@ -78,6 +82,7 @@ def _run_fig2(
 def _run_selection(
     store: Store,
     figure: str,
+    pool: ClassPool,
     learners: Sequence[str] | None,
     versions: Sequence[str],
     stages: Sequence[str],
@@ -85,7 +90,7 @@ def _run_selection(
     seed: int,
 ) -> None:
     for plan in selection_plans(figure, scale):
-        experiment = SelectionFigure(figure, load_pool(plan.pool), plan, seed)
+        experiment = SelectionFigure(figure, pool, plan, seed)
         choices = choices_of(figure, versions)
         if "prepare" in stages:
             experiment.prepare(store, choices)

@@ -61,12 +61,12 @@ class Fig2:
             lam = self._lam(store, version)
             train = measured_from(store, self.pool, self.plan, version, self.seed)
             cell = self._cell(version)
-            if train is not None and store.ledger.get(cell) is None:
+            if train is not None and not store.finished(cell):
                 model = fitted(store, self.pool, self.plan, version, self.seed)
                 found = {"health": model.health_.to_json(), "measured_from": train.n_tasks}
                 found["mean_distance"] = float(mean_kl(lam, train).mean())
                 found["distinct"] = len(np.unique(np.round(lam[0], 1), axis=0))
-                store.ledger.add(cell, found)
+                store.add(cell, found)
 
     def _lam(self, store: Store, version: str) -> Float[np.ndarray, "members tasks L"]:
         """λ of the test tasks, with all their labelled samples."""
@@ -90,7 +90,7 @@ class Fig2:
              "settings": dict(settings), "plan": as_cell(self.plan)}
             for s in self.plan.seeds
         ]  # fmt: skip
-        if self.has_accuracy(store, learner) and all(map(store.ledger.get, cells)):
+        if self.has_accuracy(store, learner) and all(map(store.finished, cells)):
             return
         store.check_time()
         began = time.perf_counter()
@@ -114,7 +114,7 @@ class Fig2:
         for cell, seed, one in zip(cells, self.plan.seeds, found, strict=True):
             by_episode = one.accuracy_by_episode.astype(np.float16)
             store.keep(self._name(learner, seed), accuracy=by_episode)
-            store.ledger.add(cell, {**one.summary(), "seconds": seconds})
+            store.add(cell, {**one.summary(), "seconds": seconds})
 
     def has_accuracy(self, store: Store, learner: str) -> bool:
         """Whether all seeds of a learner are finished."""

@@ -152,7 +152,7 @@ class SelectionFigure:
                 missing = [
                     cell
                     for cell in self.cells(learner, choices)
-                    if cell["budget"] == budget and store.ledger.get(cell) is None
+                    if cell["budget"] == budget and not store.finished(cell)
                 ]
                 for start in range(0, len(missing), _TOGETHER):
                     store.check_time()
@@ -180,7 +180,7 @@ class SelectionFigure:
         seconds = (time.perf_counter() - began) / len(cells)
         for cell, one in zip(cells, found, strict=False):
             without = without_each_class(one.accuracy, tests)
-            store.ledger.add(cell, {**one.summary(), "without_class": without, "seconds": seconds})
+            store.add(cell, {**one.summary(), "without_class": without, "seconds": seconds})
 
 
 def without_each_class(accuracy: Float[np.ndarray, "tasks"], tasks: TaskSet) -> list[float]:

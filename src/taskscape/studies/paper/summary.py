@@ -5,7 +5,7 @@ from pathlib import Path
 
 from taskscape.diagram import CorrelationDiagram
 from taskscape.files import written_in_one_piece
-from taskscape.pools import load_pool
+from taskscape.pools import ClassPool
 from taskscape.studies.paper.fig2 import Fig2
 from taskscape.studies.paper.outcome import Outcome, outcomes
 from taskscape.studies.paper.plan import SETTINGS, as_cell, fig2_plan, selection_plans
@@ -24,11 +24,11 @@ _PAPER_RULES = {
 
 
 def write_summary(
-    store: Store, figure: str, versions: Sequence[str], scale: float, seed: int
+    store: Store, figure: str, pool: ClassPool, versions: Sequence[str], scale: float, seed: int
 ) -> str:
     """Write the figure and its table from the finished cells; the table in Markdown."""
     if figure.startswith("fig2"):
-        text = _fig2(store, figure, versions, scale, seed)
+        text = _fig2(store, figure, pool, versions, scale, seed)
     else:
         text = _selection(store, figure, scale)
     if scale != 1:
@@ -40,11 +40,13 @@ def write_summary(
 # -- figure 2 -----------------------------------------------------------------------------------
 
 
-def _fig2(store: Store, figure: str, versions: Sequence[str], scale: float, seed: int) -> str:
+def _fig2(
+    store: Store, figure: str, pool: ClassPool, versions: Sequence[str], scale: float, seed: int
+) -> str:
     from taskscape.studies.paper.drawing import draw_fig2
 
     plan = fig2_plan(figure, scale)
-    experiment = Fig2(figure, load_pool(plan.pool), plan, seed)
+    experiment = Fig2(figure, pool, plan, seed)
     learners = [n for n in SETTINGS[1] if experiment.has_accuracy(store, n)]
     ready = [v for v in versions if experiment.n_measured(store, v)]
     if not learners or not ready:

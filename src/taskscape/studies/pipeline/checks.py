@@ -7,6 +7,7 @@ from dataclasses import replace
 from taskscape.errors import DataError
 from taskscape.meta import LEARNERS, conv4
 from taskscape.pools import ClassPool
+from taskscape.seeds import MOST_FOR_JAX, check_seed
 from taskscape.select import RULES
 from taskscape.studies.pipeline.config import StudyConfig
 from taskscape.studies.pipeline.makers import learner_of, theme_model
@@ -30,8 +31,7 @@ _AT_LEAST = {
 
 def check_config(config: StudyConfig) -> None:
     """Raise an error for a setting that no data could make right."""
-    if config.seed < 0:
-        raise DataError(f"seed={config.seed} must be 0 or more.")
+    check_seed(config.seed, most=MOST_FOR_JAX // 2)  # trials count on from it
     for section, limits in _AT_LEAST.items():
         for name, least in limits.items():
             value = getattr(getattr(config, section), name)

@@ -14,6 +14,7 @@ from taskscape.errors import DataError
 from taskscape.estimator import TaskThemes
 from taskscape.meta import TrainConfig, class_interval, evaluate_many, train_many
 from taskscape.pools import ClassPool
+from taskscape.seeds import MOST_FOR_JAX
 from taskscape.select import select, select_by
 from taskscape.studies.pipeline.checks import TASK2VEC
 from taskscape.studies.pipeline.makers import display_name, learner_of, network_of
@@ -163,7 +164,7 @@ def _accuracies(
                 network_of(plan.config, name, features),
                 [candidates[np.array(c.tasks)] for c in part],
                 TrainConfig(updates=setting.updates, batch_size=batch, **training),
-                seeds=[1000 * plan.config.seed + c.trial for c in part],
+                seeds=[(1000 * plan.config.seed + c.trial) % (MOST_FOR_JAX + 1) for c in part],
                 n_way=plan.config.tasks.n_way,
             )
         with steps.step(0.2 / len(parts), "testing"):

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from taskscape import __version__
 from taskscape.errors import DataError
 from taskscape.files import written_in_one_piece
 from taskscape.pools import ClassPool, load_pool
+from taskscape.studies.folder_lock import only_run_in
 from taskscape.studies.ledger import surroundings
 from taskscape.studies.pipeline.checks import check_config
 from taskscape.studies.pipeline.choosing import Outcome, chosen_stage, selection_stage
@@ -52,10 +54,11 @@ def run_study(
     Everything is checked before work starts. Every stage writes a folder of its own in one piece;
     ``resume`` takes from there what was made from the same inputs (data, settings, the stages
     before, version) and makes the rest. Without it, ``out`` must not hold a study, unless
-    ``overwrite`` says to make all of it anew. The HTML report is written from the result, by
-    :func:`taskscape.report.write_report`.
+    ``overwrite`` says to make all of it anew. Only one run at a time works in a folder. The HTML
+    report is written from the result, by :func:`taskscape.report.write_report`.
     """
     check_config(config)
+    config = replace(config, seed=int(config.seed))
     if pool is None:
         pool = load_pool(config.data)
     else:
@@ -63,14 +66,17 @@ def run_study(
     plan, folder = make_plan(pool, config), Path(out)
     watch = watch or Silent()
     stages = stage_list(plan)
-    _check_folder(folder, [name for name, _ in stages], resume, overwrite)
+    check = partial(_check_folder, folder, [name for name, _ in stages], resume, overwrite)
+    check()
     folder.mkdir(parents=True, exist_ok=True)
-    with written_in_one_piece(folder / "study.toml") as made:
-        made.write_text(to_toml(plan.config), encoding="utf-8")
-    watch.plan(stages, plan.notes)
-    identity = f"{plan.pool.fingerprint} {__version__}"
-    result = _run(plan, Keeper(folder, identity, resume, watch), folder, command)
-    _write_results(folder, result)
+    with only_run_in(folder):
+        check()  # another run may have ended there in between
+        with written_in_one_piece(folder / "study.toml") as made:
+            made.write_text(to_toml(plan.config), encoding="utf-8")
+        watch.plan(stages, plan.notes)
+        identity = f"{plan.pool.fingerprint} {__version__}"
+        result = _run(plan, Keeper(folder, identity, resume, watch), folder, command)
+        _write_results(folder, result)
     return result
 
 

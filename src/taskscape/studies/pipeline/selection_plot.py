@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from taskscape.diagram.plot import COLOURS, MARKERS
+from taskscape.plain_text import plain
 from taskscape.studies.result import SelectionTrial
 
 __all__ = ["plot_selection"]
@@ -35,12 +36,13 @@ def plot_selection(trials: Sequence[SelectionTrial], path: Path) -> None:
                 axes.errorbar(
                     place + offset, found.mean(), yerr=found.std(ddof=1) if len(found) > 1 else 0,
                     color=colour, marker=marker, markersize=6, capsize=3,
-                    label=rule if place == 0 else None,
+                    label=plain(rule) if place == 0 else None,
                 )  # fmt: skip
         axes.set_xticks(range(len(budgets)), [f"{b:,}" for b in budgets])
         axes.set_xlabel("training tasks chosen")
         axes.set_ylabel("accuracy on the test tasks (%)")
-        axes.set_title(f"{trials[0].learner}: mean ± standard deviation of trials", loc="left")
+        heading = f"{trials[0].learner}: mean ± standard deviation of trials"
+        axes.set_title(plain(heading), loc="left")
         axes.grid(axis="y", color="0.9", linewidth=0.8)
         axes.set_axisbelow(True)
         axes.legend(frameon=False, ncols=min(4, len(rules)))

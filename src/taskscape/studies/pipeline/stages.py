@@ -120,6 +120,11 @@ class Keeper:
             note = self._make(stage, folder, key, began)
         assert note is not None
         found = self._load(stage, folder)
+        if (self.note(stage.name) or {}).get("hash") != key:
+            raise DataError(
+                f"stage {stage.name!r} in {folder} was changed while it was read: something else "
+                "writes there. Run the same command with --resume when it has ended."
+            )
         self.timings[stage.name] = float(note["seconds"])
         self.warnings[stage.name] = list(note["warnings"])
         self.watch.end(stage.name, time.perf_counter() - began, reused)

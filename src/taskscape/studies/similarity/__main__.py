@@ -21,7 +21,7 @@ import numpy as np
 
 from taskscape.pools import ClassPool, load_pool
 from taskscape.studies.learning import hold_out
-from taskscape.studies.ledger import Ledger, surroundings
+from taskscape.studies.ledger import Ledger, read_ledger, surroundings
 from taskscape.studies.similarity.accuracies import centroid_accuracy, measured_accuracies
 from taskscape.studies.similarity.families import FAMILIES
 from taskscape.studies.similarity.notions import run_notions
@@ -30,7 +30,6 @@ from taskscape.studies.similarity.table import (
     markdown_tables,
     overview_tables,
     print_tables,
-    read_ledger,
 )
 from taskscape.studies.similarity.variation import run_variations
 

@@ -1,8 +1,6 @@
 """A ledger of the study as tables: Markdown for documents, rich for a terminal."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,6 @@ __all__ = [
     "markdown_tables",
     "overview_tables",
     "print_tables",
-    "read_ledger",
     "tables_of",
 ]
 
@@ -35,11 +32,6 @@ class Table:
         """The table as Markdown, under its heading."""
         lines = [self.columns, ["---"] * len(self.columns), *self.rows]
         return "\n".join([f"### {self.heading}", "", *(f"| {' | '.join(r)} |" for r in lines), ""])
-
-
-def read_ledger(path: Path) -> list[dict[str, Any]]:
-    """The finished cells of a file."""
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def markdown_tables(entries: Sequence[Mapping[str, Any]]) -> str:

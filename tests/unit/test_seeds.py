@@ -1,0 +1,93 @@
+"""Seeds: NumPy's whole numbers are as good as Python's, all else is refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from meta_cases import toy_pool
+from taskscape import (
+    DataError,
+    TaskThemes,
+    cdist,
+    correlation_diagram,
+    enumerate_tasks,
+    make_tasks,
+    sample_tasks,
+    select,
+    stream_tasks,
+)
+from taskscape.baselines import Task2Vec
+from taskscape.meta import TrainConfig, evaluate, make_learner, mlp, train
+from taskscape.seeds import check_seed
+
+LAM = np.random.default_rng(0).gamma(2.0, size=(40, 3)) + 0.1
+POOL = toy_pool()
+
+
+def learned(seed: Any) -> Any:
+    tasks = sample_tasks(POOL, 8, n_way=3, n_shot=1, n_query=2)
+    learner = make_learner("protonet")
+    network = mlp(POOL.sample_shape[0], (4,))
+    trained = train(learner, network, tasks, TrainConfig(updates=2, batch_size=4), seed=seed)
+    return evaluate(learner, trained.state, tasks, seed=seed).accuracy
+
+
+USES: dict[str, Callable[[Any], Any]] = {
+    "sample_tasks": lambda s: sample_tasks(POOL, 9, n_way=3, n_shot=2, seed=s).keys,
+    "unique": lambda s: sample_tasks(POOL, 9, n_way=3, n_shot=2, unique=True, seed=s).keys,
+    "stream_tasks": lambda s: stream_tasks(POOL, 9, n_way=3, n_shot=2, seed=s).collect().keys,
+    "enumerate_tasks": lambda s: enumerate_tasks(POOL, n_way=3, n_shot=2, seed=s)[:9].keys,
+    "make_tasks": lambda s: make_tasks(POOL, [[0, 1], [2, 3]], n_shot=2, seed=s).keys,
+    "select": lambda s: select(LAM[:5], LAM, 6, "random", seed=s).indices,
+    "cdist": lambda s: cdist(LAM[:2], LAM, "jensen_shannon", n_samples=8, seed=s),
+    "correlation_diagram": lambda s: [
+        b.accuracy_low
+        for b in correlation_diagram(LAM[:, 0], LAM[:, 1] / 20, n_resamples=20, seed=s)
+        .curves[0]
+        .bins
+    ],
+    "Task2Vec": lambda s: Task2Vec(seed=s).seed,
+    "random_state": lambda s: TaskThemes(random_state=s)._config(),
+    "learners": learned,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", USES)
+def test_numpys_numbers_give_what_pythons_give(name: str) -> None:
+    wanted = USES[name](3)
+    for kind in (np.int64, np.uint8):
+        np.testing.assert_array_equal(USES[name](kind(3)), wanted)
+
+
+@pytest.mark.parametrize("name", USES)
+@pytest.mark.parametrize("bad", [-1, np.int64(-1), True])
+def test_bad_seeds_are_refused(name: str, bad: Any) -> None:
+    with pytest.raises(DataError, match=r"must be a whole number from 0 (up|to)"):
+        USES[name](bad)
+
+
+@pytest.mark.parametrize("bad", [1.0, np.float64(1), "1", None, np.bool_(True)])
+def test_only_whole_numbers_are_seeds(bad: Any) -> None:
+    with pytest.raises(DataError) as raised:
+        check_seed(bad)
+    assert str(raised.value) == f"seed={bad!r} must be a whole number from 0 up."
+
+
+def test_seeds_that_jax_would_not_hold_are_refused() -> None:
+    with pytest.raises(DataError, match=r"^seed=2147483648 must be .* from 0 to 2,147,483,647\.$"):
+        learned(2**31)
+
+
+@pytest.mark.filterwarnings("ignore::taskscape.HealthWarning")
+@pytest.mark.filterwarnings("ignore::taskscape.OutlierTasksWarning")
+def test_a_model_with_such_a_seed_can_be_fitted_and_kept(tmp_path: Path) -> None:
+    tasks = sample_tasks(POOL, 60, n_way=3, n_shot=4, seed=np.int64(1))
+    settings: dict[str, Any] = {"max_passes": 1, "prepare": None}
+    model = TaskThemes(2, 3, random_state=np.int64(1), **settings).fit(tasks)
+    model.save(tmp_path / "model")
+    assert TaskThemes.load(tmp_path / "model").fingerprint_ == model.fingerprint_
+    same = TaskThemes(2, 3, random_state=1, **settings).fit(tasks)
+    np.testing.assert_array_equal(same.transform(tasks), model.transform(tasks))
