@@ -71,7 +71,6 @@ def diagram(
             with written_in_one_piece(path) as file:
                 file.write_text(made.to_json() + "\n", encoding="utf-8")
         else:
-            path.parent.mkdir(parents=True, exist_ok=True)
             made.plot(path, title=title)
     if as_json:
         typer.echo(made.to_json())

@@ -11,7 +11,7 @@ from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.tasks.taskset import TaskSet, class_dtype
 
-__all__ = ["class_column", "from_table", "padded_classes", "to_table"]
+__all__ = ["class_column", "from_table", "padded_classes", "read_header", "to_table"]
 
 _FORMAT = 1
 _HEADER = b"taskscape"
@@ -46,7 +46,7 @@ def to_table(tasks: TaskSet) -> pa.Table:
 
 def from_table(table: pa.Table, pool: ClassPool, source: str = "the table") -> TaskSet:
     """The TaskSet of a table made by :func:`to_table`, over the pool it was made for."""
-    header = _header(table, source)
+    header = read_header(table.schema, source)
     if header["fingerprint"] != pool.fingerprint:
         raise DataError(
             f"{source} belongs to pool {header['pool']!r} of {len(header['class_names'])} classes "
@@ -72,8 +72,9 @@ def from_table(table: pa.Table, pool: ClassPool, source: str = "the table") -> T
     return tasks
 
 
-def _header(table: pa.Table, source: str) -> dict[str, Any]:
-    raw = (table.schema.metadata or {}).get(_HEADER)
+def read_header(schema: pa.Schema, source: str) -> dict[str, Any]:
+    """What the schema of a table made by :func:`to_table` says of the tasks."""
+    raw = (schema.metadata or {}).get(_HEADER)
     try:
         header = json.loads(raw or b"{}")
     except ValueError:
