@@ -8,6 +8,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from taskscape.errors import DataError
+
 __all__ = ["Ledger", "surroundings"]
 
 
@@ -18,9 +20,15 @@ class Ledger:
         self.path, self.about = path, dict(about)
         self.cells: dict[str, dict[str, Any]] = {}
         if path.exists():
-            for line in path.read_text().splitlines():
-                entry = json.loads(line)
-                self.cells[_name(entry["cell"])] = entry
+            for number, line in enumerate(path.read_text().splitlines(), start=1):
+                try:
+                    entry = json.loads(line)
+                    self.cells[_name(entry["cell"])] = entry
+                except (ValueError, KeyError, TypeError):
+                    raise DataError(
+                        f"line {number} of {path} is not a finished cell of a study; the file is "
+                        "left as it is. Use another folder, or mend the line."
+                    ) from None
 
     def get(self, cell: Mapping[str, Any]) -> dict[str, Any] | None:
         """What was found for a cell, if it is finished."""

@@ -122,3 +122,13 @@ def test_a_table_with_a_column_of_a_users_is_left(folder: Path):
     (folder / "distances.csv").write_text("\n".join(f"{line},accuracy" for line in lines))
     with pytest.raises(DataError, match=r"distances.csv exists and is not a table of distances"):
         wrote("compare e.parquet e.parquet --out distances.csv")
+
+
+def test_reproduce_leaves_figures_and_results_of_somebody_elses(folder: Path):
+    (folder / "fig3.png").write_bytes(WORK)
+    with pytest.raises(DataError, match=r"fig3.png exists without the results.jsonl"):
+        wrote("reproduce fig3 --out .")
+    (folder / "results.jsonl").write_bytes(WORK)
+    with pytest.raises(DataError, match=r"^line 1 of results.jsonl is not a finished cell of a"):
+        wrote("reproduce fig3 --out .")
+    assert (folder / "fig3.png").read_bytes() == (folder / "results.jsonl").read_bytes() == WORK
