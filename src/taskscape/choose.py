@@ -5,13 +5,13 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from taskscape.errors import DataError
 from taskscape.estimator import HealthWarning, TaskThemes
+from taskscape.files import save_picture
 from taskscape.fit import TaskSource
 from taskscape.tasks import TaskSet
 
@@ -101,8 +101,7 @@ class Choice:
         axes.set_ylabel("held-out bound (nats per sample)")
         axes.legend(frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
+        save_picture(figure, path, dpi=150)
 
 
 def choose_themes(

@@ -1,24 +1,135 @@
-"""Files and folders that appear in one piece or not at all."""
+"""Files and folders that appear in one piece or not at all, and never over a user's own."""
 
+import csv
+import ctypes
 import glob
+import json
 import os
 import shutil
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["folder_in_one_piece", "written_in_one_piece"]
+from taskscape.errors import DataError
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "PICTURE",
+    "Kind",
+    "check_output",
+    "csv_with",
+    "folder_in_one_piece",
+    "json_with",
+    "recover",
+    "save_picture",
+    "written_in_one_piece",
+]
+
+PathLike = str | os.PathLike[str]
 
 _ABANDONED_SECONDS = 24 * 3600
 
 
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file or folder that taskscape writes, and may therefore replace."""
+
+    name: str
+    """In words, such as ``a list of tasks``."""
+    known: Callable[[Path], bool]
+    """Whether what is there was written by taskscape and is of this kind."""
+    folder: bool = False
+
+
+def check_output(path: PathLike, kind: Kind, *others: PathLike | None) -> None:
+    """Raise an error if writing to ``path`` would lose what is there, or could not succeed.
+
+    ``others`` are what the same command reads or writes besides. Called before long work begins.
+    """
+    final = _end_of_links(path)
+    if any(other is not None and _end_of_links(other) == final for other in others):
+        raise DataError(
+            f"{os.fspath(path)} is named twice, and one would replace the other. "
+            "Choose another name for one of them."
+        )
+    _check_place(path, final, kind.folder)
+    if final.exists() and not _is_empty(final) and not kind.known(final):
+        raise DataError(
+            f"{os.fspath(path)} exists and is not {kind.name} written by taskscape; it is left as "
+            "it is. Choose another name."
+        )
+
+
+def json_with(name: str, *keys: str, **values: str) -> Kind:
+    """A JSON file with these keys and values at its top."""
+
+    def known(path: Path) -> bool:
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            return False
+        return (
+            isinstance(found, dict)
+            and set(keys) <= set(found)
+            and all(found.get(k) == v for k, v in values.items())
+        )
+
+    return Kind(name, known)
+
+
+def csv_with(name: str, *columns: str, more: str | None = None) -> Kind:
+    """A CSV file with exactly these columns, and ``more`` that begin so: a user may add others."""
+
+    def known(path: Path) -> bool:
+        try:
+            with path.open(newline="", encoding="utf-8") as file:
+                found = next(csv.reader(file), [])
+        except (ValueError, csv.Error):
+            return False
+        rest = found[len(columns) :]
+        return tuple(found[: len(columns)]) == columns and all(
+            more is not None and column.startswith(more) for column in rest
+        )
+
+    return Kind(name, known)
+
+
+_SIGNED: dict[str, dict[str, str | None]] = {
+    "png": {"Software": "taskscape"},
+    "svg": {"Creator": "taskscape", "Date": None},
+    "pdf": {"Creator": "taskscape"},
+}
+_SIGNATURES = (b"Software\0taskscape", b"<dc:title>taskscape</dc:title>", b"/Creator (taskscape)")
+
+PICTURE = Kind("a picture", lambda path: any(s in path.read_bytes() for s in _SIGNATURES))
+
+
+def save_picture(figure: "Figure", path: PathLike, **options: Any) -> None:
+    """Write a figure in one piece, signed so that it is known as a picture of ours."""
+    ending = Path(path).suffix[1:].lower() or "png"
+    with written_in_one_piece(path, PICTURE) as made:
+        figure.savefig(made, format=ending, metadata=_SIGNED.get(ending), **options)
+
+
 @contextmanager
-def written_in_one_piece(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary file that becomes ``path`` if the block succeeds and vanishes if it fails."""
-    final = Path(path)
+def written_in_one_piece(path: PathLike, kind: Kind | None = None) -> Iterator[Path]:
+    """A temporary file that becomes ``path`` if the block succeeds and vanishes if it fails.
+
+    A link is kept and what it names is written. With a ``kind``, only a file of that kind is
+    replaced; without one, any regular file.
+    """
+    final = _end_of_links(path)
+    if kind is None:
+        _check_place(path, final, folder=False)
+    else:
+        check_output(path, kind)
     final.parent.mkdir(parents=True, exist_ok=True)
     _sweep_abandoned(final)
     descriptor, name = tempfile.mkstemp(dir=final.parent, prefix=_prefix(final))
@@ -27,49 +138,111 @@ def written_in_one_piece(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         yield made
         _as_any_other(made, 0o666)
+        _onto_disk(made)
         made.replace(final)
+        _onto_disk(final.parent)
     finally:
         made.unlink(missing_ok=True)
 
 
 @contextmanager
-def folder_in_one_piece(path: str | os.PathLike[str], *, replace: bool = True) -> Iterator[Path]:
+def folder_in_one_piece(path: PathLike, *, replace: bool = True) -> Iterator[Path]:
     """A temporary folder that takes the place of ``path`` if the block succeeds.
 
-    Without ``replace``, a folder that stands there by then is kept. With it, that folder is moved
-    aside first and deleted last, so that at any moment either the old or the new one is whole under
-    some name.
+    Without ``replace``, a folder that stands there by then is kept. With it, both change places in
+    one step where the system can; elsewhere the old one is moved aside first and deleted last, and
+    if the process is killed in between, :func:`recover` puts it back.
     """
-    final = Path(path)
+    final = _end_of_links(path)
+    if replace:
+        _check_place(path, final, folder=True)
     final.parent.mkdir(parents=True, exist_ok=True)
     _sweep_abandoned(final)
     made = Path(tempfile.mkdtemp(dir=final.parent, prefix=_prefix(final)))
     try:
         yield made
         _as_any_other(made, 0o777)
+        for inside in made.rglob("*"):
+            _onto_disk(inside)
+        _onto_disk(made)
         if final.exists() and not replace:
             return  # somebody else finished the same folder first: keep theirs
-        if final.exists():
-            _take_the_place(made, final)
-        else:
+        if not final.exists():
             made.rename(final)
+        elif not _exchange(made, final):
+            _take_the_place(made, final)
+        _onto_disk(final.parent)
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
 
+def recover(path: PathLike) -> None:
+    """Put back a folder that a killed process had moved aside to replace it."""
+    final = _end_of_links(path)
+    with suppress(OSError):  # another process was faster
+        for aside in sorted(_left(final, "before"), key=os.path.getmtime, reverse=True):
+            if not final.exists() and (aside / final.name).exists():
+                (aside / final.name).rename(final)
+
+
+def _exchange(made: Path, final: Path) -> bool:
+    """Let two folders change places in one step; False where the system cannot."""
+    if sys.platform != "linux":
+        return False
+    try:
+        renameat2 = ctypes.CDLL(None).renameat2
+    except (OSError, AttributeError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(renameat2(here, os.fsencode(made), here, os.fsencode(final), exchange) == 0)
+
+
 def _take_the_place(made: Path, final: Path) -> None:
-    aside = Path(tempfile.mkdtemp(dir=final.parent, prefix=_prefix(final)))
+    """The same in several steps, each of which leaves the old or the new one to be found."""
+    aside = Path(tempfile.mkdtemp(dir=final.parent, prefix=_prefix(final, "before")))
     try:
         final.rename(aside / final.name)
         made.rename(final)
-    finally:
-        if not final.exists():
-            (aside / final.name).rename(final)
-        shutil.rmtree(aside, ignore_errors=True)
+    except BaseException:
+        recover(final)
+        with suppress(OSError):
+            aside.rmdir()
+        raise
+    aside.rename(made)  # a name that is never put back: it is deleted bit by bit
 
 
-def _prefix(final: Path) -> str:
-    return f".{final.name}-unfinished-"
+def _prefix(final: Path, what: str = "unfinished") -> str:
+    return f".{final.name}-{what}-"
+
+
+def _left(final: Path, what: str) -> Iterator[Path]:
+    return final.parent.glob(f"{glob.escape(_prefix(final, what))}*")
+
+
+def _end_of_links(path: PathLike) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _check_place(path: PathLike, final: Path, folder: bool) -> None:
+    """Raise an error unless ``final`` is free, or a folder or regular file as wanted."""
+    recover(final)
+    wanted = "a folder" if folder else "a regular file"
+    there = final.is_dir() if folder else final.is_file()
+    if os.path.lexists(final) and not there:
+        raise DataError(
+            f"{os.fspath(path)} exists and is not {wanted}; it is left as it is. "
+            "Choose another name."
+        )
+    above = next(p for p in final.parents if os.path.lexists(p))
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise DataError(
+            f"{os.fspath(path)} cannot be written: {above} is not a folder that you may write to. "
+            "Choose another name."
+        )
+
+
+def _is_empty(final: Path) -> bool:
+    return not any(final.iterdir()) if final.is_dir() else final.stat().st_size == 0
 
 
 def _as_any_other(made: Path, mode: int) -> None:
@@ -79,9 +252,24 @@ def _as_any_other(made: Path, mode: int) -> None:
     made.chmod(mode & ~mask)
 
 
+def _onto_disk(path: Path) -> None:
+    """Wait until a file, or the list of names in a folder, would survive a power cut."""
+    if path.is_dir():
+        with suppress(OSError):  # not every system can do so for folders
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+    else:
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+
+
 def _sweep_abandoned(final: Path) -> None:
     """Remove what a killed process left beside ``final`` a day or more ago."""
-    for left in final.parent.glob(f"{glob.escape(_prefix(final))}*"):
+    kinds = ("unfinished", "before") if final.exists() else ("unfinished",)
+    for left in [left for kind in kinds for left in _left(final, kind)]:
         with suppress(FileNotFoundError):  # another process sweeps too
             if time.time() - left.stat().st_mtime < _ABANDONED_SECONDS:
                 continue

@@ -1,12 +1,30 @@
 """Files and folders in one piece: whole, or as they were before."""
 
 import os
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
-from taskscape.files import folder_in_one_piece, written_in_one_piece
+from taskscape import files
+from taskscape.errors import DataError
+from taskscape.files import (
+    PICTURE,
+    Kind,
+    check_output,
+    csv_with,
+    folder_in_one_piece,
+    json_with,
+    recover,
+    save_picture,
+    written_in_one_piece,
+)
+
+NOTE = Kind("a note", lambda path: path.read_text().startswith("note"))
 
 
 def names(folder: Path) -> list[str]:
@@ -72,6 +90,7 @@ def test_a_folder_whose_renaming_fails_leaves_what_was_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
 ):
     write_folder(tmp_path / "m", "before")
+    monkeypatch.setattr(files, "_exchange", lambda *_: False)
     rename, calls = Path.rename, []
 
     def sometimes(self: Path, target: Path) -> Path:
@@ -120,3 +139,190 @@ def test_what_was_private_while_unfinished_becomes_as_readable_as_any_other(tmp_
         os.umask(before)
     assert (tmp_path / "m").stat().st_mode & 0o777 == 0o750
     assert (tmp_path / "f").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("step", ["_exchange", "rename 1", "rename 2", "rename 3", "rmtree"])
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_killed_at_any_step_the_old_or_the_new_folder_is_there(
+    tmp_path: Path, step: str, can_exchange: bool
+):
+    """A process that ends at a step as if it were killed; then somebody opens the folder."""
+    final = tmp_path / "m"
+    write_folder(final, "before")
+    (tmp_path / "other").mkdir()
+    exchanged = files._exchange(final, tmp_path / "other")
+    if can_exchange and not exchanged:
+        pytest.skip("this system cannot exchange folders")
+    if exchanged:
+        files._exchange(final, tmp_path / "other")
+    (tmp_path / "other").rmdir()
+    script = f"""
+import os, shutil, sys, types
+from pathlib import Path
+sys.modules["taskscape"] = types.ModuleType("taskscape")  # without all that it imports
+sys.modules["taskscape"].__path__ = [{str(Path(files.__file__).parent)!r}]
+from taskscape import files
+
+calls = []
+def ending(name, real):
+    def call(*args, **rest):
+        calls.append(name)
+        if {step!r} in (name, f"{{name}} {{calls.count(name)}}"):
+            os._exit(9)
+        return real(*args, **rest)
+    return call
+
+Path.rename = ending("rename", Path.rename)
+files.shutil.rmtree = ending("rmtree", shutil.rmtree)
+files._exchange = ending("_exchange", files._exchange if {can_exchange} else lambda *_: False)
+with files.folder_in_one_piece({str(final)!r}) as made:
+    (made / "a.txt").write_text("after")
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True)
+    assert done.returncode == (0 if can_exchange and step.startswith("rename") else 9), done.stderr
+    recover(final)
+    new = step in ("rmtree", "rename 3") or done.returncode == 0
+    assert (final / "a.txt").read_text() == ("after" if new else "before")
+    yesterday = time.time() - 25 * 3600
+    for left in tmp_path.glob(".m-*"):
+        os.utime(left, (yesterday, yesterday))
+    write_folder(final, "again")
+    assert (final / "a.txt").read_text() == "again"
+    assert names(tmp_path) == ["m"]
+
+
+def test_a_folder_moved_aside_is_put_back_before_sweeping(tmp_path: Path):
+    for aside, text in ((".m-before-old", "older"), (".m-before-new", "newer")):
+        (tmp_path / aside / "m").mkdir(parents=True)
+        (tmp_path / aside / "m" / "a.txt").write_text(text)
+    for name, days in ((".m-before-old", 3), (".m-before-new", 2)):
+        then = time.time() - days * 24 * 3600
+        os.utime(tmp_path / name, (then, then))
+    with pytest.raises(OSError, match="disk full"), folder_in_one_piece(tmp_path / "m"):
+        raise OSError("disk full")
+    assert (tmp_path / "m" / "a.txt").read_text() == "newer"
+
+
+def test_everything_is_on_disk_before_it_takes_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    synced = []
+    real = files._onto_disk
+    monkeypatch.setattr(
+        files, "_onto_disk", lambda p: (synced.append((p.name, (tmp_path / "m").exists())), real(p))
+    )
+    with folder_in_one_piece(tmp_path / "m") as made:
+        (made / "deep").mkdir()
+        (made / "deep" / "a.txt").write_text("x")
+    assert {(n if n in ("deep", "a.txt") else "top", there) for n, there in synced} == {
+        ("deep", False), ("a.txt", False), ("top", False), ("top", True),
+    }  # fmt: skip
+
+
+def test_a_link_is_kept_and_what_it_names_is_written(tmp_path: Path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "f").write_text("before")
+    write_folder(tmp_path / "real" / "m", "before")
+    for name in ("f", "m", "new"):
+        (tmp_path / name).symlink_to(tmp_path / "real" / name)
+    for name in ("f", "new"):
+        with written_in_one_piece(tmp_path / name) as made:
+            made.write_text("after")
+        assert (tmp_path / "real" / name).read_text() == "after"
+    write_folder(tmp_path / "m", "after")
+    assert (tmp_path / "real" / "m" / "a.txt").read_text() == "after"
+    assert all((tmp_path / name).is_symlink() for name in ("f", "m", "new"))
+    assert names(tmp_path / "real") == ["f", "m", "new"]
+
+
+def file_at(path: Path) -> None:
+    with written_in_one_piece(path) as made:
+        made.write_text("x")
+
+
+def test_only_regular_files_and_folders_are_replaced(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "round").symlink_to(tmp_path / "round")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("mine")
+    refused: list[tuple[Callable[[Path], None], str, str]] = [
+        (file_at, "pipe", "a regular file"),
+        (file_at, "folder", "a regular file"),
+        (file_at, "round", "a regular file"),
+        (lambda p: write_folder(p, "x"), "file", "a folder"),
+        (lambda p: write_folder(p, "x"), "pipe", "a folder"),
+    ]
+    for write, name, wanted in refused:
+        with pytest.raises(DataError) as raised:
+            write(tmp_path / name)
+        assert str(raised.value) == (
+            f"{tmp_path / name} exists and is not {wanted}; it is left as it is. "
+            "Choose another name."
+        )
+    with pytest.raises(DataError, match=r"^/dev/null exists and is not a regular file"):
+        file_at(Path("/dev/null"))
+    assert names(tmp_path) == ["file", "folder", "pipe", "round"]
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_file_of_another_kind_is_left_as_it_is(tmp_path: Path):
+    mine, ours = tmp_path / "mine.txt", tmp_path / "ours.txt"
+    mine.write_text("years of work")
+    (tmp_path / "empty.txt").touch()
+    ours.write_text("note 1")
+    for name in ("ours.txt", "empty.txt", "new.txt"):
+        check_output(tmp_path / name, NOTE, mine, None)
+    for write in (check_output, lambda p, kind: written_in_one_piece(p, kind).__enter__()):
+        with pytest.raises(DataError) as raised:
+            write(mine, NOTE)
+        assert str(raised.value) == (
+            f"{mine} exists and is not a note written by taskscape; it is left as it is. "
+            "Choose another name."
+        )
+    assert mine.read_text() == "years of work"
+    with pytest.raises(DataError, match=r"ours.txt is named twice, and one would replace"):
+        check_output(ours, NOTE, tmp_path / "." / "ours.txt")
+    with pytest.raises(DataError, match=r"cannot be written: .*mine.txt is not a folder that you"):
+        check_output(mine / "deeper" / "x", NOTE)
+
+
+def test_tables_and_json_are_known_by_their_columns_and_keys(tmp_path: Path):
+    path = tmp_path / "x"
+    table = csv_with("a table", "task", "distance")
+    for text, ours in (
+        ("task,distance\n1,2\n", True),
+        ("task,distance,accuracy\n1,2,3\n", False),
+        ("distance\n1\n", False),
+        ("\n", False),
+    ):
+        path.write_text(text)
+        assert table.known(path) is ours
+    assert csv_with("a table", "task", more="because").known(path) is False
+    path.write_text("task,because of x\n1,2\n")
+    assert csv_with("a table", "task", more="because").known(path) is True
+    found = json_with("a thing", "size", what="thing")
+    for text, ours in (
+        ('{"what": "thing", "size": 1}', True),
+        ('{"what": "other", "size": 1}', False),
+        ('{"what": "thing"}', False),
+        ("[]", False),
+        ("{", False),
+    ):
+        path.write_text(text)
+        assert found.known(path) is ours
+    path.write_bytes(b"\xff\xfe")
+    assert not found.known(path)
+    assert not table.known(path)
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_a_picture_is_replaced_only_if_it_is_ours(tmp_path: Path, ending: str):
+    path, mine = tmp_path / f"a.{ending}", tmp_path / f"mine.{ending}"
+    for _ in range(2):
+        save_picture(Figure(figsize=(1, 1)), path)
+    assert PICTURE.known(path)
+    Figure(figsize=(1, 1)).savefig(mine)
+    before = mine.read_bytes()
+    with pytest.raises(DataError, match="exists and is not a picture written by taskscape"):
+        save_picture(Figure(figsize=(1, 1)), mine)
+    assert mine.read_bytes() == before

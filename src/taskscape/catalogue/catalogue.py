@@ -14,9 +14,16 @@ from jaxtyping import Bool, Float, Int
 
 from taskscape.catalogue.embeddings import Embeddings, Header, from_table, read_header, to_table
 from taskscape.errors import DataError
-from taskscape.files import written_in_one_piece
+from taskscape.files import Kind, check_output, written_in_one_piece
 
-__all__ = ["Catalogue", "Wanted", "read_embeddings", "write_embeddings"]
+__all__ = [
+    "CATALOGUE",
+    "EMBEDDINGS",
+    "Catalogue",
+    "Wanted",
+    "read_embeddings",
+    "write_embeddings",
+]
 
 _BATCH = 1 << 16
 _ROW_GROUP = 1 << 17
@@ -92,6 +99,7 @@ class Catalogue:
         folder = Path(path)
         if folder.is_file():
             raise DataError(f"{folder} is a file; a catalogue that can grow is a folder.")
+        check_output(folder, CATALOGUE)
         number = 0
         if folder.exists() and _parts_of(folder):
             there = Catalogue(folder)
@@ -187,7 +195,7 @@ class LamStream:
 
 def write_embeddings(path: str | os.PathLike[str], embeddings: Embeddings) -> None:
     """Write embedded tasks to one Parquet file, in one piece, as a part of a catalogue is."""
-    with written_in_one_piece(path) as made:
+    with written_in_one_piece(path, EMBEDDINGS) as made:
         pq.write_table(to_table(embeddings), made, compression="zstd", row_group_size=_ROW_GROUP)
 
 
@@ -197,6 +205,18 @@ def read_embeddings(path: str | os.PathLike[str], wanted: Wanted | None = None) 
     if not pieces:
         raise DataError(f"{os.fspath(path)} has no such tasks.")
     return Embeddings.concatenate(pieces)
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        Catalogue(path)
+    except DataError:
+        return False
+    return True
+
+
+EMBEDDINGS = Kind("a file of embedded tasks", _is_ours)
+CATALOGUE = Kind("a catalogue of embedded tasks", _is_ours, folder=True)
 
 
 def _parts_of(folder: Path) -> list[Path]:

@@ -9,8 +9,10 @@ import typer
 from taskscape.choose import GridPoint, choose_themes
 from taskscape.cli.wishes import NShot, NTasks, NWay, Seed, Source, Split, TasksFile, get_tasks
 from taskscape.errors import DataError
-from taskscape.files import written_in_one_piece
+from taskscape.files import PICTURE, check_output, json_with, written_in_one_piece
 from taskscape.pools import load_pool
+
+_JSON = json_with("a choice of themes", "n_held_out", "points", "best", "smallest")
 
 
 def register(app: typer.Typer) -> None:
@@ -49,6 +51,8 @@ def choose(
     Held out are classes; with fewer than 30 classes, tasks of the same classes.
     """
     Ks, Ls = _numbers(image_themes, "--image-themes"), _numbers(task_themes, "--task-themes")
+    check_output(out / "choice.json", _JSON)
+    check_output(out / "choice.png", PICTURE)
     drawn = get_tasks(load_pool(source), tasks, split, n_tasks, n_way, n_shot, seed)
 
     def told(point: GridPoint) -> None:
@@ -59,7 +63,7 @@ def choose(
         )
 
     choice = choose_themes(drawn, Ks, Ls, callback=told, random_state=seed, max_passes=max_passes)
-    with written_in_one_piece(out / "choice.json") as made:
+    with written_in_one_piece(out / "choice.json", _JSON) as made:
         made.write_text(json.dumps(choice.to_json(), indent=2) + "\n")
     choice.plot(out / "choice.png")
     typer.echo(choice.table())

@@ -25,12 +25,14 @@ from taskscape.compare import (
     resemblance,
 )
 from taskscape.errors import DataError
-from taskscape.files import written_in_one_piece
+from taskscape.files import check_output, csv_with, written_in_one_piece
 from taskscape.tasks.class_lists import write_classes
 
 __all__ = ["register"]
 
 _MOST_IN_MEMORY = 5_000_000
+_COLUMNS = ("task", "classes", "distance", "nearest", "percentile")
+_TABLE = csv_with("a table of distances", *_COLUMNS)
 
 
 def register(app: typer.Typer) -> None:
@@ -61,6 +63,8 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
 ) -> None:
     """Mean KL from each test task to the training tasks, and whether the two sets are alike."""
+    if out is not None:
+        check_output(out, _TABLE)
     asked = read_embeddings(test)
     against = Catalogue(train)
     asked.header.check_same_model(against.header, str(test), str(train))
@@ -138,9 +142,12 @@ def _write_csv(
     near: Float[np.ndarray, "tasks"],
     likeness: Resemblance | None,
 ) -> None:
-    with written_in_one_piece(path) as made, made.open("w", newline="", encoding="utf-8") as file:
+    with (
+        written_in_one_piece(path, _TABLE) as made,
+        made.open("w", newline="", encoding="utf-8") as file,
+    ):
         writer = csv.writer(file)
-        writer.writerow(["task", "classes", "distance", "nearest", "percentile"])
+        writer.writerow(_COLUMNS)
         for i in range(len(tasks)):
             classes = write_classes(tasks.names(i))
             percentile = "" if likeness is None else f"{likeness.percentile[i]:.2f}"

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from taskscape.errors import DataError
+from taskscape.files import PICTURE, check_output
 from taskscape.pools import KNOWN, SPLITS, ClassPool, data_dir, load_pool
 from taskscape.pools.sheet import contact_sheet
 
@@ -68,6 +69,8 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Show counts by split and group, sample sizes, and a contact sheet."""
+    if out is not None:
+        check_output(out, PICTURE)
     pool = load_pool(source, split=split)
     summary = summarise(pool)
     if as_json:

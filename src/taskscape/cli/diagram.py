@@ -8,9 +8,11 @@ import typer
 from taskscape.diagram import correlation_diagram, read_diagram_csv
 from taskscape.diagram.plot import FORMATS
 from taskscape.errors import DataError
-from taskscape.files import written_in_one_piece
+from taskscape.files import PICTURE, check_output, json_with, written_in_one_piece
 
 __all__ = ["register"]
+
+_JSON = json_with("a correlation diagram", what="correlation diagram")
 
 
 def register(app: typer.Typer) -> None:
@@ -53,6 +55,7 @@ def diagram(
     for path in out or []:
         if path.suffix.lower() not in (*FORMATS, ".json"):
             raise DataError(f"--out {path}: expected .json, {', '.join(FORMATS)}.")
+        check_output(path, _JSON if path.suffix.lower() == ".json" else PICTURE)
     data = read_diagram_csv(
         table, distance=distance, accuracy=accuracy, difficulty=difficulty, classes=classes
     )
@@ -68,10 +71,9 @@ def diagram(
     )
     for path in out or []:
         if path.suffix.lower() == ".json":
-            with written_in_one_piece(path) as file:
+            with written_in_one_piece(path, _JSON) as file:
                 file.write_text(made.to_json() + "\n", encoding="utf-8")
         else:
-            path.parent.mkdir(parents=True, exist_ok=True)
             made.plot(path, title=title)
     if as_json:
         typer.echo(made.to_json())

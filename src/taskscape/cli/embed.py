@@ -7,9 +7,11 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from taskscape.catalogue import Catalogue, Embeddings, write_embeddings
+from taskscape.catalogue import CATALOGUE, EMBEDDINGS, Catalogue, Embeddings, write_embeddings
 from taskscape.cli.wishes import NShot, NTasks, NWay, Seed, Source, Split, TasksFile, get_tasks
+from taskscape.errors import DataError
 from taskscape.estimator import TaskThemes
+from taskscape.files import check_output
 from taskscape.pools import load_pool
 
 Model = Annotated[Path, typer.Argument(help="A model written by `taskscape fit`.")]
@@ -39,9 +41,18 @@ def embed(
 ) -> None:
     """Write the Dirichlet posterior λ of each task, with its classes and its bound.
 
-    OUT ending in .parquet is a file of its own; any other name is a catalogue, a folder that each
-    call adds to.
+    OUT ending in .parquet is a file of its own; a name without an ending is a catalogue, a folder
+    that each call adds to.
     """
+    if out.suffix == ".parquet":
+        check_output(out, EMBEDDINGS, tasks)
+    elif out.suffix and not out.is_dir():
+        raise DataError(
+            f"--out {out}: expected a name that ends in .parquet, for a file, or one without an "
+            "ending, for a catalogue (a folder)."
+        )
+    else:
+        check_output(out, CATALOGUE, tasks)
     fitted = TaskThemes.load(model)
     pool = load_pool(source)
     drawn = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)

@@ -11,8 +11,11 @@ from taskscape.cli.live import LiveFit
 from taskscape.cli.wishes import NShot, NTasks, NWay, Seed, Source, Split, TasksFile, get_tasks
 from taskscape.errors import DataError
 from taskscape.estimator import HealthWarning, TaskThemes
+from taskscape.estimator.restarts import check_no_checkpoint
+from taskscape.files import check_output
 from taskscape.pools import load_pool
 from taskscape.prepare import PrepareConfig
+from taskscape.storage import CHECKPOINT, arrays_of_kind
 
 EPILOG = (
     "Example:  taskscape fit glyphs --split train --n-tasks 20000 --n-way 5-10 --n-shot 16 "
@@ -83,6 +86,7 @@ def fit(
     """Learn task-themes from tasks and write the model.
 
     Ctrl-C saves a checkpoint; the same command with --resume goes on from it to the same result.
+    A model that is in OUT is replaced; anything else there is left as it is.
     """
     model = TaskThemes(
         task_themes, image_themes, delta=delta, covariance=covariance,  # type: ignore[arg-type]
@@ -91,11 +95,16 @@ def fit(
         random_state=seed,
     )  # fmt: skip
     config = model._config()
+    saved = checkpoint or out.with_name(out.name + ".checkpoint")
+    check_output(out, arrays_of_kind("task-theme model"), saved)
+    if resume:
+        check_output(saved, CHECKPOINT)
+    else:
+        check_no_checkpoint(saved)
     live = LiveFit(model, tensorboard, quiet=as_json)
     pool = load_pool(source)
     drawn = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
     live.judged_on = model._source(drawn, None, config)[2]
-    saved = checkpoint or out.with_name(out.name + ".checkpoint")
     try:
         with live, warnings.catch_warnings():
             warnings.simplefilter("ignore", HealthWarning)  # the summary says it

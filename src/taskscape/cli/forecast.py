@@ -27,11 +27,11 @@ from taskscape.cli.wishes import (
 )
 from taskscape.errors import DataError
 from taskscape.estimator import TaskThemes
-from taskscape.files import written_in_one_piece
+from taskscape.files import Kind, check_output, csv_with, json_with, written_in_one_piece
 from taskscape.forecast import Forecaster, Forecasts
 from taskscape.meta import Trained, evaluate, restore
 from taskscape.pools import ClassPool, load_pool
-from taskscape.storage import load_arrays, load_tasks
+from taskscape.storage import arrays_of_kind, load_arrays, load_tasks
 from taskscape.studies.pipeline.plan import prepared_pool
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.tasks.class_lists import write_classes
@@ -45,6 +45,24 @@ EPILOG = (
     "--accuracy val-accuracies.csv --tasks new-tasks.parquet"
 )
 _SHOWN = 10
+_COLUMNS = ("task", "expected", "low", "high", "outside", "classes")
+_BECAUSE = "because of "
+
+
+def _is_table(path: Path) -> bool:
+    try:
+        names = pq.read_schema(path).names
+    except (pa.ArrowInvalid, OSError):
+        return False
+    rest = names[len(_COLUMNS) :]
+    return tuple(names[: len(_COLUMNS)]) == _COLUMNS and all(n.startswith(_BECAUSE) for n in rest)
+
+
+_KINDS = {
+    ".csv": csv_with("a table of forecasts", *_COLUMNS, more=_BECAUSE),
+    ".parquet": Kind("a table of forecasts", _is_table),
+    ".json": json_with("forecasts", "learner", "confidence", "average", "tasks"),
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -94,6 +112,10 @@ def forecast(
     then evaluated on them, or its accuracies on them.
     """
     _check_wishes(train, learner, accuracy, calibration, forecaster, out)
+    if save is not None:
+        check_output(save, arrays_of_kind("forecaster"), forecaster, out)
+    if out is not None:
+        check_output(out, _KINDS[out.suffix])
     fitted, pool = TaskThemes.load(model), load_pool(source)
     new = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
     if forecaster is not None:
@@ -133,7 +155,7 @@ def _check_wishes(
     forecaster: Path | None,
     out: Path | None,
 ) -> None:
-    if out is not None and out.suffix not in (".csv", ".parquet", ".json"):
+    if out is not None and out.suffix not in _KINDS:
         raise DataError(f"--out {out}: expected a name that ends in .csv, .parquet or .json.")
     if forecaster is not None:
         if learner is not None or accuracy is not None:
@@ -219,15 +241,14 @@ def _plain(found: Forecasts, tasks: TaskSet) -> dict[str, Any]:
 
 def _write(path: Path, found: Forecasts, tasks: TaskSet) -> None:
     told = _plain(found, tasks)
-    with written_in_one_piece(path) as made:
+    with written_in_one_piece(path, _KINDS[path.suffix]) as made:
         if path.suffix == ".json":
             made.write_text(json.dumps(told, ensure_ascii=False) + "\n", encoding="utf-8")
             return
         flat = [
             {
-                **{k: row[k] for k in ("task", "expected", "low", "high", "outside")},
-                "classes": row["classes"],
-                **{f"because of {what}": moved for what, moved in row["reasons"].items()},
+                **{k: row[k] for k in _COLUMNS},
+                **{f"{_BECAUSE}{what}": moved for what, moved in row["reasons"].items()},
             }
             for row in told["tasks"]
         ]

@@ -11,6 +11,7 @@ import typer
 
 from taskscape.cli.run_live import LiveStudy
 from taskscape.errors import DataError
+from taskscape.files import check_output
 from taskscape.progress import heard_by
 from taskscape.studies.pipeline import PRESETS, StudyConfig, preset, read_config, run_study
 from taskscape.studies.result import StudyResult
@@ -74,6 +75,10 @@ def run(
     wanted = settings(preset_name, config, data, learners, budget, seed)
     words = [w for option, value in given.items() if value is not None for w in (option, value)]
     command = shlex.join(["taskscape", "run", *words, "--out", str(out)])
+    if wanted.report.enabled:
+        from taskscape.report import REPORT
+
+        check_output(out / "report.html", REPORT)
     live = LiveStudy(wanted, quiet=as_json)
     try:
         with live:

@@ -13,12 +13,14 @@ from jaxtyping import Int
 from taskscape.catalogue import Embeddings, read_embeddings
 from taskscape.cli.auto import Trial
 from taskscape.errors import DataError
-from taskscape.files import written_in_one_piece
+from taskscape.files import check_output, json_with, written_in_one_piece
 from taskscape.select import RULES
 from taskscape.select import select as select_tasks
+from taskscape.storage import TASKS
 
 __all__ = ["register"]
 
+_JSON = json_with("a selection", what="selection")
 _RULES = "; ".join(f"{rule.name}: {rule.meaning}" for rule in RULES.values())
 _RULES += "; auto: the one that helps a learner on validation tasks"
 
@@ -78,6 +80,10 @@ def select(
     --rule auto tries the rules first: it selects for validation tasks, trains the learner on what
     was chosen, and keeps the rule that beats random choice by more than the noise, if any does.
     """
+    if out is not None:
+        check_output(out, _JSON, out_tasks)
+    if out_tasks is not None:
+        check_output(out_tasks, TASKS, tasks, validation_tasks)
     asked, pool = read_embeddings(test), read_embeddings(train)
     asked.header.check_same_model(pool.header, str(test), str(train))
     if out_tasks is not None and tasks is None:
@@ -97,10 +103,10 @@ def select(
     else:
         chosen = select_tasks(asked, pool, n, rule, **options)
     if out is not None:
-        with written_in_one_piece(out) as made:
+        with written_in_one_piece(out, _JSON) as made:
             made.write_text(chosen.to_json() + "\n", encoding="utf-8")
     if out_tasks is not None and listed is not None:
-        with written_in_one_piece(out_tasks) as made:
+        with written_in_one_piece(out_tasks, TASKS) as made:
             pq.write_table(listed.take(pa.array(chosen.indices)), made, compression="zstd")
     if as_json:
         typer.echo(json.dumps(chosen.to_dict()))

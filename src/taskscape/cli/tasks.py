@@ -7,8 +7,9 @@ import typer
 
 from taskscape.cli.ranges import parse_range, parse_shots
 from taskscape.errors import DataError
+from taskscape.files import check_output
 from taskscape.pools import load_pool
-from taskscape.storage import save_tasks
+from taskscape.storage import TASKS, save_tasks
 from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks
 
 _MOST_TO_WRITE = 50_000_000
@@ -44,6 +45,7 @@ def tasks(
 ) -> None:
     """Draw tasks, or list all of them, and write a manifest that can be published and re-used."""
     way, shot = parse_range(n_way, "--n-way"), parse_shots(n_shot, "--n-shot")
+    check_output(out, TASKS)
     pool = load_pool(source)
     if every:
         if not isinstance(way, int):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskscape.errors import DataError
+from taskscape.files import save_picture
 from taskscape.plain_text import plain
 
 if TYPE_CHECKING:
@@ -77,8 +78,7 @@ def save_figure(
             title=fill(f"{100 * diagram.confidence:g} % intervals: {diagram.interval_from}", 76),
             title_fontproperties={"size": 7.5},
         )
-        metadata = {"Date": None} if ending == ".svg" else None
-        figure.savefig(path, dpi=200, metadata=metadata)
+        save_picture(figure, path, dpi=200)
 
 
 def _draw_curve(axes: object, curve: "Curve", i: int, n_curves: int) -> None:

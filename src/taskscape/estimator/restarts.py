@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from taskscape.errors import DataError
+from taskscape.files import check_output
 from taskscape.fit import Fit, FitConfig, FitInfo, TaskSource
 from taskscape.fit.arrays import posterior_from_arrays, state_from_arrays, to_arrays
 from taskscape.prepare import PreparedSamples
 from taskscape.progress import progress_bar
-from taskscape.storage import load_checkpoint, save_checkpoint
+from taskscape.storage import CHECKPOINT, load_checkpoint, save_checkpoint
 from taskscape.tasks import TaskSet
 
-__all__ = ["Callback", "Restarts"]
+__all__ = ["Callback", "Restarts", "check_no_checkpoint"]
 
 Callback = Callable[[FitInfo, int], None]
 
@@ -107,6 +108,16 @@ class Restarts:
             state_from_arrays(arrays, f"fit{i}", self.config.covariance),
             [FitInfo(**{**info, "usage": tuple(info["usage"])}) for info in history],
             posterior_from_arrays(arrays, f"posteriors{i}"),
+        )
+
+
+def check_no_checkpoint(path: str | os.PathLike[str]) -> None:
+    """Raise an error if a fit that starts anew would replace a checkpoint, or anything else."""
+    check_output(path, CHECKPOINT)
+    if Path(path).exists() and Path(path).stat().st_size:
+        raise DataError(
+            f"{os.fspath(path)} is the checkpoint of a fit that did not finish. Go on from it with "
+            "resume=True (on the command line: --resume), or delete it to start anew."
         )
 
 

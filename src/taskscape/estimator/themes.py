@@ -17,7 +17,7 @@ from taskscape.diagram.statistics import spearman
 from taskscape.embed import Embedding, embed
 from taskscape.errors import DataError
 from taskscape.estimator.disk import from_disk, to_disk
-from taskscape.estimator.restarts import Callback, Restarts
+from taskscape.estimator.restarts import Callback, Restarts, check_no_checkpoint
 from taskscape.fit import Fit, FitConfig, FitState, TaskSource
 from taskscape.fit.data import check_enough, classes_of
 from taskscape.health import Health, check_health
@@ -143,13 +143,16 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         ``validation`` tasks judge the fit instead of held-out classes. ``callback(info, restart)``
         hears of every step. With ``checkpoint`` the state is written every ``checkpoint_every``
-        steps and when interrupted, and ``resume=True`` goes on from there to the same result.
+        steps and when interrupted, and ``resume=True`` goes on from there to the same result;
+        without it, a file that is there is never replaced.
         """
         config = self._config()
         if checkpoint_every < 1:
             raise DataError(f"checkpoint_every={checkpoint_every} must be at least 1.")
         if resume and checkpoint is None:
             raise DataError("resume=True needs checkpoint, the file to go on from.")
+        if checkpoint is not None and not resume:
+            check_no_checkpoint(checkpoint)
         tasks = _as_tasks(tasks)
         source, held_out, judged_on = self._source(tasks, validation, config)
         classes = np.setdiff1d(classes_of(tasks), list(source.held_out))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from taskscape.files import save_picture
 from taskscape.plain_text import plain
 from taskscape.pools.pool import SPLITS, ClassPool
 
@@ -20,11 +21,8 @@ _COLOURS = {"train": "#0072B2", "val": "#E69F00", "test": "#D55E00", "": "#0072B
 
 def contact_sheet(pool: ClassPool, path: str | os.PathLike[str]) -> None:
     """Write a PNG: for images a row of classes per group, for features a two-dimensional map."""
-    from pathlib import Path
-
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
     figure = _images(pool) if pool.is_images else _features(pool)
-    figure.savefig(path, dpi=150, facecolor="white", bbox_inches="tight", pad_inches=0.1)
+    save_picture(figure, path, dpi=150, facecolor="white", bbox_inches="tight", pad_inches=0.1)
 
 
 def _rows(pool: ClassPool) -> list[tuple[str, str, list[int]]]:

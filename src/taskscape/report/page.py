@@ -11,14 +11,17 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from taskscape.files import written_in_one_piece
+from taskscape.files import Kind, written_in_one_piece
 from taskscape.progress import duration
 from taskscape.report.content import gather
 from taskscape.report.escaping import data_island
 from taskscape.report.tables import percent
 from taskscape.studies.result import StudyResult
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["REPORT", "render_report", "write_report"]
+
+_SIGNED = b'<meta name="generator" content="taskscape">'
+REPORT = Kind("a report", lambda path: _SIGNED in path.read_bytes())
 
 _SCRIPTS = ("page.js", "charts.js", "panel.js", "map.js", "start.js")
 
@@ -29,7 +32,7 @@ def write_report(result: StudyResult, path: str | os.PathLike[str]) -> Path:
     Pictures, script and data are inside; the page loads nothing and may be mailed as it is.
     """
     text = render_report(result)
-    with written_in_one_piece(path) as file:
+    with written_in_one_piece(path, REPORT) as file:
         file.write_text(text, encoding="utf-8", newline="\n")
     return Path(path)
 

@@ -15,9 +15,23 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from taskscape.errors import DataError
-from taskscape.files import folder_in_one_piece, written_in_one_piece
+from taskscape.files import (
+    Kind,
+    check_output,
+    folder_in_one_piece,
+    recover,
+    written_in_one_piece,
+)
 
-__all__ = ["load_arrays", "load_checkpoint", "save_arrays", "save_checkpoint", "versions"]
+__all__ = [
+    "CHECKPOINT",
+    "arrays_of_kind",
+    "load_arrays",
+    "load_checkpoint",
+    "save_arrays",
+    "save_checkpoint",
+    "versions",
+]
 
 _FORMAT = 1
 _FILES = {"arrays.safetensors", "header.json"}
@@ -39,12 +53,7 @@ def save_arrays(
     path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]
 ) -> None:
     """Write a folder ``arrays.safetensors`` + ``header.json``, in one piece."""
-    folder = Path(path)
-    if folder.exists() and not (folder.is_dir() and {p.name for p in folder.iterdir()} <= _FILES):
-        raise DataError(
-            f"{folder} exists and holds something else; writing there would delete it. "
-            "Choose another name."
-        )
+    check_output(path, arrays_of_kind(str(header["what"])))
     raw = save_tensors({k: np.asarray(v, order="C") for k, v in arrays.items()})
     full = dict(header) | {
         "format": _FORMAT,
@@ -58,11 +67,27 @@ def save_arrays(
         (made / "header.json").write_text(text + "\n", encoding="utf-8")
 
 
+def arrays_of_kind(what: str) -> Kind:
+    """Folders written by :func:`save_arrays` that hold this, such as a task-theme model."""
+
+    def known(folder: Path) -> bool:
+        if not {p.name for p in folder.iterdir()} <= _FILES:
+            return False
+        try:
+            header = json.loads((folder / "header.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return False
+        return isinstance(header, dict) and header.get("what") == what and "format" in header
+
+    return Kind(f"a {what}", known, folder=True)
+
+
 def load_arrays(
     path: str | os.PathLike[str], what: str
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read a folder written by :func:`save_arrays`, checking what it is and that it is whole."""
     folder = Path(path)
+    recover(folder)
     if not folder.is_dir():
         raise DataError(f"no {what} at {folder}: there is no such folder.")
     try:
@@ -104,7 +129,7 @@ def save_checkpoint(
         "sha256": _checksum(whole),
     }
     raw = save_tensors(whole, {"taskscape": json.dumps(full, default=_plain)})
-    with written_in_one_piece(path) as made:
+    with written_in_one_piece(path, CHECKPOINT) as made:
         made.write_bytes(raw)
 
 
@@ -115,8 +140,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray]
     except FileNotFoundError:
         raise DataError(f"no checkpoint at {os.fspath(path)}.") from None
     try:
-        size = int.from_bytes(raw[:8], "little")
-        header = json.loads(json.loads(raw[8 : 8 + size])["__metadata__"]["taskscape"])
+        header = _header_inside(raw)
         arrays = load_tensors(raw)
         if _checksum(arrays) != header["sha256"]:
             raise ValueError("the arrays do not match their checksum")
@@ -126,6 +150,27 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray]
         ) from error
     _check_format(header, path)
     return arrays, header
+
+
+def _header_inside(raw: bytes) -> dict[str, Any]:
+    size = int.from_bytes(raw[:8], "little")
+    header = json.loads(json.loads(raw[8 : 8 + size])["__metadata__"]["taskscape"])
+    return dict(header)
+
+
+def _is_checkpoint(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            start = file.read(8)
+            size = int.from_bytes(start, "little")
+            if size > path.stat().st_size:
+                return False
+            return "sha256" in _header_inside(start + file.read(size))
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+CHECKPOINT = Kind("a checkpoint", _is_checkpoint)
 
 
 def _check_format(header: Mapping[str, Any], path: str | os.PathLike[str]) -> None:

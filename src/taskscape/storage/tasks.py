@@ -1,22 +1,34 @@
 """Lists of tasks on disk, as Parquet files."""
 
 import os
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from taskscape.errors import DataError
-from taskscape.files import written_in_one_piece
+from taskscape.files import Kind, written_in_one_piece
 from taskscape.pools import ClassPool
 from taskscape.tasks import TaskSet
-from taskscape.tasks.manifest import from_table, to_table
+from taskscape.tasks.manifest import from_table, read_header, to_table
 
-__all__ = ["load_tasks", "save_tasks"]
+__all__ = ["TASKS", "load_tasks", "save_tasks"]
+
+
+def _is_tasks(path: Path) -> bool:
+    try:
+        read_header(pq.read_schema(path), str(path))
+    except (DataError, pa.ArrowInvalid, OSError):
+        return False
+    return True
+
+
+TASKS = Kind("a list of tasks", _is_tasks)
 
 
 def save_tasks(tasks: TaskSet, path: str | os.PathLike[str]) -> None:
     """Write tasks to a Parquet file that names the pool it belongs to."""
-    with written_in_one_piece(path) as made:
+    with written_in_one_piece(path, TASKS) as made:
         pq.write_table(to_table(tasks), made, compression="zstd")
 
 

@@ -12,7 +12,7 @@ from taskscape.pools import ClassPool
 from taskscape.tasks.checks import check_drawn, class_table, pad
 from taskscape.tasks.taskset import TaskSet, listed_tasks
 
-__all__ = ["class_column", "from_table", "padded_classes", "to_table"]
+__all__ = ["class_column", "from_table", "padded_classes", "read_header", "to_table"]
 
 _FORMAT = 1
 _HEADER = b"taskscape"
@@ -53,7 +53,7 @@ def from_table(table: pa.Table, pool: ClassPool, source: str = "the table") -> T
 
     It passes the same checks as tasks made by hand.
     """
-    header = _header(table, source)
+    header = read_header(table.schema, source)
     if header["fingerprint"] != pool.fingerprint:
         raise DataError(
             f"{source} belongs to pool {header['pool']!r} of {len(header['class_names'])} classes "
@@ -87,8 +87,9 @@ def _checked(table: pa.Table, pool: ClassPool, n_query: int) -> TaskSet:
     return tasks
 
 
-def _header(table: pa.Table, source: str) -> dict[str, Any]:
-    raw = (table.schema.metadata or {}).get(_HEADER)
+def read_header(schema: pa.Schema, source: str) -> dict[str, Any]:
+    """What the schema of a table made by :func:`to_table` says of the tasks."""
+    raw = (schema.metadata or {}).get(_HEADER)
     try:
         header = json.loads(raw or b"{}")
     except ValueError:

@@ -94,12 +94,27 @@ def test_a_checkpoint_is_written_as_often_as_asked_and_does_not_change_the_fit(t
     assert_same_model(model, fitted())
 
 
-def test_without_resume_a_fit_starts_anew(tmp_path: Path):
+def test_without_resume_a_fit_replaces_nothing(tmp_path: Path):
     path = tmp_path / "c"
     path.write_bytes(b"of something else")
-    assert_same_model(small_model().fit(small_tasks(), checkpoint=path), fitted())
-    again = small_model(random_state=1).fit(small_tasks(), checkpoint=path)
-    assert_same_model(again, fitted(random_state=1))
+    with pytest.raises(DataError) as raised:
+        small_model().fit(small_tasks(), checkpoint=path)
+    assert str(raised.value) == (
+        f"{path} exists and is not a checkpoint written by taskscape; it is left as it is. "
+        "Choose another name."
+    )
+    assert path.read_bytes() == b"of something else"
+    path.unlink()
+    with pytest.raises(KeyboardInterrupt):
+        small_model().fit(small_tasks(), checkpoint=path, callback=stop_at(0, 1))
+    before = path.read_bytes()
+    with pytest.raises(DataError) as raised:
+        small_model(random_state=1).fit(small_tasks(), checkpoint=path)
+    assert str(raised.value) == (
+        f"{path} is the checkpoint of a fit that did not finish. Go on from it with resume=True "
+        "(on the command line: --resume), or delete it to start anew."
+    )
+    assert path.read_bytes() == before
 
 
 def test_there_may_be_no_checkpoint_yet(tmp_path: Path):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
+from taskscape import files
 from taskscape.errors import DataError
 from taskscape.storage import load_arrays, load_checkpoint, save_arrays, save_checkpoint, versions
 from taskscape.storage import models as module
@@ -143,13 +144,30 @@ def test_saving_again_replaces_and_saving_elsewhere_does_not_delete(folder: Path
     save_arrays(tmp_path / "thesis", ARRAYS, HEADER)  # an empty folder is no loss
     (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
     (tmp_path / "plain.txt").write_text("also")
-    for name in ("thesis", "plain.txt"):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "header.json").write_text('{"title": "mine"}')
+    save_arrays(tmp_path / "other", ARRAYS, HEADER | {"what": "other thing"})
+    for name, kind in (
+        ("thesis", "a thing written by taskscape"),
+        ("mine", "a thing written by taskscape"),
+        ("other", "a thing written by taskscape"),
+        ("plain.txt", "a folder"),
+    ):
         expect(
-            f"{tmp_path / name} exists and holds something else; writing there would delete it. "
+            f"{tmp_path / name} exists and is not {kind}; it is left as it is. "
             "Choose another name.",
             lambda name=name: save_arrays(tmp_path / name, ARRAYS, HEADER),
         )
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "years of work"
+    assert (tmp_path / "mine" / "header.json").read_text() == '{"title": "mine"}'
+    assert load_arrays(tmp_path / "other", "other thing")
+
+
+def test_a_folder_moved_aside_by_a_killed_process_is_found_when_opened(folder: Path):
+    aside = folder.with_name(".m-before-abc")
+    aside.mkdir()
+    folder.rename(aside / "m")
+    assert_same(load_arrays(folder, "thing")[0])
 
 
 @pytest.mark.parametrize("fails", ["write_bytes", "write_text", "rename"])
@@ -161,6 +179,7 @@ def test_a_failure_midway_leaves_the_old_one_whole(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, fails, fail)
+        patch.setattr(files, "_exchange", lambda *_: False)
         with pytest.raises(OSError, match="disk full"):
             save_arrays(folder, ARRAYS, HEADER | {"words": "new"})
     arrays, header = load_arrays(folder, "thing")
@@ -188,6 +207,20 @@ def test_a_checkpoint_comes_back_the_same(file: Path):
     assert_same(arrays)
     assert header["what"] == "thing"
     assert header["size"] == 3
+
+
+def test_a_checkpoint_replaces_only_a_checkpoint(file: Path, tmp_path: Path):
+    save_checkpoint(file, ARRAYS, HEADER | {"size": 4})
+    assert load_checkpoint(file)[1]["size"] == 4
+    raw = save(ARRAYS)  # somebody's own arrays, in the same format
+    for content in (b"years of work", raw, b"1"):
+        (tmp_path / "mine").write_bytes(content)
+        expect(
+            f"{tmp_path / 'mine'} exists and is not a checkpoint written by taskscape; it is left "
+            "as it is. Choose another name.",
+            lambda: save_checkpoint(tmp_path / "mine", ARRAYS, HEADER),
+        )
+        assert (tmp_path / "mine").read_bytes() == content
 
 
 def test_there_may_be_no_checkpoint(tmp_path: Path):

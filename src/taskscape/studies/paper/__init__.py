@@ -42,6 +42,7 @@ def reproduce(
     of ``results.jsonl`` in ``out`` and are not run again. Those of other data are other cells.
     """
     _check(figure, learners, versions, stages)
+    _check_folder(figure, out)
     is_fig2 = figure.startswith("fig2")
     first = fig2_plan(figure, scale) if is_fig2 else selection_plans(figure, scale)[0]
     pool = load_pool(first.pool)  # all plans of a figure have the same
@@ -106,6 +107,16 @@ def choices_of(figure: str, versions: Sequence[str]) -> tuple[Choice, ...]:
         if (c.notion not in VERSIONS or c.notion in versions)
         and not (figure == "fig4" and c.rule == "facility")
     )
+
+
+def _check_folder(figure: str, out: Path) -> None:
+    """A figure or table is replaced only where the results it was drawn from are."""
+    there = sorted(out.glob(f"{figure}*"))
+    if there and not (out / "results.jsonl").exists():
+        raise DataError(
+            f"{there[0]} exists without the results.jsonl that a reproduction has beside it; it is "
+            "left as it is. Use another --out."
+        )
 
 
 def _check(

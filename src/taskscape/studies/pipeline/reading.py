@@ -1,6 +1,7 @@
 """Settings from and to TOML; every mistake is named with its key, its value and a remedy."""
 
 import difflib
+import hashlib
 import json
 import os
 import tomllib
@@ -10,9 +11,12 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from taskscape.errors import DataError
+from taskscape.files import written_in_one_piece
 from taskscape.studies.pipeline.config import StudyConfig, preset
 
-__all__ = ["changed", "config_from", "read_config", "to_toml"]
+__all__ = ["changed", "config_from", "read_config", "to_toml", "write_config"]
+
+_SIGNED = "# Written by taskscape, which never replaces this file once it is edited. Checksum: "
 
 
 def read_config(path: str | os.PathLike[str], base: StudyConfig | None = None) -> StudyConfig:
@@ -124,6 +128,29 @@ def to_toml(config: StudyConfig) -> str:
                 lines += ["", f"[{section}.{key}.{name}]"]
                 lines += [f"{k} = {_toml(v)}" for k, v in own.items()]
     return "\n".join(lines) + "\n"
+
+
+def write_config(path: Path, config: StudyConfig, *also: StudyConfig) -> None:
+    """Write all settings; a file that was edited stays, and must say the same (or as ``also``)."""
+    if path.is_file() and _edited(path):
+        if read_config(path) not in (config, *also):
+            raise DataError(
+                f"{path} was edited, and has other settings than this run. Run with them by "
+                f"--config {path}, or move the file away."
+            )
+        return
+    text = to_toml(config)
+    with written_in_one_piece(path) as made:
+        made.write_text(f"{_SIGNED}{_checksum(text)}\n{text}", encoding="utf-8", newline="\n")
+
+
+def _edited(path: Path) -> bool:
+    first, _, rest = path.read_bytes().decode("utf-8", "replace").partition("\n")
+    return first != f"{_SIGNED}{_checksum(rest)}"
+
+
+def _checksum(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _toml(value: Any) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 
 from taskscape import __version__
 from taskscape.errors import DataError
-from taskscape.files import written_in_one_piece
+from taskscape.files import check_output, json_with, written_in_one_piece
 from taskscape.pools import ClassPool, load_pool
+from taskscape.storage import CHECKPOINT
 from taskscape.studies.folder_lock import only_run_in
 from taskscape.studies.ledger import surroundings
 from taskscape.studies.pipeline.checks import check_config
@@ -22,20 +23,22 @@ from taskscape.studies.pipeline.foresee import Foreseen, forecast_stage
 from taskscape.studies.pipeline.learn import Accuracy, diagram_stage, learner_stage
 from taskscape.studies.pipeline.makers import display_name
 from taskscape.studies.pipeline.plan import Plan, make_plan, prepared_pool
-from taskscape.studies.pipeline.reading import to_toml
+from taskscape.studies.pipeline.reading import write_config
 from taskscape.studies.pipeline.represent import (
     data_stage,
     embed_stage,
     fit_stage,
     health_stage,
 )
-from taskscape.studies.pipeline.stages import Keeper, Silent, Watch
+from taskscape.studies.pipeline.stages import Keeper, Silent, Watch, read_note
 from taskscape.studies.pipeline.tables import write_json
 from taskscape.studies.result import StudyResult
 
 __all__ = ["run_study"]
 
-_FILES = ("study.toml", "study.json", "results.json", "report.html")
+_FILES = ("study.toml", "study.json", "results.json", "report.html", "fit.checkpoint")
+_RESULTS = json_with("the results of a study", "findings", "notes", "health", "gains")
+_ABOUT = json_with("an account of a study", "command", "seed", "settings", "timings", "versions")
 
 
 def run_study(
@@ -71,8 +74,7 @@ def run_study(
     folder.mkdir(parents=True, exist_ok=True)
     with only_run_in(folder):
         check()  # another run may have ended there in between
-        with written_in_one_piece(folder / "study.toml") as made:
-            made.write_text(to_toml(plan.config), encoding="utf-8")
+        write_config(folder / "study.toml", plan.config, config)
         watch.plan(stages, plan.notes)
         identity = f"{plan.pool.fingerprint} {__version__}"
         result = _run(plan, Keeper(folder, identity, resume, watch), folder, command)
@@ -164,20 +166,23 @@ def _check_folder(folder: Path, stages: list[str], resume: bool, overwrite: bool
             "re-uses its finished stages; --overwrite to make it anew; or another --out."
         )
     for name in stages:
-        if (folder / name).exists() and not (folder / name / "stage.json").exists():
+        if (folder / name).exists() and read_note(folder / name, name) is None:
             raise DataError(
                 f"{folder / name} was not written by a study; writing there would delete it. Use "
                 "another --out."
             )
+    check_output(folder / "results.json", _RESULTS)
+    check_output(folder / "study.json", _ABOUT)
+    check_output(folder / "fit.checkpoint", CHECKPOINT)
 
 
 def _write_results(folder: Path, result: StudyResult) -> None:
     """All findings in one file, and beside it what made them."""
-    with written_in_one_piece(folder / "results.json") as made:
+    with written_in_one_piece(folder / "results.json", _RESULTS) as made:
         write_json(made, results_of(result))
     about = {k: getattr(result, k) for k in ("command", "seed", "settings", "timings", "versions")}
     about |= {"hardware": result.hardware, "data": repr(result.pool)}
-    with written_in_one_piece(folder / "study.json") as made:
+    with written_in_one_piece(folder / "study.json", _ABOUT) as made:
         write_json(made, about)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from taskscape.diagram.plot import COLOURS, MARKERS
+from taskscape.files import save_picture
 from taskscape.plain_text import plain
 from taskscape.studies.result import SelectionTrial
 
@@ -46,4 +47,4 @@ def plot_selection(trials: Sequence[SelectionTrial], path: Path) -> None:
         axes.grid(axis="y", color="0.9", linewidth=0.8)
         axes.set_axisbelow(True)
         axes.legend(frameon=False, ncols=min(4, len(rules)))
-        figure.savefig(path, dpi=150, facecolor="white")
+        save_picture(figure, path, dpi=150, facecolor="white")

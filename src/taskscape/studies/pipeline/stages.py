@@ -16,7 +16,7 @@ from taskscape.estimator import HealthWarning, OutlierTasksWarning
 from taskscape.forecast import ForecastWarning
 from taskscape.progress import heard_by
 
-__all__ = ["Keeper", "Silent", "Stage", "Watch"]
+__all__ = ["Keeper", "Silent", "Stage", "Watch", "read_note"]
 
 T = TypeVar("T")
 _FORMAT = 2
@@ -131,6 +131,7 @@ class Keeper:
         return found
 
     def _make(self, stage: Stage[Any], folder: Path, key: str, began: float) -> dict[str, Any]:
+        _check_nothing_added(folder, read_note(folder, stage.name))
         with files.folder_in_one_piece(folder) as made:
             with warnings.catch_warnings(record=True) as heard:
                 for kind in _KEPT:
@@ -147,6 +148,7 @@ class Keeper:
                 "needs": {name: self.hashes[name] for name in stage.needs},
                 "warnings": sorted(kept),
                 "seconds": round(time.perf_counter() - began, 3),
+                "files": _names(made),
             }
             text = json.dumps(note, indent=2, ensure_ascii=False)
             (made / _NOTE).write_text(text + "\n", encoding="utf-8")
@@ -163,11 +165,8 @@ class Keeper:
 
     def note(self, name: str) -> dict[str, Any] | None:
         """What a finished stage wrote down about itself."""
-        try:
-            note = json.loads((self.out / name / _NOTE).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return note if isinstance(note, dict) and note.get("format") == _FORMAT else None
+        note = read_note(self.out / name, name)
+        return note if note is not None and note.get("format") == _FORMAT else None
 
     def _hash(self, stage: Stage[Any]) -> str:
         inputs = {
@@ -179,3 +178,32 @@ class Keeper:
         }
         text = json.dumps(inputs, sort_keys=True, ensure_ascii=False)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def read_note(folder: Path, name: str) -> dict[str, Any] | None:
+    """What a stage of any version wrote down about itself; None if no stage wrote the folder."""
+    files.recover(folder)
+    try:
+        note = json.loads((folder / _NOTE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    ours = isinstance(note, dict) and note.get("stage") == name and "hash" in note
+    return note if ours else None
+
+
+def _names(folder: Path) -> list[str]:
+    """All files below a folder but the note."""
+    inside = (str(p.relative_to(folder)) for p in folder.rglob("*") if not p.is_dir())
+    return sorted(name for name in inside if name != _NOTE)
+
+
+def _check_nothing_added(folder: Path, note: Mapping[str, Any] | None) -> None:
+    """A stage is not made anew over files that were put into its folder."""
+    there = _names(folder)
+    written = there if note is None else note.get("files", there)
+    added = sorted(set(there) - set(written))
+    if added:
+        raise DataError(
+            f"{folder / added[0]} was not written by a study; making the stage anew would delete "
+            "it. Move it away and run the same command with --resume."
+        )

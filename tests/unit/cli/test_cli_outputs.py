@@ -1,0 +1,134 @@
+"""What commands write never takes the place of something of a user's, and is refused at once."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from taskscape import Catalogue, Embeddings, sample_tasks, write_embeddings
+from taskscape.cli import app
+from taskscape.errors import DataError
+from taskscape.pools import load_pool
+from taskscape.storage import save_arrays, save_checkpoint, save_tasks
+
+WORK = b"years of work"
+ARRAYS = {"a": np.zeros(2)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Data, tasks and embedded tasks of our own making, beside files and folders of a user's."""
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "d.npz", X=rng.normal(size=(60, 3)), y=np.repeat(np.arange(12), 5))
+    tasks = sample_tasks(load_pool(tmp_path / "d.npz"), 8, n_way=3, n_shot=2, seed=0)
+    save_tasks(tasks, tmp_path / "tasks.parquet")
+    embedded = Embeddings.of(tasks, np.ones((8, 2)))
+    write_embeddings(tmp_path / "e.parquet", embedded)
+    Catalogue.append(tmp_path / "catalogue", embedded)
+    save_arrays(tmp_path / "model", ARRAYS, {"what": "task-theme model"})
+    save_checkpoint(tmp_path / "ours.checkpoint", ARRAYS, {"what": "fit checkpoint"})
+    for name in ("mine.txt", "mine.parquet", "mine.csv", "mine.json", "mine.png"):
+        (tmp_path / name).write_bytes(WORK)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "header.json").write_bytes(b"{}")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    return {
+        str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None
+        for p in sorted(folder.rglob("*"))
+    }
+
+
+NOT = "exists and is not {} written by taskscape; it is left as it is. Choose another name."
+REFUSED = {
+    "fit d.npz --out mine": f"mine {NOT.format('a task-theme model')}",
+    "fit d.npz --out mine.txt": "mine.txt exists and is not a folder; it is left as it is. "
+    "Choose another name.",
+    "fit d.npz --out new --checkpoint mine.txt": f"mine.txt {NOT.format('a checkpoint')}",
+    "fit d.npz --out new --checkpoint mine.txt --resume": f"mine.txt {NOT.format('a checkpoint')}",
+    "fit d.npz --out ours": "ours.checkpoint is the checkpoint of a fit that did not finish. Go on "
+    "from it with resume=True (on the command line: --resume), or delete it to start anew.",
+    "fit d.npz --out new --checkpoint new": "new is named twice, and one would replace the other. "
+    "Choose another name for one of them.",
+    "tasks d.npz --out d.npz": f"d.npz {NOT.format('a list of tasks')}",
+    "tasks d.npz --out e.parquet": f"e.parquet {NOT.format('a list of tasks')}",
+    "tasks d.npz --out /dev/null": "/dev/null exists and is not a regular file; it is left as it "
+    "is. Choose another name.",
+    "embed model d.npz --out tasks.parquet": "tasks.parquet "
+    + NOT.format("a file of embedded tasks"),
+    "embed model d.npz --out model": f"model {NOT.format('a catalogue of embedded tasks')}",
+    "embed model d.npz --out e.csv": "--out e.csv: expected a name that ends in .parquet, for a "
+    "file, or one without an ending, for a catalogue (a folder).",
+    "compare e.parquet e.parquet --out mine.csv": f"mine.csv {NOT.format('a table of distances')}",
+    "diagram mine.csv --out mine.json": f"mine.json {NOT.format('a correlation diagram')}",
+    "diagram mine.csv --out mine.png": f"mine.png {NOT.format('a picture')}",
+    "select e.parquet e.parquet -n 2 --out mine.json": f"mine.json {NOT.format('a selection')}",
+    "select e.parquet e.parquet -n 2 --tasks tasks.parquet --out-tasks tasks.parquet": (
+        "tasks.parquet is named twice, and one would replace the other. Choose another name for "
+        "one of them."
+    ),
+    "forecast model d.npz --forecaster f --out mine.csv": "mine.csv "
+    + NOT.format("a table of forecasts"),
+    "forecast model d.npz --forecaster f --out mine.parquet": "mine.parquet "
+    + NOT.format("a table of forecasts"),
+    "forecast model d.npz --forecaster f --out mine.json": f"mine.json {NOT.format('forecasts')}",
+    "forecast model d.npz --forecaster f --save model": f"model {NOT.format('a forecaster')}",
+    "data show d.npz --out mine.png": f"mine.png {NOT.format('a picture')}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_what_is_not_ours_is_refused_and_left(folder: Path, command: str):
+    before = contents(folder)
+    with pytest.raises(DataError) as raised:
+        CliRunner().invoke(app, command.split(), catch_exceptions=False)
+    assert str(raised.value) == REFUSED[command]
+    assert contents(folder) == before
+    assert Path("/dev/null").is_char_device()
+
+
+def test_choose_leaves_a_choice_of_somebody_elses(folder: Path):
+    (folder / "choice.json").write_bytes(WORK)
+    with pytest.raises(DataError, match="is not a choice of themes written by taskscape"):
+        CliRunner().invoke(app, ["choose", "d.npz", "--out", "."], catch_exceptions=False)
+    assert (folder / "choice.json").read_bytes() == WORK
+
+
+def wrote(command: str) -> None:
+    done = CliRunner().invoke(app, command.split(), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+
+
+def test_what_is_ours_is_replaced_also_through_a_link(folder: Path):
+    (folder / "link.parquet").symlink_to("tasks.parquet")
+    wrote("tasks d.npz --n-tasks 5 --n-way 3 --n-shot 2 --out link.parquet")
+    assert (folder / "link.parquet").is_symlink()
+    assert not (folder / "tasks.parquet").is_symlink()
+    for _ in range(2):
+        wrote("compare e.parquet e.parquet --out distances.csv")
+        wrote("select e.parquet e.parquet -n 2 --out selection.json")
+        wrote("data show d.npz --out sheet.png")
+    assert json.loads((folder / "selection.json").read_text())["what"] == "selection"
+
+
+def test_a_table_with_a_column_of_a_users_is_left(folder: Path):
+    wrote("compare e.parquet e.parquet --out distances.csv")
+    lines = (folder / "distances.csv").read_text().splitlines()
+    (folder / "distances.csv").write_text("\n".join(f"{line},accuracy" for line in lines))
+    with pytest.raises(DataError, match=r"distances.csv exists and is not a table of distances"):
+        wrote("compare e.parquet e.parquet --out distances.csv")
+
+
+def test_reproduce_leaves_figures_and_results_of_somebody_elses(folder: Path):
+    (folder / "fig3.png").write_bytes(WORK)
+    with pytest.raises(DataError, match=r"fig3.png exists without the results.jsonl"):
+        wrote("reproduce fig3 --out .")
+    (folder / "results.jsonl").write_bytes(WORK)
+    with pytest.raises(DataError, match=r"^line 1 of results.jsonl is not a finished cell of a"):
+        wrote("reproduce fig3 --out .")
+    assert (folder / "fig3.png").read_bytes() == (folder / "results.jsonl").read_bytes() == WORK
