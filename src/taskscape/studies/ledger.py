@@ -15,6 +15,9 @@ from taskscape.studies.folder_lock import held_alone
 __all__ = ["Ledger", "read_ledger", "surroundings"]
 
 
+_BEGINNING = b'{"cell": {'
+
+
 class Ledger:
     """A file of finished cells; each is known by what it was, and is not run again."""
 
@@ -64,7 +67,7 @@ def _parse(content: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
     for number, line in enumerate(lines, start=1):
         entry = _entry(line)
         if entry is None and line.strip():
-            if number == len(lines):
+            if number == len(lines) and _is_cut_off(line):
                 break
             raise DataError(
                 f"line {number} of {path} is not a finished cell in JSON: {_start(line)}. Mend or "
@@ -82,6 +85,11 @@ def _entry(line: bytes) -> dict[str, Any] | None:
         return None
     whole = isinstance(entry, dict) and isinstance(entry.get("cell"), dict)
     return entry if whole else None
+
+
+def _is_cut_off(line: bytes) -> bool:
+    """Whether this is the beginning of a line of ours, and not something of somebody else's."""
+    return line.startswith(_BEGINNING) or _BEGINNING.startswith(line)
 
 
 def _start(line: bytes) -> str:

@@ -129,6 +129,6 @@ def test_reproduce_leaves_figures_and_results_of_somebody_elses(folder: Path):
     with pytest.raises(DataError, match=r"fig3.png exists without the results.jsonl"):
         wrote("reproduce fig3 --out .")
     (folder / "results.jsonl").write_bytes(WORK)
-    with pytest.raises(DataError, match=r"^line 1 of results.jsonl is not a finished cell of a"):
+    with pytest.raises(DataError, match=r"^line 1 of results.jsonl is not a finished cell in JSON"):
         wrote("reproduce fig3 --out .")
     assert (folder / "fig3.png").read_bytes() == (folder / "results.jsonl").read_bytes() == WORK

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool, load_pool
+from taskscape.studies.ledger import read_ledger
 from taskscape.studies.paper.fig2 import Fig2
 from taskscape.studies.paper.plan import (
     FIGURES,
@@ -111,8 +112,10 @@ def choices_of(figure: str, versions: Sequence[str]) -> tuple[Choice, ...]:
 
 def _check_folder(figure: str, out: Path) -> None:
     """A figure or table is replaced only where the results it was drawn from are."""
-    there = sorted(out.glob(f"{figure}*"))
-    if there and not (out / "results.jsonl").exists():
+    there, results = sorted(out.glob(f"{figure}*")), out / "results.jsonl"
+    if results.exists():
+        read_ledger(results)  # an error before any work if it is not ours
+    elif there:
         raise DataError(
             f"{there[0]} exists without the results.jsonl that a reproduction has beside it; it is "
             "left as it is. Use another --out."
