@@ -132,14 +132,14 @@ def lam_of_a_fit(classes: dict[str, np.ndarray], prepare: PrepareConfig | None) 
     tasks = as_tasks(*listed(0, 72), pool)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)
-        return small_model(prepare=prepare).fit(tasks).transform(tasks)
+        # to the end: rounding may decide between equal starts, which lead to the same themes
+        model = small_model(prepare=prepare, min_gain=1e-6, tol=1e-6, max_iter=500)
+        return model.fit(tasks).transform(tasks)
 
 
 def assert_same_but_for_order(a: np.ndarray, b: np.ndarray) -> None:
-    """The same λ but for where fits stop, and for which task-theme comes first: rounding may decide
-    between equal starts.
-    """
-    assert min(np.abs(a - b).max(), np.abs(a - b[:, ::-1]).max()) < 5e-2
+    """The same λ, whichever task-theme comes first."""
+    assert min(np.abs(a - b).max(), np.abs(a - b[:, ::-1]).max()) < 2e-2
 
 
 PLAIN = [None, PrepareConfig(pca=None), PrepareConfig(pca=2), PrepareConfig(centre=False, pca=2)]

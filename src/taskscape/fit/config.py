@@ -1,6 +1,6 @@
 """Settings of a fit, checked before any work starts."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 import numpy as np
@@ -107,12 +107,5 @@ class FitConfig:
 
     def of_steps(self) -> StepSettings:
         """What the compiled steps need to know."""
-        return StepSettings(
-            tol=self.tol,
-            max_iter=self.max_iter,
-            tau0=self.tau0,
-            tau1=self.tau1,
-            nu_fraction=self.nu_fraction,
-            kappa=self.kappa,
-            update=self.update,
-        )
+        needed = {f.name: getattr(self, f.name) for f in fields(StepSettings)}
+        return StepSettings(**needed)

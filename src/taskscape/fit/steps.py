@@ -156,7 +156,9 @@ def maximise(state: FitState, stats: ThemeStatistics, settings: StepSettings) ->
 
 def cold_posterior(state: FitState, batch: FitBatch) -> ConditionalPosterior:
     """Where the E-step of tasks begins that were not seen before."""
-    return _cold(_log_lik(state.themes, batch), batch, state.themes)
+    themes = state.themes
+    masks, model = (batch.sample_mask, batch.class_mask), (themes.alpha, themes.delta)
+    return _cold(_log_lik(themes, batch), *masks, *model)
 
 
 def batch_part(
@@ -196,11 +198,11 @@ def _infer(
     start: ConditionalPosterior | None = None,
 ) -> _Inferred:
     """The E-step; a program of its own, so that mini-batches and held-out tasks share it."""
-    log_lik = _log_lik(themes, batch)
-    if start is None and settings.update != "paper":
-        start = _cold(log_lik, batch, themes)
     masks, model = (batch.sample_mask, batch.class_mask), (themes.alpha, themes.delta)
-    return _infer_from(log_lik, *masks, *model, settings, start)
+    given = (_log_lik(themes, batch), *masks, *model)
+    if start is None and settings.update != "paper":
+        start = _cold(*given)
+    return _infer_from(*given, settings, start)
 
 
 @jax.jit
@@ -208,12 +210,7 @@ def _log_lik(themes: Themes, batch: FitBatch) -> Float[Array, "M C N K"]:
     return log_likelihood(batch.x, whiten(themes))[batch.index]
 
 
-@jax.jit
-def _cold(
-    log_lik: Float[Array, "M C N K"], batch: FitBatch, themes: Themes
-) -> ConditionalPosterior:
-    masks, model = (batch.sample_mask, batch.class_mask), (themes.alpha, themes.delta)
-    return cold_start_given_theme(log_lik, *masks, *model)
+_cold = jax.jit(cold_start_given_theme)
 
 
 @jax.jit

@@ -120,9 +120,8 @@ def update_gamma_given_theme(
     """
     w, top = _weights(gamma)
     counts, total = _counts(w, p, sample_mask)
-    log_total = _einsum("...ln,...n->...l", jnp.log(total), sample_mask.astype(p.dtype))
-    log_total = log_total + top * sample_mask.sum(-1, keepdims=True)
-    return counts + alpha, log_total - kl_divergence(gamma, alpha)
+    log_total = jnp.where(sample_mask[..., None, :], jnp.log(total) + top[..., None], 0)
+    return counts + alpha, log_total.sum(-1) - kl_divergence(gamma, alpha)
 
 
 def _counts(

@@ -80,6 +80,17 @@ def test_what_lies_under_a_mask_changes_nothing(filler: float):
     np.testing.assert_array_equal(loose[1], plain[1])
 
 
+@pytest.mark.parametrize("filler", [np.nan, np.inf, -np.inf])
+def test_nor_does_it_change_the_evidence(filler: float):
+    log_lik, sample_mask, class_mask, alpha, _ = random_tasks()
+    shape = (*class_mask.shape, *alpha.shape)
+    gamma = jnp.asarray(np.random.default_rng(0).gamma(2, 1, shape) + 0.3, alpha.dtype)
+    filled = jnp.where(sample_mask[..., None], log_lik, filler)
+    plain, other = (class_evidence(gamma, x, sample_mask, alpha) for x in (log_lik, filled))
+    assert np.isfinite(plain).all()
+    np.testing.assert_array_equal(plain, other)
+
+
 def test_more_padding_changes_nothing():
     log_lik, sample_mask, class_mask, alpha, delta = random_tasks()
     plain, bound, sweeps = compiled_infer(log_lik, sample_mask, class_mask, alpha, delta)
