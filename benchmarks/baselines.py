@@ -22,8 +22,8 @@ from scipy.spatial.distance import cdist
 from sklearn.linear_model import LogisticRegression
 
 from taskscape import ClassPool, TaskSet, sample_tasks
-from taskscape.baselines import OTDD, PrototypeDistance, Task2Vec, Task2VecConfig, TaskHardness
 from taskscape.meta import TrainConfig
+from taskscape.similarity import OTDD, PrototypeDistance, Task2Vec, Task2VecConfig, TaskHardness
 
 CLASSES, SAMPLES, WAY, SHOT = 64, 200, 5, 5
 

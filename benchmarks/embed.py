@@ -15,9 +15,9 @@ import numpy as np
 from record import keep, parser, peak_gigabytes, seconds
 
 from taskscape import ClassPool, FitConfig, PrepareConfig, load_pool, sample_tasks
-from taskscape.embed import Embedding, embed
-from taskscape.fit import Fit, TaskSource
-from taskscape.prepare import PreparedSamples, learn_preparation
+from taskscape.themes import Fit, TaskSource
+from taskscape.themes.embed import Embedding, embed
+from taskscape.themes.prepare import PreparedSamples, learn_preparation
 
 CLASSES, SAMPLES, D = 64, 600, 64
 

@@ -17,8 +17,8 @@ import numpy as np
 from record import keep, parser, peak_gigabytes, seconds
 
 from taskscape import ClassPool, FitConfig, PrepareConfig, sample_tasks
-from taskscape.fit import Fit, TaskSource
-from taskscape.prepare import PreparedSamples, learn_preparation
+from taskscape.themes import Fit, TaskSource
+from taskscape.themes.prepare import PreparedSamples, learn_preparation
 
 CLASSES, SAMPLES, K, WAYS, SHOT = 100, 200, 8, (5, 10), 16
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from taskscape.baselines import Task2VecConfig
 from taskscape.meta import MAML, TrainConfig
 from taskscape.pools import ClassPool
+from taskscape.similarity import Task2VecConfig
 from taskscape.tasks import TaskSet, make_tasks
 
 DIMS, CLASSES = 6, 16

@@ -10,12 +10,12 @@ from functools import cache
 import numpy as np
 
 from taskscape import ClassPool, TaskSet, TaskThemes, load_pool, sample_tasks
-from taskscape.catalogue import Embeddings
 from taskscape.compare import mean_kl, nearest
 from taskscape.diagram import correlation_diagram
-from taskscape.estimator import HealthWarning, OutlierTasksWarning
+from taskscape.embeddings import Embeddings
 from taskscape.forecast.result import Forecasts, Judgement
 from taskscape.studies.result import SelectionTrial, StudyResult
+from taskscape.themes import HealthWarning, OutlierTasksWarning
 
 EVIL = "<script>window.hacked = 1</script>"
 """A name that must be shown and never run."""

@@ -3,15 +3,13 @@
 The public names, in the order of the pipeline: pools, tasks, fit, embed, compare, select, diagram,
 forecast.
 The meta-learners are in :mod:`taskscape.meta`, other notions of similarity in
-:mod:`taskscape.baselines`.
+:mod:`taskscape.similarity`.
 """
 
 from taskscape.starting import heed_while_importing
 
 heed_while_importing()  # before all that takes long
 
-from taskscape.catalogue import Catalogue, Embeddings, read_embeddings, write_embeddings
-from taskscape.choose import choose_themes
 from taskscape.compare import (
     cdist,
     divergence,
@@ -22,15 +20,17 @@ from taskscape.compare import (
     resemblance,
 )
 from taskscape.diagram import correlation_diagram
+from taskscape.embeddings import Catalogue, Embeddings, read_embeddings, write_embeddings
 from taskscape.errors import DataError, TaskscapeError
-from taskscape.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
-from taskscape.fit import FitConfig
 from taskscape.forecast import Forecaster
 from taskscape.pools import ClassPool, load_pool
-from taskscape.prepare import PrepareConfig
 from taskscape.select import select, select_by
 from taskscape.storage import load_tasks, save_tasks
 from taskscape.tasks import TaskSet, enumerate_tasks, make_tasks, sample_tasks, stream_tasks
+from taskscape.themes.config import FitConfig
+from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
+from taskscape.themes.prepare import PrepareConfig
+from taskscape.themes.size_search import choose_themes
 
 __version__ = "0.1.0.dev0"
 

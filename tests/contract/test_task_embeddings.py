@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from baseline_cases import QUICK, grouped_pool, task_of
-from taskscape.baselines import (
+from taskscape.errors import DataError
+from taskscape.select import DistanceSource, select_by
+from taskscape.similarity import (
     OTDD,
     PrototypeDistance,
     Task2Vec,
@@ -14,8 +16,6 @@ from taskscape.baselines import (
     TaskHardness,
     ThemeEmbedding,
 )
-from taskscape.errors import DataError
-from taskscape.select import DistanceSource, select_by
 from taskscape.tasks import TaskSet, sample_tasks
 
 

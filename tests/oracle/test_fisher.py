@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from taskscape.baselines.fisher import (
+from taskscape.similarity.fisher import (
     fisher_diagonal,
     fisher_per_unit,
     fit_heads,

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from fit_cases import blobs, fitted, small_model, small_pool, small_tasks
 from taskscape import ClassPool, HealthWarning, PrepareConfig, TaskSet, make_tasks
-from taskscape.fit.data import FitBatch, gather
-from taskscape.fit.steps import step
-from taskscape.prepare import PreparedSamples
+from taskscape.themes.data import FitBatch, gather
+from taskscape.themes.prepare import PreparedSamples
+from taskscape.themes.steps import step
 
 few = settings(max_examples=5, deadline=None)
 few_fits = settings(max_examples=3, deadline=None, phases=[Phase.explicit, Phase.generate])

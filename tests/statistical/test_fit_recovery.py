@@ -7,9 +7,9 @@ from scipy.optimize import linear_sum_assignment
 
 from known_themes import D, K, L, true_themes
 from taskscape import ClassPool, TaskThemes, make_tasks
-from taskscape.embed import embed
 from taskscape.model import generate
-from taskscape.prepare import PreparedSamples
+from taskscape.themes.embed import embed
+from taskscape.themes.prepare import PreparedSamples
 
 M, C, N = 800, 6, 16
 HELD_OUT = 200

@@ -19,9 +19,9 @@ from taskscape import (
     select,
     stream_tasks,
 )
-from taskscape.baselines import Task2Vec
 from taskscape.meta import TrainConfig, evaluate, make_learner, mlp, train
 from taskscape.seeds import check_seed
+from taskscape.similarity import Task2Vec
 
 LAM = np.random.default_rng(0).gamma(2.0, size=(40, 3)) + 0.1
 POOL = toy_pool()

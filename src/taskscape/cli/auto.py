@@ -4,9 +4,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from taskscape.catalogue import Embeddings, read_embeddings
+from taskscape.embeddings import Embeddings, read_embeddings
 from taskscape.errors import DataError
-from taskscape.estimator import TaskThemes
 from taskscape.meta import mlp
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import Selection, TrialOptions
@@ -16,6 +15,7 @@ from taskscape.studies.forecasting import SETTINGS
 from taskscape.studies.learning import split_settings
 from taskscape.studies.pipeline.plan import prepared_pool
 from taskscape.tasks import TaskSet
+from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["Trial"]
 

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from taskscape.choose import GridPoint, choose_themes
 from taskscape.cli.wishes import NShot, NTasks, NWay, Seed, Source, Split, TasksFile, get_tasks
 from taskscape.errors import DataError
 from taskscape.files import PICTURE, check_output, json_with, written_in_one_piece
 from taskscape.pools import load_pool
+from taskscape.themes.size_search import GridPoint, choose_themes
 
 _JSON = json_with("a choice of themes", "n_held_out", "points", "best", "smallest")
 

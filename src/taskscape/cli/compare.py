@@ -12,7 +12,6 @@ import numpy as np
 import typer
 from jaxtyping import Float
 
-from taskscape.catalogue import Catalogue, Embeddings, read_embeddings
 from taskscape.cli import diagram as diagram_command
 from taskscape.cli import nearest as nearest_command
 from taskscape.cli import select as select_command
@@ -24,6 +23,7 @@ from taskscape.compare import (
     normalise_ways,
     resemblance,
 )
+from taskscape.embeddings import Catalogue, Embeddings, read_embeddings
 from taskscape.errors import DataError
 from taskscape.files import check_output, csv_with, written_in_one_piece
 from taskscape.tasks.class_lists import write_classes

@@ -7,12 +7,12 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from taskscape.catalogue import CATALOGUE, EMBEDDINGS, Catalogue, Embeddings, write_embeddings
 from taskscape.cli.wishes import NShot, NTasks, NWay, Seed, Source, Split, TasksFile, get_tasks
+from taskscape.embeddings import CATALOGUE, EMBEDDINGS, Catalogue, Embeddings, write_embeddings
 from taskscape.errors import DataError
-from taskscape.estimator import TaskThemes
 from taskscape.files import check_output
 from taskscape.pools import load_pool
+from taskscape.themes.estimator import TaskThemes
 
 Model = Annotated[Path, typer.Argument(help="A model written by `taskscape fit`.")]
 

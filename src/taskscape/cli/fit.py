@@ -10,12 +10,12 @@ import typer
 from taskscape.cli.live import LiveFit
 from taskscape.cli.wishes import NShot, NTasks, NWay, Seed, Source, Split, TasksFile, get_tasks
 from taskscape.errors import DataError
-from taskscape.estimator import HealthWarning, TaskThemes
-from taskscape.estimator.restarts import check_no_checkpoint
 from taskscape.files import check_output
 from taskscape.pools import load_pool
-from taskscape.prepare import PrepareConfig
 from taskscape.storage import CHECKPOINT, arrays_of_kind
+from taskscape.themes.estimator import HealthWarning, TaskThemes
+from taskscape.themes.prepare import PrepareConfig
+from taskscape.themes.restarts import check_no_checkpoint
 
 EPILOG = (
     "Example:  taskscape fit glyphs --split train --n-tasks 20000 --n-way 5-10 --n-shot 16 "

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import typer
 from jaxtyping import Float
 
-from taskscape.catalogue import read_embeddings
 from taskscape.cli.ranges import parse_range, parse_shots
 from taskscape.cli.wishes import (
     NQuery,
@@ -25,8 +24,8 @@ from taskscape.cli.wishes import (
     TasksFile,
     get_tasks,
 )
+from taskscape.embeddings import read_embeddings
 from taskscape.errors import DataError
-from taskscape.estimator import TaskThemes
 from taskscape.files import Kind, check_output, csv_with, json_with, written_in_one_piece
 from taskscape.forecast import Forecaster, Forecasts
 from taskscape.meta import Trained, evaluate, restore
@@ -35,6 +34,7 @@ from taskscape.storage import arrays_of_kind, load_arrays, load_tasks
 from taskscape.studies.pipeline.plan import prepared_pool
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.tasks.class_lists import write_classes
+from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["register"]
 

@@ -12,8 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from taskscape.errors import DataError
-from taskscape.estimator import TaskThemes
-from taskscape.fit import FitInfo
+from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.loop import FitInfo
 
 __all__ = ["LiveFit"]
 

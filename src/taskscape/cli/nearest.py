@@ -7,9 +7,9 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from taskscape.catalogue import Catalogue, Embeddings, Wanted
 from taskscape.cli.ranges import parse_range
 from taskscape.compare import nearest as nearest_tasks
+from taskscape.embeddings import Catalogue, Embeddings, Wanted
 from taskscape.errors import DataError
 from taskscape.tasks.class_lists import parse_classes
 
@@ -89,9 +89,9 @@ def _find(
 
 def embed_query(model: Path, data: str, classes: list[str]) -> Embeddings:
     """The task of these classes, with all their samples, embedded by a fitted model."""
-    from taskscape.estimator import TaskThemes
     from taskscape.pools import load_pool
     from taskscape.tasks import make_tasks
+    from taskscape.themes.estimator import TaskThemes
 
     tasks = make_tasks(load_pool(data), [classes])
     fitted = TaskThemes.load(model)

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import typer
 from jaxtyping import Int
 
-from taskscape.catalogue import Embeddings, read_embeddings
 from taskscape.cli.auto import Trial
+from taskscape.embeddings import Embeddings, read_embeddings
 from taskscape.errors import DataError
 from taskscape.files import check_output, json_with, written_in_one_piece
 from taskscape.select import RULES

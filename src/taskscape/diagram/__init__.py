@@ -5,7 +5,7 @@ from taskscape.diagram.diagram import correlation_diagram
 from taskscape.diagram.reading import DiagramData, read_diagram_csv
 from taskscape.diagram.resampling import Interval
 from taskscape.diagram.result import CorrelationDiagram, Curve
-from taskscape.diagram.statistics import noise_ceiling, partial_spearman
+from taskscape.statistics import noise_ceiling, partial_spearman
 
 __all__ = [
     "Bin",

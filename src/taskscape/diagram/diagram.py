@@ -9,15 +9,15 @@ from jaxtyping import Float
 from taskscape.diagram.bins import make_bins
 from taskscape.diagram.resampling import Interval, Resamples, make_resamples
 from taskscape.diagram.result import CorrelationDiagram, Curve
-from taskscape.diagram.statistics import (
+from taskscape.errors import DataError
+from taskscape.seeds import Seed, check_seed
+from taskscape.statistics import (
     kendall,
     noise_ceiling,
     partial_spearman,
     slope,
     spearman,
 )
-from taskscape.errors import DataError
-from taskscape.seeds import Seed, check_seed
 
 __all__ = ["correlation_diagram"]
 

@@ -12,14 +12,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.baselines import TaskHardness
-from taskscape.baselines.features import TaskFeatures, class_means, classes_of, gather
 from taskscape.compare import class_separation, mean_kl, member_scales, nearest, normalise_ways
-from taskscape.embed import Embedding
 from taskscape.errors import DataError
-from taskscape.estimator import OutlierTasksWarning, TaskThemes
-from taskscape.prepare import Preparation, PreparedSamples
+from taskscape.similarity import TaskHardness
+from taskscape.similarity.features import TaskFeatures, class_means, classes_of, gather
 from taskscape.tasks import TaskBatch, TaskSet
+from taskscape.themes.embed import Embedding
+from taskscape.themes.estimator import OutlierTasksWarning, TaskThemes
+from taskscape.themes.prepare import Preparation, PreparedSamples
 
 __all__ = ["GROUPS", "LESS_TRUSTED", "MAIN", "WORDS", "Described", "Describer", "chosen_features"]
 

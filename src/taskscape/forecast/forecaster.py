@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Float
 
 from taskscape.errors import DataError
-from taskscape.estimator import TaskThemes
 from taskscape.forecast.calibration import Calibration, Expected, calibrate
 from taskscape.forecast.disk import from_disk, to_disk
 from taskscape.forecast.features import (
@@ -26,6 +25,7 @@ from taskscape.forecast.reading import class_ids, classes_known, read_accuracy, 
 from taskscape.forecast.result import Forecasts, Judgement
 from taskscape.storage import load_arrays, save_arrays
 from taskscape.tasks import TaskSet
+from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["ForecastWarning", "Forecaster"]
 

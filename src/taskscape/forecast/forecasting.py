@@ -4,13 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 from taskscape.errors import DataError
-from taskscape.estimator import TaskThemes
 from taskscape.forecast.forecaster import Forecaster
 from taskscape.forecast.result import Forecasts
 from taskscape.meta import Trained, evaluate
 from taskscape.pools import ClassPool
 from taskscape.seeds import Seed
 from taskscape.tasks import TaskSet
+from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["forecast"]
 

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.diagram.resampling import make_resamples
-from taskscape.diagram.statistics import noise_ceiling, spearman
 from taskscape.forecast.result import Forecasts, Judgement
+from taskscape.statistics import noise_ceiling, spearman
 
 __all__ = ["compare"]
 

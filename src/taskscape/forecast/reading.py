@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.catalogue import Embeddings
 from taskscape.compare.posteriors import check_together, read_lam
+from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
-from taskscape.estimator import TaskThemes
 from taskscape.tasks import TaskSet
+from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["class_ids", "classes_known", "read_accuracy", "read_train"]
 

@@ -8,12 +8,12 @@ import numpy as np
 from jaxtyping import Float
 
 from taskscape.diagram import CorrelationDiagram
-from taskscape.estimator import TaskThemes
 from taskscape.report.escaping import literal
 from taskscape.report.palette import FAINT, INK
 from taskscape.report.tables import MeanOfTrials
 from taskscape.report.task_data import mean_accuracy
 from taskscape.studies.result import StudyResult
+from taskscape.themes.estimator import TaskThemes
 
 __all__ = [
     "bound_chart",

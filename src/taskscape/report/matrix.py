@@ -8,8 +8,8 @@ from jaxtyping import Float, Int
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from taskscape.catalogue import Embeddings
 from taskscape.compare import pdist
+from taskscape.embeddings import Embeddings
 from taskscape.report.escaping import literal
 from taskscape.report.palette import SCALE
 from taskscape.studies.result import StudyResult

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import betaincinv
 
-from taskscape.catalogue import Embeddings
+from taskscape.embeddings import Embeddings
 from taskscape.report.palette import theme_colours
 from taskscape.report.places import Places, place_tasks
 from taskscape.report.shown import Shown

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from taskscape.catalogue import Embeddings
-from taskscape.embed import LikelihoodTable, embed
-from taskscape.estimator import TaskThemes
+from taskscape.embeddings import Embeddings
 from taskscape.pools import ClassPool
-from taskscape.prepare import Preparation, PreparedSamples
 from taskscape.tasks import TaskSet
+from taskscape.themes.embed import LikelihoodTable, embed
+from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.prepare import Preparation, PreparedSamples
 
 __all__ = ["ThemeViews", "picture_means", "view_themes"]
 

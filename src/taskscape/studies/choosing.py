@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from taskscape.estimator import TaskThemes
 from taskscape.pools import ClassPool
 from taskscape.select import TrialOptions
 from taskscape.studies.auto import LearnerJudge, losing_share, select_auto
@@ -26,6 +25,7 @@ from taskscape.studies.ledger import Ledger, surroundings
 from taskscape.studies.paper.fig2 import network_for
 from taskscape.studies.paper.plan import SETTINGS
 from taskscape.tasks import TaskSet, sample_tasks
+from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["ChoosingStudy", "main"]
 

@@ -39,9 +39,9 @@ from taskscape.meta import (
 )
 from taskscape.meta.networks import Mlp
 from taskscape.pools import ClassPool
-from taskscape.prepare import PrepareConfig, learn_preparation
 from taskscape.studies.ledger import Ledger, surroundings
 from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks
+from taskscape.themes.prepare import PrepareConfig, learn_preparation
 
 __all__ = ["GRIDS", "LearningStudy", "hold_out", "main", "unit_length"]
 

@@ -23,13 +23,13 @@ import numpy as np
 from jaxtyping import Float
 
 from taskscape.compare import mean_kl
-from taskscape.diagram.statistics import spearman
-from taskscape.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
 from taskscape.meta import ProtoNet, evaluate, mlp
 from taskscape.pools import ClassPool, load_pool
+from taskscape.statistics import spearman
 from taskscape.studies.learning import hold_out, unit_length
 from taskscape.studies.ledger import Ledger, surroundings
 from taskscape.tasks import TaskSet, sample_tasks
+from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
 
 __all__ = ["Size", "agreement", "main", "represent"]
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.catalogue import Embeddings
 from taskscape.compare import Resemblance
 from taskscape.diagram import CorrelationDiagram
-from taskscape.estimator import TaskThemes
+from taskscape.embeddings import Embeddings
 from taskscape.forecast.result import Forecasts, Judgement
 from taskscape.pools import ClassPool
+from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["Gain", "SelectionTrial", "StudyResult"]
 

@@ -7,8 +7,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from taskscape.catalogue import Catalogue, Embeddings, read_embeddings, write_embeddings
 from taskscape.cli import compare
+from taskscape.embeddings import Catalogue, Embeddings, read_embeddings, write_embeddings
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.select import Selection

@@ -18,7 +18,7 @@ from taskscape import Catalogue, TaskThemes, read_embeddings
 from taskscape.cli import app
 from taskscape.cli.fit import parse_prepare
 from taskscape.errors import DataError
-from taskscape.prepare import PrepareConfig
+from taskscape.themes.prepare import PrepareConfig
 
 pytestmark = pytest.mark.slow
 SMALL = ["--n-tasks", "300", "--n-way", "3-4", "--n-shot", "5", "--image-themes", "3",

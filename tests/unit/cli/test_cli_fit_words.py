@@ -9,9 +9,9 @@ import pytest
 from taskscape import PrepareConfig, TaskThemes
 from taskscape.cli.fit import _tell
 from taskscape.cli.live import LiveFit
-from taskscape.fit import FitInfo
-from taskscape.health import Health
-from taskscape.prepare import Preparation
+from taskscape.themes import FitInfo
+from taskscape.themes.health import Health
+from taskscape.themes.prepare import Preparation
 
 HEALTH = Health((0.5, 0.5), (0.7, 0.3), "tasks of held-out classes", 500, 212, 1, 0.7, 0, 4.0,
                 None, ())  # fmt: skip

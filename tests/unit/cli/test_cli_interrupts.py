@@ -82,7 +82,7 @@ def test_what_handles_the_interrupt_may_take_its_time() -> None:
     assert (code, out) == (130, "saved\n")
 
 
-@pytest.mark.parametrize("imported", ["numpy", "jax._src.config", "taskscape.fit"])
+@pytest.mark.parametrize("imported", ["numpy", "jax._src.config", "taskscape.themes"])
 @pytest.mark.parametrize("script", [False, True])
 def test_while_python_imports_it_ends_quietly(imported: str, script: bool, tmp_path: Path) -> None:
     entry = tmp_path / "taskscape"  # what an installed command consists of

@@ -6,7 +6,7 @@ from scipy.stats import kendalltau, linregress, spearmanr
 
 from taskscape.diagram import correlation_diagram, noise_ceiling, partial_spearman
 from taskscape.diagram.resampling import make_resamples
-from taskscape.diagram.statistics import kendall, slope, spearman
+from taskscape.statistics import kendall, slope, spearman
 
 RNG = np.random.default_rng(0)
 

@@ -10,7 +10,6 @@ import pytest
 
 from taskscape.errors import DataError
 from taskscape.meta import MAML
-from taskscape.prepare import PrepareConfig
 from taskscape.studies.pipeline import (
     PRESETS,
     StudyConfig,
@@ -21,6 +20,7 @@ from taskscape.studies.pipeline import (
 )
 from taskscape.studies.pipeline.checks import check_config
 from taskscape.studies.pipeline.makers import learner_of, prepare_config
+from taskscape.themes.prepare import PrepareConfig
 
 DOCS = Path(__file__).parents[3] / "docs" / "run.md"
 

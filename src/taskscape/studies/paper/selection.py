@@ -104,7 +104,7 @@ class SelectionFigure:
 
     def _task2vec_means(self, store: Store) -> Float[np.ndarray, "candidates"]:
         """Mean Task2Vec distance of each candidate from all test tasks."""
-        from taskscape.baselines import Task2Vec
+        from taskscape.similarity import Task2Vec
 
         def make() -> dict[str, np.ndarray]:
             candidates = self.candidates()

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from taskscape.errors import DataError
-from taskscape.estimator import TaskThemes
 from taskscape.files import written_in_one_piece
 from taskscape.studies.ledger import Ledger, surroundings
+from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["OutOfTimeError", "Store"]
 

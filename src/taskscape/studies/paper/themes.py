@@ -11,12 +11,12 @@ from jaxtyping import Float
 from taskscape.compare import class_moments, feature_separation
 from taskscape.compare.means import TrainSummary, summarise
 from taskscape.compare.posteriors import read_lam
-from taskscape.estimator import TaskThemes
 from taskscape.pools import ClassPool
-from taskscape.prepare import choose_config, learn_preparation
 from taskscape.studies.paper.plan import VERSIONS, Fig2Plan, SelectionPlan
 from taskscape.studies.paper.store import Store
 from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks, stream_tasks
+from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.prepare import choose_config, learn_preparation
 
 __all__ = ["difficulty", "embedded", "fitted", "measured_from", "test_tasks"]
 

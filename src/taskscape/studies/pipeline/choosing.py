@@ -9,13 +9,12 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import t as student
 
-from taskscape.baselines import Task2Vec, Task2VecConfig
 from taskscape.errors import DataError
-from taskscape.estimator import TaskThemes
 from taskscape.meta import TrainConfig, class_interval, evaluate_many, train_many
 from taskscape.pools import ClassPool
 from taskscape.seeds import MOST_FOR_JAX
 from taskscape.select import select, select_by
+from taskscape.similarity import Task2Vec, Task2VecConfig
 from taskscape.studies.pipeline.checks import TASK2VEC
 from taskscape.studies.pipeline.makers import display_name, learner_of, network_of
 from taskscape.studies.pipeline.plan import Plan, joined
@@ -24,6 +23,7 @@ from taskscape.studies.pipeline.selection_plot import plot_selection
 from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.studies.pipeline.tables import read_json, write_json, write_table
 from taskscape.studies.result import Gain, SelectionTrial
+from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["Chosen", "Outcome", "chosen_stage", "selection_stage"]
 

@@ -18,7 +18,6 @@ from taskscape.compare import (
 )
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.prepare import all_rows
 from taskscape.studies.pipeline.plan import Plan
 from taskscape.studies.pipeline.represent import Embedded
 from taskscape.studies.pipeline.stages import Stage, Steps
@@ -31,6 +30,7 @@ from taskscape.studies.pipeline.tables import (
 )
 from taskscape.tasks import TaskSet
 from taskscape.tasks.class_lists import write_classes
+from taskscape.themes.prepare import all_rows
 
 __all__ = ["Distances", "distances_stage"]
 

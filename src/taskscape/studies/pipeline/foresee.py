@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from taskscape.errors import DataError
-from taskscape.estimator import TaskThemes
 from taskscape.forecast import Forecaster, Forecasts, ForecastWarning, Judgement
 from taskscape.forecast.disk import FORMAT
 from taskscape.studies.pipeline.learn import Accuracy
@@ -16,6 +15,7 @@ from taskscape.studies.pipeline.plan import Plan
 from taskscape.studies.pipeline.represent import Embedded
 from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.studies.pipeline.tables import read_json, read_table, write_json, write_table
+from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["Foreseen", "forecast_stage"]
 

@@ -4,11 +4,11 @@ from dataclasses import fields
 from typing import Any
 
 from taskscape.errors import DataError
-from taskscape.estimator import TaskThemes
 from taskscape.meta import LEARNERS, Architecture, Learner, TrainConfig, conv4, make_learner, mlp
 from taskscape.pools import ClassPool
-from taskscape.prepare import PrepareConfig
 from taskscape.studies.pipeline.config import StudyConfig
+from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.prepare import PrepareConfig
 
 __all__ = ["display_name", "learner_of", "network_of", "prepare_config", "theme_model"]
 

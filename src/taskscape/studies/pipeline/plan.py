@@ -7,12 +7,12 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.estimator import TaskThemes
 from taskscape.pools import ClassPool
 from taskscape.studies.pipeline.checks import check_config, fitted_to, splits_of
 from taskscape.studies.pipeline.config import StudyConfig
 from taskscape.studies.pipeline.splits import with_splits
 from taskscape.tasks import TaskSet, sample_tasks
+from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["Plan", "joined", "make_plan", "prepared_pool"]
 

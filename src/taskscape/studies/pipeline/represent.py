@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from taskscape.catalogue import Embeddings, read_embeddings, write_embeddings
+from taskscape.embeddings import Embeddings, read_embeddings, write_embeddings
 from taskscape.errors import DataError
-from taskscape.estimator import TaskThemes
 from taskscape.pools import SPLITS, ClassPool
 from taskscape.pools.sheet import contact_sheet
 from taskscape.studies.pipeline.makers import theme_model
@@ -19,6 +18,7 @@ from taskscape.studies.pipeline.tables import (
     write_json,
 )
 from taskscape.tasks import TaskSet
+from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["Embedded", "data_stage", "embed", "embed_stage", "fit_stage", "health_stage"]
 

@@ -12,9 +12,9 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from taskscape import files
 from taskscape.errors import DataError
-from taskscape.estimator import HealthWarning, OutlierTasksWarning
 from taskscape.forecast import ForecastWarning
 from taskscape.progress import heard_by
+from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning
 
 __all__ = ["Keeper", "Silent", "Stage", "Watch", "read_note"]
 

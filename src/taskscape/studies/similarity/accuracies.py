@@ -21,10 +21,10 @@ from taskscape.meta import (
 from taskscape.meta.episodes import redrawn
 from taskscape.pools import ClassPool
 from taskscape.pools.cache import cache_dir, cache_key
-from taskscape.prepare import PrepareConfig
 from taskscape.studies.learning import split_settings
 from taskscape.studies.similarity.study import SimilarityStudy, prepared_pool
 from taskscape.tasks import TaskSet, sample_tasks
+from taskscape.themes.prepare import PrepareConfig
 
 __all__ = ["SETTINGS", "centroid_accuracy", "learning_pool", "measured_accuracies", "settings_of"]
 

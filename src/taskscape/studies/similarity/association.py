@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 
 from taskscape.diagram import Interval, noise_ceiling
 from taskscape.diagram.resampling import Resamples, make_resamples
-from taskscape.diagram.statistics import spearman
+from taskscape.statistics import spearman
 
 __all__ = ["GIVEN", "Target", "association"]
 

@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.baselines import OTDD, PrototypeDistance, Task2Vec, Task2VecConfig, TaskHardness
-from taskscape.baselines.similarity import TaskEmbedding
 from taskscape.compare import cdist, class_separation
-from taskscape.embed import Embedding
-from taskscape.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
 from taskscape.meta import TrainConfig
+from taskscape.similarity import OTDD, PrototypeDistance, Task2Vec, Task2VecConfig, TaskHardness
+from taskscape.similarity.similarity import TaskEmbedding
 from taskscape.studies.similarity.distances import (
     CLOSED,
     combined_distances,
@@ -22,6 +20,8 @@ from taskscape.studies.similarity.distances import (
 )
 from taskscape.studies.similarity.study import CONTROLS, SimilarityStudy
 from taskscape.tasks import TaskSet
+from taskscape.themes.embed import Embedding
+from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
 
 __all__ = ["ENSEMBLE", "FAMILIES", "Bench", "Family", "Variant", "embedded", "quiet_fit"]
 

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.baselines import TaskHardness
 from taskscape.compare import class_moments, feature_separation
 from taskscape.pools import ClassPool
-from taskscape.prepare import (
+from taskscape.similarity import TaskHardness
+from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks
+from taskscape.themes.prepare import (
     Preparation,
     PrepareConfig,
     all_rows,
     choose_config,
     learn_preparation,
 )
-from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks
 
 __all__ = ["CONTROLS", "SimilarityStudy", "Sizes", "prepared_pool"]
 

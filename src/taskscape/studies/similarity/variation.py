@@ -14,15 +14,15 @@ from jaxtyping import Float
 from taskscape.compare import mean_kl
 from taskscape.compare.posteriors import combine_members
 from taskscape.errors import DataError
-from taskscape.estimator import TaskThemes
 from taskscape.pools import ClassPool
-from taskscape.prepare import PrepareConfig, choose_config
 from taskscape.studies.ledger import Ledger
 from taskscape.studies.similarity.accuracies import settings_of
 from taskscape.studies.similarity.association import Target, association
 from taskscape.studies.similarity.families import embedded, quiet_fit
 from taskscape.studies.similarity.study import SimilarityStudy, prepared_pool
 from taskscape.tasks import TaskSet
+from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.prepare import PrepareConfig, choose_config
 
 __all__ = ["CHOICES", "PREPARATIONS", "Choice", "run_variations"]
 

@@ -1,0 +1,102 @@
+"""Task hardness: how likely a simple classifier is to be wrong within the task."""
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.special import logsumexp
+
+from taskscape.errors import DataError
+from taskscape.select.sources import DistanceSource
+from taskscape.similarity.features import FeatureEmbedding, Prepare, TaskFeatures, gather
+from taskscape.similarity.similarity import Embedded, Rows, TaskDistances
+from taskscape.tasks import TaskSet
+
+__all__ = ["TaskHardness"]
+
+
+class TaskHardness(FeatureEmbedding):
+    r"""Mean log-odds of a sample being classified wrongly by cosine to the class means.
+
+    .. math:: \Omega = \frac1N \sum_n \ln \frac{1 - p(y_n \mid x_n)}{p(y_n \mid x_n)}, \quad
+        p(c \mid x) \propto \exp(s \cos(x, m_c))
+
+    Dhillon et al. 2020, "A baseline for few-shot image classification".
+
+    Differs: they classify the query samples by the means of the support samples, which tells
+    about samples that a new task does not have yet. With ``on="support"``, the default, every
+    support sample is classified with itself left out of its own class's mean; a class with one
+    sample keeps it, so that 1-shot hardness only tells how near the classes are to each other.
+    ``on="query"`` is theirs. Features are prepared as for the other notions, and ``scale`` is s.
+
+    The embedding is this one number, (tasks, 1): the difficulty for the correlation diagram, where
+    it knows nothing of the training tasks. As a distance it is the absolute difference.
+    """
+
+    def __init__(
+        self,
+        *,
+        on: str = "support",
+        scale: float = 10.0,
+        prepare: Prepare = "auto",
+    ) -> None:
+        super().__init__(prepare=prepare)
+        if on not in ("support", "query"):
+            raise DataError(f"on={on!r} is not known; use 'support' or 'query'.")
+        if not scale > 0:
+            raise DataError(f"scale={scale} must be positive.")
+        self.on, self.scale = on, scale
+
+    def embed(self, tasks: TaskSet) -> Embedded:
+        if self.on == "support":
+            return np.concatenate([self._embed(f) for f in self._features(tasks)])
+        if tasks.n_query == 0:
+            raise DataError("on='query' needs tasks with queries; make them with n_query=15.")
+        parts = []
+        for batch, prepared in self._batches(tasks, tasks.max_shot + tasks.n_query):
+            support = gather(prepared, batch.support, batch.support_mask)
+            query = gather(prepared, batch.query, batch.query_mask)
+            cosines = _cosines(query.x, support.x.sum(axis=2, dtype=np.float64))
+            parts.append(self._log_odds(cosines, query.mask, batch.class_mask))
+        return np.concatenate(parts)
+
+    def _embed(self, features: TaskFeatures) -> Embedded:
+        x, mask = features.x, features.mask
+        sums = x.sum(axis=2, dtype=np.float64)
+        cosines = _cosines(x, sums)
+        alone = (mask.sum(axis=2) == 1)[..., None, None]
+        others = np.where(alone, x, sums[:, :, None] - x)
+        own = (_unit(x) * _unit(others)).sum(axis=-1)
+        index = np.arange(x.shape[1])
+        # advanced indices on both class axes put the class axis first
+        cosines[:, index, :, index] = own.swapaxes(0, 1)
+        return self._log_odds(cosines, mask, np.asarray(mask.any(axis=2)))
+
+    def _log_odds(
+        self,
+        cosines: Float[np.ndarray, "tasks way n another_way"],
+        mask: Bool[np.ndarray, "tasks way n"],
+        class_mask: Bool[np.ndarray, "tasks way"],
+    ) -> Float[np.ndarray, "tasks 1"]:
+        logits = np.where(class_mask[:, None, None], self.scale * cosines, -np.inf)
+        index = np.arange(logits.shape[1])
+        own = logits[:, index, :, index].swapaxes(0, 1)
+        logits[:, index, :, index] = -np.inf
+        wrong = logsumexp(logits, axis=-1)
+        odds = np.subtract(wrong, own, out=np.zeros_like(own), where=mask).sum(axis=(1, 2))
+        return (odds / mask.sum(axis=(1, 2)))[:, None]
+
+    def rows(self, a: Embedded, b: Embedded) -> Rows:
+        return lambda some: np.abs(a[some] - b[:, 0])
+
+    def source(self, test: TaskSet | Embedded, train: TaskSet | Embedded) -> DistanceSource:
+        return TaskDistances(self, self._embedded(test, "test"), self._embedded(train, "train"))
+
+
+def _cosines(
+    x: Float[np.ndarray, "tasks way n dims"], means: Float[np.ndarray, "tasks another_way dims"]
+) -> Float[np.ndarray, "tasks way n another_way"]:
+    return np.einsum("twnd,tcd->twnc", _unit(x), _unit(means), optimize=True)
+
+
+def _unit(x: Float[np.ndarray, "*any dims"]) -> Float[np.ndarray, "*any dims"]:
+    lengths = np.linalg.norm(x.astype(np.float64), axis=-1, keepdims=True)
+    return x / np.where(lengths > 0, lengths, 1.0)

@@ -1,0 +1,197 @@
+"""Task2Vec: the Fisher information of a probe network's weights, for each task."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from taskscape.errors import DataError
+from taskscape.meta import Trained
+from taskscape.meta.networks import MlpWeights
+from taskscape.progress import progress_bar
+from taskscape.seeds import Seed, check_seed
+from taskscape.select.sources import DistanceSource
+from taskscape.similarity.features import FeatureEmbedding, Prepare, prepared_pool
+from taskscape.similarity.probe import (
+    LayerTable,
+    Task2VecConfig,
+    averaged,
+    embed_chunk,
+    probe_layers,
+    train_probe,
+)
+from taskscape.similarity.similarity import Embedded, Rows, TaskDistances
+from taskscape.tasks import TaskSet
+
+__all__ = ["DISTANCES", "Task2Vec", "Task2VecConfig", "cosine", "normalised_cosine", "to_trivial"]
+
+DISTANCES = ("normalised", "cosine", "asymmetric")
+_CELLS_AT_ONCE = 1 << 21
+"""Derivatives of a chunk of tasks: (tasks, samples, classes, units)."""
+_NUMBERS_AT_ONCE = 1 << 18
+"""Of two embeddings divided by each other: few enough for the processor's cache."""
+
+
+class Task2Vec(FeatureEmbedding):
+    r"""How much each part of a probe network matters for a task.
+
+    A classifier of the task's own is fitted on the probe's last layer, from the support samples;
+    then the embedding is the diagonal of the Fisher information of the probe's weights
+
+    .. math:: F_w = \frac1N \sum_n \sum_y p(y \mid x_n)
+        \left(\frac{\partial \ln p(y \mid x_n)}{\partial w}\right)^2
+
+    exactly, averaged over each layer (``per="layer"``, 3 numbers for 3 hidden layers: the paper's
+    setting) or over each unit's incoming weights (``per="unit"``).
+
+    The probe is a fully connected network trained by MAML on 5-way 5-shot tasks of the training
+    tasks' classes. ``distance`` is ``"normalised"`` (the cosine distance of the Task2Vec paper),
+    ``"cosine"`` or ``"asymmetric"``, which adds ``alpha`` times one less the training task's
+    distance from the trivial task. ``probe`` uses a network trained before, on the same
+    preparation.
+
+    Achille et al. 2019, "Task2Vec: task embedding for meta-learning".
+
+    Paper: the paragraphs on task selection, which use this as the baseline.
+
+    Differs from the Task2Vec paper: the Fisher information is exact, not a variational
+    approximation, as in the paper on similarity of tasks; the asymmetric distance is larger by
+    ``alpha``, so that it is never negative.
+    """
+
+    def __init__(
+        self,
+        *,
+        per: str = "layer",
+        distance: str = "normalised",
+        alpha: float = 0.15,
+        config: Task2VecConfig | None = None,
+        prepare: Prepare = "auto",
+        probe: Trained | None = None,
+        seed: Seed = 0,
+    ) -> None:
+        super().__init__(prepare=prepare)
+        if per not in ("layer", "unit"):
+            raise DataError(f"per={per!r} is not known; use 'layer' or 'unit'.")
+        if distance not in DISTANCES:
+            raise DataError(f"distance={distance!r} is not known; use {', '.join(DISTANCES)}.")
+        if not alpha >= 0:
+            raise DataError(f"alpha={alpha} must not be negative.")
+        self.per, self.distance, self.alpha = per, distance, alpha
+        self.seed = check_seed(seed)
+        self.config = config or Task2VecConfig()
+        self.probe = probe
+        self.probe_: Trained | None = None
+        self.head_gradient_: Float[np.ndarray, "tasks"] | None = None
+        """How far from converged the classifiers of the tasks embedded last were."""
+
+    def fit(self, tasks: TaskSet) -> "Task2Vec":
+        """Learn the preparation, and train the probe on tasks of the training tasks' classes."""
+        super().fit(tasks)
+        assert self.preparation_ is not None
+        pool = prepared_pool(tasks, self.preparation_)
+        self.probe_ = self.probe or train_probe(pool, self.config, self.seed)
+        have, want = tuple(self.probe_.network.sample_shape), pool.sample_shape
+        if have != want or not isinstance(self.probe_.state, MlpWeights):
+            raise DataError(
+                f"probe is a network for samples of shape {have}; the prepared features have "
+                f"{want}. Pass an mlp trained on features prepared in the same way."
+            )
+        last = probe_layers(self.probe_.state, jnp.asarray(pool.samples)).hidden[-1]
+        self._unit_scale = float(jnp.sqrt((last**2).mean()))
+        if not self._unit_scale > 0:
+            raise DataError(
+                "no unit of the probe's last layer answers to any sample. Lower the learning "
+                "rate in config.train, or try another seed."
+            )
+        return self
+
+    def embed(self, tasks: TaskSet) -> Embedded:
+        preparation = self._fitted(tasks)
+        assert self.probe_ is not None
+        table = LayerTable(self.probe_.state, tasks, preparation)
+        way, n = tasks.max_way, tasks.max_way * tasks.max_shot
+        most = max(1, _CELLS_AT_ONCE // (n * way * max(self.config.widths)))
+        # a power of two, so that calls with other numbers of tasks compile nothing
+        size = min(256, most, 1 << (len(tasks) - 1).bit_length())
+        found, gradients = [], []
+        with progress_bar("embedding tasks", len(tasks)) as advance:
+            for batch in tasks.batches(size):
+                short = [(0, size - len(batch)), (0, 0), (0, 0)]
+                rows = np.where(batch.support_mask, table.where[batch.support], -1)
+                rows = np.pad(rows, short, constant_values=-1)
+                units, gradient = embed_chunk(
+                    self.probe_.state, table.layers, rows, self._unit_scale,
+                    self.config.l2, self.config.head_steps,
+                )  # fmt: skip
+                found.append(averaged(units, self.per)[: len(batch)])
+                gradients.append(np.asarray(gradient)[: len(batch)])
+                advance(len(batch))
+        self.head_gradient_ = np.concatenate(gradients)
+        return np.concatenate(found)
+
+    def rows(self, a: Embedded, b: Embedded) -> Rows:
+        compute = cosine if self.distance == "cosine" else normalised_cosine
+        simple = self.alpha * (1 - to_trivial(b)) if self.distance == "asymmetric" else 0.0
+        step = max(1, _NUMBERS_AT_ONCE // b.size)
+
+        def some_rows(some: slice) -> Float[np.ndarray, "some others"]:
+            starts = range(some.start, some.stop, step)
+            parts = [compute(a[i : min(i + step, some.stop)], b) for i in starts]
+            return np.concatenate(parts) + simple
+
+        return some_rows
+
+    def source(self, test: TaskSet | Embedded, train: TaskSet | Embedded) -> DistanceSource:
+        return TaskDistances(self, self._embedded(test, "test"), self._embedded(train, "train"))
+
+
+def cosine(
+    a: Float[np.ndarray, "tasks dims"], b: Float[np.ndarray, "others dims"]
+) -> Float[np.ndarray, "tasks others"]:
+    r"""Cosine distance.
+
+    .. math:: d = 1 - \frac{F_a \cdot F_b}{\lVert F_a \rVert \lVert F_b \rVert}
+    """
+    return np.clip(1 - _unit(a) @ _unit(b).T, 0.0, 2.0)
+
+
+def normalised_cosine(
+    a: Float[np.ndarray, "tasks dims"], b: Float[np.ndarray, "others dims"]
+) -> Float[np.ndarray, "tasks others"]:
+    r"""Cosine distance of embeddings that are normalised by each other, weight by weight.
+
+    .. math:: d = d_{\cos}\left(\frac{F_a}{F_a + F_b}, \frac{F_b}{F_a + F_b}\right)
+
+    Large and small parts of the network then count alike. It is 0 between tasks whose Fisher
+    information differs by a factor only.
+
+    Achille et al. 2019, the symmetric distance.
+    """
+    total = a[:, None] + b[None]
+    # a part that neither task needs counts as shared
+    s = np.divide(a[:, None], total, out=np.full_like(total, 0.5), where=total > 0)
+    t = 1 - s
+    lengths = np.sqrt(np.einsum("abd,abd->ab", s, s) * np.einsum("abd,abd->ab", t, t))
+    return np.clip(1 - np.einsum("abd,abd->ab", s, t) / np.maximum(lengths, 1e-300), 0.0, 1.0)
+
+
+def to_trivial(a: Float[np.ndarray, "tasks dims"]) -> Float[np.ndarray, "tasks"]:
+    r"""Distance of each task from the trivial task, which needs nothing of the probe.
+
+    .. math:: d(a, t_0) = \lim_{\epsilon \to 0} d(F_a, \epsilon 1)
+        = d_{\cos}\left(1, \frac{1}{F_a}\right)
+
+    The Fisher information of a trivial task is zero, and the cosine with zero has no value; the
+    limit from equal, ever smaller numbers has. Parts of the probe that a task does not need at all
+    are left out.
+    """
+    needed = a > 0
+    least = np.min(a, axis=1, keepdims=True, where=needed, initial=np.inf)
+    # 1/F up to a factor, and at most 1
+    inverse = np.divide(least, a, out=np.zeros_like(a), where=needed)
+    sums, squares, n = inverse.sum(axis=1), (inverse**2).sum(axis=1), needed.sum(axis=1)
+    return np.where(n > 0, 1 - sums / np.sqrt(np.maximum(squares * n, 1e-300)), 0.0)
+
+
+def _unit(a: Float[np.ndarray, "tasks dims"]) -> Float[np.ndarray, "tasks dims"]:
+    return a / np.maximum(np.linalg.norm(a, axis=1, keepdims=True), 1e-300)

@@ -1,0 +1,18 @@
+"""Task-themes: preparing samples, fitting the model, embedding tasks; TaskThemes does all three."""
+
+from taskscape.themes.config import FitConfig
+from taskscape.themes.data import TaskSource
+from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
+from taskscape.themes.loop import Fit, FitInfo
+from taskscape.themes.steps import FitState
+
+__all__ = [
+    "Fit",
+    "FitConfig",
+    "FitInfo",
+    "FitState",
+    "HealthWarning",
+    "OutlierTasksWarning",
+    "TaskSource",
+    "TaskThemes",
+]

@@ -1,0 +1,431 @@
+"""TaskThemes: fit and embed behind one scikit-learn-style estimator."""
+
+import hashlib
+import os
+import warnings
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from taskscape.compare import mean_kl
+from taskscape.errors import DataError
+from taskscape.model import Covariance, Themes
+from taskscape.pools import ClassPool
+from taskscape.seeds import Seed, check_seed
+from taskscape.statistics import spearman
+from taskscape.storage import load_arrays, save_arrays
+from taskscape.tasks import TaskSet, TaskStream
+from taskscape.themes.config import FitConfig
+from taskscape.themes.data import TaskSource, check_enough, classes_of
+from taskscape.themes.disk import from_disk, to_disk
+from taskscape.themes.embed import Embedding, embed
+from taskscape.themes.health import Health, check_health
+from taskscape.themes.loop import Fit
+from taskscape.themes.prepare import (
+    Preparation,
+    PrepareConfig,
+    PreparedSamples,
+    choose_config,
+    learn_preparation,
+)
+from taskscape.themes.restarts import Callback, Restarts, check_no_checkpoint
+from taskscape.themes.steps import FitState
+
+__all__ = ["HealthWarning", "OutlierTasksWarning", "TaskThemes"]
+
+Tasks = TaskSet | TaskStream
+_HEALTH_TASKS = 2000
+_USUAL_TASKS = 500
+_JUDGED_AT_LEAST = 100
+"""With fewer tasks to judge by, these alone do not tell what is usual."""
+_CLASSES_HELD_OUT = "tasks of held-out classes"
+_TASKS_SET_ASIDE = "tasks of the classes learned from (in-sample)"
+_VALIDATION = "validation tasks"
+_FAR = 8.0
+"""Robust standard deviations below the training tasks at which a task's bound is far outside."""
+
+
+class HealthWarning(UserWarning):
+    """The fit works, but something about the representation needs attention."""
+
+
+class OutlierTasksWarning(UserWarning):
+    """Tasks that the model explains far worse than the tasks it learned from."""
+
+
+class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Task-themes of a collection of classification tasks: a continuous LDCC.
+
+    Parameters carry the names of :class:`taskscape.FitConfig`, where each is explained; besides:
+
+    ``prepare``: ``"auto"`` chooses from the data, None takes the samples as they are, or a
+    :class:`taskscape.PrepareConfig`. ``n_restarts``: fits from different starts, of which the best
+    by held-out bound is kept, fewer dead or duplicate themes before more; ``ensemble``: how many of
+    the best to keep. ``n_held_out``: tasks to judge by, made of a tenth of the classes (whole
+    groups where there are some), which are not learned from; with fewer than 30 classes, tasks that
+    share their classes with the others (``held_out_`` says which). ``random_state``: the seed that
+    shuffles tasks; where a fit starts follows from the classes alone. The same seed, data and
+    version give the same result.
+
+    After ``fit``: ``mu_``, ``Sigma_``, ``alpha_`` (of the best fit), ``members_`` (all kept
+    fits), ``elbo_history_`` (tasks seen, held-out nats per sample), ``held_out_`` (on what),
+    ``theme_usage_``, ``health_``, ``preparation_``, ``n_features_in_``.
+    """
+
+    def __init__(
+        self,
+        task_themes: int = 4,
+        image_themes: int = 8,
+        *,
+        delta: float = 0.5,
+        covariance: Covariance = "full",
+        prepare: PrepareConfig | Literal["auto"] | None = "auto",
+        method: Literal["online", "batch"] = "online",
+        update: Literal["statistics", "paper"] = "statistics",
+        batch_size: int = 256,
+        tau0: float = 4.0,
+        tau1: float = 0.7,
+        tol: float = 3e-4,
+        max_iter: int = 50,
+        max_tasks: int | None = None,
+        max_passes: int = 10,
+        evaluate_every: int = 10,
+        patience: int = 5,
+        min_gain: float = 1e-3,
+        nu_fraction: float = 1e-3,
+        kappa: float = 0.02,
+        n_restarts: int = 1,
+        ensemble: int = 1,
+        n_held_out: int = 500,
+        random_state: Seed = 0,
+    ) -> None:
+        self.task_themes = task_themes
+        self.image_themes = image_themes
+        self.delta = delta
+        self.covariance = covariance
+        self.prepare = prepare
+        self.method = method
+        self.update = update
+        self.batch_size = batch_size
+        self.tau0 = tau0
+        self.tau1 = tau1
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_tasks = max_tasks
+        self.max_passes = max_passes
+        self.evaluate_every = evaluate_every
+        self.patience = patience
+        self.min_gain = min_gain
+        self.nu_fraction = nu_fraction
+        self.kappa = kappa
+        self.n_restarts = n_restarts
+        self.ensemble = ensemble
+        self.n_held_out = n_held_out
+        self.random_state = random_state
+
+    # -- learning -------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        tasks: Tasks | Iterable[TaskSet],
+        y: None = None,
+        *,
+        validation: TaskSet | None = None,
+        callback: Callback | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 50,
+        resume: bool = False,
+    ) -> "TaskThemes":
+        """Learn themes from tasks.
+
+        ``validation`` tasks judge the fit instead of held-out classes. ``callback(info, restart)``
+        hears of every step. With ``checkpoint`` the state is written every ``checkpoint_every``
+        steps and when interrupted, and ``resume=True`` goes on from there to the same result;
+        without it, a file that is there is never replaced.
+        """
+        config = self._config()
+        if checkpoint_every < 1:
+            raise DataError(f"checkpoint_every={checkpoint_every} must be at least 1.")
+        if resume and checkpoint is None:
+            raise DataError("resume=True needs checkpoint, the file to go on from.")
+        if checkpoint is not None and not resume:
+            check_no_checkpoint(checkpoint)
+        tasks = _as_tasks(tasks)
+        source, held_out, judged_on = self._source(tasks, validation, config)
+        classes = np.setdiff1d(classes_of(tasks), list(source.held_out))
+        preparation = self._learn_preparation(tasks.pool, classes)
+        every = np.union1d(classes, classes_of(held_out))
+        prepared = PreparedSamples(tasks.pool, preparation, every)
+        finished = Restarts(
+            self.get_params(), config, source, held_out, prepared,
+            checkpoint, checkpoint_every, callback,
+        ).run(resume)  # fmt: skip
+        order = sorted(range(len(finished)), key=lambda i: _quality(finished[i].state))
+        kept = [finished[i] for i in order[: self.ensemble]]
+        self.preparation_, self.held_out_ = preparation, judged_on
+        self._set_states([f.state for f in kept])
+        self.fit_info_ = kept[0].history
+        looks = [(i.tasks, i.held_out) for i in self.fit_info_ if i.held_out is not None]
+        self.elbo_history_ = np.array(looks, dtype=np.float64)
+        self.n_features_in_ = int(np.prod(tasks.pool.sample_shape))
+        self.pool_fingerprint_, self.pool_name_ = tasks.pool.fingerprint, tasks.pool.name
+        self._judge(held_out, source, prepared)
+        return self
+
+    def _source(
+        self, tasks: Tasks, validation: TaskSet | None, config: FitConfig
+    ) -> tuple[TaskSource, TaskSet, str]:
+        """Tasks to learn from, tasks to judge by, and what these are."""
+        seed = int(self.random_state)
+        if validation is None:
+            least = max(config.task_themes, 2)
+            source, held_out = TaskSource.of(tasks, seed, int(self.n_held_out), least=least)
+            judged_on = _CLASSES_HELD_OUT if source.held_out else _TASKS_SET_ASIDE
+        else:
+            check_enough(tasks)
+            _check_validation(validation, tasks.pool)
+            source, held_out = TaskSource(tasks.pool, tasks, seed), validation
+            judged_on = _VALIDATION
+        if source.n_tasks is None and config.method == "batch":
+            raise DataError("a stream without end has no full pass; use method='online'.")
+        if source.n_tasks is None and config.max_tasks is None:
+            raise DataError("a stream without end needs max_tasks, the number of tasks to use.")
+        return source, held_out, judged_on
+
+    def partial_fit(self, tasks: Tasks | Iterable[TaskSet], y: None = None) -> "TaskThemes":
+        """Learn from further tasks, one online pass, going on from where the fit stands."""
+        tasks = _as_tasks(tasks)
+        if not hasattr(self, "states_"):
+            return self.fit(tasks)
+        config = self._config()
+        if config.method != "online":
+            raise DataError("partial_fit is online; this model has method='batch'.")
+        self._check_pool(tasks.pool)
+        if isinstance(tasks, TaskSet) and len(tasks) == 0:
+            raise DataError("there are no tasks to learn from.")
+        prepared = PreparedSamples(tasks.pool, self.preparation_, classes_of(tasks))
+        source = TaskSource(tasks.pool, tasks, int(self.random_state))
+        if source.n_tasks is None:
+            raise DataError("partial_fit needs a task set or a stream with an end.")
+        states = []
+        for state in self.states_:
+            fit = Fit(source, tasks[:1], prepared, config, state)
+            for t in range(source.steps_per_pass(fit.batch_size) or 0):
+                fit.learn(t)
+            states.append(fit.settled())
+        self._set_states(states)
+        return self
+
+    def _config(self) -> FitConfig:
+        values = {f.name: getattr(self, f.name) for f in fields(FitConfig)}
+        config = FitConfig(
+            **{k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()}
+        )
+        for name in ("n_restarts", "ensemble", "n_held_out"):
+            if not isinstance(getattr(self, name), int | np.integer):
+                raise DataError(f"{name}={getattr(self, name)!r} must be a whole number.")
+        if self.n_restarts < 1 or not 1 <= self.ensemble <= self.n_restarts:
+            raise DataError(
+                f"ensemble={self.ensemble} of n_restarts={self.n_restarts}: keep at least 1 and at "
+                "most as many fits as there are restarts."
+            )
+        if self.n_held_out < 1:
+            raise DataError(f"n_held_out={self.n_held_out} must be at least 1.")
+        check_seed(self.random_state, "random_state")
+        if self.prepare not in (None, "auto") and not isinstance(self.prepare, PrepareConfig):
+            raise DataError(f"prepare={self.prepare!r} must be 'auto', None or a PrepareConfig.")
+        return config
+
+    def _learn_preparation(self, pool: ClassPool, classes: np.ndarray) -> Preparation:
+        if isinstance(self.prepare, PrepareConfig):
+            config = self.prepare
+        elif self.prepare is None:
+            config = PrepareConfig(centre=False, pca=None)
+        else:
+            config = choose_config(pool, classes)
+        return learn_preparation(pool, classes, config)
+
+    def _set_states(self, states: list[FitState]) -> None:
+        self.states_ = states
+        self.members_: list[Themes] = [state.best for state in states]
+        best, stats = states[0].best, states[0].stats
+        self.mu_, self.Sigma_ = np.asarray(best.mu), np.asarray(best.Sigma)
+        self.alpha_ = np.asarray(best.alpha)
+        self.theme_usage_ = np.asarray(stats.N_k / stats.samples)
+
+    def _judge(self, held_out: TaskSet, source: TaskSource, prepared: PreparedSamples) -> None:
+        some, several = held_out[:_HEALTH_TASKS], len(self.members_) > 1
+        learned = source.batch(0, _HEALTH_TASKS if several else _USUAL_TASKS)
+        learned = learned[np.flatnonzero((learned.classes >= 0).any(axis=1))]
+        seen, known = self._posteriors(some, prepared), self._posteriors(learned, prepared)
+        agreement = None
+        if several and len(some) > 2:
+            agreement = _agreement([e.lam for e in seen], [e.lam for e in known])
+        stats = self.states_[0].stats
+        self.health_: Health = check_health(
+            self.members_[0],
+            self.theme_usage_,
+            np.asarray(stats.w / stats.classes),
+            seen[0].lam,
+            self.held_out_,
+            agreement,
+        )
+        self.elbo_reference_ = _usual(seen[0].elbo, known[0].elbo)
+        for advice in self.health_.advice:
+            warnings.warn(advice, HealthWarning, stacklevel=3)
+
+    # -- using ----------------------------------------------------------------------------------
+
+    def embed(
+        self, tasks: TaskSet, *, tol: float = 1e-6, keep_gamma: bool = False
+    ) -> list[Embedding]:
+        """The posterior of each task under every kept fit, with its bound and sweeps."""
+        check_is_fitted(self, "states_")
+        self._check_pool(tasks.pool)
+        if len(tasks) == 0:
+            raise DataError("there are no tasks to embed.")
+        prepared = PreparedSamples(tasks.pool, self.preparation_, classes_of(tasks))
+        embedded = self._posteriors(tasks, prepared, tol, keep_gamma)
+        self._warn_of_outliers(embedded[0])
+        return embedded
+
+    def _posteriors(
+        self,
+        tasks: TaskSet,
+        prepared: PreparedSamples,
+        tol: float = 1e-6,
+        keep_gamma: bool = False,
+    ) -> list[Embedding]:
+        return [
+            embed(
+                themes, tasks, prepared, tol=tol, keep_gamma=keep_gamma,
+                literal=self.update == "paper",
+            )
+            for themes in self.members_
+        ]  # fmt: skip
+
+    def transform(
+        self, tasks: TaskSet
+    ) -> Float[np.ndarray, "tasks L"] | Float[np.ndarray, "members tasks L"]:
+        """Dirichlet concentrations λ of each task; (member, task, L) for an ensemble."""
+        embedded = self.embed(tasks)
+        return embedded[0].lam if len(embedded) == 1 else np.stack([e.lam for e in embedded])
+
+    def score(self, tasks: TaskSet, y: None = None) -> float:
+        """The bound in nats per sample, averaged over the kept fits."""
+        embedded = self.embed(tasks)
+        n_samples = np.concatenate([b.support_mask.sum(axis=(1, 2)) for b in tasks.batches(4096)])
+        bounds = [np.average(e.elbo, weights=n_samples) for e in embedded]
+        return float(np.mean(bounds))
+
+    def _check_pool(self, pool: ClassPool) -> None:
+        dims = int(np.prod(pool.sample_shape))
+        if dims != self.n_features_in_:
+            raise DataError(
+                f"samples of {pool!r} have {dims} dimensions; the model was fitted on "
+                f"{self.n_features_in_}. Use the same kind of data, size and encoder."
+            )
+
+    def _warn_of_outliers(self, embedded: Embedding) -> None:
+        middle, spread = self.elbo_reference_
+        far = int((embedded.elbo < middle - _FAR * spread).sum())
+        if far:
+            warnings.warn(
+                f"{far:,} of {len(embedded):,} tasks are explained far worse than the tasks the "
+                f"model learned from (nats per sample: down to {embedded.elbo.min():.2f}, there "
+                f"{middle:.2f} ± {spread:.2f}). Their λ may look near while the model knows "
+                "nothing like them; do not trust their distances.",
+                OutlierTasksWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def fingerprint_(self) -> str:
+        """Identifies the fitted model: distances mean something within one model only."""
+        check_is_fitted(self, "states_")
+        h = hashlib.blake2b(digest_size=16)
+        for themes in self.members_:
+            for part in (themes.mu, themes.Sigma, themes.alpha, themes.delta):
+                h.update(np.asarray(part).tobytes())
+        h.update(self.preparation_.mean.tobytes())
+        if self.preparation_.components is not None:
+            h.update(self.preparation_.components.tobytes())
+        return h.hexdigest()
+
+    # -- disk -----------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as a folder: arrays (safetensors) and a header (JSON)."""
+        check_is_fitted(self, "states_")
+        save_arrays(path, *to_disk(self))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "TaskThemes":
+        """Read a model written by :meth:`save`."""
+        arrays, header = load_arrays(path, "task-theme model")
+        try:
+            return from_disk(cls, arrays, header)
+        except KeyError as error:
+            raise DataError(
+                f"{os.fspath(path)} cannot be read: {error} is missing: the model is damaged."
+            ) from error
+        except (TypeError, ValueError) as error:
+            raise DataError(f"{os.fspath(path)} cannot be read: {error}") from error
+
+
+def _agreement(
+    lam: list[Float[np.ndarray, "tasks L"]], train: list[Float[np.ndarray, "others L"]]
+) -> float:
+    """Mean rank correlation between fits of the tasks' mean distances from training tasks."""
+    distances = [mean_kl(a, b) for a, b in zip(lam, train, strict=True)]
+    pairs = [spearman(a, b) for i, a in enumerate(distances) for b in distances[:i]]
+    return float(np.mean(np.nan_to_num(pairs)))
+
+
+def _usual(
+    seen: Float[np.ndarray, "tasks"], known: Float[np.ndarray, "others"]
+) -> tuple[float, float]:
+    """The usual bound and its spread, of tasks that judge the fit and of tasks learned from.
+
+    The lower of both and the wider: tasks of a few held-out classes are much like each other.
+    """
+    parts = [seen, known] if len(seen) >= _JUDGED_AT_LEAST else [np.concatenate([seen, known])]
+    middles = [float(np.median(part)) for part in parts]
+    spreads = [
+        1.4826 * float(np.median(np.abs(part - middle)))
+        for part, middle in zip(parts, middles, strict=True)
+    ]
+    return min(middles), max(*spreads, 1e-3)
+
+
+def _quality(state: FitState) -> tuple[int, float]:
+    """Sorts fits, the best first: few dead and duplicate themes, then a high bound."""
+    return int(state.best_flaws), -float(state.best_bound)
+
+
+def _as_tasks(tasks: Tasks | Iterable[TaskSet]) -> Tasks:
+    if isinstance(tasks, TaskSet | TaskStream):
+        return tasks
+    sets = list(tasks)
+    for each in sets:
+        if not isinstance(each, TaskSet):
+            raise DataError(
+                f"tasks must be a TaskSet, a TaskStream or several TaskSets, not "
+                f"{type(each).__name__}. Make them with sample_tasks."
+            )
+    return TaskSet.concatenate(sets)
+
+
+def _check_validation(validation: TaskSet, pool: ClassPool) -> None:
+    if len(validation) == 0:
+        raise DataError("validation has no tasks.")
+    if validation.pool is not pool and validation.pool.fingerprint != pool.fingerprint:
+        raise DataError(
+            f"validation tasks are over {validation.pool!r}, the others over {pool!r}. Make both "
+            "from one pool, each with its own split."
+        )

@@ -1,0 +1,174 @@
+"""Is the representation any good? What to look at after a fit, and what to try."""
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from taskscape.model import Themes
+from taskscape.themes.mending import dead_themes, duplicates
+
+__all__ = ["Health", "check_health"]
+
+_RUNAWAY = 1e3
+_COLLAPSED = 10
+"""With no more than this many distinct λ, tasks can hardly be told apart."""
+_SAME_DIRECTION = 0.01
+"""A direction in which λ varies by less, in classes, is none."""
+_NEARLY_ALL = 0.9
+"""Share of unseen classes in one task-theme above which they are hardly told apart."""
+_AGREE = 0.5
+"""Rank correlation of distances below which fits do not confirm each other."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """How the themes are used, how many points tasks fall on, and advice where needed."""
+
+    image_theme_usage: tuple[float, ...]
+    """Share of the samples that each image-theme explains."""
+    task_theme_usage: tuple[float, ...]
+    """Share of the classes learned from that each task-theme explains."""
+    judged_on: str
+    """Which tasks the following is about."""
+    n_tasks: int
+    distinct: int
+    """Distinct λ among these tasks, rounded to 0.1."""
+    rank: int
+    """Directions in which λ of these tasks varies, of L − 1."""
+    largest_share: float
+    """Share of these tasks' classes in the task-theme that has most of them."""
+    duplicates: int
+    """Pairs of task-themes that are the same."""
+    largest_alpha: float
+    """Largest total concentration of a task-theme."""
+    agreement: float | None
+    """Mean rank correlation, between fits of an ensemble, of the tasks' distances from training."""
+    advice: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing needs attention."""
+        return not self.advice
+
+    def summary(self) -> str:
+        """A few lines in words."""
+        image = ", ".join(f"{u:.0%}" for u in self.image_theme_usage)
+        task = ", ".join(f"{u:.0%}" for u in self.task_theme_usage)
+        lines = [
+            f"image-themes explain {image} of the samples",
+            f"task-themes explain {task} of the classes",
+            f"{self.n_tasks:,} {self.judged_on} fall on {self.distinct:,} distinct points (rounded "
+            f"to 0.1), in {self.rank} of {len(self.task_theme_usage) - 1} directions",
+        ]
+        if self.agreement is not None:
+            lines.append(
+                f"the fits agree on distances with a rank correlation of {self.agreement:.2f}"
+            )
+        return "\n".join([*lines, *(f"! {a}" for a in self.advice)])
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return asdict(self)
+
+
+def check_health(
+    themes: Themes,
+    image_usage: Float[np.ndarray, "K"],
+    task_usage: Float[np.ndarray, "L"],
+    lam: Float[np.ndarray, "tasks L"],
+    judged_on: str = "tasks",
+    agreement: float | None = None,
+) -> Health:
+    """Judge themes by their shares of what was learned from, and by λ of some tasks."""
+    delta = np.asarray(themes.delta)
+    mass = (lam - delta).sum(axis=0)
+    health = Health(
+        image_theme_usage=tuple(np.round(image_usage, 6).tolist()),
+        task_theme_usage=tuple(np.round(task_usage, 6).tolist()),
+        judged_on=judged_on,
+        n_tasks=len(lam),
+        distinct=len(np.unique(np.round(lam, 1), axis=0)),
+        rank=_rank(lam),
+        largest_share=round(float(mass.max() / max(mass.sum(), np.finfo(np.float32).tiny)), 6),
+        duplicates=len(duplicates(np.asarray(themes.alpha))),
+        largest_alpha=float(np.asarray(themes.alpha).sum(axis=1).max()),
+        agreement=None if agreement is None else round(agreement, 4),
+        advice=(),
+    )
+    return replace(health, advice=(*_of_themes(health), *_of_tasks(health, _possible(lam, delta))))
+
+
+def _of_themes(health: Health) -> list[str]:
+    """Advice about dead, duplicate and runaway themes."""
+    advice = []
+    for kind, usage, rest in (
+        ("image", health.image_theme_usage, ", reduce the dimensions (prepare), or try "
+         "covariance='diag'."),
+        ("task", health.task_theme_usage, ", or try more restarts."),
+    ):  # fmt: skip
+        dead = dead_themes(np.array(usage), 1.0)
+        if len(dead):
+            advice.append(
+                f"{len(dead)} of {len(usage)} {kind}-themes are hardly used ({_list(dead)}): ask "
+                f"for fewer {kind}_themes{rest}"
+            )
+    if health.duplicates:
+        advice.append(
+            f"{health.duplicates} pairs of task-themes are the same: ask for fewer task_themes, or "
+            "try more restarts."
+        )
+    if health.largest_alpha > _RUNAWAY:
+        advice.append(
+            f"a task-theme has a total concentration of {health.largest_alpha:.0f}: its classes "
+            "are all alike to the model; raise kappa, or use more image_themes."
+        )
+    return advice
+
+
+def _of_tasks(health: Health, possible: int) -> list[str]:
+    """Advice where tasks cannot be told apart, or fits do not agree about them."""
+    advice, L = [], len(health.task_theme_usage)
+    enough = health.n_tasks >= 100 and L > 1
+    if enough and health.distinct <= min(_COLLAPSED, possible // 4):
+        advice.append(
+            f"{health.n_tasks:,} {health.judged_on} fall on {health.distinct} points, so distances "
+            "mean little: prepare the features (power, unit length, principal components), or ask "
+            "for more themes."
+        )
+    elif enough and health.largest_share > _NEARLY_ALL:
+        advice.append(
+            f"{health.largest_share:.0%} of the classes in {health.judged_on} belong to one "
+            "task-theme, so such tasks are hardly told apart: ask for more image_themes and "
+            "task_themes, or prepare the features otherwise."
+        )
+    elif enough and 2 * health.rank < L - 1:
+        advice.append(
+            f"{health.judged_on} vary in only {health.rank} of {L - 1} directions: ask for fewer "
+            "task_themes, or try more restarts."
+        )
+    if health.agreement is not None and health.agreement < _AGREE:
+        advice.append(
+            f"the fits agree on distances with a rank correlation of {health.agreement:.2f} only: "
+            "trust the ensemble rather than a single fit, and give it more members."
+        )
+    return advice
+
+
+def _rank(lam: Float[np.ndarray, "tasks L"]) -> int:
+    """Directions in which λ varies, among those that keep its sum."""
+    shares = lam / lam.sum(axis=1, keepdims=True) * lam.sum(axis=1).mean()
+    spread = np.linalg.svd(shares - shares.mean(axis=0), compute_uv=False) / np.sqrt(len(lam))
+    return int((spread > _SAME_DIRECTION).sum())
+
+
+def _possible(lam: Float[np.ndarray, "tasks L"], delta: Float[np.ndarray, "L"]) -> int:
+    """How many λ there can be when every class of a task belongs to one task-theme."""
+    ways = np.unique(np.round((lam - delta).sum(axis=1)).astype(int))
+    return sum(math.comb(int(way) + len(delta) - 1, len(delta) - 1) for way in ways)
+
+
+def _list(numbers: Int[np.ndarray, "n"]) -> str:
+    return ", ".join(map(str, numbers.tolist()))

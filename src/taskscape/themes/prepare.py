@@ -1,0 +1,212 @@
+"""Feature preparation, learned on training classes and stored with the model.
+
+Raw network features can put every task on one point: a few large, skewed dimensions decide the
+likelihood. A power transform, unit length, centring and a few principal components undo that.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from taskscape.errors import DataError
+from taskscape.pools import ClassPool
+from taskscape.themes.principal_components import principal_components
+
+__all__ = ["Preparation", "PrepareConfig", "PreparedSamples", "choose_config", "learn_preparation"]
+
+_ROWS_TO_LEARN_FROM = 50_000
+_NUMBERS_TO_LEARN_FROM = 1 << 28
+"""Samples times dimensions: 1 GiB. Images of 84 × 84 in colour are learned from 12,681 of them."""
+_ROWS_AT_ONCE = 8192
+_NUMBERS_AT_ONCE = 1 << 24
+_KEEP_BELOW_BYTES = 1 << 29
+
+
+@dataclass(frozen=True)
+class PrepareConfig:
+    """Which steps to take, in this order; each can be left out."""
+
+    power: float | None = None
+    """Raise non-negative features to this power; 0.5 makes skewed network features rounder."""
+    l2: bool = False
+    """Scale every sample to unit length."""
+    centre: bool = True
+    """Subtract the mean of the training classes."""
+    pca: int | None = 32
+    """Keep this many principal components of the training classes."""
+
+    def __post_init__(self) -> None:
+        if self.power is not None and not 0 < self.power <= 1:
+            raise DataError(f"power={self.power} must lie in (0, 1], or be None.")
+        if self.pca is not None and self.pca < 1:
+            raise DataError(f"pca={self.pca} must be at least 1, or None.")
+
+    def describe(self) -> str:
+        """The steps in words.
+
+        >>> PrepareConfig(power=0.5, l2=True).describe()
+        'power 0.5 → unit length → centring → 32 principal components'
+        """
+        steps = [
+            f"power {self.power:g}" if self.power is not None else "",
+            "unit length" if self.l2 else "",
+            "centring" if self.centre else "",
+            f"{self.pca} principal components" if self.pca is not None else "",
+        ]
+        return " → ".join(s for s in steps if s) or "none"
+
+
+def choose_config(pool: ClassPool, classes: Int[np.ndarray, "some"]) -> PrepareConfig:
+    """The preparation that suits the data: pixels, non-negative network features, or others.
+
+    Pixels and signed features: centring and 32 principal components. Non-negative features, as
+    they come out of a ReLU: square root, unit length, then the same. Data of 32 dimensions or
+    fewer keep them all.
+    """
+    dims = int(np.prod(pool.sample_shape))
+    rows = _spread_rows(pool, classes, 4096)
+    pca = min(32, len(rows)) if dims > 32 else None
+    if pool.is_images:
+        return PrepareConfig(pca=pca)
+    some = pool.take(rows)
+    if some.min() >= 0 and dims > 1:
+        return PrepareConfig(power=0.5, l2=True, pca=pca)
+    return PrepareConfig(pca=pca)
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """Steps with what they learned: samples in, feature vectors out."""
+
+    config: PrepareConfig
+    mean: Float[np.ndarray, "raw"]
+    components: Float[np.ndarray, "dims raw"] | None
+    explained: float = 1.0
+    """Share of the training classes' variance that the principal components keep."""
+
+    @property
+    def dims(self) -> int:
+        """The number of features that come out."""
+        return len(self.mean) if self.components is None else len(self.components)
+
+    def __call__(self, samples: Float[np.ndarray, "rows *shape"]) -> Float[np.ndarray, "rows dims"]:
+        """Prepare samples as :meth:`ClassPool.take` gives them."""
+        X = _before_centring(samples, self.config)
+        if X.shape[1] != len(self.mean):
+            raise DataError(
+                f"samples have {X.shape[1]} dimensions; the preparation was learned on "
+                f"{len(self.mean)}. Use data of the same kind as the model was fitted on."
+            )
+        X = X - self.mean
+        return X if self.components is None else X @ self.components.T
+
+    def settings(self) -> dict[str, Any]:
+        """The settings as plain values, to be stored beside the arrays."""
+        return asdict(self.config) | {"explained": self.explained}
+
+
+def learn_preparation(
+    pool: ClassPool, classes: Int[np.ndarray, "some"], config: PrepareConfig
+) -> Preparation:
+    """Learn mean and principal components from (a spread of) the samples of these classes.
+
+    At most 50,000 samples are looked at, and at most 1 GiB of them.
+    """
+    raw = int(np.prod(pool.sample_shape))
+    most = min(_ROWS_TO_LEARN_FROM, max(_NUMBERS_TO_LEARN_FROM // raw, 1024))
+    rows = _spread_rows(pool, classes, most)
+    X = np.empty((len(rows), raw), dtype=np.float32)
+    alike, at = True, 0
+    for part in _parts(rows, raw):
+        X[at : at + len(part)] = _before_centring(pool.take(part), config)
+        alike = alike and bool((X[at : at + len(part)] == X[0]).all())
+        at += len(part)
+    mean = X.mean(axis=0, dtype=np.float64).astype(np.float32)
+    kept = mean if config.centre else np.zeros_like(mean)
+    if config.pca is None:
+        return Preparation(config, kept, None)
+    if config.pca > min(X.shape):
+        raise DataError(
+            f"pca={config.pca} is more than the {min(X.shape)} that {len(X)} samples of "
+            f"{raw} dimensions allow. Lower it, or leave it out with pca=None."
+        )
+    if alike:
+        raise DataError("all samples are the same; there is nothing to tell apart.")
+    X -= mean
+    found = principal_components(X, config.pca)
+    return Preparation(config, kept, found.components.astype(np.float32), found.explained)
+
+
+class PreparedSamples:
+    """Prepared rows of a pool: all made once where they fit in memory, else made when asked for."""
+
+    def __init__(
+        self, pool: ClassPool, preparation: Preparation, classes: Int[np.ndarray, "some"]
+    ) -> None:
+        self.pool, self.preparation = pool, preparation
+        self._rows = all_rows(pool, classes)
+        self._kept: Float[np.ndarray, "rows dims"] | None = None
+        if len(self._rows) * preparation.dims * 4 <= _KEEP_BELOW_BYTES:
+            self._kept = np.empty((len(self._rows), preparation.dims), dtype=np.float32)
+            at = 0
+            for part in _parts(self._rows, len(preparation.mean)):
+                self._kept[at : at + len(part)] = preparation(pool.take(part))
+                at += len(part)
+
+    def take(self, rows: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dims"]:
+        """The prepared features of these rows of the pool, which must belong to the classes."""
+        if self._kept is not None:
+            return self._kept[np.searchsorted(self._rows, rows)]
+        return np.concatenate(
+            [
+                self.preparation(self.pool.take(part))
+                for part in _parts(rows, len(self.preparation.mean))
+            ]
+            or [np.empty((0, self.preparation.dims), dtype=np.float32)]
+        )
+
+
+def all_rows(pool: ClassPool, classes: Int[np.ndarray, "some"]) -> Int[np.ndarray, "rows"]:
+    """The rows of ``pool.samples`` that belong to these classes, ascending."""
+    parts = [pool.starts[c] + np.arange(pool.counts[c]) for c in classes]
+    return np.sort(np.concatenate(parts))
+
+
+def _spread_rows(
+    pool: ClassPool, classes: Int[np.ndarray, "some"], most: int
+) -> Int[np.ndarray, "rows"]:
+    """At most ``most`` rows, spread evenly over the classes and within them."""
+    rows = all_rows(pool, classes)
+    if len(rows) <= most:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
+
+
+def _parts(rows: Int[np.ndarray, "rows"], raw: int) -> Iterator[Int[np.ndarray, "_"]]:
+    """The rows in parts that are small in memory while samples have ``raw`` dimensions."""
+    size = max(1, min(_ROWS_AT_ONCE, _NUMBERS_AT_ONCE // raw))
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+def _before_centring(
+    samples: Float[np.ndarray, "rows *shape"], config: PrepareConfig
+) -> Float[np.ndarray, "rows raw"]:
+    X = samples.reshape(len(samples), -1).astype(np.float32, copy=False)
+    if config.power is not None:
+        if X.size and X.min() < 0:
+            raise DataError(
+                f"power={config.power:g} needs non-negative features; the smallest is "
+                f"{X.min():g}. Set power=None."
+            )
+        X = np.power(X, np.float32(config.power)) if config.power != 0.5 else np.sqrt(X)
+    if config.l2:
+        largest = np.abs(X).max(axis=1, initial=0, keepdims=True)
+        # before squaring, which could overflow
+        X = np.asarray(X / np.where(largest > 0, largest, 1), dtype=np.float32)
+        length = np.linalg.norm(X, axis=1, keepdims=True)
+        X = np.asarray(X / np.where(length > 0, length, 1), dtype=np.float32)
+    return X

@@ -1,0 +1,170 @@
+"""How many themes? Held-out bound over a grid of image-themes and task-themes."""
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from taskscape.errors import DataError
+from taskscape.files import save_picture
+from taskscape.tasks import TaskSet
+from taskscape.themes.data import TaskSource
+from taskscape.themes.estimator import HealthWarning, TaskThemes
+
+__all__ = ["Choice", "GridPoint", "choose_themes"]
+
+
+@dataclass(frozen=True)
+class GridPoint:
+    """One fit of the grid."""
+
+    image_themes: int
+    task_themes: int
+    elbo: float
+    """Nats per sample of the held-out tasks."""
+    behind: float
+    """How far below the best of the grid."""
+    behind_error: float
+    """Standard error of that difference over the held-out tasks, which are the same for all."""
+    distinct: int
+    """Distinct λ (rounded to 0.1) among the held-out tasks."""
+    advice: int
+    """How many things the health check found to mend."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The grid, the best of it, and the smallest that is about as good."""
+
+    points: tuple[GridPoint, ...]
+    n_held_out: int
+
+    @property
+    def best(self) -> GridPoint:
+        """The highest held-out bound."""
+        return max(self.points, key=lambda p: p.elbo)
+
+    @property
+    def smallest(self) -> GridPoint:
+        """The fewest themes within two standard errors of the best."""
+        near = [p for p in self.points if p.behind <= 2 * p.behind_error]
+        return min(near, key=lambda p: (p.image_themes * (1 + p.task_themes), -p.elbo))
+
+    def table(self) -> str:
+        """The grid as text, best first."""
+        lines = ["image-themes  task-themes  nats/sample  behind ± s.e.     distinct  advice"]
+        for p in sorted(self.points, key=lambda p: -p.elbo):
+            lines.append(
+                f"{p.image_themes:12d}  {p.task_themes:11d}  {p.elbo:11.4f}  "
+                f"{p.behind:7.4f} ± {p.behind_error:.4f}  {p.distinct:8d}  {p.advice:6d}"
+            )
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return {
+            "n_held_out": self.n_held_out,
+            "points": [asdict(p) for p in self.points],
+            "best": asdict(self.best),
+            "smallest": asdict(self.smallest),
+        }
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Write a figure: held-out bound against image-themes, a line per number of task-themes."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+        axes = figure.subplots()
+        colours = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+        for i, L in enumerate(sorted({p.task_themes for p in self.points})):
+            line = sorted(
+                (p for p in self.points if p.task_themes == L), key=lambda p: p.image_themes
+            )
+            axes.errorbar(
+                [p.image_themes for p in line],
+                [p.elbo for p in line],
+                yerr=[2 * p.behind_error for p in line],
+                marker="osD^v<"[i % 6],
+                color=colours[i % 6],
+                capsize=3,
+                label=f"{L} task-themes",
+            )
+        axes.set_xscale("log", base=2)
+        ticks = sorted({p.image_themes for p in self.points})
+        axes.set_xticks(ticks, [str(t) for t in ticks])
+        axes.set_xlabel("image-themes K")
+        axes.set_ylabel("held-out bound (nats per sample)")
+        axes.legend(frameon=False)
+        axes.spines[["top", "right"]].set_visible(False)
+        save_picture(figure, path, dpi=150)
+
+
+def choose_themes(
+    tasks: TaskSet,
+    image_themes: Sequence[int] = (4, 8, 16),
+    task_themes: Sequence[int] = (2, 4, 8),
+    *,
+    validation: TaskSet | None = None,
+    callback: Callable[[GridPoint], None] | None = None,
+    **settings: Any,
+) -> Choice:
+    """Fit every combination and compare their bounds on the same held-out tasks.
+
+    ``settings`` go to :class:`TaskThemes`. The held-out tasks are of classes held out from
+    ``tasks`` (see there), unless ``validation`` tasks, say of validation classes, are given; never
+    choose on test classes.
+    """
+    if not image_themes or not task_themes:
+        raise DataError("image_themes and task_themes need at least one number each.")
+    model = TaskThemes(**settings)
+    for K in image_themes:
+        for L in task_themes:
+            TaskThemes(**settings | {"image_themes": K, "task_themes": L})._config()
+    if validation is None:
+        source, validation = TaskSource.of(
+            tasks, int(model.random_state), model.n_held_out, least=max(2, *task_themes)
+        )
+        assert isinstance(source.tasks, TaskSet)
+        tasks = source.without_held_out(source.tasks)
+    fits: list[tuple[dict[str, Any], np.ndarray]] = []
+    for K in image_themes:
+        for L in task_themes:
+            row, bounds = _one(tasks, validation, settings | {"image_themes": K, "task_themes": L})
+            fits.append((row, bounds))
+            if callback is not None:
+                callback(_compare(fits)[-1])
+    return Choice(tuple(_compare(fits)), len(validation))
+
+
+def _one(
+    tasks: TaskSet, validation: TaskSet, settings: dict[str, Any]
+) -> tuple[dict[str, Any], np.ndarray]:
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HealthWarning)  # counted in the table instead
+        model = TaskThemes(**settings).fit(tasks, validation=validation)
+    seen = model.embed(validation)[0]
+    row = {
+        "image_themes": settings["image_themes"],
+        "task_themes": settings["task_themes"],
+        "elbo": float(seen.elbo.mean()),
+        "distinct": len(np.unique(seen.lam.round(1), axis=0)),
+        "advice": len(model.health_.advice),
+        "seconds": time.perf_counter() - began,
+    }
+    return row, seen.elbo
+
+
+def _compare(fits: list[tuple[dict[str, Any], np.ndarray]]) -> list[GridPoint]:
+    best = max((bounds for _, bounds in fits), key=lambda bounds: bounds.mean())
+    points = []
+    for row, bounds in fits:
+        gap = best - bounds
+        error = float(gap.std(ddof=1) / np.sqrt(len(gap))) if len(gap) > 1 else float("inf")
+        points.append(GridPoint(**row, behind=float(gap.mean()), behind_error=error))
+    return points

@@ -1,0 +1,256 @@
+"""One step of a fit, compiled: E-step over a mini-batch, statistics, M-step."""
+
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+from jax.tree_util import register_dataclass
+from jaxtyping import Array, Bool, Float, Int
+
+from taskscape.model import (
+    ConditionalPosterior,
+    TaskPosterior,
+    Themes,
+    ThemeStatistics,
+    blend,
+    cold_start_given_theme,
+    collapsed_elbo,
+    e_step,
+    infer,
+    log_likelihood,
+    m_step,
+    mean_local_themes,
+    paper_step,
+    relative_prior,
+    responsibilities,
+    statistics,
+    step_size,
+    update_r,
+    whiten,
+    zero_statistics,
+)
+from taskscape.themes.config import StepSettings
+from taskscape.themes.data import FitBatch
+
+__all__ = [
+    "FitState",
+    "StepInfo",
+    "batch_part",
+    "cold_posterior",
+    "held_out_bound",
+    "init",
+    "maximise",
+    "step",
+]
+
+HELD_OUT_TOL = 3e-5
+"""The held-out bound is compared between looks, so its E-steps go further than the fit's."""
+_LAM_PER_SHARE = 3.0
+"""The paper's E-step watches the mean change of λ instead."""
+
+
+@register_dataclass
+@dataclass(frozen=True, eq=False)
+class FitState:
+    """What a fit carries from one step to the next, and all that a checkpoint must hold."""
+
+    themes: Themes
+    stats: ThemeStatistics
+    """Running average over tasks (online), or the sums of the last pass (batch)."""
+    t: Int[Array, ""]
+    """Updates done."""
+    shift: Float[Array, " D"]
+    Psi0: Float[Array, " D"]
+    best: Themes
+    """The themes with the fewest flaws so far and, among these, the highest held-out bound."""
+    best_bound: Float[Array, ""]
+    best_flaws: Int[Array, ""]
+    """Dead and duplicate themes among the best."""
+    stale: Int[Array, ""]
+    """Looks at the held-out bound since it last rose."""
+
+
+@register_dataclass
+@dataclass(frozen=True, eq=False)
+class StepInfo:
+    """What a step tells about itself."""
+
+    elbo: Float[Array, ""]
+    """Nats per sample of the mini-batch, before the update."""
+    usage: Float[Array, " K"]
+    """Share of the samples that each image-theme explains."""
+    sweeps: Float[Array, ""]
+    """Mean number of sweeps that the tasks' E-steps took."""
+    rho: Float[Array, ""]
+
+
+def init(
+    themes: Themes,
+    shift: Float[Array, " D"],
+    Psi0: Float[Array, " D"],
+    stats: ThemeStatistics | None = None,
+) -> FitState:
+    """The state of a fit about to start from these themes, and what they were learned from."""
+    if stats is None:
+        stats = zero_statistics(themes.K, themes.L, themes.D, themes.covariance, themes.mu.dtype)
+    return FitState(
+        themes=themes,
+        stats=stats,
+        t=jnp.zeros((), jnp.int32),
+        shift=shift,
+        Psi0=Psi0,
+        best=themes,
+        best_bound=jnp.asarray(-jnp.inf, themes.mu.dtype),
+        best_flaws=jnp.asarray(themes.K + themes.L, jnp.int32),
+        stale=jnp.zeros((), jnp.int32),
+    )
+
+
+def step(state: FitState, batch: FitBatch, settings: StepSettings) -> tuple[FitState, StepInfo]:
+    """One mini-batch of the online fit.
+
+    Paper: alg:online_ldcc, one turn of the outer loop, over a mini-batch.
+    Differs from the paper: by default statistics are averaged, beginning with those of the start,
+    and the M-step solved; ``update="paper"`` follows eq:online_update to the letter.
+    """
+    return _learn(state, batch, _infer(state.themes, batch, settings), settings)
+
+
+@jax.jit
+def _learn(
+    state: FitState, batch: FitBatch, inferred: "_Inferred", settings: StepSettings
+) -> tuple[FitState, StepInfo]:
+    themes = state.themes
+    fresh = _sum_statistics(state, batch, inferred)
+    nothing_new = fresh.tasks == 0  # all of its classes may be held out
+    fresh = fresh * (1 / jnp.maximum(fresh.tasks, 1))
+    nothing_before = state.stats.samples == 0
+    rho = jnp.where(nothing_before, 1.0, step_size(state.t + 1, settings.tau0, settings.tau1))
+    stats = blend(state.stats, fresh, rho.astype(themes.mu.dtype))
+    if settings.update == "paper":
+        assert isinstance(inferred.posterior, TaskPosterior)
+        x = batch.x[batch.index]
+        local = mean_local_themes(x, inferred.r, inferred.posterior, batch.class_mask, themes)
+        rho = jnp.asarray(step_size(state.t + 1, settings.tau0, settings.tau1))
+        moved = paper_step(themes, local, rho)
+    else:
+        moved = maximise(state, stats, settings)
+    moved, stats = jax.tree.map(
+        lambda old, new: jnp.where(nothing_new, old, new), (themes, state.stats), (moved, stats)
+    )
+    info = StepInfo(
+        elbo=inferred.bound.sum() / jnp.maximum(batch.sample_mask.sum(), 1),
+        usage=fresh.N_k / jnp.where(nothing_new, 1, fresh.samples),
+        sweeps=inferred.sweeps,
+        rho=jnp.asarray(rho, themes.mu.dtype),
+    )
+    return replace(state, themes=moved, stats=stats, t=state.t + 1), info
+
+
+@jax.jit
+def maximise(state: FitState, stats: ThemeStatistics, settings: StepSettings) -> Themes:
+    """The M-step, with priors relative to the statistics."""
+    prior = relative_prior(stats, state.Psi0, settings.nu_fraction, settings.kappa)
+    return m_step(stats, prior, state.themes, state.shift)
+
+
+def cold_posterior(state: FitState, batch: FitBatch) -> ConditionalPosterior:
+    """Where the E-step of tasks begins that were not seen before."""
+    themes = state.themes
+    masks, model = (batch.sample_mask, batch.class_mask), (themes.alpha, themes.delta)
+    return _cold(_log_lik(themes, batch), *masks, *model)
+
+
+def batch_part(
+    state: FitState, batch: FitBatch, start: ConditionalPosterior, settings: StepSettings
+) -> tuple[ThemeStatistics, ConditionalPosterior, Float[Array, ""]]:
+    """Part of a full pass: statistics, the posteriors to start from next time, and the bound."""
+    inferred = _infer(state.themes, batch, settings, start)
+    assert isinstance(inferred.posterior, ConditionalPosterior)
+    return _sum_statistics(state, batch, inferred), inferred.posterior, inferred.bound.sum()
+
+
+def held_out_bound(
+    themes: Themes, batch: FitBatch, settings: StepSettings
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The bound of these tasks and the number of their samples, both summed."""
+    finer = replace(settings, tol=min(settings.tol, HELD_OUT_TOL), max_iter=2 * settings.max_iter)
+    bound = _infer(themes, batch, finer).bound
+    real = batch.sample_mask & batch.class_mask[..., None]
+    return bound.sum(), real.sum(dtype=bound.dtype)
+
+
+@register_dataclass
+@dataclass(frozen=True, eq=False)
+class _Inferred:
+    """What the E-step says of the tasks of a mini-batch."""
+
+    posterior: TaskPosterior | ConditionalPosterior
+    r: Float[Array, "M C N K"]
+    bound: Float[Array, " M"]
+    sweeps: Float[Array, ""]
+
+
+def _infer(
+    themes: Themes,
+    batch: FitBatch,
+    settings: StepSettings,
+    start: ConditionalPosterior | None = None,
+) -> _Inferred:
+    """The E-step; a program of its own, so that mini-batches and held-out tasks share it."""
+    masks, model = (batch.sample_mask, batch.class_mask), (themes.alpha, themes.delta)
+    given = (_log_lik(themes, batch), *masks, *model)
+    if start is None and settings.update != "paper":
+        start = _cold(*given)
+    return _infer_from(*given, settings, start)
+
+
+@jax.jit
+def _log_lik(themes: Themes, batch: FitBatch) -> Float[Array, "M C N K"]:
+    return log_likelihood(batch.x, whiten(themes))[batch.index]
+
+
+_cold = jax.jit(cold_start_given_theme)
+
+
+@jax.jit
+def _infer_from(
+    log_lik: Float[Array, "M C N K"],
+    sample_mask: Bool[Array, "M C N"],
+    class_mask: Bool[Array, "M C"],
+    alpha: Float[Array, "L K"],
+    delta: Float[Array, " L"],
+    settings: StepSettings,
+    start: ConditionalPosterior | None,
+) -> _Inferred:
+    real = sample_mask & class_mask[..., None]
+    given = (log_lik, sample_mask, class_mask, alpha, delta)
+    posterior: TaskPosterior | ConditionalPosterior
+    if settings.update == "paper":
+        state = e_step(*given, _LAM_PER_SHARE * settings.tol, settings.max_iter)
+        posterior, sweeps = state.posterior, state.iterations
+        bound = collapsed_elbo(posterior, *given)
+        r = update_r(log_lik, posterior.gamma, real)
+    else:
+        posterior, bound, sweeps = infer(*given, settings.tol, settings.max_iter, start)
+        r = responsibilities(posterior, log_lik, real)
+    has_classes = class_mask.any(-1)
+    mean_sweeps = jnp.where(has_classes, sweeps, 0).sum() / jnp.maximum(has_classes.sum(), 1)
+    return _Inferred(posterior, r, jnp.where(has_classes, bound, 0), mean_sweeps)
+
+
+@jax.jit
+def _sum_statistics(state: FitState, batch: FitBatch, inferred: _Inferred) -> ThemeStatistics:
+    r = inferred.r
+    K = r.shape[-1]
+    r_of_sample = (
+        jnp.zeros((batch.x.shape[0], K), r.dtype).at[batch.index.reshape(-1)].add(r.reshape(-1, K))
+    )
+    return statistics(
+        batch.x,
+        r_of_sample,
+        inferred.posterior,
+        batch.class_mask,
+        state.shift,
+        state.themes.covariance,
+    )

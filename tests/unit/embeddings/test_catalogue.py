@@ -1,0 +1,135 @@
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from taskscape.compare import mean_kl, nearest
+from taskscape.embeddings import Catalogue, Embeddings, Wanted, read_embeddings, write_embeddings
+from taskscape.errors import DataError
+from taskscape.pools import ClassPool
+from taskscape.tasks import sample_tasks
+
+RNG = np.random.default_rng(0)
+POOL = ClassPool.from_arrays(
+    RNG.normal(size=(200, 3)), np.repeat(np.arange(20), 10), groups=["ab"[i % 2] for i in range(20)]
+)
+TASKS = sample_tasks(POOL, 900, n_way=(2, 5), n_shot=2)
+LAM = (0.5 + RNG.gamma(1, 1, (2, 900, 4))).astype(np.float32)
+ALL = Embeddings.of(TASKS, LAM, model="m1", elbo=LAM.sum(axis=2), delta=0.5)
+
+
+@pytest.fixture
+def catalogue(tmp_path):
+    for rows in (slice(0, 300), slice(300, 301), slice(301, 900)):
+        made = Catalogue.append(tmp_path / "c", ALL[rows])
+    return made
+
+
+def test_what_was_appended_is_read(catalogue):
+    assert len(catalogue) == 900
+    assert len(catalogue.parts()) == 3
+    back = read_embeddings(catalogue.path)
+    assert back.header == ALL.header
+    for name in ("ids", "classes", "lam", "elbo", "keys", "n_way"):
+        np.testing.assert_array_equal(getattr(back, name), getattr(ALL, name))
+    assert back.lam.dtype == np.float32
+    assert back.names(5) == TASKS.names(5)
+
+
+def test_one_file_is_a_catalogue_too(tmp_path):
+    write_embeddings(tmp_path / "e.parquet", ALL)
+    assert len(Catalogue(tmp_path / "e.parquet")) == 900
+    with pytest.raises(DataError, match=r"is a file; a catalogue that can grow is a folder\.$"):
+        Catalogue.append(tmp_path / "e.parquet", ALL)
+
+
+def test_a_scan_holds_one_batch_at_a_time(catalogue):
+    batches = list(catalogue.scan(batch_size=100))
+    assert max(len(b) for b in batches) <= 100
+    assert sum(len(b) for b in batches) == 900
+
+
+@pytest.mark.parametrize(
+    ("wanted", "good"),
+    [
+        (Wanted(any_class=[3, "7"]), lambda c: bool({3, 7} & set(c))),
+        (Wanted(only_classes=range(12)), lambda c: max(c) < 12),
+        (Wanted(group="a"), lambda c: all(i % 2 == 0 for i in c)),
+        (Wanted(n_way=3), lambda c: len(c) == 3),
+        (Wanted(n_way=(2, 4), group="b"), lambda c: len(c) <= 4 and all(i % 2 for i in c)),
+    ],
+)
+def test_filters(catalogue, wanted, good):
+    expected = [i for i in range(900) if good([c for c in TASKS.classes[i] if c >= 0])]
+    assert 0 < len(expected) < 900
+    found = read_embeddings(catalogue.path, wanted)
+    np.testing.assert_array_equal(found.ids, expected)
+    lam = np.concatenate(list(catalogue.lam(wanted, batch_size=64)), axis=1)
+    np.testing.assert_array_equal(lam, LAM[:, expected])
+
+
+def test_streams_give_what_arrays_give(catalogue):
+    stream = catalogue.lam(batch_size=70)
+    np.testing.assert_allclose(mean_kl(LAM[:, :9], stream), mean_kl(LAM[:, :9], LAM), rtol=1e-9)
+    found = nearest(LAM[:, :9], stream, 4)
+    np.testing.assert_array_equal(found.indices, nearest(LAM[:, :9], LAM, 4).indices)
+
+
+def test_places_and_ids(catalogue):
+    np.testing.assert_array_equal(catalogue.take([800, 3, 300, 3]).ids, [800, 3, 300, 3])
+    wanted = Wanted(n_way=2)
+    places = np.flatnonzero(TASKS.n_way == 2)
+    np.testing.assert_array_equal(catalogue.take([1, 0], wanted).ids, places[[1, 0]])
+    assert catalogue.find(555).ids.tolist() == [555]
+    with pytest.raises(DataError, match=r"^no task with id 9999 in .*, which has 900 tasks\.$"):
+        catalogue.find(9999)
+    with pytest.raises(DataError, match=r"^place 900 asked for; there are 900 tasks\.$"):
+        catalogue.take([900])
+
+
+def test_tasks_of_another_model_or_pool_are_refused(catalogue):
+    other = replace(ALL, header=replace(ALL.header, model="another model altogether"))
+    message = (
+        f"the new tasks has model another mode…, {catalogue.path} m1; distances only mean "
+        "something within one model. Embed both with the same one."
+    )
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        Catalogue.append(catalogue.path, other)
+    other = replace(ALL, header=replace(ALL.header, fingerprint="0" * 32))
+    with pytest.raises(DataError, match=r"their class ids mean different classes"):
+        Catalogue.append(catalogue.path, other)
+    single = Embeddings.of(TASKS, LAM[0], model="m1")
+    with pytest.raises(DataError, match=r"^the new tasks has members 1"):
+        Catalogue.append(catalogue.path, single)
+    assert len(Catalogue(catalogue.path)) == 900
+
+
+def test_an_append_that_fails_leaves_nothing(catalogue, monkeypatch):
+    import taskscape.embeddings.catalogue as module
+
+    def fail(*args, **kwargs):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(module.pq, "write_table", fail)
+    with pytest.raises(OSError, match="disk full"):
+        Catalogue.append(catalogue.path, ALL)
+    assert sorted(p.name for p in catalogue.path.iterdir()) == [p.name for p in catalogue.parts()]
+    assert len(Catalogue(catalogue.path)) == 900
+
+
+def test_what_is_no_catalogue_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"^no such catalogue: "):
+        Catalogue(tmp_path / "nothing")
+    with pytest.raises(DataError, match=r"has no embedded tasks in it \(no part-\*\.parquet\)\.$"):
+        Catalogue(tmp_path)
+    (tmp_path / "x.parquet").write_text("nothing")
+    with pytest.raises(DataError, match=r"is not a readable Parquet file"):
+        Catalogue(tmp_path / "x.parquet")
+
+
+def test_unknown_classes_and_groups_are_refused(catalogue):
+    with pytest.raises(DataError, match=r"^no class 'zebra' in pool 'arrays'; it has 20 classes "):
+        read_embeddings(catalogue.path, Wanted(any_class=["zebra"]))
+    with pytest.raises(DataError, match=r"^no group 'c' in pool 'arrays'; it has 'a', 'b'\.$"):
+        read_embeddings(catalogue.path, Wanted(group="c"))
