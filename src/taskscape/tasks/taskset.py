@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Int, UInt64
+from jaxtyping import Bool, Int, Integer, UInt64
 from numpy.typing import ArrayLike
 
 from taskscape.errors import DataError
@@ -14,7 +15,10 @@ from taskscape.tasks.batches import Episodes, TaskBatch
 from taskscape.tasks.checks import ALL, check_listed, check_shots, class_table
 from taskscape.tasks.draws import distinct, subkeys, task_keys
 
-__all__ = ["TaskSet", "listed_tasks", "make_tasks"]
+__all__ = ["Rows", "TaskSet", "as_rows", "listed_tasks", "make_tasks"]
+
+Rows: TypeAlias = Any
+"""Which tasks: a slice, an index, indices, or a mask."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,9 +51,17 @@ class TaskSet:
             f"TaskSet({len(self):,} tasks over {self.pool.name!r}: {way}-way, {shot}-shot{query})"
         )
 
-    def __getitem__(self, which: slice | int | ArrayLike) -> "TaskSet":
-        """Some of the tasks: a slice, indices, or a mask. Each keeps its own samples."""
-        rows = which if isinstance(which, slice) else np.atleast_1d(np.asarray(which))
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of tasks, where scikit-learn looks for it before it takes rows."""
+        return (len(self),)
+
+    def __getitem__(self, which: Rows) -> "TaskSet":
+        """Some of the tasks: a slice, indices, or a mask. Each keeps its own samples.
+
+        A single index gives a set of one task.
+        """
+        rows = as_rows(which)
         return replace(
             self,
             classes=self.classes[rows],
@@ -103,7 +115,7 @@ class TaskSet:
             self, n_shot=np.full(len(self), shots[0], dtype=self.n_shot.dtype), n_query=n_query
         )
 
-    def batch(self, which: slice | int | ArrayLike) -> TaskBatch:
+    def batch(self, which: Rows) -> TaskBatch:
         """Rows of the pool for some of the tasks, padded, with masks."""
         some = self[which]
         if some.support is not None:
@@ -184,6 +196,16 @@ class TaskSet:
             if listed and first.query is not None
             else None,
         )
+
+
+def as_rows(which: Rows) -> slice | Integer[np.ndarray, "n"] | Bool[np.ndarray, "n"]:
+    """What to index arrays of tasks with; scikit-learn asks for ``tasks[rows, ...]``."""
+    if isinstance(which, tuple) and len(which) == 2 and which[1] is Ellipsis:
+        which = which[0]
+    if isinstance(which, slice):
+        return which
+    rows = np.atleast_1d(np.asarray(which))
+    return rows.astype(np.int64) if rows.size == 0 and rows.dtype != bool else rows
 
 
 def make_tasks(

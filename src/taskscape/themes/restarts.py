@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from taskscape.errors import DataError
+from taskscape.errors import CheckpointError, DataError
 from taskscape.files import check_output
 from taskscape.progress import progress_bar
-from taskscape.storage import CHECKPOINT, load_checkpoint, save_checkpoint
+from taskscape.storage import CHECKPOINT, arrays_of, load_checkpoint, save_checkpoint
 from taskscape.tasks import TaskSet
-from taskscape.themes.arrays import posterior_from_arrays, state_from_arrays, to_arrays
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import TaskSource
 from taskscape.themes.loop import Fit, FitInfo
 from taskscape.themes.prepare import PreparedSamples
+from taskscape.themes.stored import posterior_from_arrays, state_from_arrays
 
 __all__ = ["Callback", "Restarts", "check_no_checkpoint"]
 
@@ -74,9 +74,9 @@ class Restarts:
         assert self.path is not None
         arrays: dict[str, np.ndarray] = {}
         for i, fit in enumerate(fits):
-            arrays |= to_arrays(fit.state, f"fit{i}")
+            arrays |= arrays_of(fit.state, f"fit{i}")
             if fit.posteriors is not None and not (fit.history and fit.history[-1].done):
-                arrays |= to_arrays(fit.posteriors, f"posteriors{i}")
+                arrays |= arrays_of(fit.posteriors, f"posteriors{i}")
         header = {
             "what": "fit checkpoint",
             "identity": self.identity,
@@ -89,14 +89,14 @@ class Restarts:
             return []
         arrays, header = load_checkpoint(self.path)
         if header.get("identity") != self.identity:
-            raise DataError(
+            raise CheckpointError(
                 f"{self.path} belongs to a fit with other settings, data or tasks. Use the same "
                 "ones, or another checkpoint file."
             )
         try:
             return [self._fit(arrays, i, history) for i, history in enumerate(header["histories"])]
         except DataError as error:
-            raise DataError(
+            raise CheckpointError(
                 f"{self.path} is not a readable checkpoint ({error}) Delete it and start anew."
             ) from error
 
