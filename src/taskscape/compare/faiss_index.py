@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.compare.matmul import rank_again
+from taskscape.compare.index import Neighbours
 from taskscape.compare.means import weights_for
 from taskscape.compare.posteriors import (
     Tasks,
@@ -19,7 +19,7 @@ from taskscape.compare.posteriors import (
     read_lam,
     read_scales,
 )
-from taskscape.compare.search import Neighbours
+from taskscape.compare.search import rank_again
 from taskscape.errors import DataError
 
 __all__ = ["FaissIndex"]

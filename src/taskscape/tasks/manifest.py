@@ -13,8 +13,13 @@ from jaxtyping import Int, Integer
 from taskscape.errors import DataError
 from taskscape.files import Kind, written_in_one_piece
 from taskscape.pools import ClassPool
-from taskscape.tasks.checks import check_drawn, class_table, pad
-from taskscape.tasks.taskset import TaskSet, listed_tasks
+from taskscape.tasks.taskset import (
+    TaskSet,
+    check_drawn,
+    class_table,
+    listed_tasks,
+    pad_classes,
+)
 
 __all__ = [
     "TASKS",
@@ -134,7 +139,7 @@ def padded_classes(
     column: pa.ChunkedArray, kind: type[np.signedinteger]
 ) -> Int[np.ndarray, "tasks way"]:
     """The class ids of such a column, padded with -1."""
-    return pad(*_read_classes(column), kind)
+    return pad_classes(*_read_classes(column), kind)
 
 
 def _read_classes(

@@ -11,9 +11,8 @@ from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.progress import progress_bar
 from taskscape.seeds import Seed, check_seed
-from taskscape.tasks.checks import check_shots, class_dtype
 from taskscape.tasks.draws import below, distinct, subkeys, task_keys
-from taskscape.tasks.taskset import TaskSet
+from taskscape.tasks.taskset import TaskSet, check_shots, class_dtype
 
 __all__ = ["TaskStream", "enumerate_tasks", "sample_tasks", "stream_tasks"]
 

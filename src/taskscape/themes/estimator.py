@@ -25,7 +25,7 @@ from taskscape.themes.config import FitConfig
 from taskscape.themes.data import TaskSource, check_enough, classes_of
 from taskscape.themes.embed import embed
 from taskscape.themes.health import Health, check_health
-from taskscape.themes.loop import Fit
+from taskscape.themes.loop import Callback, Fit, Restarts, check_no_checkpoint
 from taskscape.themes.prepare import (
     Preparation,
     PrepareConfig,
@@ -33,7 +33,6 @@ from taskscape.themes.prepare import (
     choose_config,
     learn_preparation,
 )
-from taskscape.themes.restarts import Callback, Restarts, check_no_checkpoint
 from taskscape.themes.steps import FitState
 from taskscape.themes.stored import from_disk, to_disk
 
