@@ -135,7 +135,7 @@ def _tell(model: TaskThemes, pool: str, out: Path, as_json: bool) -> None:
             "held_out": model.held_out_,
             "stopped": last.done,
             "preparation": model.preparation_.config.describe(),
-            "health": model.health_.to_json(),
+            "health": model.health_.to_dict(),
         }
         typer.echo(json.dumps(told, indent=2))
         return

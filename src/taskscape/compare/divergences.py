@@ -272,8 +272,8 @@ def divergence_with_error(
             "one. For all against all use cdist."
         )
     compute = _bind(kind, alpha, n_samples, seed, len(a), a.shape[2])
-    found = [compute(e, a[e], b[e]) for e in range(len(a))]
-    together = _combine(found, scales)
+    by_member = [compute(e, a[e], b[e]) for e in range(len(a))]
+    together = _combine(by_member, scales)
     return Estimate(together.value[0], together.stderr[0]) if single else together
 
 
@@ -297,12 +297,12 @@ def cdist(
     compute = _bind(kind, alpha, n_samples, seed, len(a), a.shape[2])
     width = b.shape[1] * a.shape[2] * (n_samples if DIVERGENCES[kind].has_stderr else 1)
     step = max(1, _BLOCK_NUMBERS // width)
-    found = np.empty((len(a), a.shape[1], b.shape[1]))
+    distances = np.empty((len(a), a.shape[1], b.shape[1]))
     for start in track(range(0, a.shape[1], step), f"{kind} distances"):
         rows = slice(start, start + step)
         for e in range(len(a)):
-            found[e, rows] = compute(e, a[e, rows, None], b[e, None]).value
-    return combine_members(found, scales)
+            distances[e, rows] = compute(e, a[e, rows, None], b[e, None]).value
+    return combine_members(distances, scales)
 
 
 def pdist(
@@ -367,14 +367,14 @@ def _read_alpha(alpha: Any, members: int, L: int) -> Float[np.ndarray, "members 
     return values
 
 
-def _combine(found: list[Estimate], scales: object) -> Estimate:
-    values = np.stack([e.value for e in found])
-    stderr = np.stack([e.stderr for e in found])
+def _combine(by_member: list[Estimate], scales: object) -> Estimate:
+    values = np.stack([e.value for e in by_member])
+    stderr = np.stack([e.stderr for e in by_member])
     if scales is not None:
-        weights = member_weights(read_scales(scales, len(found)))
-    elif len(found) == 1:
+        weights = member_weights(read_scales(scales, len(by_member)))
+    elif len(by_member) == 1:
         weights = np.ones(1)
     else:
-        weights = member_weights(values.reshape(len(found), -1).mean(axis=1))
+        weights = member_weights(values.reshape(len(by_member), -1).mean(axis=1))
     spread = np.sqrt(np.tensordot(weights**2, stderr**2, axes=1))
     return Estimate(np.tensordot(weights, values, axes=1), spread)

@@ -148,15 +148,15 @@ class Fit:
         """Learn from mini-batch ``t`` of the source, without looking at held-out tasks."""
         size = self.batch_size
         batch = gather(self.source.batch(t, size), self.prepared, self._shape())
-        self.state, told = step(self.state, batch, self.config.of_steps())
+        self.state, report = step(self.state, batch, self.config.of_steps())
         return FitInfo(
             t=self.updates,
             tasks=self.updates * size,
-            elbo=float(told.elbo),
+            elbo=float(report.elbo),
             most_tasks=None if (most := self.most_updates()) is None else most * size,
-            usage=tuple(np.asarray(told.usage).round(6).tolist()),
-            sweeps=float(told.sweeps),
-            rho=float(told.rho),
+            usage=tuple(np.asarray(report.usage).round(6).tolist()),
+            sweeps=float(report.sweeps),
+            rho=float(report.rho),
         )
 
     def settled(self) -> FitState:

@@ -142,8 +142,8 @@ def learn_preparation(
     if alike:
         raise DataError("all samples are the same; there is nothing to tell apart.")
     X -= mean
-    found = principal_components(X, config.pca)
-    return Preparation(config, kept, found.components.astype(np.float32), found.explained)
+    leading = principal_components(X, config.pca)
+    return Preparation(config, kept, leading.components.astype(np.float32), leading.explained)
 
 
 class PreparedSamples:

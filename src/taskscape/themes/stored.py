@@ -74,7 +74,7 @@ def to_disk(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "elbo_reference": model.elbo_reference_,
         "elbo_history": model.elbo_history_.tolist(),
         "held_out": model.held_out_,
-        "health": model.health_.to_json(),
+        "health": model.health_.to_dict(),
     }
 
 

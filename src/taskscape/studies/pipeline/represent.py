@@ -133,7 +133,7 @@ def health_stage(
             folder / "health.json",
             {
                 "ok": model.health_.ok and not warned,
-                **model.health_.to_json(),
+                **model.health_.to_dict(),
                 "distinct_test_tasks": len(np.unique(lam.round(1), axis=0)),
                 "test_tasks": len(embedded.test),
                 "warnings": warned,

@@ -196,7 +196,7 @@ def results_of(result: StudyResult) -> dict[str, Any]:
         "notes": result.notes,
         "warnings": result.warnings,
         "data": {"name": result.pool.name, "fingerprint": result.pool.fingerprint},
-        "health": result.model.health_.to_json(),
+        "health": result.model.health_.to_dict(),
         "resemblance": likeness,
         "accuracy": {name: float(a.mean()) for name, a in result.accuracy.items()},
         "diagram": None if result.diagram is None else result.diagram.to_dict(),
