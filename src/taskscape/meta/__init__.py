@@ -3,7 +3,7 @@
 from taskscape.meta.abml import ABML
 from taskscape.meta.bmaml import BMAML
 from taskscape.meta.episodes import tasks_from_episodes
-from taskscape.meta.evaluation import Evaluation, class_interval, evaluate, evaluate_many
+from taskscape.meta.evaluation import Evaluation, evaluate, evaluate_many
 from taskscape.meta.learner import Episode, Learner, Shots, nll
 from taskscape.meta.maml import MAML
 from taskscape.meta.networks import Architecture, Network, architecture, conv4, mlp
@@ -33,7 +33,6 @@ __all__ = [
     "Trained",
     "architecture",
     "begin",
-    "class_interval",
     "conv4",
     "evaluate",
     "evaluate_many",

@@ -19,7 +19,8 @@ import numpy as np
 
 from taskscape.pools import ClassPool
 from taskscape.select import TrialOptions
-from taskscape.studies.auto import LearnerJudge, losing_share, select_auto
+from taskscape.statistics import losing_share
+from taskscape.studies.auto import LearnerJudge, select_auto
 from taskscape.studies.learning import split_settings, unit_length
 from taskscape.studies.ledger import Ledger, surroundings
 from taskscape.studies.paper.fig2 import network_for
@@ -91,7 +92,7 @@ class ChoosingStudy:
             "auto": chosen.settings["auto"],
             "scores": scores,
             "gain": float(np.mean(scores["auto"]) - np.mean(scores["random"])),
-            "loses": losing_share(scores)["auto"],
+            "loses": losing_share(scores["auto"], scores["random"]),
         }
 
 
