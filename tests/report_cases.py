@@ -120,8 +120,7 @@ def embeddings(model: TaskThemes, tasks: TaskSet) -> Embeddings:
     """Embedded tasks as a study keeps them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OutlierTasksWarning)
-        lam = model.transform(tasks)
-    return Embeddings.of(tasks, lam, model=model.fingerprint_, delta=model.delta)
+        return model.embed(tasks)
 
 
 def with_outcomes(result: StudyResult, learners: tuple[str, ...] = LEARNERS) -> StudyResult:

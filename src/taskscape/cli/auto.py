@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from taskscape.embeddings import Embeddings, read_embeddings
+from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.meta import mlp
 from taskscape.pools import ClassPool, load_pool
@@ -53,7 +53,7 @@ class Trial:
         settings = dict(SETTINGS.get(self.learner, {}))
         scale = float(settings.pop("scale", _SCALE))
         learner, training = split_settings(self.learner, settings)
-        validation = read_embeddings(self.validation)
+        validation = Embeddings.load(self.validation)
         validation.header.check_same_model(train.header, str(self.validation), "the training tasks")
         pool = load_pool(self.data)
         features = prepared_pool(pool, TaskThemes.load(self.model))

@@ -24,7 +24,7 @@ from taskscape.cli.wishes import (
     TasksFile,
     get_tasks,
 )
-from taskscape.embeddings import read_embeddings
+from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.files import Kind, check_output, csv_with, written_in_one_piece
 from taskscape.forecast import FORECASTS_FILE, Forecaster, Forecasts
@@ -131,7 +131,7 @@ def forecast(
                 n_query=n_query, seed=seed + 1,
             )  # fmt: skip
         name, measured = _measured(fitted, known, learner, accuracy, episodes, seed)
-        made = Forecaster(fitted, read_embeddings(train), name, confidence=confidence)
+        made = Forecaster(fitted, Embeddings.load(train), name, confidence=confidence)
         made.fit(known, measured)
     if save is not None:
         made.save(save)

@@ -18,7 +18,7 @@ from taskscape.studies.outcome import RANDOM, Gain, SelectionTrial, outcomes
 from taskscape.studies.pipeline.checks import TASK2VEC
 from taskscape.studies.pipeline.makers import display_name, learner_of, network_of
 from taskscape.studies.pipeline.plan import Plan, joined
-from taskscape.studies.pipeline.represent import Embedded, embed
+from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.selection_plot import plot_selection
 from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.studies.pipeline.tables import read_json, write_json, write_table
@@ -43,7 +43,7 @@ class Choice:
 Chosen: TypeAlias = tuple[Choice, ...]
 
 
-def chosen_stage(plan: Plan, model: TaskThemes, embedded: Embedded) -> Stage[Chosen]:
+def chosen_stage(plan: Plan, model: TaskThemes, embedded: SplitEmbeddings) -> Stage[Chosen]:
     """What every rule chooses, for each budget and trial; a smaller budget gets the first ones.
 
     A test task is known by its labelled samples only: as many as learners will have.
@@ -54,7 +54,7 @@ def chosen_stage(plan: Plan, model: TaskThemes, embedded: Embedded) -> Stage[Cho
         candidates = plan.train[: setting.candidates]
         few = plan.episodes(plan.test, plan.pool, "selection")
         with steps.step(0.2, "embedding test tasks by their labelled samples"):
-            test = embed(model, few).lam.astype(np.float64)
+            test = model.embed(few).lam.astype(np.float64)
         train = embedded.train[: len(candidates)].lam.astype(np.float64)
         fisher = None
         if TASK2VEC in setting.rules:

@@ -12,7 +12,7 @@ from taskscape.forecast import Forecaster, Forecasts, ForecastWarning, Judgement
 from taskscape.forecast.calibration import FORMAT
 from taskscape.studies.pipeline.learn import Accuracy
 from taskscape.studies.pipeline.plan import Plan
-from taskscape.studies.pipeline.represent import Embedded
+from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.studies.pipeline.tables import read_json, read_table, write_json, write_table
 from taskscape.themes.estimator import TaskThemes
@@ -31,7 +31,7 @@ class Foreseen:
 
 
 def forecast_stage(
-    plan: Plan, model: TaskThemes, embedded: Embedded, accuracies: list[Accuracy]
+    plan: Plan, model: TaskThemes, embedded: SplitEmbeddings, accuracies: list[Accuracy]
 ) -> Stage[list[Foreseen]]:
     """Expected accuracies of the test tasks, from the labelled samples that learners have."""
     setting = plan.config.forecast
