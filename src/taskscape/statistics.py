@@ -1,10 +1,14 @@
 """Rank correlations, slopes, partial correlations and the ceiling that noise puts on them."""
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 from jaxtyping import Float
 from scipy.stats import kendalltau, rankdata
 
-__all__ = ["kendall", "noise_ceiling", "partial_spearman", "slope", "spearman"]
+from taskscape.errors import DataError
+
+__all__ = ["kendall", "losing_share", "noise_ceiling", "partial_spearman", "slope", "spearman"]
 
 
 def spearman(x: Float[np.ndarray, "n"], y: Float[np.ndarray, "n"]) -> float:
@@ -72,3 +76,21 @@ def _pearson(x: Float[np.ndarray, "n"], y: Float[np.ndarray, "n"]) -> float:
     x, y = x - x.mean(), y - y.mean()
     size = np.sqrt(float(x @ x) * float(y @ y))
     return float(np.clip(x @ y / size, -1, 1)) if size > 0 else float("nan")
+
+
+def losing_share(
+    scores: Mapping[str, Sequence[float]], baseline: str = "random"
+) -> dict[str, float]:
+    """How often each way of choosing did worse than a random choice: of all pairs of trials.
+
+    Ties count half, so that a rule without any effect loses half of the time.
+    """
+    if baseline not in scores:
+        raise DataError(f"scores has no {baseline!r}; it has {', '.join(scores)}.")
+    base = np.asarray(scores[baseline], dtype=np.float64)
+    shares = {}
+    for rule, values in scores.items():
+        if rule != baseline:
+            ours = np.asarray(values, dtype=np.float64)[:, None]
+            shares[rule] = float(((ours < base) + 0.5 * (ours == base)).mean())
+    return shares

@@ -5,7 +5,7 @@ same in whatever company the task comes.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -15,11 +15,11 @@ from jaxtyping import Float
 from taskscape.compare import class_separation, mean_kl, member_scales, nearest, normalise_ways
 from taskscape.errors import DataError
 from taskscape.similarity import TaskHardness
-from taskscape.similarity.features import TaskFeatures, class_means, classes_of, gather
-from taskscape.tasks import TaskBatch, TaskSet
+from taskscape.similarity.similarity import TaskFeatures, class_means, support_features
+from taskscape.tasks import TaskSet
 from taskscape.themes.embed import Embedding
 from taskscape.themes.estimator import OutlierTasksWarning, TaskThemes
-from taskscape.themes.prepare import Preparation, PreparedSamples
+from taskscape.themes.prepare import Preparation
 
 __all__ = ["GROUPS", "LESS_TRUSTED", "MAIN", "WORDS", "Described", "Describer", "chosen_features"]
 
@@ -64,7 +64,6 @@ _FLOOR = 1e-3
 _NATS = 0.1
 """Added to the divergences between classes before their logarithm."""
 _TINY = 1e-12
-_CELLS_AT_ONCE = 1 << 24
 
 
 class Describer:
@@ -133,7 +132,7 @@ def _difficulty(
     apart = [np.log(class_separation(m.gamma, class_mask=mask).mean + _NATS) for m in members]
     hardness = TaskHardness(scale=_SCALE, prepare=None)
     hardness.preparation_ = preparation
-    parts = [_geometry(features) for features in _support(preparation, tasks)]
+    parts = [_geometry(features) for features in support_features(tasks, preparation)]
     together = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     # logarithms, so that members on different scales differ by a constant only
     return {
@@ -141,14 +140,6 @@ def _difficulty(
         **together,
         "hardness": hardness.embed(tasks)[:, 0],
     }
-
-
-def _support(preparation: Preparation, tasks: TaskSet) -> Iterator[TaskFeatures]:
-    prepared = PreparedSamples(tasks.pool, preparation, classes_of(tasks))
-    step = max(1, _CELLS_AT_ONCE // (tasks.max_way * tasks.max_shot * preparation.dims))
-    batch: TaskBatch
-    for batch in tasks.batches(step):
-        yield gather(prepared, batch.support, batch.support_mask)
 
 
 def _geometry(features: TaskFeatures) -> dict[str, Float[np.ndarray, "some"]]:

@@ -1,18 +1,22 @@
 """What a selection rule returns: which tasks, in which order, and why."""
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.errors import DataError
+from taskscape.files import json_with, written_in_one_piece
 
-__all__ = ["Selection"]
+__all__ = ["SELECTION", "Selection"]
 
 _FORMAT = 1
+SELECTION = json_with("a selection", what="selection")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +34,9 @@ class Selection:
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    def __repr__(self) -> str:
+        return f"Selection({len(self):,} tasks, rule={self.rule!r})"
 
     @property
     def why(self) -> list[str]:
@@ -76,15 +83,16 @@ class Selection:
             settings=dict(values["settings"]),
         )
 
-    def to_json(self) -> str:
-        """Everything, as a JSON string."""
-        return json.dumps(self.to_dict())
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything as JSON; only a selection is replaced."""
+        with written_in_one_piece(path, SELECTION) as file:
+            file.write_text(json.dumps(self.to_dict()) + "\n", encoding="utf-8")
 
     @staticmethod
-    def from_json(text: str) -> "Selection":
-        """The selection that :meth:`to_json` wrote."""
+    def load(path: str | os.PathLike[str]) -> "Selection":
+        """The selection that :meth:`save` wrote."""
         try:
-            values = json.loads(text)
-        except ValueError as error:
-            raise DataError(f"this is not a selection written by taskscape: {error}.") from error
+            values = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{os.fspath(path)} cannot be read as a selection: {error}.") from error
         return Selection.from_dict(values if isinstance(values, dict) else {})
