@@ -14,8 +14,8 @@ from jaxtyping import Float
 
 from taskscape.compare import class_separation, mean_kl, member_scales, nearest, normalise_ways
 from taskscape.errors import DataError
-from taskscape.similarity import TaskHardness
-from taskscape.similarity.similarity import TaskFeatures, class_means, support_features
+from taskscape.similarity import Similarity, TaskHardness
+from taskscape.similarity.similarity import Embedded, TaskFeatures, class_means, support_features
 from taskscape.tasks import TaskSet
 from taskscape.themes.embed import Embedding
 from taskscape.themes.estimator import OutlierTasksWarning, TaskThemes
@@ -59,6 +59,8 @@ LESS_TRUSTED = 0.1
 _SCALE = 5.0
 """Of the cosines in ``hardness``."""
 _NEAR = 10
+_TYPICAL = 200
+"""Training tasks whose mean distance to the others is the unit of a notion of similarity."""
 _FLOOR = 1e-3
 """Added to distances before their logarithm; they are in units of the mean distance."""
 _NATS = 0.1
@@ -71,11 +73,21 @@ class Describer:
 
     λ are put on five ways (:func:`taskscape.compare.normalise_ways`), so that distances do not
     depend on the number of classes. Distances are divided by each member's mean distance between
-    training tasks and averaged over the members of an ensemble; λ never are.
+    training tasks and averaged over the members of an ensemble; λ never are. With a
+    ``similarity``, distances are by it, to the training tasks as it has ``embedded`` them.
     """
 
-    def __init__(self, model: TaskThemes, train: Float[np.ndarray, "members tasks L"]) -> None:
-        self.model = model
+    def __init__(
+        self,
+        model: TaskThemes,
+        train: Float[np.ndarray, "members tasks L"],
+        similarity: Similarity | None = None,
+        embedded: Embedded | None = None,
+    ) -> None:
+        self.model, self.similarity, self.embedded = model, similarity, embedded
+        if similarity is not None and embedded is not None:
+            typical = similarity.mean_distance(embedded[:_TYPICAL], embedded).mean()
+            self.scale = float(typical) or 1.0
         self.train = normalise_ways(train, delta=model.delta)
         self.scales = member_scales(self.train, self.train)
         self.near = min(_NEAR, train.shape[1])
@@ -87,11 +99,22 @@ class Describer:
             warnings.simplefilter("ignore", OutlierTasksWarning)
             members = self.model.embed(tasks, keep_gamma=True)
         return {
-            **self._distances(members),
+            **(self._distances(members) if self.similarity is None else self._by_similarity(tasks)),
             **_difficulty(self.model.preparation_, members, tasks),
             "n_way": tasks.n_way.astype(np.float64),
             "n_shot": np.log(shots_of(tasks)),
             **_uncertainty(members),
+        }
+
+    def _by_similarity(self, tasks: TaskSet) -> dict[str, Float[np.ndarray, "tasks"]]:
+        assert self.similarity is not None
+        assert self.embedded is not None
+        distances = self.similarity.distances(tasks, self.embedded)
+        near = distances.nearest(np.arange(len(tasks)), self.near).distances / self.scale
+        return {
+            "mean_distance": np.log(distances.mean_distance() / self.scale + _FLOOR),
+            "nearest_distance": np.log(near[:, 0] + _FLOOR),
+            "near_distance": np.log(near.mean(axis=1) + _FLOOR),
         }
 
     def _distances(self, members: list[Embedding]) -> dict[str, Float[np.ndarray, "tasks"]]:

@@ -23,6 +23,7 @@ from taskscape.forecast.features import (
 from taskscape.forecast.judging import compare
 from taskscape.forecast.reading import class_ids, classes_known, read_accuracy, read_train
 from taskscape.forecast.result import Forecasts, Judgement
+from taskscape.similarity import Similarity
 from taskscape.storage import load_arrays, save_arrays
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
@@ -45,7 +46,8 @@ class Forecaster:
     was trained on, or others of the same classes: :class:`taskscape.Embeddings`, or λ (tasks, L)
     or (members, tasks, L). ``learner`` is its name, for the results. ``confidence`` is the part of
     tasks that intervals are meant to hold. ``groups`` are the things to look at, by default all of
-    distance, difficulty, shape and uncertainty.
+    distance, difficulty, shape and uncertainty. ``similarity`` is a fitted notion of similarity to
+    measure distances by, in place of the model's KL; ``train`` is then a TaskSet.
 
     ``fit`` wants tasks of *validation* classes, which neither the model nor the learner has learned
     from, and the learner's accuracy on them. Tasks are described by their support samples alone.
@@ -59,14 +61,17 @@ class Forecaster:
         *,
         confidence: float = 0.9,
         groups: Sequence[str] | None = None,
+        similarity: Similarity | None = None,
     ) -> None:
         if not 0.5 <= confidence < 1:
             raise DataError(f"confidence={confidence} must be at least 0.5 and below 1.")
         self.columns = chosen_features(groups)
         self.model, self.learner, self.confidence = model, learner, confidence
-        self.train = read_train(model, train)
+        self.similarity = similarity
+        self.train = read_train(model, train, similarity)
         self._train_classes = classes_known(train)
-        self._describer = Describer(model, self.train)
+        embedded = None if similarity is None else similarity.embed(train)
+        self._describer = Describer(model, self.train, similarity, embedded)
         self.calibration: Calibration | None = None
         self._seen: tuple[str, frozenset[int]] = ("", frozenset())
 
@@ -145,6 +150,11 @@ class Forecaster:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a folder (safetensors and JSON) that :meth:`load` reads, given the same model."""
         calibration = self._fitted()
+        if self.similarity is not None:
+            raise DataError(
+                f"distances of this forecaster are by {type(self.similarity).__name__}, which is "
+                "not stored; only those of a model of task-themes are."
+            )
         arrays, header = to_disk(calibration)
         header |= {
             "what": _KIND,

@@ -9,6 +9,7 @@ from taskscape.forecast.result import Forecasts
 from taskscape.meta import Trained, evaluate
 from taskscape.pools import ClassPool
 from taskscape.seeds import Seed
+from taskscape.similarity import Similarity
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
@@ -26,6 +27,7 @@ def forecast(
     episodes: int = 10,
     confidence: float = 0.9,
     seed: Seed = 0,
+    similarity: Similarity | None = None,
 ) -> Forecasts:
     """The expected accuracy of a trained learner on new tasks, from their support samples alone.
 
@@ -33,14 +35,18 @@ def forecast(
     ``calibration_tasks`` have queries and classes that the learner has not seen; each is evaluated
     ``episodes`` times with freshly drawn samples. ``learner_pool`` holds the same classes and
     samples as the learner takes them, where that differs from what the model takes, such as
-    features of unit length.
+    features of unit length. ``similarity`` is a fitted notion of similarity to measure distances
+    by; ``train_tasks`` are then a TaskSet.
     """
     if calibration_tasks.n_query == 0:
         raise DataError("calibration_tasks have no queries; make them with n_query=15, say.")
     if episodes < 1:
         raise DataError(f"episodes={episodes} must be at least 1.")
-    embedded = model.transform(train_tasks) if isinstance(train_tasks, TaskSet) else train_tasks
-    forecaster = Forecaster(model, embedded, _name(trained), confidence=confidence)
+    by_model = isinstance(train_tasks, TaskSet) and similarity is None
+    train = model.transform(train_tasks) if by_model else train_tasks
+    forecaster = Forecaster(
+        model, train, _name(trained), confidence=confidence, similarity=similarity
+    )
     asked = calibration_tasks
     if learner_pool is not None:
         asked = as_learned(calibration_tasks, learner_pool)

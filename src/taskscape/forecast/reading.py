@@ -8,13 +8,24 @@ from jaxtyping import Float
 from taskscape.compare.posteriors import check_together, read_lam
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
+from taskscape.similarity import Similarity
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["class_ids", "classes_known", "read_accuracy", "read_train"]
 
 
-def read_train(model: TaskThemes, train: Any) -> Float[np.ndarray, "members tasks L"]:
+def read_train(
+    model: TaskThemes, train: Any, similarity: Similarity | None = None
+) -> Float[np.ndarray, "members tasks L"]:
+    """λ of the training tasks, seen to be of this model."""
+    if similarity is not None:
+        if not isinstance(train, TaskSet):
+            raise DataError(
+                f"train is {type(train).__name__}; with a similarity it must be a TaskSet, to "
+                "measure distances to."
+            )
+        train = model.transform(train)
     if isinstance(train, TaskSet):
         raise DataError("train must be embedded tasks or λ; pass model.transform(tasks).")
     header = getattr(train, "header", None)
@@ -51,6 +62,8 @@ def class_ids(tasks: TaskSet) -> list[int]:
 
 
 def classes_known(train: Any) -> tuple[str, frozenset[int]]:
+    if isinstance(train, TaskSet):
+        return train.pool.fingerprint, frozenset(class_ids(train))
     if not isinstance(train, Embeddings):
         return "", frozenset()
     return train.header.fingerprint, frozenset(

@@ -23,7 +23,7 @@ class SelectionTrial:
 
     learner: str
     rule: str
-    """A rule of :mod:`taskscape.select`, or ``"task2vec"``."""
+    """As ``selection.rules`` names it, or ``"random"``."""
     budget: int
     trial: int
     accuracy: float
@@ -58,7 +58,7 @@ class StudyResult:
     train: Embeddings
     test: Embeddings
     distance: Float[np.ndarray, "tests"]
-    """Mean KL divergence from each test task to all training tasks."""
+    """Mean distance from each test task to all training tasks, by the study's similarity."""
     nearest: Int[np.ndarray, "tests k"]
     """Rows of ``train``: the nearest training tasks of each test task."""
     nearest_distance: Float[np.ndarray, "tests k"]
