@@ -25,7 +25,7 @@ from taskscape.compare import (
     normalise_ways,
     resemblance,
 )
-from taskscape.embeddings import Catalogue, Embeddings, read_embeddings
+from taskscape.embeddings import Catalogue, Embeddings
 from taskscape.errors import DataError
 from taskscape.files import check_output, csv_with, written_in_one_piece
 from taskscape.similarity import TASK_THEMES, make_similarity
@@ -144,11 +144,11 @@ class _Compared:
 def _by_themes(
     test: Path, train: Path, reference: Path | None, k: int, normalise: bool, seed: int
 ) -> _Compared:
-    asked = read_embeddings(test)
+    asked = Embeddings.load(test)
     against = Catalogue(train)
     asked.header.check_same_model(against.header, str(test), str(train))
     n_train = len(against)
-    whole = None if n_train > _MOST_IN_MEMORY else read_embeddings(train)
+    whole = None if n_train > _MOST_IN_MEMORY else Embeddings.load(train)
     if normalise and whole is None:
         raise DataError(f"--normalise-ways reads all of {train}, which has {n_train:,} tasks.")
     test_lam = _lam(asked, normalise)
@@ -204,7 +204,7 @@ def _likeness(
     if train is None:
         return None, f"Not asked: the catalogue has more than {_MOST_IN_MEMORY:,} tasks."
     if reference is not None:
-        held_out = read_embeddings(reference)
+        held_out = Embeddings.load(reference)
         held_out.header.check_same_model(train.header, str(reference), "the training tasks")
         return resemblance(test_lam, train_lam, reference=_lam(held_out, normalise)), ""
     try:

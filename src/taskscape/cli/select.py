@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import typer
 from jaxtyping import Int
 
-from taskscape.embeddings import Embeddings, read_embeddings
+from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.files import check_output, written_in_one_piece
 from taskscape.meta import mlp
@@ -164,7 +164,7 @@ def _say(chosen: Selection, known: Embeddings | TaskSet) -> None:
 def read_tasks_of(similarity: str, data: str | None, test: Path, train: Path) -> tuple[Any, Any]:
     """Test and training tasks as a notion of similarity takes them: embedded, or as task sets."""
     if similarity == TASK_THEMES:
-        asked, known = read_embeddings(test), read_embeddings(train)
+        asked, known = Embeddings.load(test), Embeddings.load(train)
         asked.header.check_same_model(known.header, str(test), str(train))
         return asked, known
     if data is None:
@@ -217,7 +217,7 @@ class _Auto:
         if isinstance(train, TaskSet):
             validation = load_tasks(self.validation, pool)
         else:
-            validation = read_embeddings(self.validation)
+            validation = Embeddings.load(self.validation)
             where = str(self.validation)
             validation.header.check_same_model(train.header, where, "the training tasks")
         return {"judge": judge, "validation": validation}

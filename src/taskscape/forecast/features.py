@@ -13,11 +13,16 @@ import numpy as np
 from jaxtyping import Float
 
 from taskscape.compare import class_separation, mean_kl, member_scales, nearest, normalise_ways
+from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.similarity import Similarity, TaskHardness
-from taskscape.similarity.similarity import Embedded, TaskFeatures, class_means, support_features
+from taskscape.similarity.similarity import (
+    TaskFeatures,
+    TaskVectors,
+    class_means,
+    support_features,
+)
 from taskscape.tasks import TaskSet
-from taskscape.themes.embed import Embedding
 from taskscape.themes.estimator import OutlierTasksWarning, TaskThemes
 from taskscape.themes.prepare import Preparation
 
@@ -74,7 +79,7 @@ class Describer:
     λ are put on five ways (:func:`taskscape.compare.normalise_ways`), so that distances do not
     depend on the number of classes. Distances are divided by each member's mean distance between
     training tasks and averaged over the members of an ensemble; λ never are. With a
-    ``similarity``, distances are by it, to the training tasks as it has ``embedded`` them.
+    ``similarity``, distances are by it, to the training tasks as it embedded them (``known``).
     """
 
     def __init__(
@@ -82,12 +87,11 @@ class Describer:
         model: TaskThemes,
         train: Float[np.ndarray, "members tasks L"],
         similarity: Similarity | None = None,
-        embedded: Embedded | None = None,
+        known: TaskVectors | None = None,
     ) -> None:
-        self.model, self.similarity, self.embedded = model, similarity, embedded
-        if similarity is not None and embedded is not None:
-            typical = similarity.mean_distance(embedded[:_TYPICAL], embedded).mean()
-            self.scale = float(typical) or 1.0
+        self.model, self.similarity, self.known = model, similarity, known
+        if similarity is not None and known is not None:
+            self.scale = float(similarity.mean_distance(known[:_TYPICAL], known).mean()) or 1.0
         self.train = normalise_ways(train, delta=model.delta)
         self.scales = member_scales(self.train, self.train)
         self.near = min(_NEAR, train.shape[1])
@@ -97,19 +101,19 @@ class Describer:
         with warnings.catch_warnings():
             # the bound is one of the numbers, and is compared with tasks of the same shots
             warnings.simplefilter("ignore", OutlierTasksWarning)
-            members = self.model.embed(tasks, keep_gamma=True)
+            embedded = self.model.embed(tasks, keep_gamma=True)
         return {
-            **(self._distances(members) if self.similarity is None else self._by_similarity(tasks)),
-            **_difficulty(self.model.preparation_, members, tasks),
+            **(self._distances(embedded) if self.known is None else self._by_similarity(tasks)),
+            **_difficulty(self.model.preparation_, embedded, tasks),
             "n_way": tasks.n_way.astype(np.float64),
             "n_shot": np.log(shots_of(tasks)),
-            **_uncertainty(members),
+            **_uncertainty(embedded),
         }
 
     def _by_similarity(self, tasks: TaskSet) -> dict[str, Float[np.ndarray, "tasks"]]:
         assert self.similarity is not None
-        assert self.embedded is not None
-        distances = self.similarity.distances(tasks, self.embedded)
+        assert self.known is not None
+        distances = self.similarity.distances(tasks, self.known)
         near = distances.nearest(np.arange(len(tasks)), self.near).distances / self.scale
         return {
             "mean_distance": np.log(distances.mean_distance() / self.scale + _FLOOR),
@@ -117,9 +121,8 @@ class Describer:
             "near_distance": np.log(near.mean(axis=1) + _FLOOR),
         }
 
-    def _distances(self, members: list[Embedding]) -> dict[str, Float[np.ndarray, "tasks"]]:
-        lam = np.stack([m.lam for m in members]).astype(np.float64)
-        even = normalise_ways(lam, delta=self.model.delta)
+    def _distances(self, embedded: Embeddings) -> dict[str, Float[np.ndarray, "tasks"]]:
+        even = normalise_ways(embedded, delta=self.model.delta)
         near = nearest(even, self.train, self.near, scales=self.scales).distances
         return {
             "mean_distance": np.log(mean_kl(even, self.train, scales=self.scales) + _FLOOR),
@@ -136,23 +139,24 @@ def shots_of(tasks: TaskSet) -> Float[np.ndarray, "tasks"]:
     return np.concatenate(samples) / tasks.n_way
 
 
-def _uncertainty(members: list[Embedding]) -> dict[str, Float[np.ndarray, "tasks"]]:
+def _uncertainty(embedded: Embeddings) -> dict[str, Float[np.ndarray, "tasks"]]:
     r"""Total variance of φ under Dir(λ), and the bound in nats per sample; means over members.
 
     .. math:: \sum_l \mathrm{var}\,\phi_l = \frac{1 - \sum_l \bar\phi_l^2}{1 + \sum_l \lambda_l}
     """
-    lam = np.stack([m.lam for m in members]).astype(np.float64)
+    lam = embedded.lam.astype(np.float64)
     total = lam.sum(axis=-1)
     variance = (1 - ((lam / total[..., None]) ** 2).sum(axis=-1)) / (1 + total)
-    bound = np.stack([m.elbo for m in members]).astype(np.float64)
+    bound = embedded.elbo.astype(np.float64)
     return {"posterior_variance": variance.mean(axis=0), "bound": bound.mean(axis=0)}
 
 
 def _difficulty(
-    preparation: Preparation, members: list[Embedding], tasks: TaskSet
+    preparation: Preparation, embedded: Embeddings, tasks: TaskSet
 ) -> dict[str, Float[np.ndarray, "tasks"]]:
+    assert embedded.gamma is not None
     mask = tasks.classes >= 0
-    apart = [np.log(class_separation(m.gamma, class_mask=mask).mean + _NATS) for m in members]
+    apart = [np.log(class_separation(g, class_mask=mask).mean + _NATS) for g in embedded.gamma]
     hardness = TaskHardness(scale=_SCALE, prepare=None)
     hardness.preparation_ = preparation
     parts = [_geometry(features) for features in support_features(tasks, preparation)]

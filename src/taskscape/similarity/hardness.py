@@ -6,11 +6,11 @@ from scipy.special import logsumexp
 
 from taskscape.errors import DataError
 from taskscape.similarity.similarity import (
-    Embedded,
     FeatureSimilarity,
     Prepare,
     Rows,
     TaskFeatures,
+    TaskVectors,
     gather,
     prepared_batches,
 )
@@ -54,7 +54,7 @@ class TaskHardness(FeatureSimilarity):
             raise DataError(f"scale={scale} must be positive.")
         self.on, self.scale = on, scale
 
-    def embed(self, tasks: TaskSet) -> Embedded:
+    def embed(self, tasks: TaskSet) -> TaskVectors:
         if self.on == "support":
             return super().embed(tasks)
         if tasks.n_query == 0:
@@ -68,7 +68,7 @@ class TaskHardness(FeatureSimilarity):
             parts.append(self._log_odds(cosines, query.mask, batch.class_mask))
         return np.concatenate(parts)
 
-    def _embed(self, features: TaskFeatures) -> Embedded:
+    def _embed(self, features: TaskFeatures) -> TaskVectors:
         x, mask = features.x, features.mask
         sums = x.sum(axis=2, dtype=np.float64)
         cosines = _cosines(x, sums)
@@ -94,7 +94,7 @@ class TaskHardness(FeatureSimilarity):
         odds = np.subtract(wrong, own, out=np.zeros_like(own), where=mask).sum(axis=(1, 2))
         return (odds / mask.sum(axis=(1, 2)))[:, None]
 
-    def rows(self, a: Embedded, b: Embedded) -> Rows:
+    def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         return lambda some: np.abs(a[some] - b[:, 0])
 
 

@@ -27,18 +27,18 @@ from taskscape.themes.prepare import (
 )
 
 __all__ = [
-    "Embedded",
     "FeatureSimilarity",
     "Prepare",
     "Rows",
     "Similarity",
     "TaskFeatures",
+    "TaskVectors",
     "class_means",
     "classes_of",
     "support_features",
 ]
 
-Embedded: TypeAlias = Float[np.ndarray, "_ ..."]
+TaskVectors: TypeAlias = Float[np.ndarray, "_ ..."]
 Rows: TypeAlias = Callable[[slice], Float[np.ndarray, "_ _"]]
 """The distances of a range of the first tasks to all of the others."""
 Prepare: TypeAlias = PrepareConfig | str | None
@@ -67,30 +67,32 @@ class Similarity(ABC):
         """Learn from the training tasks."""
 
     @abstractmethod
-    def embed(self, tasks: TaskSet) -> Embedded:
+    def embed(self, tasks: TaskSet) -> TaskVectors:
         """The embedding of every task."""
 
     @abstractmethod
-    def rows(self, a: Embedded, b: Embedded) -> Rows:
+    def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         """A function that gives rows of the distances from ``a`` to ``b``."""
 
-    def distances(self, test: TaskSet | Embedded, train: TaskSet | Embedded) -> DistanceSource:
+    def distances(
+        self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors
+    ) -> DistanceSource:
         """The distances from test tasks to training tasks, for rules, diagrams and studies."""
         return TaskDistances(self, self._embedded(test, "test"), self._embedded(train, "train"))
 
     def cdist(
-        self, test: TaskSet | Embedded, train: TaskSet | Embedded
+        self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors
     ) -> Float[np.ndarray, "tests trains"]:
         """Distance from every test task to every training task."""
         return self.distances(test, train).matrix()
 
     def mean_distance(
-        self, test: TaskSet | Embedded, train: TaskSet | Embedded
+        self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors
     ) -> Float[np.ndarray, "tests"]:
         """Mean distance from each test task to all training tasks; never a matrix."""
         return self.distances(test, train).mean_distance()
 
-    def _embedded(self, tasks: TaskSet | Embedded, name: str) -> Embedded:
+    def _embedded(self, tasks: TaskSet | TaskVectors, name: str) -> TaskVectors:
         values = self.embed(tasks) if isinstance(tasks, TaskSet) else np.asarray(tasks)
         if values.ndim < 2 or len(values) == 0:
             raise DataError(
@@ -102,7 +104,7 @@ class Similarity(ABC):
 class TaskDistances(DistanceSource):
     """Distances between embedded tasks; kept once computed, unless the notion says cheap."""
 
-    def __init__(self, similarity: Similarity, test: Embedded, train: Embedded) -> None:
+    def __init__(self, similarity: Similarity, test: TaskVectors, train: TaskVectors) -> None:
         if test.ndim != train.ndim or test.shape[-1] != train.shape[-1]:
             raise DataError(
                 f"embeddings of shapes {test.shape} and {train.shape} cannot be compared; "
@@ -185,13 +187,13 @@ class FeatureSimilarity(Similarity):
         self.preparation_ = learn_preparation(tasks.pool, classes, config)
         return self
 
-    def embed(self, tasks: TaskSet) -> Embedded:
+    def embed(self, tasks: TaskSet) -> TaskVectors:
         features = support_features(tasks, self._fitted(tasks))
         parts = [self._embed(f) for f in features]
         most = [max(p.shape[i] for p in parts) for i in range(1, parts[0].ndim)]
         return np.concatenate([_pad(p, most) for p in parts])
 
-    def _embed(self, features: TaskFeatures) -> Embedded:
+    def _embed(self, features: TaskFeatures) -> TaskVectors:
         """The embedding of some tasks, from their prepared samples."""
         raise NotImplementedError
 
@@ -251,7 +253,7 @@ def class_means(features: TaskFeatures) -> Float[np.ndarray, "tasks way dims"]:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def _pad(values: Embedded, shape: list[int]) -> Embedded:
+def _pad(values: TaskVectors, shape: list[int]) -> TaskVectors:
     """Room for more classes and samples, filled with NaN."""
     extra = [(0, 0), *((0, n - have) for n, have in zip(shape, values.shape[1:], strict=True))]
     return np.pad(values, extra, constant_values=np.nan)

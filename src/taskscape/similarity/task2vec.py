@@ -17,10 +17,10 @@ from taskscape.progress import progress_bar
 from taskscape.seeds import Seed, check_seed
 from taskscape.similarity.fisher import fisher_per_unit, fit_heads, hidden_layers
 from taskscape.similarity.similarity import (
-    Embedded,
     FeatureSimilarity,
     Prepare,
     Rows,
+    TaskVectors,
     classes_of,
 )
 from taskscape.tasks import TaskSet, stream_tasks
@@ -143,7 +143,7 @@ class Task2Vec(FeatureSimilarity):
             )
         return self
 
-    def embed(self, tasks: TaskSet) -> Embedded:
+    def embed(self, tasks: TaskSet) -> TaskVectors:
         preparation = self._fitted(tasks)
         assert self.probe_ is not None
         table = LayerTable(self.probe_.state, tasks, preparation)
@@ -167,7 +167,7 @@ class Task2Vec(FeatureSimilarity):
         self.head_gradient_ = np.concatenate(gradients)
         return np.concatenate(found)
 
-    def rows(self, a: Embedded, b: Embedded) -> Rows:
+    def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         compute = cosine if self.distance == "cosine" else normalised_cosine
         simple = self.alpha * (1 - to_trivial(b)) if self.distance == "asymmetric" else 0.0
         step = max(1, _NUMBERS_AT_ONCE // b.size)

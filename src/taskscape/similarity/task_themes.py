@@ -9,7 +9,7 @@ from taskscape.compare import DIVERGENCES
 from taskscape.compare import cdist as divergences_between
 from taskscape.errors import DataError
 from taskscape.similarity.distances import DistanceSource, KLSource
-from taskscape.similarity.similarity import Embedded, Rows, Similarity
+from taskscape.similarity.similarity import Rows, Similarity, TaskVectors
 from taskscape.tasks import TaskSet
 
 __all__ = ["ThemeSimilarity"]
@@ -20,7 +20,7 @@ class ThemeSimilarity(Similarity):
 
     ``model`` is a :class:`taskscape.TaskThemes`, or anything whose ``transform(tasks)`` gives λ
     (tasks, L), or (members, tasks, L) for an ensemble. A model that is fitted already need not be
-    fitted again. Embeddings are λ; those of an ensemble are (tasks, members, L). Embedded tasks
+    fitted again. Embeddings are λ; those of an ensemble are (tasks, members, L). TaskVectors tasks
     that have their λ as ``.lam`` are taken too. ``kind`` is the divergence and ``alpha`` what
     ``"emd"`` needs besides.
     """
@@ -42,10 +42,10 @@ class ThemeSimilarity(Similarity):
         self.model.fit(tasks)
         return self
 
-    def embed(self, tasks: TaskSet) -> Embedded:
+    def embed(self, tasks: TaskSet) -> TaskVectors:
         return _tasks_first(self.model.transform(tasks))
 
-    def rows(self, a: Embedded, b: Embedded) -> Rows:
+    def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         # whole, not by blocks: an ensemble divides by each member's mean over all pairs
         distances = divergences_between(
             _members_first(a), _members_first(b), self.kind, alpha=self.alpha
@@ -53,22 +53,22 @@ class ThemeSimilarity(Similarity):
         return lambda some: distances[some]
 
     def distances(
-        self, test: TaskSet | Embedded | Any, train: TaskSet | Embedded | Any
+        self, test: TaskSet | TaskVectors | Any, train: TaskSet | TaskVectors | Any
     ) -> DistanceSource:
         if self.kind != "kl":
             return super().distances(test, train)
         a, b = self._embedded(test, "test"), self._embedded(train, "train")
         return KLSource(_members_first(a), _members_first(b))
 
-    def _embedded(self, tasks: TaskSet | Embedded | Any, name: str) -> Embedded:
+    def _embedded(self, tasks: TaskSet | TaskVectors | Any, name: str) -> TaskVectors:
         lam = getattr(tasks, "lam", None)
         return super()._embedded(tasks if lam is None else _tasks_first(lam), name)
 
 
-def _tasks_first(lam: Any) -> Embedded:
+def _tasks_first(lam: Any) -> TaskVectors:
     values = np.asarray(lam, dtype=np.float64)
     return values if values.ndim == 2 else np.moveaxis(values, 0, 1)
 
 
-def _members_first(lam: Embedded) -> Float[np.ndarray, "*members tasks L"]:
+def _members_first(lam: TaskVectors) -> Float[np.ndarray, "*members tasks L"]:
     return lam if lam.ndim == 2 else np.moveaxis(lam, 1, 0)

@@ -10,11 +10,11 @@ from scipy.optimize import linear_sum_assignment
 from taskscape.compare.rows import DistinctRows, distinct_rows
 from taskscape.errors import DataError
 from taskscape.similarity.similarity import (
-    Embedded,
     FeatureSimilarity,
     Prepare,
     Rows,
     TaskFeatures,
+    TaskVectors,
     class_means,
 )
 from taskscape.tasks import TaskSet
@@ -41,10 +41,10 @@ class PrototypeDistance(FeatureSimilarity):
 
     pairs_at_once = 1 << 17
 
-    def _embed(self, features: TaskFeatures) -> Embedded:
+    def _embed(self, features: TaskFeatures) -> TaskVectors:
         return class_means(features)
 
-    def rows(self, a: Embedded, b: Embedded) -> Rows:
+    def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         way_a, way_b = n_way(a), n_way(b)
         second = np.nan_to_num(b).reshape(-1, b.shape[2])
 
@@ -103,7 +103,7 @@ class OTDD(FeatureSimilarity):
             raise DataError(f"covariance={covariance!r} is not known; use 'full' or 'diagonal'.")
         self.level, self.covariance = level, covariance
 
-    def embed(self, tasks: TaskSet) -> Embedded:
+    def embed(self, tasks: TaskSet) -> TaskVectors:
         dims = self._fitted(tasks).dims
         rank = min(tasks.max_shot, dims) if self.covariance == "full" else 1
         per_class = tasks.max_shot if self.level == "samples" else 1 + rank
@@ -116,12 +116,12 @@ class OTDD(FeatureSimilarity):
             )
         return super().embed(tasks)
 
-    def _embed(self, features: TaskFeatures) -> Embedded:
+    def _embed(self, features: TaskFeatures) -> TaskVectors:
         if self.level == "samples":
             return np.where(features.mask[..., None], features.x, np.float32(np.nan))
         return _gaussians(features, self.covariance).astype(np.float32)
 
-    def rows(self, a: Embedded, b: Embedded) -> Rows:
+    def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         if self.level == "samples":
             return self._sample_rows(a, b)
         way_a, way_b = n_way(a), n_way(b)
@@ -133,7 +133,7 @@ class OTDD(FeatureSimilarity):
 
         return some_rows
 
-    def _sample_rows(self, a: Embedded, b: Embedded) -> Rows:
+    def _sample_rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         classes = [_gaussians(_features(e), self.covariance).astype(np.float32) for e in (a, b)]
         table = ClassTable(_rows_of(classes[0]), _rows_of(classes[1]), self.covariance)
         seconds = [_samples(task) for task in b]
@@ -217,7 +217,7 @@ def _distinct(classes: Float[np.ndarray, "tasks way numbers dims"]) -> DistinctR
     return distinct_rows(classes.reshape(classes.shape[0] * classes.shape[1], -1))
 
 
-def _rows_of(embedded: Embedded) -> Float[np.ndarray, "tasks way numbers dims"]:
+def _rows_of(embedded: TaskVectors) -> Float[np.ndarray, "tasks way numbers dims"]:
     return np.nan_to_num(embedded)
 
 

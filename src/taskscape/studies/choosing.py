@@ -98,7 +98,7 @@ class ChoosingStudy:
             "auto": chosen.settings["auto"],
             "scores": scores,
             "gain": float(np.mean(scores["auto"]) - np.mean(scores["random"])),
-            "loses": losing_share(scores)["auto"],
+            "loses": losing_share(scores["auto"], scores["random"]),
         }
 
 

@@ -29,7 +29,6 @@ from taskscape.meta import (
     Learner,
     ProtoNet,
     TrainConfig,
-    class_interval,
     conv4,
     evaluate,
     evaluate_many,
@@ -39,6 +38,7 @@ from taskscape.meta import (
 )
 from taskscape.meta.networks import Mlp
 from taskscape.pools import ClassPool
+from taskscape.statistics import class_interval
 from taskscape.studies.ledger import Ledger, surroundings
 from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks
 from taskscape.themes.prepare import PrepareConfig, learn_preparation
@@ -191,8 +191,8 @@ class LearningStudy:
 
 def result(evaluation: Evaluation, tasks: TaskSet) -> dict[str, Any]:
     """Means over the test tasks with the interval that leaves out classes."""
-    low, high = class_interval(evaluation.accuracy, tasks.classes)
-    return {**evaluation.summary(), "interval": [low, high], "test_tasks": len(tasks)}
+    around = class_interval(evaluation.accuracy, tasks.classes)
+    return {**evaluation.summary(), "interval": [around.low, around.high], "test_tasks": len(tasks)}
 
 
 def spread(learner: Learner, state: Any, tasks: TaskSet) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from taskscape.similarity import (
     make_similarity,
 )
 from taskscape.studies.pipeline.plan import Plan
-from taskscape.studies.pipeline.represent import Embedded
+from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.studies.pipeline.tables import (
     read_json,
@@ -45,7 +45,7 @@ class Distances:
     resemblance: Resemblance | None
 
 
-def distances_stage(plan: Plan, embedded: Embedded, features: ClassPool) -> Stage[Distances]:
+def distances_stage(plan: Plan, embedded: SplitEmbeddings, features: ClassPool) -> Stage[Distances]:
     """Distances, neighbours and difficulty of the test tasks; their likeness to training."""
 
     def make(folder: Path, steps: Steps) -> None:
@@ -99,7 +99,7 @@ def fit_similarity(plan: Plan, name: str, train: TaskSet) -> Similarity:
     return make_similarity(name, seed=plan.config.seed, updates=updates).fit(train)
 
 
-def _measure(plan: Plan, embedded: Embedded) -> tuple[DistanceSource, Resemblance | None]:
+def _measure(plan: Plan, embedded: SplitEmbeddings) -> tuple[DistanceSource, Resemblance | None]:
     """The distances of the test tasks, and whether they are usual: like those of held-out classes.
 
     That is told by validation tasks, or, by task-themes, by folds of the training classes; None
@@ -120,7 +120,7 @@ def _measure(plan: Plan, embedded: Embedded) -> tuple[DistanceSource, Resemblanc
 
 
 def _likeness(
-    embedded: Embedded,
+    embedded: SplitEmbeddings,
     test: Float[np.ndarray, "members tests L"],
     train: Float[np.ndarray, "members trains L"],
     seed: int,

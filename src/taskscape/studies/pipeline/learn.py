@@ -10,9 +10,10 @@ from jaxtyping import Float
 
 from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
-from taskscape.meta import TrainConfig, class_interval, evaluate, to_store, train
+from taskscape.meta import TrainConfig, evaluate, to_store, train
 from taskscape.pools import ClassPool
 from taskscape.similarity import TASK_THEMES
+from taskscape.statistics import class_interval
 from taskscape.storage import save_arrays
 from taskscape.studies.pipeline.distances import Distances
 from taskscape.studies.pipeline.makers import display_name, learner_of, network_of
@@ -98,7 +99,8 @@ def _summary(accuracy: Float[np.ndarray, "tasks episodes"], tasks: TaskSet) -> d
 def mean_with_interval(values: Float[np.ndarray, "tasks"], tasks: TaskSet) -> dict[str, Any]:
     """The mean over tasks, and its interval by leaving out classes where that is possible."""
     try:
-        interval: list[float] | None = list(class_interval(values, tasks.classes))
+        around = class_interval(values, tasks.classes)
+        interval: list[float] | None = [around.low, around.high]
     except DataError:
         interval = None
     return {"accuracy": float(values.mean()), "interval": interval}
@@ -123,12 +125,12 @@ def diagram_stage(
                 confidence=evaluate.confidence,
                 seed=plan.config.seed,
             )
-            (folder / "diagram.json").write_text(made.to_json() + "\n", encoding="utf-8")
+            made.save(folder / "diagram.json")
             made.plot(folder / "diagram.png")
             write_json(folder / "table.json", made.table())
 
     def load(folder: Path) -> CorrelationDiagram:
-        return CorrelationDiagram.from_json((folder / "diagram.json").read_text(encoding="utf-8"))
+        return CorrelationDiagram.load(folder / "diagram.json")
 
     settings = {k: getattr(evaluate, k) for k in ("n_bins", "bins", "confidence")}
     needs = ("distances", *(f"learners/{name}" for name in plan.config.learners.names))

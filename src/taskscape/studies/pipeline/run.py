@@ -202,5 +202,5 @@ def results_of(result: StudyResult) -> dict[str, Any]:
         "accuracy": {name: float(a.mean()) for name, a in result.accuracy.items()},
         "diagram": None if result.diagram is None else result.diagram.to_dict(),
         "gains": [asdict(g) for g in result.gains],
-        "forecasts": {name: asdict(j) for name, j in result.judgements.items()},
+        "forecasts": {name: j.to_dict() for name, j in result.judgements.items()},
     }
