@@ -68,7 +68,7 @@ class TaskHardness(FeatureSimilarity):
             parts.append(self._log_odds(cosines, query.mask, batch.class_mask))
         return np.concatenate(parts)
 
-    def _embed(self, features: TaskFeatures) -> TaskVectors:
+    def embed_features(self, features: TaskFeatures) -> TaskVectors:
         x, mask = features.x, features.mask
         sums = x.sum(axis=2, dtype=np.float64)
         cosines = _cosines(x, sums)

@@ -189,11 +189,11 @@ class FeatureSimilarity(Similarity):
 
     def embed(self, tasks: TaskSet) -> TaskVectors:
         features = support_features(tasks, self._fitted(tasks))
-        parts = [self._embed(f) for f in features]
+        parts = [self.embed_features(f) for f in features]
         most = [max(p.shape[i] for p in parts) for i in range(1, parts[0].ndim)]
         return np.concatenate([_pad(p, most) for p in parts])
 
-    def _embed(self, features: TaskFeatures) -> TaskVectors:
+    def embed_features(self, features: TaskFeatures) -> TaskVectors:
         """The embedding of some tasks, from their prepared samples."""
         raise NotImplementedError
 

@@ -41,7 +41,7 @@ class PrototypeDistance(FeatureSimilarity):
 
     pairs_at_once = 1 << 17
 
-    def _embed(self, features: TaskFeatures) -> TaskVectors:
+    def embed_features(self, features: TaskFeatures) -> TaskVectors:
         return class_means(features)
 
     def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
@@ -116,7 +116,7 @@ class OTDD(FeatureSimilarity):
             )
         return super().embed(tasks)
 
-    def _embed(self, features: TaskFeatures) -> TaskVectors:
+    def embed_features(self, features: TaskFeatures) -> TaskVectors:
         if self.level == "samples":
             return np.where(features.mask[..., None], features.x, np.float32(np.nan))
         return _gaussians(features, self.covariance).astype(np.float32)

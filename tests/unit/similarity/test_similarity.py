@@ -9,14 +9,17 @@ import pytest
 from similarity_cases import grouped_pool
 from taskscape.compare import cdist, mean_kl
 from taskscape.errors import DataError
+from taskscape.select import select
 from taskscape.similarity import (
     SIMILARITIES,
+    FeatureSimilarity,
     KLSource,
     PrototypeDistance,
     ThemeSimilarity,
     distances_between,
     make_similarity,
 )
+from taskscape.similarity.similarity import class_means
 from taskscape.tasks import sample_tasks
 
 DOCS = Path(__file__).parents[3] / "docs" / "similarity.md"
@@ -94,3 +97,24 @@ def test_every_notion_is_described(name):
     assert type(make_similarity(name)).__doc__
     assert known.meaning
     assert f"| `{name}` | {known.meaning} | {known.needs} |" in DOCS.read_text(encoding="utf-8")
+
+
+class CentreDistance(FeatureSimilarity):
+    """The example of docs/similarity.md."""
+
+    def embed_features(self, features):
+        return np.nanmean(class_means(features), axis=1)
+
+    def rows(self, a, b):
+        return lambda some: np.linalg.norm(a[some, None] - b, axis=-1)
+
+
+def test_a_notion_of_ones_own_takes_two_methods():
+    pool = grouped_pool()
+    test, train = (sample_tasks(pool, n, n_way=5, n_shot=5, seed=n) for n in (4, 9))
+    notion = CentreDistance(prepare=None).fit(train)
+    chosen = select(test, train, 3, "nearest", similarity=notion)
+    samples = (t.pool.samples[t.batch(slice(None)).support] for t in (test, train))
+    centres = [x.mean(axis=(1, 2)) for x in samples]
+    means = np.linalg.norm(centres[0][:, None] - centres[1], axis=-1).mean(axis=0)
+    np.testing.assert_array_equal(chosen.indices, np.argsort(means)[:3])
