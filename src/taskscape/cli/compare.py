@@ -30,8 +30,7 @@ from taskscape.errors import DataError
 from taskscape.files import check_output, csv_with, written_in_one_piece
 from taskscape.similarity import TASK_THEMES, make_similarity
 from taskscape.similarity.registry import find_similarity
-from taskscape.storage import load_tasks
-from taskscape.tasks import TaskSet
+from taskscape.tasks import TaskSet, load_tasks
 from taskscape.tasks.class_lists import write_classes
 
 __all__ = ["register"]

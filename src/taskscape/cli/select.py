@@ -21,11 +21,10 @@ from taskscape.select import select as select_tasks
 from taskscape.select.selection import SELECTION
 from taskscape.similarity import SIMILARITIES, TASK_THEMES
 from taskscape.similarity.registry import find_similarity
-from taskscape.storage import TASKS, load_tasks, save_tasks
 from taskscape.studies.forecasting import SETTINGS
 from taskscape.studies.learning import split_settings
 from taskscape.studies.pipeline.plan import prepared_pool
-from taskscape.tasks import TaskSet
+from taskscape.tasks import TASKS, TaskSet, load_tasks, save_tasks
 from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["SIMILARITY_HELP", "read_tasks_of", "register"]

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int, UInt64
 
 from taskscape.compare import mean_kl, member_scales
 from taskscape.compare import nearest as nearest_by_kl
-from taskscape.compare.index import Found, TaskIndex
+from taskscape.compare.index import Neighbours, TaskIndex
 from taskscape.compare.means import weights_for
 from taskscape.compare.posteriors import Tasks, check_together, expected_log, log_beta, read_lam
 from taskscape.compare.rows import row_hashes
@@ -77,7 +77,7 @@ class DistanceSource(ABC):
         k: int,
         unused: Bool[np.ndarray, "trains"] | None = None,
         tie_keys: UInt64[np.ndarray, "trains"] | None = None,
-    ) -> Found:
+    ) -> Neighbours:
         """The k nearest training tasks of some test tasks; of equals the least key first.
 
         ``unused`` says which may be found; where these are fewer than k, all of them are. Without
@@ -96,7 +96,7 @@ class DistanceSource(ABC):
             order = np.argsort(values, axis=1, kind="stable")[:, :k]
             indices[rows] = left[order]
             distances[rows] = np.take_along_axis(values, order, axis=1)
-        return Found(indices, distances)
+        return Neighbours(indices, distances)
 
 
 class KLSource(DistanceSource):
@@ -143,14 +143,13 @@ class KLSource(DistanceSource):
         k: int,
         unused: Bool[np.ndarray, "trains"] | None = None,
         tie_keys: UInt64[np.ndarray, "trains"] | None = None,
-    ) -> Found:
+    ) -> Neighbours:
         if tie_keys is None:
             if unused is not None:
                 return super().nearest(tests, k, unused)
-            near = nearest_by_kl(
+            return nearest_by_kl(
                 self._test[:, tests], self._train, min(k, self.n_train), scales=self._scales
             )
-            return Found(near.indices, near.distances)
         if self._index is None or not np.array_equal(self._index[0], tie_keys):
             self._index = tie_keys, TaskIndex(self._train, tie_keys)
         all_left = unused is None or bool(unused.all())

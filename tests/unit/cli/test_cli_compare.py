@@ -13,8 +13,7 @@ from taskscape.errors import DataError
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import Selection
 from taskscape.similarity import SIMILARITIES, TASK_THEMES
-from taskscape.storage import load_tasks, save_tasks
-from taskscape.tasks import make_tasks, sample_tasks
+from taskscape.tasks import load_tasks, make_tasks, sample_tasks, save_tasks
 
 RNG = np.random.default_rng(0)
 POOL = ClassPool.from_arrays(
