@@ -18,7 +18,7 @@ from taskscape.meta import mlp
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import RULES, LearnerJudge, Selection, TrialOptions
 from taskscape.select import select as select_tasks
-from taskscape.select.selection import SELECTION
+from taskscape.select.selection import SELECTION_FILE
 from taskscape.similarity import SIMILARITIES, TASK_THEMES
 from taskscape.similarity.registry import find_similarity
 from taskscape.studies.forecasting import SETTINGS
@@ -105,7 +105,7 @@ def select(
     was chosen, and keeps the rule that beats random choice by more than the noise, if any does.
     """
     if out is not None:
-        check_output(out, SELECTION, out_tasks)
+        check_output(out, SELECTION_FILE, out_tasks)
     if out_tasks is not None:
         check_output(out_tasks, TASKS, tasks, validation_tasks, test, train)
     find_similarity(similarity)

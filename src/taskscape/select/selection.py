@@ -1,22 +1,20 @@
 """What a selection rule returns: which tasks, in which order, and why."""
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.errors import DataError
-from taskscape.files import json_with, written_in_one_piece
+from taskscape.files import json_with, load_json, save_json
 
-__all__ = ["SELECTION", "Selection"]
+__all__ = ["SELECTION_FILE", "Selection"]
 
 _FORMAT = 1
-SELECTION = json_with("a selection", what="selection")
+SELECTION_FILE = json_with("a selection", what="selection")
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,15 +82,10 @@ class Selection:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything as JSON; only a selection is replaced."""
-        with written_in_one_piece(path, SELECTION) as file:
-            file.write_text(json.dumps(self.to_dict()) + "\n", encoding="utf-8")
+        """Write a JSON file that :meth:`load` reads."""
+        save_json(path, self.to_dict(), SELECTION_FILE)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "Selection":
         """The selection that :meth:`save` wrote."""
-        try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DataError(f"{os.fspath(path)} cannot be read as a selection: {error}.") from error
-        return Selection.from_dict(values if isinstance(values, dict) else {})
+        return Selection.from_dict(load_json(path, SELECTION_FILE))

@@ -168,7 +168,7 @@ def test_a_selection_is_written_and_read(tmp_path):
     assert re.fullmatch(r"distance [\d.e-]+, for test task \d+", back.why[0])
     with pytest.raises(DataError, match=r"^this is not a selection written by taskscape\.$"):
         Selection.from_dict({})
-    with pytest.raises(DataError, match=r"gone\.json cannot be read as a selection: "):
+    with pytest.raises(DataError, match=r"^no such file: .*gone\.json"):
         Selection.load(tmp_path / "gone.json")
     (tmp_path / "own.json").write_text("[1]")
     with pytest.raises(DataError, match=r"is not a selection written by taskscape; it is left"):
