@@ -126,6 +126,11 @@ def test_select_auto_tries_the_rules_with_a_learner(folder: Path):
     assert len(told["indices"]) == 8
     with pytest.raises(DataError, match=r"^--rule auto trains a learner and needs --learner"):
         run(*words, *rest[2:])
+    lists = [folder / "test-tasks.parquet", folder / "train-tasks.parquet", *words[3:]]
+    by = ["--similarity", "prototypes", "--validation-tasks", folder / "val-tasks.parquet"]
+    told = json.loads(run("select", *lists, *rest[:6], *by, "--trials", 3, "--json"))
+    assert len(told["settings"]["auto"]["tried"]) == 5
+    assert told["settings"]["auto"]["n_validation"] == 60
 
 
 def test_the_command_has_help_with_an_example():
