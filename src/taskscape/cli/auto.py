@@ -9,12 +9,11 @@ from taskscape.errors import DataError
 from taskscape.meta import mlp
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import Selection, TrialOptions
-from taskscape.storage import load_tasks
 from taskscape.studies.auto import select_auto
 from taskscape.studies.forecasting import SETTINGS
 from taskscape.studies.learning import split_settings
 from taskscape.studies.pipeline.plan import prepared_pool
-from taskscape.tasks import TaskSet
+from taskscape.tasks import TaskSet, load_tasks
 from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["Trial"]

@@ -14,6 +14,7 @@ from taskscape.seeds import MOST_FOR_JAX
 from taskscape.select import select, select_by
 from taskscape.similarity import Task2Vec, Task2VecConfig
 from taskscape.statistics import without_each_class
+from taskscape.storage import read_json, write_json, write_table
 from taskscape.studies.outcome import RANDOM, Gain, SelectionTrial, outcomes
 from taskscape.studies.pipeline.checks import TASK2VEC
 from taskscape.studies.pipeline.makers import display_name, learner_of, network_of
@@ -21,7 +22,6 @@ from taskscape.studies.pipeline.plan import Plan, joined
 from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.selection_plot import plot_selection
 from taskscape.studies.pipeline.stages import Stage, Steps
-from taskscape.studies.pipeline.tables import read_json, write_json, write_table
 from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["Chosen", "Outcome", "chosen_stage", "selection_stage"]

@@ -10,11 +10,11 @@ import numpy as np
 from taskscape.errors import DataError
 from taskscape.forecast import Forecaster, Forecasts, ForecastWarning, Judgement
 from taskscape.forecast.calibration import FORMAT
+from taskscape.storage import read_json, read_table, write_json, write_table
 from taskscape.studies.pipeline.learn import Accuracy
 from taskscape.studies.pipeline.plan import Plan
 from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
-from taskscape.studies.pipeline.tables import read_json, read_table, write_json, write_table
 from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["Foreseen", "forecast_stage"]

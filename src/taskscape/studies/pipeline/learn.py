@@ -13,12 +13,11 @@ from taskscape.errors import DataError
 from taskscape.meta import TrainConfig, evaluate, to_store, train
 from taskscape.pools import ClassPool
 from taskscape.statistics import class_interval
-from taskscape.storage import save_arrays
+from taskscape.storage import read_json, read_table, save_arrays, write_json, write_table
 from taskscape.studies.pipeline.distances import Distances
 from taskscape.studies.pipeline.makers import display_name, learner_of, network_of
 from taskscape.studies.pipeline.plan import Plan, joined
 from taskscape.studies.pipeline.stages import Stage, Steps
-from taskscape.studies.pipeline.tables import read_json, read_table, write_json, write_table
 from taskscape.tasks import TaskSet
 
 __all__ = ["Accuracy", "diagram_stage", "learner_stage", "mean_with_interval"]

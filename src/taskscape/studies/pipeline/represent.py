@@ -10,13 +10,13 @@ from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.pools import SPLITS, ClassPool
 from taskscape.pools.sheet import contact_sheet
-from taskscape.studies.pipeline.makers import theme_model
-from taskscape.studies.pipeline.plan import Plan, joined
-from taskscape.studies.pipeline.stages import Stage, Steps
-from taskscape.studies.pipeline.tables import (
+from taskscape.storage import (
     read_json,
     write_json,
 )
+from taskscape.studies.pipeline.makers import theme_model
+from taskscape.studies.pipeline.plan import Plan, joined
+from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["SplitEmbeddings", "data_stage", "embed_stage", "fit_stage", "health_stage"]
@@ -133,7 +133,7 @@ def health_stage(
             folder / "health.json",
             {
                 "ok": model.health_.ok and not warned,
-                **model.health_.to_json(),
+                **model.health_.to_dict(),
                 "distinct_test_tasks": len(np.unique(lam.round(1), axis=0)),
                 "test_tasks": len(embedded.test),
                 "warnings": warned,
