@@ -6,13 +6,12 @@ from typing import Any
 
 from taskscape.embeddings import Embeddings, read_embeddings
 from taskscape.errors import DataError
-from taskscape.meta import mlp
+from taskscape.meta import mlp, split_settings
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import Selection, TrialOptions
 from taskscape.storage import load_tasks
 from taskscape.studies.auto import select_auto
 from taskscape.studies.forecasting import SETTINGS
-from taskscape.studies.learning import split_settings
 from taskscape.studies.pipeline.plan import prepared_pool
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes

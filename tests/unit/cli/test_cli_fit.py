@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from interrupt_cases import start_hearing
 from taskscape import Catalogue, TaskThemes, read_embeddings
 from taskscape.cli import app
-from taskscape.cli.fit import parse_prepare
+from taskscape.cli.themes import parse_prepare
 from taskscape.errors import DataError
 from taskscape.themes.prepare import PrepareConfig
 

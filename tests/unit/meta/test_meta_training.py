@@ -21,7 +21,7 @@ from taskscape.meta import (
     training,
     tree_from,
 )
-from taskscape.meta.trials import advance
+from taskscape.meta.training import advance
 from taskscape.tasks import stream_tasks
 
 LEARNER, NETWORK = ProtoNet(), mlp(DIMS, (8,))

@@ -8,8 +8,8 @@ import pytest
 from meta_cases import DIMS, toy_episode, toy_pool, toy_tasks
 from taskscape.errors import DataError
 from taskscape.meta import BMAML, MAML, VAMPIRE, mlp, weight_spread
+from taskscape.meta.evaluation import disagreement
 from taskscape.meta.gaussian_weights import GaussianMeta, GaussianWeights
-from taskscape.meta.spread import disagreement
 
 NETWORK = mlp(DIMS, (5,))
 

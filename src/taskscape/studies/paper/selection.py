@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.meta import TrainConfig, evaluate_many, train_many
+from taskscape.meta import TrainConfig, evaluate_many, split_settings, train_many
 from taskscape.pools import ClassPool
 from taskscape.select import KLSource, MatrixSource, select_by
-from taskscape.studies.learning import split_settings, unit_length
+from taskscape.studies.learning import unit_length
 from taskscape.studies.paper.fig2 import network_for
 from taskscape.studies.paper.plan import SETTINGS, SelectionPlan, as_cell
 from taskscape.studies.paper.store import Store
@@ -180,7 +180,7 @@ class SelectionFigure:
         seconds = (time.perf_counter() - began) / len(cells)
         for cell, one in zip(cells, found, strict=False):
             without = without_each_class(one.accuracy, tests)
-            store.add(cell, {**one.summary(), "without_class": without, "seconds": seconds})
+            store.add(cell, {**one.to_dict(), "without_class": without, "seconds": seconds})
 
 
 def without_each_class(accuracy: Float[np.ndarray, "tasks"], tasks: TaskSet) -> list[float]:

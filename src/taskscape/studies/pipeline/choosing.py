@@ -10,13 +10,13 @@ from jaxtyping import Float
 from scipy.stats import t as student
 
 from taskscape.errors import DataError
-from taskscape.meta import TrainConfig, class_interval, evaluate_many, train_many
+from taskscape.meta import TrainConfig, class_interval, evaluate_many, label_of, train_many
 from taskscape.pools import ClassPool
 from taskscape.seeds import MOST_FOR_JAX
 from taskscape.select import select, select_by
 from taskscape.similarity import Task2Vec, Task2VecConfig
 from taskscape.studies.pipeline.checks import TASK2VEC
-from taskscape.studies.pipeline.makers import display_name, learner_of, network_of
+from taskscape.studies.pipeline.makers import learner_of, network_of
 from taskscape.studies.pipeline.plan import Plan, joined
 from taskscape.studies.pipeline.represent import Embedded, embed
 from taskscape.studies.pipeline.selection_plot import plot_selection
@@ -117,7 +117,7 @@ def selection_stage(plan: Plan, features: ClassPool, name: str, chosen: Chosen) 
 
     def make(folder: Path, steps: Steps) -> None:
         accuracy = _accuracies(plan, features, name, chosen, steps)
-        shown = display_name(name)
+        shown = label_of(name)
         trials = [
             SelectionTrial(shown, c.rule, c.budget, c.trial, float(a.mean()))
             for c, a in zip(chosen, accuracy, strict=True)

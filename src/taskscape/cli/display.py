@@ -1,0 +1,255 @@
+"""What a terminal shows while a fit or a study runs; plain lines elsewhere."""
+
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from taskscape.errors import DataError
+from taskscape.progress import duration
+from taskscape.studies.pipeline import StudyConfig
+from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.loop import FitInfo
+
+__all__ = ["FitDisplay", "StudyDisplay", "TimeLeft"]
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_SECONDS_BETWEEN_LINES = 10.0
+_TYPICAL = {
+    "quick": {
+        "data": 1, "fit": 9, "embed": 5, "health": 0, "distances": 0, "learners": 3, "diagram": 0,
+        "selection/chosen": 2, "selection": 5, "forecast": 3, "report": 3,
+    },
+    "default": {
+        "data": 1, "fit": 17, "embed": 8, "health": 0, "distances": 0, "learners": 8, "diagram": 1,
+        "selection/chosen": 22, "selection": 25, "forecast": 4, "report": 4,
+    },
+    "paper": {
+        "data": 2, "fit": 180, "embed": 120, "health": 0, "distances": 60, "learners": 300,
+        "diagram": 60, "selection/chosen": 300, "selection": 900, "forecast": 60, "report": 10,
+    },
+}  # fmt: skip
+"""Seconds that the stages of each preset take on 2 cores (paper: on a GPU); a first guess."""
+_TRUST = 5.0
+"""Seconds after which the pace of this machine counts as much as the guess."""
+
+
+class FitDisplay:
+    """Shows tasks/s, the bound, theme usage and the time left; give it to ``fit`` as callback."""
+
+    def __init__(self, model: TaskThemes, tensorboard: Path | None, quiet: bool) -> None:
+        self.model, self.quiet = model, quiet
+        self.console = Console(stderr=True)
+        self.live = Live(console=self.console, refresh_per_second=4, transient=True)
+        self.shown = not quiet and self.console.is_terminal
+        self.log = _tensorboard(tensorboard)
+        self.began = self.last_line = time.monotonic()
+        self.first_tasks: int | None = None
+        self.restart = 0
+        self.held_out: float | None = None
+        self.judged_on = "held-out tasks"
+
+    def __enter__(self) -> "FitDisplay":
+        if self.shown:
+            self.live.start()
+            self.live.update(Text("compiling and choosing a start …"))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.shown:
+            self.live.stop()
+        if self.log is not None:
+            self.log.close()
+
+    def __call__(self, info: FitInfo, restart: int) -> None:
+        now = time.monotonic()
+        if self.first_tasks is None or restart != self.restart:
+            self.first_tasks, self.began, self.restart = info.tasks, now, restart
+        self.held_out = info.held_out if info.held_out is not None else self.held_out
+        self._log(info)
+        if self.quiet:
+            return
+        rate = (info.tasks - self.first_tasks) / max(now - self.began, 1e-9)
+        if self.shown:
+            self.live.update(self._picture(info, rate))
+        elif now - self.last_line > _SECONDS_BETWEEN_LINES or info.done:
+            self.last_line = now
+            typer.echo(self._line(info, rate), err=True)
+
+    def _line(self, info: FitInfo, rate: float) -> str:
+        usage = "".join(_BLOCKS[min(8, round(8 * u / max(info.usage)))] for u in info.usage)
+        held = "" if self.held_out is None else f" · {self.held_out:.3f} on {self.judged_on}"
+        n = self.model.n_restarts
+        which = f"fit {self.restart + 1}/{n} · " if n > 1 else ""
+        return (
+            f"{which}{info.tasks:,} tasks · {rate:,.0f} tasks/s · {info.elbo:.3f} nats/sample"
+            f"{held} · themes {usage}{self._left(info, rate)}"
+        )
+
+    def _left(self, info: FitInfo, rate: float) -> str:
+        if info.most_tasks is None or rate <= 0:
+            return ""
+        return f" · at most {max(0.0, (info.most_tasks - info.tasks) / rate):,.0f} s left"
+
+    def _picture(self, info: FitInfo, rate: float) -> Group:
+        total = info.most_tasks
+        bar = ProgressBar(total=total or 1, completed=info.tasks if total else 0, width=40)
+        return Group(bar, Text(self._line(info, rate)))
+
+    def _log(self, info: FitInfo) -> None:
+        if self.log is None:
+            return
+        name = f"fit{self.restart}"
+        self.log.add_scalar(f"{name}/elbo_per_sample", info.elbo, info.tasks)
+        if info.held_out is not None:
+            self.log.add_scalar(f"{name}/held_out_elbo_per_sample", info.held_out, info.tasks)
+        for k, share in enumerate(info.usage):
+            self.log.add_scalar(f"{name}/usage/image_theme_{k}", share, info.tasks)
+
+
+def _tensorboard(folder: Path | None) -> Any:
+    if folder is None:
+        return None
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError:
+        raise DataError(
+            "--tensorboard needs tensorboardX: pip install 'taskscape[tensorboard]'"
+        ) from None
+    return SummaryWriter(str(folder))
+
+
+class TimeLeft:
+    """How long a study still takes: guesses by stage, scaled by the pace so far."""
+
+    def __init__(self, preset: str, stages: list[str]) -> None:
+        guesses = _TYPICAL.get(preset, _TYPICAL["default"])
+        self.guess = {s: float(guesses.get(s, guesses.get(s.split("/")[0], 5))) for s in stages}
+        self.waiting = list(stages)
+        self.took = self.guessed = 0.0
+
+    def end(self, stage: str, seconds: float, reused: bool) -> None:
+        """Note that a stage is finished."""
+        if stage in self.waiting:
+            self.waiting.remove(stage)
+        if not reused:
+            self.took += seconds
+            self.guessed += self.guess.get(stage, seconds)
+
+    def seconds(self, current: str | None, part: float, since: float) -> float:
+        """The time left, with ``part`` of the current stage done ``since`` seconds after it began.
+
+        >>> TimeLeft("quick", ["fit", "embed"]).seconds("fit", 0.0, 0.0)
+        14.0
+        """
+        pace = (self.took + _TRUST) / (self.guessed + _TRUST)
+        left = pace * sum((self.guess[s] for s in self.waiting if s != current), 0.0)
+        if current in self.waiting:
+            guess = max(0.0, pace * self.guess[current] - since)
+            seen = since * (1 - part) / part if part > 0 else guess
+            left += part * seen + (1 - part) * guess
+        return left
+
+
+class StudyDisplay:
+    """A list of stages with a bar on a terminal, a line for each stage elsewhere."""
+
+    def __init__(self, config: StudyConfig, quiet: bool = False) -> None:
+        self.config, self.quiet = config, quiet
+        self.console = Console(stderr=True)
+        self.shown = not quiet and self.console.is_terminal
+        self.live: Live | None = None
+        self.stages: list[tuple[str, str]] = []
+        self.ended: dict[str, tuple[float, bool]] = {}
+        self.current, self.part, self.what = "", 0.0, ""
+        self.began = self.stage_began = time.monotonic()
+        self.time_left = TimeLeft(config.preset, [])
+
+    def __enter__(self) -> "StudyDisplay":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.current = ""
+        if self.live is not None:
+            self.live.stop()
+
+    @property
+    def finished(self) -> int:
+        """How many stages are finished."""
+        return len(self.ended)
+
+    # -- what a study tells ---------------------------------------------------------------------
+
+    def plan(self, stages: list[tuple[str, str]], notes: tuple[str, ...]) -> None:
+        """Learn of all stages; the display starts here."""
+        last = [("report", "write the report")] if self.config.report.enabled else []
+        self.stages = [*stages, *last]
+        self.time_left = TimeLeft(self.config.preset, [name for name, _ in self.stages])
+        if not self.quiet:
+            for note in notes:
+                typer.echo(note, err=True)
+        if self.shown:
+            self.live = Live(
+                console=self.console, get_renderable=self._picture, refresh_per_second=4
+            )
+            self.live.start()
+
+    def begin(self, stage: str) -> None:
+        """A stage begins."""
+        self.current, self.part, self.what = stage, 0.0, ""
+        self.stage_began = time.monotonic()
+
+    def advance(self, done: float, what: str) -> None:
+        """A part of the current stage is done."""
+        self.part, self.what = min(max(done, 0.0), 1.0), what
+
+    def end(self, stage: str, seconds: float, reused: bool) -> None:
+        """A stage is finished."""
+        self.ended[stage] = (seconds, reused)
+        self.time_left.end(stage, seconds, reused)
+        self.current = ""
+        if not (self.quiet or self.shown):
+            words = dict(self.stages).get(stage, stage)
+            number = f"[{self.finished}/{len(self.stages)}]"
+            took = "done before" if reused else duration(seconds)
+            typer.echo(f"{number} {words}: {took}{self._left()}", err=True)
+
+    def _left(self) -> str:
+        if self.finished == len(self.stages):
+            return ""
+        since = time.monotonic() - self.stage_began
+        left = self.time_left.seconds(self.current or None, self.part, since)
+        return f" · about {duration(max(1, round(left)))} left"
+
+    def _picture(self) -> Table:
+        table = Table.grid(padding=(0, 1))
+        for name, words in self.stages:
+            if name in self.ended:
+                seconds, reused = self.ended[name]
+                took = "done before" if reused else duration(seconds)
+                table.add_row("[green]✓[/]", words, Text(took, style="dim"))
+            elif name == self.current:
+                bar = ProgressBar(total=1.0, completed=self.part, width=24)
+                table.add_row("[cyan]▸[/]", Text(words, style="bold"), bar, Text(self.what))
+            else:
+                table.add_row(" ", Text(words, style="dim"), "")
+        spent = f"{duration(time.monotonic() - self.began)} so far"
+        table.add_row("", Text(spent + self._left(), style="bold"), "")
+        return table

@@ -1,0 +1,243 @@
+"""``taskscape fit``, ``embed`` and ``score``: learn task-themes, and put tasks through them."""
+
+import json
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from taskscape.cli.display import FitDisplay
+from taskscape.cli.options import (
+    AsJson,
+    Model,
+    NShot,
+    NTasks,
+    NWay,
+    Seed,
+    Source,
+    Split,
+    TasksFile,
+    get_tasks,
+)
+from taskscape.embeddings import CATALOGUE, EMBEDDINGS, Catalogue, Embeddings, write_embeddings
+from taskscape.errors import DataError
+from taskscape.files import check_output
+from taskscape.pools import load_pool
+from taskscape.storage import CHECKPOINT, arrays_of_kind
+from taskscape.themes.estimator import HealthWarning, TaskThemes
+from taskscape.themes.prepare import PrepareConfig
+from taskscape.themes.restarts import check_no_checkpoint
+
+__all__ = ["register"]
+
+EPILOG = (
+    "Example:  taskscape fit glyphs --split train --n-tasks 20000 --n-way 5-10 --n-shot 16 "
+    "--out model"
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command("fit", epilog=EPILOG)(fit)
+    app.command(
+        "embed",
+        epilog="Example:  taskscape embed model glyphs --split test --n-way 5 --out test.parquet",
+    )(embed)
+    app.command(
+        "score", epilog="Example:  taskscape score model glyphs --split val --n-tasks 2000"
+    )(score)
+
+
+def parse_prepare(text: str) -> PrepareConfig | str | None:
+    """Read ``auto``, ``none``, or steps such as ``power=0.5,l2,centre,pca=32``."""
+    if text in ("auto", "none"):
+        return text if text == "auto" else None
+    steps: dict[str, Any] = {"centre": False, "pca": None}
+    try:
+        for word in text.split(","):
+            name, _, value = word.strip().partition("=")
+            if name in ("l2", "centre") and not value:
+                steps[name] = True
+            elif name in ("power", "pca"):
+                steps[name] = float(value) if name == "power" else int(value)
+            else:
+                raise ValueError(name)
+    except ValueError:
+        raise DataError(
+            f"--prepare {text!r}: use auto, none, or some of power=0.5,l2,centre,pca=32."
+        ) from None
+    return PrepareConfig(**steps)
+
+
+def fit(
+    source: Source,
+    out: Annotated[Path, typer.Option(help="The folder to write the model to.")],
+    tasks: TasksFile = None,
+    split: Split = None,
+    n_tasks: NTasks = 20_000,
+    n_way: NWay = "5-10",
+    n_shot: NShot = "16",
+    seed: Seed = 0,
+    task_themes: Annotated[int, typer.Option(help="Number of task-themes, L.")] = 4,
+    image_themes: Annotated[int, typer.Option(help="Number of image-themes, K.")] = 8,
+    delta: Annotated[float, typer.Option(help="Concentration of the task mixture, δ.")] = 0.5,
+    covariance: Annotated[str, typer.Option(help="full, diag or tied.")] = "full",
+    prepare: Annotated[
+        str, typer.Option(help="auto, none, or some of power=0.5,l2,centre,pca=32.")
+    ] = "auto",
+    method: Annotated[str, typer.Option(help="online, or batch for full passes.")] = "online",
+    update: Annotated[str, typer.Option(help="statistics, or paper for its literal rule.")] = (
+        "statistics"
+    ),
+    max_tasks: Annotated[int | None, typer.Option(help="Stop after this many tasks.")] = None,
+    max_passes: Annotated[int, typer.Option(help="Most passes over the tasks.")] = 10,
+    restarts: Annotated[int, typer.Option(help="Fits from different starts.")] = 1,
+    ensemble: Annotated[int, typer.Option(help="How many of the best fits to keep.")] = 1,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="File to save the state to; default: OUT.checkpoint.")
+    ] = None,
+    checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.")] = 50,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="Also log to this folder for TensorBoard.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Learn task-themes from tasks and write the model.
+
+    Ctrl-C saves a checkpoint; the same command with --resume goes on from it to the same result.
+    A model that is in OUT is replaced; anything else there is left as it is.
+    """
+    model = TaskThemes(
+        task_themes, image_themes, delta=delta, covariance=covariance,  # type: ignore[arg-type]
+        prepare=parse_prepare(prepare), method=method, update=update,  # type: ignore[arg-type]
+        max_tasks=max_tasks, max_passes=max_passes, n_restarts=restarts, ensemble=ensemble,
+        random_state=seed,
+    )  # fmt: skip
+    config = model._config()
+    saved = checkpoint or _beside(out)
+    check_output(out, arrays_of_kind("task-theme model"), saved)
+    if resume:
+        check_output(saved, CHECKPOINT)
+    else:
+        check_no_checkpoint(saved)
+    display = FitDisplay(model, tensorboard, quiet=as_json)
+    pool = load_pool(source)
+    drawn = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
+    display.judged_on = model._source(drawn, None, config)[2]
+    try:
+        with display, warnings.catch_warnings():
+            warnings.simplefilter("ignore", HealthWarning)  # the summary says it
+            model.fit(
+                drawn, callback=display, checkpoint=saved, checkpoint_every=checkpoint_every,
+                resume=resume,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        typer.echo(
+            f"\ninterrupted; the state is saved in {saved}. "
+            "Run the same command with --resume to go on.",
+            err=True,
+        )
+        raise typer.Exit(130) from None
+    model.save(out)
+    saved.unlink(missing_ok=True)
+    _print_fit(model, drawn.pool.name, out, as_json)
+
+
+def _beside(out: Path) -> Path:
+    """Where the state of a fit is kept until the model is finished."""
+    if not out.name:
+        raise DataError(
+            f"--out {out} is a folder that is there already; name one to be made, such as model."
+        )
+    return out.with_name(f"{out.name}.checkpoint")
+
+
+def _print_fit(model: TaskThemes, pool: str, out: Path, as_json: bool) -> None:
+    last = model.fit_info_[-1]
+    if as_json:
+        outcome = {
+            "model": str(out),
+            "pool": pool,
+            "tasks": last.tasks,
+            "held_out_elbo": float(model.elbo_history_[:, 1].max()),
+            "held_out": model.held_out_,
+            "stopped": last.done,
+            "preparation": model.preparation_.config.describe(),
+            "health": model.health_.to_json(),
+        }
+        typer.echo(json.dumps(outcome, indent=2))
+        return
+    typer.echo(f"prepared by: {model.preparation_.config.describe()}")
+    typer.echo(
+        f"learned from {last.tasks:,} tasks; bound {model.elbo_history_[:, 1].max():.4f} nats per "
+        f"sample on {model.held_out_}; stopped: {last.done}"
+    )
+    typer.echo(model.health_.summary())
+    typer.echo(f"model: {out}")
+
+
+def embed(
+    model: Model,
+    source: Source,
+    out: Annotated[Path, typer.Option(help="A Parquet file, or a catalogue folder to add to.")],
+    tasks: TasksFile = None,
+    split: Split = None,
+    n_tasks: NTasks = 5000,
+    n_way: NWay = "5",
+    n_shot: NShot = "16",
+    seed: Seed = 0,
+) -> None:
+    """Write the Dirichlet posterior λ of each task, with its classes and its bound.
+
+    OUT ending in .parquet is a file of its own; a name without an ending is a catalogue, a folder
+    that each call adds to.
+    """
+    if out.suffix == ".parquet":
+        check_output(out, EMBEDDINGS, tasks)
+    elif out.suffix and not out.is_dir():
+        raise DataError(
+            f"--out {out}: expected a name that ends in .parquet, for a file, or one without an "
+            "ending, for a catalogue (a folder)."
+        )
+    else:
+        check_output(out, CATALOGUE, tasks)
+    fitted = TaskThemes.load(model)
+    pool = load_pool(source)
+    drawn = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
+    members = fitted.embed(drawn)
+    embedded = Embeddings.of(
+        drawn,
+        np.stack([m.lam for m in members]),
+        model=fitted.fingerprint_,
+        elbo=np.stack([m.elbo for m in members]),
+        delta=fitted.delta,
+    )
+    if out.suffix == ".parquet":
+        write_embeddings(out, embedded)
+        typer.echo(f"{len(drawn):,} tasks embedded: {out}")
+    else:
+        typer.echo(f"{len(drawn):,} tasks embedded: {Catalogue.append(out, embedded)!r}")
+
+
+def score(
+    model: Model,
+    source: Source,
+    tasks: TasksFile = None,
+    split: Split = None,
+    n_tasks: NTasks = 1000,
+    n_way: NWay = "5-10",
+    n_shot: NShot = "16",
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Print how well the model explains tasks, in nats per sample (higher is better)."""
+    fitted = TaskThemes.load(model)
+    drawn = get_tasks(load_pool(source), tasks, split, n_tasks, n_way, n_shot, seed)
+    value = fitted.score(drawn)
+    if as_json:
+        typer.echo(json.dumps({"tasks": len(drawn), "nats_per_sample": value}))
+    else:
+        typer.echo(f"{value:.4f} nats per sample over {len(drawn):,} tasks")
