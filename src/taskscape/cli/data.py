@@ -11,7 +11,7 @@ from rich.table import Table
 from taskscape.cli.options import AsJson, NQuery, Seed, Source, parse_range, parse_shots
 from taskscape.errors import DataError
 from taskscape.files import PICTURE, check_output
-from taskscape.pools import KNOWN, SPLITS, ClassPool, data_dir, load_pool
+from taskscape.pools import POOLS, SPLITS, ClassPool, data_dir, load_pool
 from taskscape.pools.sheet import contact_sheet
 from taskscape.storage import TASKS, save_tasks
 from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks
@@ -53,17 +53,17 @@ def list_known(
     """
     if context.invoked_subcommand is not None:
         return
-    found = {name: known.locate() for name, known in KNOWN.items()}
+    found = {name: known.locate() for name, known in POOLS.items()}
     if as_json:
         rows = [
-            {"name": n, "description": KNOWN[n].description, "path": path and str(path)}
+            {"name": n, "description": POOLS[n].description, "path": path and str(path)}
             for n, path in found.items()
         ]
         typer.echo(json.dumps({"folder": str(data_dir()), "pools": rows}, indent=2))
         return
     table = Table("name", "what it is", "here?")
     for name, path in found.items():
-        table.add_row(name, KNOWN[name].description, "not found" if path is None else str(path))
+        table.add_row(name, POOLS[name].description, "not found" if path is None else str(path))
     console = Console()
     console.print(table)
     console.print(
@@ -97,8 +97,8 @@ def show(
 @data_app.command(epilog="Example:  taskscape data get omniglot")
 def get(name: Annotated[str, typer.Argument(help="The name of a known data set.")]) -> None:
     """Download a known data set into the data folder and check it."""
-    if name not in KNOWN:
-        raise DataError(f"no known data set {name!r}; known are {', '.join(KNOWN)}.")
+    if name not in POOLS:
+        raise DataError(f"no known data set {name!r}; known are {', '.join(POOLS)}.")
     pool = load_pool(name, download=True)
     typer.echo(f"{pool!r}")
 

@@ -110,7 +110,7 @@ def test_wrong_options_are_named():
     with pytest.raises(DataError) as raised:
         settings(None, None, None, None, "many", None)
     assert str(raised.value) == "--budget 'many': use a number such as 500, or several: 50,500."
-    with pytest.raises(DataError, match=r"^learner 'sgd' is not known; choose from protonet"):
+    with pytest.raises(DataError, match=r"^learner 'sgd' is not known; choose from "):
         invoke("--learners", "sgd", "--out", "nowhere")
     assert not Path("nowhere").exists()
 

@@ -8,6 +8,7 @@ import pytest
 from taskscape.compare import cdist
 from taskscape.errors import DataError
 from taskscape.select import (
+    RULES,
     MatrixSource,
     Selection,
     TrialOptions,
@@ -110,8 +111,8 @@ def test_the_budget_of_a_trial():
          "which scores a learner trained on chosen tasks; taskscape.studies.auto.select_auto has "
          "one."),
         ({"trial": TrialOptions(trials=2)}, "trials=2 must be at least 3, to know the noise."),
-        ({"trial": TrialOptions(rules=("random",))}, "rules=['random']: give some of nearest, "
-         "coverage, facility, classes to try against random choice."),
+        ({"trial": TrialOptions(rules=("random",))}, "rules=['random']: give some of "
+         f"{', '.join(r for r in RULES if r != 'random')} to try against random choice."),
         ({"trial": TrialOptions(confidence=1.5)}, "confidence=1.5 must be at least 0.5 and below "
          "1."),
     ],

@@ -7,7 +7,7 @@ import pytest
 from taskscape.compare import cdist, mean_kl
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.select import MatrixSource, Selection, select, select_by
+from taskscape.select import RULES, MatrixSource, Selection, select, select_by
 from taskscape.tasks import make_tasks, sample_tasks
 
 RNG = np.random.default_rng(0)
@@ -182,8 +182,8 @@ def test_scores_of_nearest_are_mean_kl_the_other_way_round():
     [
         ({"n": 0}, "n=0 must lie between 1 and the 300 training tasks."),
         ({"n": 301}, "n=301 must lie between 1 and the 300 training tasks."),
-        ({"rule": "best"}, "rule='best' is not a selection rule; use one of nearest, coverage, "
-         "facility, classes, random."),
+        ({"rule": "best"}, "rule='best' is not a selection rule; use one of "
+         f"{', '.join(RULES)}."),
         ({"rule": "classes"}, "rule='classes' needs train_classes: a TaskSet, or class ids "
          "(tasks, way)."),
         ({"max_shared": 2}, "max_shared needs train_classes: a TaskSet, or class ids "

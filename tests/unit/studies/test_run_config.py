@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from taskscape.errors import DataError
-from taskscape.meta import MAML
+from taskscape.meta import LEARNERS, MAML
+from taskscape.select import RULES
 from taskscape.studies.pipeline import (
     PRESETS,
     StudyConfig,
@@ -119,7 +120,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"learners": {"names": ["maml", "maml"]}}, "learners.names=['maml', 'maml'] names one twice."),
     (
         {"learners": {"names": ["sgd"]}},
-        "learner 'sgd' is not known; choose from protonet, maml, abml, bmaml, vampire.",
+        f"learner 'sgd' is not known; choose from {', '.join(LEARNERS)}.",
     ),
     ({"learners": {"network": "resnet"}}, "learners.network='resnet' must be 'mlp' or 'conv4'."),
     ({"learners": {"widths": [0]}}, "learners.widths=[0] must be 1 or more each."),
@@ -129,8 +130,8 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"selection": {"rules": ["random"]}},
-        "selection.rules: 'random' is not a rule; choose from nearest, coverage, facility, "
-        "classes, task2vec. Random choice is always there, to compare with.",
+        "selection.rules: 'random' is not a rule; choose from "
+        f"{', '.join(r for r in RULES if r != 'random')}, task2vec. Random choice is always there, to compare with.",
     ),
     ({"selection": {"budgets": [0]}}, "selection.budgets=[0] must be 1 or more each."),
     (
