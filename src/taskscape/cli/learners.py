@@ -169,14 +169,10 @@ def evaluate(
     scores = evaluate_learner(learned.learner, learned.state, seen, episodes=episodes, seed=seed)
     label = label_of(str(learned.to_dict()["learner"]))
     interval, why_not = _interval(scores, asked)
-    whole = {
-        "learner": label,
-        **scores.to_dict(),
-        "interval": interval,
-        "tasks": _rows(scores, asked),
-    }
+    rows = _rows(scores, asked)
+    whole = {"learner": label, **scores.to_dict(), "interval": interval, "tasks": rows}
     if out is not None:
-        _TABLES.write(out, whole["tasks"], whole)
+        _TABLES.write(out, rows, whole)
     if as_json:
         typer.echo(json.dumps(whole, ensure_ascii=False))
         return

@@ -131,7 +131,8 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     (
         {"selection": {"rules": ["random"]}},
         "selection.rules: 'random' is not a rule; choose from "
-        f"{', '.join(r for r in RULES if r != 'random')}, task2vec. Random choice is always there, to compare with.",
+        f"{', '.join(r for r in RULES if r != 'random')}, task2vec. Random "
+        "choice is always there, to compare with.",
     ),
     ({"selection": {"budgets": [0]}}, "selection.budgets=[0] must be 1 or more each."),
     (
