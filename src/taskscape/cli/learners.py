@@ -65,13 +65,12 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command(
         "train",
-        epilog="Example:  taskscape train glyphs --learner maml --n-way 5 --out maml  ·  "
-        "taskscape train features.npz --model model --learner protonet --set learning_rate=0.001 "
-        "--out protonet",
+        epilog="Example:  taskscape train glyphs --model model --learner maml --out maml  ·  "
+        "taskscape train features.npz --learner protonet --set scale=8 --out protonet",
     )(train)
     app.command(
         "evaluate",
-        epilog="Example:  taskscape evaluate maml glyphs --n-way 5 --n-shot 5 --out accuracy.csv",
+        epilog="Example:  taskscape evaluate maml glyphs --model model --out accuracy.csv",
     )(evaluate)
 
 
@@ -102,8 +101,8 @@ def train(
     """Train a meta-learner on tasks and keep it, for `taskscape evaluate` and `forecast`.
 
     Tasks are drawn from the training classes, where the data have splits. Feature vectors go
-    through a network of one hidden layer, pictures through four convolutions; settings start from
-    those that suit features of unit length, which --model gives.
+    through a network of one hidden layer, pictures through four convolutions (slow without a GPU);
+    settings start from those that suit features of unit length, which --model gives.
     """
     settings = {**find_learner(learner).settings, **_settings(learner, changes or [])}
     scale = float(settings.pop("scale", 1.0))
@@ -181,7 +180,9 @@ def evaluate(
         typer.echo(f"no interval of the accuracy: {why_not}")
     else:
         low, high = interval
-        typer.echo(f"95 % interval of the accuracy, over classes: {low:.2%} to {high:.2%}")
+        typer.echo(
+            f"95 % interval of the accuracy, over classes: {100 * low:.2f} to {100 * high:.2f} %"
+        )
     if out is not None:
         typer.echo(f"written to {out}")
 
