@@ -20,17 +20,24 @@ from taskscape.compare import (
     resemblance,
 )
 from taskscape.diagram import correlation_diagram
-from taskscape.embeddings import Catalogue, Embeddings, read_embeddings, write_embeddings
+from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.forecast import Forecaster
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import select, select_by
-from taskscape.storage import load_tasks, save_tasks
-from taskscape.tasks import TaskSet, enumerate_tasks, make_tasks, sample_tasks, stream_tasks
+from taskscape.tasks import (
+    TaskSet,
+    enumerate_tasks,
+    load_tasks,
+    make_tasks,
+    sample_tasks,
+    save_tasks,
+    stream_tasks,
+)
 from taskscape.themes.config import FitConfig
 from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
 from taskscape.themes.prepare import PrepareConfig
-from taskscape.themes.size_search import choose_themes
+from taskscape.themes.size_search import search_sizes
 
 __version__ = "0.1.0.dev0"
 
@@ -44,12 +51,12 @@ __all__ = [
     "HealthWarning",
     "OutlierTasksWarning",
     "PrepareConfig",
+    "TaskFilter",
     "TaskSet",
     "TaskThemes",
     "TaskscapeError",
     "__version__",
     "cdist",
-    "choose_themes",
     "correlation_diagram",
     "divergence",
     "enumerate_tasks",
@@ -60,12 +67,11 @@ __all__ = [
     "nearest",
     "nearest_distance",
     "pdist",
-    "read_embeddings",
     "resemblance",
     "sample_tasks",
     "save_tasks",
+    "search_sizes",
     "select",
     "select_by",
     "stream_tasks",
-    "write_embeddings",
 ]

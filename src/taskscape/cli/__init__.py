@@ -27,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _MODULES = (
-    "run", "data", "themes", "choose", "compare", "select", "learners", "forecast",
+    "run", "data", "themes", "sizes", "compare", "select", "learners", "forecast",
 )  # fmt: skip
 
 

@@ -4,16 +4,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from taskscape.embeddings import Embeddings, read_embeddings
+from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.meta import mlp, split_settings
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import Selection, TrialOptions
-from taskscape.storage import load_tasks
 from taskscape.studies.auto import select_auto
 from taskscape.studies.forecasting import SETTINGS
 from taskscape.studies.pipeline.plan import prepared_pool
-from taskscape.tasks import TaskSet
+from taskscape.tasks import TaskSet, load_tasks
 from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["Trial"]
@@ -52,7 +51,7 @@ class Trial:
         settings = dict(SETTINGS.get(self.learner, {}))
         scale = float(settings.pop("scale", _SCALE))
         learner, training = split_settings(self.learner, settings)
-        validation = read_embeddings(self.validation)
+        validation = Embeddings.load(self.validation)
         validation.header.check_same_model(train.header, str(self.validation), "the training tasks")
         pool = load_pool(self.data)
         features = prepared_pool(pool, TaskThemes.load(self.model))

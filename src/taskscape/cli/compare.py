@@ -12,11 +12,11 @@ from jaxtyping import Float
 from taskscape.cli.options import AsJson, Seed, parse_range
 from taskscape.compare import Resemblance, mean_kl, member_scales, normalise_ways, resemblance
 from taskscape.compare import nearest as nearest_tasks
-from taskscape.diagram import correlation_diagram, read_diagram_csv
+from taskscape.diagram import DIAGRAM_FILE, correlation_diagram, read_diagram_csv
 from taskscape.diagram.plot import FORMATS
-from taskscape.embeddings import Catalogue, Embeddings, Wanted, read_embeddings
+from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
 from taskscape.errors import DataError
-from taskscape.files import PICTURE, check_output, csv_with, json_with, written_in_one_piece
+from taskscape.files import PICTURE, check_output, csv_with, written_in_one_piece
 from taskscape.pools import load_pool
 from taskscape.tasks import make_tasks
 from taskscape.tasks.class_lists import parse_classes, write_classes
@@ -27,7 +27,6 @@ __all__ = ["embed_query", "register"]
 _MOST_IN_MEMORY = 5_000_000
 _COLUMNS = ("task", "classes", "distance", "nearest", "percentile")
 _TABLE = csv_with("a table of distances", *_COLUMNS)
-_DIAGRAM = json_with("a correlation diagram", what="correlation diagram")
 
 
 def register(app: typer.Typer) -> None:
@@ -67,11 +66,11 @@ def compare(
     """Mean KL from each test task to the training tasks, and whether the two sets are alike."""
     if out is not None:
         check_output(out, _TABLE)
-    asked = read_embeddings(test)
+    asked = Embeddings.load(test)
     against = Catalogue(train)
     asked.header.check_same_model(against.header, str(test), str(train))
     n_train = len(against)
-    whole = None if n_train > _MOST_IN_MEMORY else read_embeddings(train)
+    whole = None if n_train > _MOST_IN_MEMORY else Embeddings.load(train)
     if normalise and whole is None:
         raise DataError(f"--normalise-ways reads all of {train}, which has {n_train:,} tasks.")
     test_lam = _lam(asked, normalise)
@@ -128,7 +127,7 @@ def _likeness(
     if train is None:
         return None, f"Not asked: the catalogue has more than {_MOST_IN_MEMORY:,} tasks."
     if reference is not None:
-        held_out = read_embeddings(reference)
+        held_out = Embeddings.load(reference)
         held_out.header.check_same_model(train.header, str(reference), "the training tasks")
         return resemblance(test_lam, train_lam, reference=_lam(held_out, normalise)), ""
     try:
@@ -186,9 +185,9 @@ def nearest(
     asked = _find(look_in, task, query, model, data)
     asked.header.check_same_model(look_in.header, str(query or model or catalogue), str(catalogue))
     ways = None if n_way is None else parse_range(n_way, "--n-way")
-    wanted = Wanted(any_class=any_class or None, group=group, n_way=ways)
-    found = nearest_tasks(asked.lam.astype(np.float64), look_in.lam(wanted), k)
-    tasks = look_in.take(found.indices[0], wanted)
+    only = TaskFilter(any_class=any_class or None, group=group, n_way=ways)
+    found = nearest_tasks(asked.lam.astype(np.float64), look_in.lam(only), k)
+    tasks = look_in.take(found.indices[0], only)
     rows = [
         {"task": int(tasks.ids[i]), "kl": float(d), "classes": list(tasks.names(i))}
         for i, d in enumerate(found.distances[0])
@@ -220,8 +219,7 @@ def _find(
 def embed_query(model: Path, data: str, classes: list[str]) -> Embeddings:
     """The task of these classes, with all their samples, embedded by a fitted model."""
     tasks = make_tasks(load_pool(data), [classes])
-    fitted = TaskThemes.load(model)
-    return Embeddings.of(tasks, fitted.transform(tasks), model=fitted.fingerprint_)
+    return TaskThemes.load(model).embed(tasks)
 
 
 def diagram(
@@ -256,7 +254,7 @@ def diagram(
     for path in out or []:
         if path.suffix.lower() not in (*FORMATS, ".json"):
             raise DataError(f"--out {path}: expected .json, {', '.join(FORMATS)}.")
-        check_output(path, _DIAGRAM if path.suffix.lower() == ".json" else PICTURE)
+        check_output(path, DIAGRAM_FILE if path.suffix.lower() == ".json" else PICTURE)
     data = read_diagram_csv(
         table, distance=distance, accuracy=accuracy, difficulty=difficulty, classes=classes
     )
@@ -272,12 +270,11 @@ def diagram(
     )
     for path in out or []:
         if path.suffix.lower() == ".json":
-            with written_in_one_piece(path, _DIAGRAM) as file:
-                file.write_text(drawn.to_json() + "\n", encoding="utf-8")
+            drawn.save(path)
         else:
             drawn.plot(path, title=title)
     if as_json:
-        typer.echo(drawn.to_json())
+        typer.echo(json.dumps(drawn.to_dict(), ensure_ascii=False))
         return
     typer.echo(drawn.summary())
     for path in out or []:

@@ -13,8 +13,7 @@ from taskscape.errors import DataError
 from taskscape.files import PICTURE, check_output
 from taskscape.pools import POOLS, SPLITS, ClassPool, data_dir, load_pool
 from taskscape.pools.sheet import contact_sheet
-from taskscape.storage import TASKS, save_tasks
-from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks
+from taskscape.tasks import TASKS, TaskSet, enumerate_tasks, sample_tasks, save_tasks
 
 if TYPE_CHECKING:
     from typer import Context

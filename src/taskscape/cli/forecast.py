@@ -27,10 +27,10 @@ from taskscape.cli.options import (
     get_tasks,
 )
 from taskscape.cli.tables import Tables
-from taskscape.embeddings import read_embeddings
+from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.files import check_output
-from taskscape.forecast import Forecaster, Forecasts
+from taskscape.forecast import FORECASTS_FILE, Forecaster, Forecasts
 from taskscape.meta import Trained, evaluate
 from taskscape.pools import load_pool
 from taskscape.storage import arrays_of_kind
@@ -50,9 +50,7 @@ _COLUMNS = ("task", "expected", "low", "high", "outside", "classes")
 _BECAUSE = "because of "
 
 
-_TABLES = Tables(
-    "forecasts", _COLUMNS, ("learner", "confidence", "average", "tasks"), more=_BECAUSE
-)
+_TABLES = Tables("forecasts", _COLUMNS, FORECASTS_FILE, more=_BECAUSE)
 
 
 def register(app: typer.Typer) -> None:
@@ -115,7 +113,7 @@ def forecast(
             pool, calibration, calibration_split, n_calibration, n_way, n_shot, seed + 1, n_query
         )
         name, measured = _measured(fitted, known, trained, accuracy, episodes, seed)
-        ready = Forecaster(fitted, read_embeddings(train), name, confidence=confidence)
+        ready = Forecaster(fitted, Embeddings.load(train), name, confidence=confidence)
         ready.fit(known, measured)
     if save is not None:
         ready.save(save)
@@ -193,24 +191,10 @@ def _read_accuracy(path: Path) -> Float[np.ndarray, "tasks episodes"]:
 
 
 def _plain(forecasts: Forecasts, tasks: TaskSet) -> dict[str, Any]:
-    rows = [
-        {
-            "task": i,
-            "classes": list(tasks.names(i)),
-            "expected": float(forecasts.expected[i]),
-            "low": float(forecasts.low[i]),
-            "high": float(forecasts.high[i]),
-            "outside": bool(forecasts.outside is not None and forecasts.outside[i]),
-            "reasons": {what: float(moved[i]) for what, moved in forecasts.reasons.items()},
-        }
-        for i in range(len(forecasts))
-    ]
-    about = {
-        "learner": forecasts.learner,
-        "confidence": forecasts.confidence,
-        "average": forecasts.average,
-    }
-    return {**about, "tasks": rows}
+    values = forecasts.to_dict()
+    for i, row in enumerate(values["tasks"]):
+        row["classes"] = list(tasks.names(i))
+    return values
 
 
 def _write(path: Path, forecasts: Forecasts, tasks: TaskSet) -> None:

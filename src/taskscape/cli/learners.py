@@ -22,14 +22,13 @@ from taskscape.cli.options import (
 )
 from taskscape.cli.tables import Tables
 from taskscape.errors import DataError
-from taskscape.files import check_output
+from taskscape.files import check_output, json_with
 from taskscape.meta import (
     TRAINED,
     Architecture,
     Evaluation,
     TrainConfig,
     Trained,
-    class_interval,
     conv4,
     find_learner,
     label_of,
@@ -39,6 +38,7 @@ from taskscape.meta import (
 from taskscape.meta import evaluate as evaluate_learner
 from taskscape.meta import train as train_learner
 from taskscape.pools import ClassPool, load_pool
+from taskscape.statistics import class_interval
 from taskscape.studies.pipeline.plan import prepared_pool
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
@@ -48,7 +48,7 @@ __all__ = ["register", "samples_for"]
 _TABLES = Tables(
     "accuracies",
     ("task", "classes", "log_likelihood", "calibration_error"),
-    ("learner", "accuracy", "interval", "tasks"),
+    json_with("accuracies", "learner", "accuracy", "interval", "tasks"),
     more="accuracy",
 )
 Preparation = Annotated[
@@ -236,7 +236,8 @@ def _settings(learner: str, changes: list[str]) -> dict[str, Any]:
 def _interval(scores: Evaluation, tasks: TaskSet) -> tuple[tuple[float, float] | None, str]:
     """The interval of the mean accuracy, or why there is none."""
     try:
-        return class_interval(scores.accuracy, tasks.classes), ""
+        around = class_interval(scores.accuracy, tasks.classes)
+        return (around.low, around.high), ""
     except DataError as error:
         return None, str(error)
 

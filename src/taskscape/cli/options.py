@@ -8,8 +8,7 @@ import typer
 from taskscape.errors import DataError
 from taskscape.meta import LEARNERS
 from taskscape.pools import ClassPool
-from taskscape.storage import load_tasks
-from taskscape.tasks import TaskSet, sample_tasks
+from taskscape.tasks import TaskSet, load_tasks, sample_tasks
 
 __all__ = [
     "AsJson",

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from taskscape.errors import DataError
-from taskscape.files import Kind, check_output, csv_with, json_with, written_in_one_piece
+from taskscape.files import Kind, check_output, csv_with, written_in_one_piece
 from taskscape.tasks.class_lists import write_classes
 
 __all__ = ["Tables"]
@@ -19,17 +19,17 @@ __all__ = ["Tables"]
 class Tables:
     """The tables of one command: what their columns are, and how they are known again.
 
-    ``more`` is how further columns begin. JSON holds what else the command found, under ``keys``.
+    ``more`` is how further columns begin; ``whole`` is the JSON file that holds all results.
     """
 
     def __init__(
-        self, name: str, columns: Sequence[str], keys: Sequence[str], more: str | None = None
+        self, name: str, columns: Sequence[str], whole: Kind, more: str | None = None
     ) -> None:
         self.columns, self.more = tuple(columns), more
         self.kinds = {
             ".csv": csv_with(f"a table of {name}", *columns, more=more),
             ".parquet": Kind(f"a table of {name}", self._is_parquet),
-            ".json": json_with(name, *keys),
+            ".json": whole,
         }
 
     def _is_parquet(self, path: Path) -> bool:

@@ -5,7 +5,6 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from taskscape.cli.display import FitDisplay
@@ -21,14 +20,14 @@ from taskscape.cli.options import (
     TasksFile,
     get_tasks,
 )
-from taskscape.embeddings import CATALOGUE, EMBEDDINGS, Catalogue, Embeddings, write_embeddings
+from taskscape.embeddings import CATALOGUE, EMBEDDINGS, Catalogue
 from taskscape.errors import DataError
 from taskscape.files import check_output
 from taskscape.pools import load_pool
 from taskscape.storage import CHECKPOINT, arrays_of_kind
 from taskscape.themes.estimator import HealthWarning, TaskThemes
+from taskscape.themes.loop import check_no_checkpoint
 from taskscape.themes.prepare import PrepareConfig
-from taskscape.themes.restarts import check_no_checkpoint
 
 __all__ = ["register"]
 
@@ -166,7 +165,7 @@ def _print_fit(model: TaskThemes, pool: str, out: Path, as_json: bool) -> None:
             "held_out": model.held_out_,
             "stopped": last.done,
             "preparation": model.preparation_.config.describe(),
-            "health": model.health_.to_json(),
+            "health": model.health_.to_dict(),
         }
         typer.echo(json.dumps(outcome, indent=2))
         return
@@ -207,16 +206,9 @@ def embed(
     fitted = TaskThemes.load(model)
     pool = load_pool(source)
     drawn = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
-    members = fitted.embed(drawn)
-    embedded = Embeddings.of(
-        drawn,
-        np.stack([m.lam for m in members]),
-        model=fitted.fingerprint_,
-        elbo=np.stack([m.elbo for m in members]),
-        delta=fitted.delta,
-    )
+    embedded = fitted.embed(drawn)
     if out.suffix == ".parquet":
-        write_embeddings(out, embedded)
+        embedded.save(out)
         typer.echo(f"{len(drawn):,} tasks embedded: {out}")
     else:
         typer.echo(f"{len(drawn):,} tasks embedded: {Catalogue.append(out, embedded)!r}")

@@ -5,7 +5,6 @@ from taskscape.meta.bmaml import BMAML
 from taskscape.meta.episodes import tasks_from_episodes
 from taskscape.meta.evaluation import (
     Evaluation,
-    class_interval,
     evaluate,
     evaluate_many,
     weight_spread,
@@ -16,9 +15,7 @@ from taskscape.meta.learner import (
     Learner,
     LearnerEntry,
     Shots,
-    arrays_of,
     nll,
-    tree_from,
 )
 from taskscape.meta.learners import LEARNERS, find_learner, label_of, make_learner
 from taskscape.meta.maml import MAML
@@ -56,9 +53,7 @@ __all__ = [
     "TrainState",
     "Trained",
     "architecture",
-    "arrays_of",
     "begin",
-    "class_interval",
     "conv4",
     "evaluate",
     "evaluate_many",
@@ -71,6 +66,5 @@ __all__ = [
     "tasks_from_episodes",
     "train",
     "train_many",
-    "tree_from",
     "weight_spread",
 ]

@@ -22,12 +22,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.meta.episodes import EpisodeRows, TaskFeed, gather, pad_rows, rows_of
 from taskscape.meta.evaluation import halved_until_it_fits, score
-from taskscape.meta.learner import Learner, arrays_of, tree_from
+from taskscape.meta.learner import Learner
 from taskscape.meta.learners import LEARNERS, find_learner, make_learner
 from taskscape.meta.networks import Architecture, architecture
 from taskscape.progress import progress_bar
 from taskscape.seeds import MOST_FOR_JAX, Seed, check_seed
-from taskscape.storage import arrays_of_kind, load_arrays, save_arrays
+from taskscape.storage import arrays_of, arrays_of_kind, load_arrays, save_arrays, tree_from
 from taskscape.tasks import TaskSet, TaskStream
 
 __all__ = [

@@ -1,7 +1,7 @@
 """The figures of the page that have no script of their own, as plotly's plain dicts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy.spatial.distance import squareform
 from taskscape.compare import pdist
 from taskscape.diagram import CorrelationDiagram
 from taskscape.embeddings import Embeddings
-from taskscape.report.escaping import literal
+from taskscape.plain_text import literal
 from taskscape.report.palette import FAINT, INK, SCALE
 from taskscape.report.tables import MeanOfTrials
 from taskscape.report.tasks import mean_accuracy
@@ -111,8 +111,7 @@ def usage_chart(shares: Sequence[float], what: str, colours: Sequence[str]) -> F
 
 def diagram_chart(diagram: CorrelationDiagram, colours: Mapping[str, str]) -> Figure:
     """The correlation diagram, with each learner's own colour and a short legend."""
-    safe = [replace(curve, learner=literal(curve.learner)) for curve in diagram.curves]
-    figure = replace(diagram, curves=tuple(safe)).to_plotly()
+    figure = diagram.to_plotly()
     for trace, curve in zip(figure["data"], diagram.curves, strict=False):
         colour = colours[curve.learner]
         trace["name"] = literal(curve.learner)

@@ -20,7 +20,8 @@ import numpy as np
 from taskscape.meta import split_settings
 from taskscape.pools import ClassPool
 from taskscape.select import TrialOptions
-from taskscape.studies.auto import LearnerJudge, losing_share, select_auto
+from taskscape.statistics import losing_share
+from taskscape.studies.auto import LearnerJudge, select_auto
 from taskscape.studies.learning import unit_length
 from taskscape.studies.ledger import Ledger, surroundings
 from taskscape.studies.paper.fig2 import network_for
@@ -92,7 +93,7 @@ class ChoosingStudy:
             "auto": chosen.settings["auto"],
             "scores": scores,
             "gain": float(np.mean(scores["auto"]) - np.mean(scores["random"])),
-            "loses": losing_share(scores)["auto"],
+            "loses": losing_share(scores["auto"], scores["random"]),
         }
 
 

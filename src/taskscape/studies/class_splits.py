@@ -1,4 +1,4 @@
-"""Do intervals hold what they say? Validation classes split again and again, some left out.
+"""Do intervals hold what they say? Validation classes split again and again into two parts.
 
 Coverage on one set of classes says little: tasks share classes, so that the share held by a 90 %
 interval differs between sets of 20 classes by ten points either way. Many splits of the validation
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.diagram.resampling import make_resamples
 from taskscape.errors import DataError
 from taskscape.forecast import Forecaster, ForecastWarning
 from taskscape.forecast.features import Described
+from taskscape.statistics import coverage, make_resamples
 from taskscape.tasks import TaskSet
 
 __all__ = ["ClassSplits", "DrawnSplits", "coverage_over_splits"]
@@ -54,7 +54,7 @@ class ClassSplits:
         rng = np.random.default_rng(seed)
         numbers: dict[tuple[int, ...], int] = {}
 
-        def rows(classes: Int[np.ndarray, "some"], most: int) -> Int[np.ndarray, "tasks"]:
+        def rows(classes: Int[np.ndarray, "subset"], most: int) -> Int[np.ndarray, "tasks"]:
             tasks = _sets(rng, sorted(classes.tolist()), n_way, most)
             return np.array([numbers.setdefault(task, len(numbers)) for task in tasks])
 
@@ -100,32 +100,27 @@ def coverage_over_splits(
     The interval of the coverage leaves out classes, that is all left-out tasks that have one.
     """
     measured = accuracy.mean(axis=1)
-    found = list(_each(forecaster, tasks, accuracy, described, splits))
+    forecasts = list(_each(forecaster, tasks, accuracy, described, splits))
     rows = np.concatenate([outside for _, outside in splits.rows])
     low, high, expected = (
-        np.concatenate([split[name] for split in found]) for name in ("low", "high", "expected")
+        np.concatenate([split[name] for split in forecasts]) for name in ("low", "high", "expected")
     )
     actual = measured[rows]
-    held = ((low <= actual) & (actual <= high)).astype(np.float64)
-    by_split = [float(h.mean()) for h in np.split(held, _ends(splits))]
-    interval = make_resamples(tasks.classes[rows], len(rows)).interval(
-        lambda some: float(held[some].mean()), np.arange(len(rows))
-    )
+    held = (low <= actual) & (actual <= high)
+    ends = np.cumsum([len(outside) for _, outside in splits.rows])[:-1]
+    by_split = [float(h.mean()) for h in np.split(held, ends)]
+    all_splits = coverage(low, high, actual, make_resamples(tasks.classes[rows], len(rows)))
     return {
         "coverage": float(np.mean(by_split)),
-        "coverage_interval": [max(interval.low, 0.0), min(interval.high, 1.0)],
+        "coverage_interval": [all_splits.share.low, all_splits.share.high],
         "confidence": forecaster.confidence,
         "between_splits": float(np.std(by_split, ddof=1)),
-        "below": float((actual < low).mean()),
-        "above": float((actual > high).mean()),
-        "mean_width": float((high - low).mean()),
+        "below": all_splits.below,
+        "above": all_splits.above,
+        "mean_width": all_splits.mean_width,
         "mean_absolute_error": float(np.abs(expected - actual).mean()),
         "coverage_by_split": [round(value, 4) for value in by_split],
     }
-
-
-def _ends(splits: DrawnSplits) -> Int[np.ndarray, "_"]:
-    return np.cumsum([len(outside) for _, outside in splits.rows])[:-1]
 
 
 def _each(
@@ -137,9 +132,9 @@ def _each(
 ) -> Iterator[Mapping[str, Float[np.ndarray, "outside"]]]:
     """Forecasts for the left-out tasks of each split, by one forecaster fitted again."""
     for inside, outside in splits.rows:
-        known, asked = ({k: v[rows] for k, v in described.items()} for rows in (inside, outside))
+        known, new = ({k: v[rows] for k, v in described.items()} for rows in (inside, outside))
         with warnings.catch_warnings():
             # few classes, and tasks beyond the range of the others, are what is tried here
             warnings.simplefilter("ignore", ForecastWarning)
             forecaster.fit(tasks[inside], accuracy[inside], described=known)
-            yield vars(forecaster.predict(tasks[outside], described=asked))
+            yield vars(forecaster.predict(tasks[outside], described=new))

@@ -29,7 +29,6 @@ from taskscape.meta import (
     Learner,
     ProtoNet,
     TrainConfig,
-    class_interval,
     conv4,
     evaluate,
     evaluate_many,
@@ -40,7 +39,8 @@ from taskscape.meta import (
     weight_spread,
 )
 from taskscape.meta.networks import Mlp
-from taskscape.pools import ClassPool
+from taskscape.pools import ClassPool, load_pool
+from taskscape.statistics import class_interval
 from taskscape.studies.ledger import Ledger, surroundings
 from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks
 from taskscape.themes.prepare import PrepareConfig, learn_preparation
@@ -169,8 +169,8 @@ class LearningStudy:
 
 def result(evaluation: Evaluation, tasks: TaskSet) -> dict[str, Any]:
     """Means over the test tasks with the interval that leaves out classes."""
-    low, high = class_interval(evaluation.accuracy, tasks.classes)
-    return {**evaluation.to_dict(), "interval": [low, high], "test_tasks": len(tasks)}
+    around = class_interval(evaluation.accuracy, tasks.classes)
+    return {**evaluation.to_dict(), "interval": [around.low, around.high], "test_tasks": len(tasks)}
 
 
 def spread(learner: Learner, state: Any, tasks: TaskSet) -> dict[str, Any]:
@@ -281,10 +281,7 @@ def study_cell(study: LearningStudy) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line; see the module's docstring."""
     options = _parser().parse_args(arguments)
-    from taskscape.pools.load import load_pool
-
-    extra = {"rotations": True} if options.rotations else {}
-    pool = load_pool(options.pool, **extra)
+    pool = load_pool(options.pool, rotations=True if options.rotations else None)
     if options.rotations:
         pool = pool.subset(upright_tests(pool))
     if options.hold_out:

@@ -10,42 +10,12 @@ from jaxtyping import Float, Int
 from taskscape.compare import Resemblance
 from taskscape.diagram import CorrelationDiagram
 from taskscape.embeddings import Embeddings
-from taskscape.forecast.result import Forecasts, Judgement
+from taskscape.forecast import Forecasts, Judgement
 from taskscape.pools import ClassPool
+from taskscape.studies.outcome import Gain, SelectionTrial
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["Gain", "SelectionTrial", "StudyResult"]
-
-
-@dataclass(frozen=True)
-class SelectionTrial:
-    """Mean test accuracy of a learner trained on tasks that a rule chose."""
-
-    learner: str
-    rule: str
-    """A rule of :mod:`taskscape.select`, or ``"task2vec"``."""
-    budget: int
-    trial: int
-    accuracy: float
-
-
-@dataclass(frozen=True)
-class Gain:
-    """How much better a learner is for a rule's choice than for as many tasks at random."""
-
-    learner: str
-    rule: str
-    budget: int
-    value: float
-    """Difference of mean test accuracies, rule minus random."""
-    low: float
-    high: float
-    """Its 95 % interval, over trainings and over test classes."""
-
-    @property
-    def clear(self) -> bool:
-        """Whether the interval leaves out zero."""
-        return self.low > 0 or self.high < 0
+__all__ = ["StudyResult"]
 
 
 @dataclass(frozen=True, eq=False)

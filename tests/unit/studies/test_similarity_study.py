@@ -9,9 +9,10 @@ import pytest
 
 from meta_cases import toy_pool
 from taskscape.compare import cdist
-from taskscape.diagram import correlation_diagram, partial_spearman
+from taskscape.diagram import correlation_diagram
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
+from taskscape.statistics import partial_spearman
 from taskscape.studies.ledger import Ledger, read_ledger
 from taskscape.studies.similarity import (
     CHOICES,

@@ -115,12 +115,13 @@ def test_transform_score_and_embed_agree():
     lam = model.transform(tasks)
     assert lam.shape == (60, 2)
     np.testing.assert_allclose(lam.sum(axis=1), 1 + tasks.n_way, rtol=1e-5)
-    (embedded,) = model.embed(tasks, keep_gamma=True)
-    np.testing.assert_array_equal(embedded.lam, lam)
+    embedded = model.embed(tasks, keep_gamma=True)
+    np.testing.assert_array_equal(embedded.lam, lam[None])
+    assert embedded.header.model == model.fingerprint_
     assert embedded.gamma is not None
-    assert embedded.gamma.shape == (60, 4, 4)
+    assert embedded.gamma.shape == (1, 60, 4, 4)
     weights = 6 * tasks.n_way
-    assert model.score(tasks) == pytest.approx((embedded.elbo * weights).sum() / weights.sum())
+    assert model.score(tasks) == pytest.approx((embedded.elbo[0] * weights).sum() / weights.sum())
     np.testing.assert_array_equal(small_model().fit_transform(small_tasks()),
                                   model.transform(small_tasks()))  # fmt: skip
 
@@ -183,7 +184,7 @@ def test_a_second_process_gives_the_same_bits(tmp_path: Path):
         ({"n_restarts": "2"}, "n_restarts='2' must be a whole number."),
         ({"n_held_out": 0}, "n_held_out=0 must be at least 1."),
         ({"random_state": -1}, "random_state=-1 must be a whole number from 0 up."),
-        ({"random_state": None}, "random_state=None must be a whole number from 0 up."),
+        ({"random_state": 0.5}, "random_state=0.5 must be a whole number from 0 up."),
         ({"prepare": "pca"}, "prepare='pca' must be 'auto', None or a PrepareConfig."),
     ],
 )
@@ -347,7 +348,7 @@ def test_an_ensemble_embeds_under_every_member():
     assert len(model.members_) == 2
     np.testing.assert_array_equal(lam[0], fitted(n_restarts=3).transform(held_out()))
     np.testing.assert_array_equal(model.mu_, model.members_[0].mu)
-    scores = [np.average(e.elbo, weights=held_out().n_way) for e in model.embed(held_out())]
+    scores = [np.average(bound, weights=held_out().n_way) for bound in model.embed(held_out()).elbo]
     assert model.score(held_out()) == pytest.approx(np.mean(scores), rel=1e-5)
     going_on = copy.copy(model).partial_fit(small_tasks(32, seed=8))
     assert going_on.transform(held_out()).shape == (2, 60, 2)
@@ -483,13 +484,13 @@ SIZES = {"task_themes": 2, "image_themes": 4, "dims": 3, "covariance": "full"}
         ({"params": None}, "'params' is missing: the model is damaged."),
         ({"params": {"prepare": None}, "preparation": {"pca": 0, "explained": 1.0}},
          "pca=0 must be at least 1, or None."),
-        ({"members": 2}, "member1.themes.alpha is missing: the model is damaged or of another "
-         "version."),
+        ({"members": 2}, "member1.themes.alpha is missing: the model is damaged, or of "
+         "other settings or another version."),
         ({"members": 0}, "it holds no fit: the model is damaged."),
         ({"n_features_in": 4}, "preparation.mean has (3,), expected (4,): the model is damaged."),
         ({"sizes": SIZES | {"dims": 2}}, "dims has 2, expected 3: the model is damaged."),
         ({"sizes": SIZES | {"covariance": "tied"}}, "member0.themes.Sigma is float32[4, 3, 3], "
-         "expected float32[3, 3]: the model is damaged or of another version."),
+         "expected float32[3, 3]: the model is damaged, or of other settings or another version."),
         ({"sizes": SIZES | {"task_themes": 3}}, "member0 has "),
     ],
 )  # fmt: skip

@@ -71,7 +71,7 @@ class Fig2:
             cell = self._cell(version)
             if train is not None and not store.finished(cell):
                 model = fitted(store, self.pool, self.plan, version, self.seed)
-                found = {"health": model.health_.to_json(), "measured_from": train.n_tasks}
+                found = {"health": model.health_.to_dict(), "measured_from": train.n_tasks}
                 found["mean_distance"] = float(mean_kl(lam, train).mean())
                 found["distinct"] = len(np.unique(np.round(lam[0], 1), axis=0))
                 store.add(cell, found)

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from taskscape.errors import DataError
 from taskscape.meta import LEARNERS
+from taskscape.storage import plain
 
 __all__ = [
     "PRESETS",
@@ -153,13 +154,8 @@ class StudyConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, nested by stage; tuples become lists."""
-        return _plain(asdict(self))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {k: _plain(v) for k, v in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
+        settings: dict[str, Any] = plain(asdict(self))
+        return settings
 
 
 _DEFAULT = StudyConfig()

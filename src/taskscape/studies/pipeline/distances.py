@@ -18,16 +18,16 @@ from taskscape.compare import (
 )
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.studies.pipeline.plan import Plan
-from taskscape.studies.pipeline.represent import Embedded
-from taskscape.studies.pipeline.stages import Stage, Steps
-from taskscape.studies.pipeline.tables import (
+from taskscape.storage import (
     read_json,
     read_table,
     write_csv,
     write_json,
     write_table,
 )
+from taskscape.studies.pipeline.plan import Plan
+from taskscape.studies.pipeline.represent import SplitEmbeddings
+from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.tasks import TaskSet
 from taskscape.tasks.class_lists import write_classes
 from taskscape.themes.prepare import all_rows
@@ -46,7 +46,7 @@ class Distances:
     resemblance: Resemblance | None
 
 
-def distances_stage(plan: Plan, embedded: Embedded, features: ClassPool) -> Stage[Distances]:
+def distances_stage(plan: Plan, embedded: SplitEmbeddings, features: ClassPool) -> Stage[Distances]:
     """Distances, neighbours and difficulty of the test tasks; their likeness to training."""
 
     def make(folder: Path, steps: Steps) -> None:
@@ -88,7 +88,7 @@ def distances_stage(plan: Plan, embedded: Embedded, features: ClassPool) -> Stag
 
 
 def _likeness(
-    embedded: Embedded,
+    embedded: SplitEmbeddings,
     test: Float[np.ndarray, "members tests L"],
     train: Float[np.ndarray, "members trains L"],
     seed: int,

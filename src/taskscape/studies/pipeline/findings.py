@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from taskscape.compare import Resemblance
-from taskscape.diagram import CorrelationDiagram, Curve, Interval
-from taskscape.forecast.result import Judgement
-from taskscape.studies.result import Gain
+from taskscape.diagram import CorrelationDiagram, Curve
+from taskscape.forecast import Judgement
+from taskscape.statistics import Interval
+from taskscape.studies.outcome import Gain
 
 __all__ = ["find"]
 

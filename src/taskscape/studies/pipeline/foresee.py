@@ -1,7 +1,7 @@
 """The stage about forecasts: learned from the validation tasks, judged on the test tasks."""
 
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +9,12 @@ import numpy as np
 
 from taskscape.errors import DataError
 from taskscape.forecast import Forecaster, Forecasts, ForecastWarning, Judgement
-from taskscape.forecast.disk import FORMAT
+from taskscape.forecast.calibration import FORMAT
+from taskscape.storage import read_json, read_table, write_json, write_table
 from taskscape.studies.pipeline.learn import Accuracy
 from taskscape.studies.pipeline.plan import Plan
-from taskscape.studies.pipeline.represent import Embedded
+from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
-from taskscape.studies.pipeline.tables import read_json, read_table, write_json, write_table
 from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["Foreseen", "forecast_stage"]
@@ -31,7 +31,7 @@ class Foreseen:
 
 
 def forecast_stage(
-    plan: Plan, model: TaskThemes, embedded: Embedded, accuracies: list[Accuracy]
+    plan: Plan, model: TaskThemes, embedded: SplitEmbeddings, accuracies: list[Accuracy]
 ) -> Stage[list[Foreseen]]:
     """Expected accuracies of the test tasks, from the labelled samples that learners have."""
     setting = plan.config.forecast
@@ -61,7 +61,7 @@ def forecast_stage(
             forecaster.save(folder / f"forecaster-{name}")
             write_table(folder / f"{name}.parquet", _columns(forecasts))
             about = {"average": forecasts.average, "summary": judgement.summary()}
-            judged.append({"name": name, "judgement": asdict(judgement), **about})
+            judged.append({"name": name, "judgement": judgement.to_dict(), **about})
         write_json(folder / "forecast.json", judged)
 
     def load(folder: Path) -> list[Foreseen]:
@@ -82,10 +82,6 @@ def _columns(forecasts: Forecasts) -> dict[str, np.ndarray]:
 
 def _read(folder: Path, told: dict[str, Any]) -> Foreseen:
     table, judged = read_table(folder / f"{told['name']}.parquet"), told["judgement"]
-    pairs = {
-        k: None if v is None else tuple(v) for k, v in judged.items() if k.endswith("_interval")
-    }
-    nothing = {"spearman": float("nan")} if judged["spearman"] is None else {}
     forecasts = Forecasts(
         learner=judged["learner"],
         expected=table["expected"],
@@ -96,4 +92,4 @@ def _read(folder: Path, told: dict[str, Any]) -> Foreseen:
         average=told["average"],
         outside=table.get("outside"),
     )
-    return Foreseen(forecasts, Judgement(**{**judged, **pairs, **nothing}))
+    return Foreseen(forecasts, Judgement.from_dict(judged))

@@ -10,13 +10,14 @@ from jaxtyping import Float
 
 from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
-from taskscape.meta import TrainConfig, class_interval, evaluate, label_of, train
+from taskscape.meta import TrainConfig, evaluate, label_of, train
 from taskscape.pools import ClassPool
+from taskscape.statistics import class_interval
+from taskscape.storage import read_json, read_table, write_json, write_table
 from taskscape.studies.pipeline.distances import Distances
 from taskscape.studies.pipeline.makers import learner_of, network_of
 from taskscape.studies.pipeline.plan import Plan, joined
 from taskscape.studies.pipeline.stages import Stage, Steps
-from taskscape.studies.pipeline.tables import read_json, read_table, write_json, write_table
 from taskscape.tasks import TaskSet
 
 __all__ = ["Accuracy", "diagram_stage", "learner_stage", "mean_with_interval"]
@@ -95,7 +96,8 @@ def _summary(accuracy: Float[np.ndarray, "tasks episodes"], tasks: TaskSet) -> d
 def mean_with_interval(values: Float[np.ndarray, "tasks"], tasks: TaskSet) -> dict[str, Any]:
     """The mean over tasks, and its interval by leaving out classes where that is possible."""
     try:
-        interval: list[float] | None = list(class_interval(values, tasks.classes))
+        around = class_interval(values, tasks.classes)
+        interval: list[float] | None = [around.low, around.high]
     except DataError:
         interval = None
     return {"accuracy": float(values.mean()), "interval": interval}
@@ -119,12 +121,12 @@ def diagram_stage(
                 confidence=evaluate.confidence,
                 seed=plan.config.seed,
             )
-            (folder / "diagram.json").write_text(made.to_json() + "\n", encoding="utf-8")
+            made.save(folder / "diagram.json")
             made.plot(folder / "diagram.png")
             write_json(folder / "table.json", made.table())
 
     def load(folder: Path) -> CorrelationDiagram:
-        return CorrelationDiagram.from_json((folder / "diagram.json").read_text(encoding="utf-8"))
+        return CorrelationDiagram.load(folder / "diagram.json")
 
     settings = {k: getattr(evaluate, k) for k in ("n_bins", "bins", "confidence")}
     needs = ("distances", *(f"learners/{name}" for name in plan.config.learners.names))

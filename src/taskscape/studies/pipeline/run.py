@@ -13,7 +13,7 @@ from taskscape.errors import DataError
 from taskscape.files import check_output, json_with, written_in_one_piece
 from taskscape.meta import label_of
 from taskscape.pools import ClassPool, load_pool
-from taskscape.storage import CHECKPOINT
+from taskscape.storage import CHECKPOINT, write_json
 from taskscape.studies.folder_lock import only_run_in
 from taskscape.studies.ledger import surroundings
 from taskscape.studies.pipeline.checks import check_config
@@ -32,7 +32,6 @@ from taskscape.studies.pipeline.represent import (
     health_stage,
 )
 from taskscape.studies.pipeline.stages import Keeper, Silent, Watch, read_note
-from taskscape.studies.pipeline.tables import write_json
 from taskscape.studies.result import StudyResult
 
 __all__ = ["open_study", "run_study"]
@@ -216,10 +215,10 @@ def results_of(result: StudyResult) -> dict[str, Any]:
         "notes": result.notes,
         "warnings": result.warnings,
         "data": {"name": result.pool.name, "fingerprint": result.pool.fingerprint},
-        "health": result.model.health_.to_json(),
+        "health": result.model.health_.to_dict(),
         "resemblance": likeness,
         "accuracy": {name: float(a.mean()) for name, a in result.accuracy.items()},
         "diagram": None if result.diagram is None else result.diagram.to_dict(),
         "gains": [asdict(g) for g in result.gains],
-        "forecasts": {name: asdict(j) for name, j in result.judgements.items()},
+        "forecasts": {name: j.to_dict() for name, j in result.judgements.items()},
     }

@@ -8,7 +8,7 @@ import numpy as np
 from taskscape.diagram.plot import COLOURS, MARKERS
 from taskscape.files import save_picture
 from taskscape.plain_text import plain
-from taskscape.studies.result import SelectionTrial
+from taskscape.studies.outcome import SelectionTrial
 
 __all__ = ["plot_selection"]
 

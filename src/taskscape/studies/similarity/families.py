@@ -3,12 +3,13 @@
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from taskscape.compare import cdist, class_separation
+from taskscape.embeddings import Embeddings
 from taskscape.meta import TrainConfig
 from taskscape.similarity import OTDD, PrototypeDistance, Task2Vec, Task2VecConfig, TaskHardness
 from taskscape.similarity.similarity import TaskEmbedding
@@ -20,7 +21,6 @@ from taskscape.studies.similarity.distances import (
 )
 from taskscape.studies.similarity.study import CONTROLS, SimilarityStudy
 from taskscape.tasks import TaskSet
-from taskscape.themes.embed import Embedding
 from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
 
 __all__ = ["ENSEMBLE", "FAMILIES", "Bench", "Family", "Variant", "embedded", "quiet_fit"]
@@ -47,11 +47,11 @@ Found = Iterator[tuple[Variant, Mapping[str, Float[np.ndarray, "tasks"]]]]
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Fits of the model, with λ of a study's tasks and of the training tasks."""
+    """Fits of the model, with a study's tasks and the training tasks as they see them."""
 
     model: TaskThemes
-    test: Float[np.ndarray, "members tasks L"]
-    train: Float[np.ndarray, "members others L"]
+    test: Embeddings
+    train: Embeddings
 
 
 class Bench:
@@ -69,8 +69,7 @@ class Bench:
             )
             model = quiet_fit(model, self.study, seed)
             test, train = (
-                np.stack([each.lam for each in embedded(model, tasks)])
-                for tasks in (self.study.tasks, self.study.reference(seed))
+                embedded(model, tasks) for tasks in (self.study.tasks, self.study.reference(seed))
             )
             self._fits = {seed: Ensemble(model, test, train)}
         return self._fits[seed]
@@ -88,11 +87,11 @@ def quiet_fit(model: TaskThemes, study: SimilarityStudy, seed: int) -> TaskTheme
         return model.fit(study.fit_tasks(seed))
 
 
-def embedded(model: TaskThemes, tasks: TaskSet, **options: Any) -> list[Embedding]:
+def embedded(model: TaskThemes, tasks: TaskSet, *, keep_gamma: bool = False) -> Embeddings:
     """Tasks as each fit of a model sees them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OutlierTasksWarning)
-        return model.embed(tasks, **options)
+        return model.embed(tasks, keep_gamma=keep_gamma)
 
 
 def _difficulty(bench: Bench, seed: int) -> Found:
@@ -106,18 +105,21 @@ def _themes(bench: Bench, seed: int) -> Found:
         for kind in CLOSED:
             yield (
                 Variant("task-themes", kind, n),
-                summarise_distances(combined_distances(fits.test[:n], fits.train[:n], kind)),
+                summarise_distances(
+                    combined_distances(fits.test.lam[:n], fits.train.lam[:n], kind)
+                ),
             )
 
 
 def _theme_difficulty(bench: Bench, seed: int) -> Found:
-    gamma = embedded(bench.fit(seed).model, bench.study.tasks, keep_gamma=True)[0].gamma
-    yield Variant("separation of γ", "jeffreys"), {_OWN: -class_separation(gamma).mean}
+    gamma = embedded(bench.fit(seed).model, bench.study.tasks, keep_gamma=True).gamma
+    assert gamma is not None
+    yield Variant("separation of γ", "jeffreys"), {_OWN: -class_separation(gamma[0]).mean}
 
 
 def _themes_few(bench: Bench, seed: int) -> Found:
     fits = bench.fit(seed)
-    a, b = fits.test[0][bench.study.few], fits.train[0][: bench.study.sizes.few_reference]
+    a, b = fits.test.lam[0][bench.study.few], fits.train.lam[0][: bench.study.sizes.few_reference]
     for kind in ("kl", "jensen_shannon"):
         found = cdist(a, b, kind, n_samples=_SAMPLES)
         yield Variant("task-themes", kind), summarise_distances(found)
@@ -127,8 +129,8 @@ def _earth_mover(bench: Bench, seed: int) -> Found:
     import ot  # noqa: F401  # before the fit: without it there is nothing to do
 
     fits = bench.fit(seed)
-    a = fits.test[0][bench.study.few]
-    b = fits.train[0][: bench.study.sizes.few_reference // _EMD_SHARE]
+    a = fits.test.lam[0][bench.study.few]
+    b = fits.train.lam[0][: bench.study.sizes.few_reference // _EMD_SHARE]
     found = cdist(a, b, "emd", alpha=fits.model.alpha_)
     yield Variant("task-themes", "emd"), summarise_distances(found)
 
