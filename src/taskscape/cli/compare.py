@@ -82,7 +82,7 @@ def compare(
     if out is not None:
         _write_csv(out, asked, distance, near, likeness)
     if as_json:
-        found = {
+        outcome = {
             "n_test": len(asked),
             "n_train": n_train,
             "mean_kl": distance.tolist(),
@@ -90,7 +90,7 @@ def compare(
             "k": min(k, n_train),
             "resemblance": None if likeness is None else likeness.to_dict(),
         }
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(outcome))
         return
     unit = "nats" if asked.header.members == 1 else "of the mean distance"
     for name, values in (
@@ -144,8 +144,8 @@ def _write_csv(
     likeness: Resemblance | None,
 ) -> None:
     with (
-        written_in_one_piece(path, _TABLE) as made,
-        made.open("w", newline="", encoding="utf-8") as file,
+        written_in_one_piece(path, _TABLE) as unfinished,
+        unfinished.open("w", newline="", encoding="utf-8") as file,
     ):
         writer = csv.writer(file)
         writer.writerow(_COLUMNS)
@@ -186,11 +186,11 @@ def nearest(
     asked.header.check_same_model(look_in.header, str(query or model or catalogue), str(catalogue))
     ways = None if n_way is None else parse_range(n_way, "--n-way")
     only = TaskFilter(any_class=any_class or None, group=group, n_way=ways)
-    found = nearest_tasks(asked.lam.astype(np.float64), look_in.lam(only), k)
-    tasks = look_in.take(found.indices[0], only)
+    near = nearest_tasks(asked.lam.astype(np.float64), look_in.lam(only), k)
+    tasks = look_in.take(near.indices[0], only)
     rows = [
         {"task": int(tasks.ids[i]), "kl": float(d), "classes": list(tasks.names(i))}
-        for i, d in enumerate(found.distances[0])
+        for i, d in enumerate(near.distances[0])
     ]
     if as_json:
         about = {"task": int(asked.ids[0]), "classes": list(asked.names(0))}

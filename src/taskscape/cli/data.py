@@ -52,16 +52,16 @@ def list_known(
     """
     if context.invoked_subcommand is not None:
         return
-    found = {name: known.locate() for name, known in POOLS.items()}
+    paths = {name: known.locate() for name, known in POOLS.items()}
     if as_json:
         rows = [
             {"name": n, "description": POOLS[n].description, "path": path and str(path)}
-            for n, path in found.items()
+            for n, path in paths.items()
         ]
         typer.echo(json.dumps({"folder": str(data_dir()), "pools": rows}, indent=2))
         return
     table = Table("name", "what it is", "here?")
-    for name, path in found.items():
+    for name, path in paths.items():
         table.add_row(name, POOLS[name].description, "not found" if path is None else str(path))
     console = Console()
     console.print(table)

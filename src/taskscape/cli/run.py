@@ -134,14 +134,14 @@ def settings(
     if preset_name is not None and preset_name not in PRESETS:
         raise DataError(f"--preset {preset_name!r} is not known; choose from {', '.join(PRESETS)}.")
     base = None if preset_name is None else preset(preset_name)
-    made = (base or preset("default")) if config is None else read_config(config, base)
+    study = (base or preset("default")) if config is None else read_config(config, base)
     if data is not None:
-        made = replace(made, data=data)
+        study = replace(study, data=data)
     if seed is not None:
-        made = replace(made, seed=seed)
+        study = replace(study, seed=seed)
     if learners is not None:
         names = tuple(name.strip() for name in learners.split(","))
-        made = replace(made, learners=replace(made.learners, names=names))
+        study = replace(study, learners=replace(study.learners, names=names))
     if budget is not None:
         try:
             budgets = tuple(int(word) for word in budget.split(","))
@@ -149,8 +149,8 @@ def settings(
             raise DataError(
                 f"--budget {budget!r}: use a number such as 500, or several: 50,500."
             ) from None
-        made = replace(made, selection=replace(made.selection, budgets=budgets))
-    return made
+        study = replace(study, selection=replace(study.selection, budgets=budgets))
+    return study
 
 
 def _write_page(result: StudyResult, out: Path, display: StudyDisplay) -> Path:

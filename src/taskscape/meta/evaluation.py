@@ -183,7 +183,7 @@ def score(
     if size is None:
         free = free_bytes(next(iter(samples.devices())))
         size = fitting_size(most, lambda size: _score_chunks.lower(*arguments(size)), free)
-    found, _sizes[program] = halved_until_it_fits(
+    scores, _sizes[program] = halved_until_it_fits(
         size,
         lambda size: _score_chunks(*arguments(size)),
         f"evaluating tasks with {trials} trained state(s)",
@@ -193,7 +193,7 @@ def score(
     def by_trial(a: Array) -> Array:
         return jnp.swapaxes(a, 0, 1).reshape(trials, -1, *a.shape[3:])[:, :n]
 
-    return jax.tree.map(by_trial, found)
+    return jax.tree.map(by_trial, scores)
 
 
 def tasks_at_once() -> int:

@@ -365,10 +365,10 @@ def _in_groups(
         return advance(learner, config, samples, rows, live, jnp.asarray(seeds), trials)
     parts = []
     for start in range(0, len(seeds), size):
-        some = slice(start, start + size)
-        theirs, state = jax.tree.map(lambda a, some=some: a[some], (rows, trials))
+        group = slice(start, start + size)
+        theirs, state = jax.tree.map(lambda a, group=group: a[group], (rows, trials))
         parts.append(
-            advance(learner, config, samples, theirs, live, jnp.asarray(seeds[some]), state)
+            advance(learner, config, samples, theirs, live, jnp.asarray(seeds[group]), state)
         )
     return jax.tree.map(lambda *p: jnp.concatenate(p), *parts)
 
@@ -386,9 +386,9 @@ def _feeds(
 def _dispatch_rows(feeds: list[TaskFeed], config: TrainConfig, done: int, live: int) -> EpisodeRows:
     """Tasks of the next updates, (trials, updates, tasks, …); room for a whole dispatch."""
     size = config.batch_size
-    found = [feed.rows(done * size, (done + live) * size) for feed in feeds]
-    shape = np.max([(*r.support.shape[1:], r.query.shape[2]) for r in found], axis=0).tolist()
-    stacked = jax.tree.map(lambda *r: np.stack(r), *[pad_rows(r, *shape) for r in found])
+    each = [feed.rows(done * size, (done + live) * size) for feed in feeds]
+    shape = np.max([(*r.support.shape[1:], r.query.shape[2]) for r in each], axis=0).tolist()
+    stacked = jax.tree.map(lambda *r: np.stack(r), *[pad_rows(r, *shape) for r in each])
     room = min(config.validate_every, config.updates) * size
 
     def batched(rows: np.ndarray) -> np.ndarray:

@@ -79,7 +79,8 @@ REFUSED = {
     + NOT.format("a table of forecasts"),
     "forecast model d.npz --forecaster f --out mine.parquet": "mine.parquet "
     + NOT.format("a table of forecasts"),
-    "forecast model d.npz --forecaster f --out mine.json": f"mine.json {NOT.format('a list of forecasts')}",
+    "forecast model d.npz --forecaster f --out mine.json": "mine.json "
+    + NOT.format("a list of forecasts"),
     "forecast model d.npz --forecaster f --save model": f"model {NOT.format('a forecaster')}",
     "data show d.npz --out mine.png": f"mine.png {NOT.format('a picture')}",
 }  # fmt: skip
