@@ -12,6 +12,7 @@ from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
 from taskscape.meta import TrainConfig, evaluate, label_of, train
 from taskscape.pools import ClassPool
+from taskscape.similarity import TASK_THEMES
 from taskscape.statistics import class_interval
 from taskscape.storage import read_json, read_table, write_json, write_table
 from taskscape.studies.pipeline.distances import Distances
@@ -114,6 +115,7 @@ def diagram_stage(
             made = correlation_diagram(
                 distances.distance,
                 {a.learner: a.test for a in accuracies},
+                **_label(plan.config.similarity),
                 classes=plan.test,
                 difficulty=distances.difficulty,
                 n_bins=evaluate.n_bins,
@@ -131,3 +133,10 @@ def diagram_stage(
     settings = {k: getattr(evaluate, k) for k in ("n_bins", "bins", "confidence")}
     needs = ("distances", *(f"learners/{name}" for name in plan.config.learners.names))
     return Stage("diagram", settings, make, load, needs)
+
+
+def _label(similarity: str) -> dict[str, Any]:
+    """What the diagram's axis is called where its distances are not the usual ones."""
+    if similarity == TASK_THEMES:
+        return {}
+    return {"distance_label": f"mean distance to the training tasks ({similarity})"}
