@@ -14,7 +14,7 @@ from jaxtyping import Int
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.files import check_output, written_in_one_piece
-from taskscape.meta import mlp
+from taskscape.meta import mlp, split_settings
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import RULES, LearnerJudge, Selection, TrialOptions
 from taskscape.select import select as select_tasks
@@ -22,7 +22,6 @@ from taskscape.select.selection import SELECTION_FILE
 from taskscape.similarity import SIMILARITIES, TASK_THEMES
 from taskscape.similarity.registry import find_similarity
 from taskscape.studies.forecasting import SETTINGS
-from taskscape.studies.learning import split_settings
 from taskscape.studies.pipeline.plan import prepared_pool
 from taskscape.tasks import TASKS, TaskSet, load_tasks, save_tasks
 from taskscape.themes.estimator import TaskThemes

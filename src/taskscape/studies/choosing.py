@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from taskscape.meta import split_settings
 from taskscape.pools import ClassPool
 from taskscape.select import LearnerJudge, TrialOptions, select
 from taskscape.statistics import losing_share
-from taskscape.studies.learning import split_settings, unit_length
+from taskscape.studies.learning import unit_length
 from taskscape.studies.ledger import Ledger, surroundings
 from taskscape.studies.paper.fig2 import network_for
 from taskscape.studies.paper.plan import SETTINGS

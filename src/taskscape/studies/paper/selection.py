@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.meta import TrainConfig, evaluate_many, train_many
+from taskscape.meta import TrainConfig, evaluate_many, split_settings, train_many
 from taskscape.pools import ClassPool
 from taskscape.select import select
 from taskscape.statistics import without_each_class
-from taskscape.studies.learning import split_settings, unit_length
+from taskscape.studies.learning import unit_length
 from taskscape.studies.paper.fig2 import network_for
 from taskscape.studies.paper.plan import SETTINGS, SelectionPlan, as_cell
 from taskscape.studies.paper.store import Store
@@ -180,4 +180,4 @@ class SelectionFigure:
         for cell, one in zip(cells, found, strict=False):
             means = without_each_class(one.accuracy, tests.classes)
             without = [round(mean, 6) for mean in means.tolist()]
-            store.add(cell, {**one.summary(), "without_class": without, "seconds": seconds})
+            store.add(cell, {**one.to_dict(), "without_class": without, "seconds": seconds})

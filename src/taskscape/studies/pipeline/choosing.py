@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from taskscape.errors import DataError
-from taskscape.meta import TrainConfig, evaluate_many, train_many
+from taskscape.meta import TrainConfig, evaluate_many, label_of, train_many
 from taskscape.pools import ClassPool
 from taskscape.seeds import MOST_FOR_JAX
 from taskscape.select import select
@@ -18,7 +18,7 @@ from taskscape.storage import read_json, write_json, write_table
 from taskscape.studies.outcome import RANDOM, Gain, SelectionTrial, outcomes
 from taskscape.studies.pipeline.checks import read_rule
 from taskscape.studies.pipeline.distances import fit_similarity, similarity_settings
-from taskscape.studies.pipeline.makers import display_name, learner_of, network_of
+from taskscape.studies.pipeline.makers import learner_of, network_of
 from taskscape.studies.pipeline.plan import Plan, joined
 from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.selection_plot import plot_selection
@@ -124,7 +124,7 @@ def selection_stage(plan: Plan, features: ClassPool, name: str, chosen: Chosen) 
 
     def make(folder: Path, steps: Steps) -> None:
         accuracy = _accuracies(plan, features, name, chosen, steps)
-        shown = display_name(name)
+        shown = label_of(name)
         trials = [_trial(plan, shown, c, a) for c, a in zip(chosen, accuracy, strict=True)]
         gains = [o.gain for o in outcomes(trials) if o.gain is not None]
         rows = [asdict(t) for t in trials]
