@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from taskscape.meta import split_settings
 from taskscape.pools import ClassPool
-from taskscape.select import TrialOptions
+from taskscape.select import LearnerJudge, TrialOptions, select
 from taskscape.statistics import losing_share
-from taskscape.studies.auto import LearnerJudge, select_auto
-from taskscape.studies.learning import split_settings, unit_length
+from taskscape.studies.learning import unit_length
 from taskscape.studies.ledger import Ledger, surroundings
 from taskscape.studies.paper.fig2 import network_for
 from taskscape.studies.paper.plan import SETTINGS
@@ -72,11 +72,18 @@ class ChoosingStudy:
         for split, n in sizes.items():
             lam[split] = model.transform(self.tasks(self.pool, split, n, seeds[split]))
             tasks[split] = self.tasks(self.features, split, n, seeds[split])
-        chosen = select_auto(
-            lam["test"], lam["train"], budget, learner=made, network=network,
-            train_tasks=tasks["train"], validation=lam["val"], validation_tasks=tasks["val"],
-            trial=TrialOptions(rules=self.rules, trials=self.trials), training=config, seed=seed,
-        )  # fmt: skip
+        chosen = select(
+            lam["test"],
+            lam["train"],
+            budget,
+            "auto",
+            validation=lam["val"],
+            judge=LearnerJudge(
+                made, network, tasks["train"], tasks["val"], training=config, seed=seed
+            ),
+            trial=TrialOptions(rules=self.rules, trials=self.trials),
+            seed=seed,
+        )
         judge = LearnerJudge(
             made, network, tasks["train"], tasks["test"], training=config, seed=seed
         )

@@ -32,10 +32,10 @@ from jaxtyping import Float, Int
 
 from taskscape.errors import DataError
 from taskscape.forecast import Forecaster
-from taskscape.meta import LEARNERS, TrainConfig, Trained, evaluate, mlp, train
+from taskscape.meta import LEARNERS, TrainConfig, Trained, evaluate, mlp, split_settings, train
 from taskscape.pools import ClassPool, load_pool
 from taskscape.studies.class_splits import ClassSplits, coverage_over_splits
-from taskscape.studies.learning import hold_out, split_settings, unit_length
+from taskscape.studies.learning import hold_out, unit_length
 from taskscape.studies.ledger import Ledger, surroundings
 from taskscape.tasks import TaskSet, enumerate_tasks, make_tasks, sample_tasks
 from taskscape.themes.estimator import HealthWarning, TaskThemes

@@ -32,42 +32,20 @@ from taskscape.meta import (
     conv4,
     evaluate,
     evaluate_many,
+    find_learner,
     mlp,
+    split_settings,
     train_many,
     weight_spread,
 )
 from taskscape.meta.networks import Mlp
-from taskscape.pools import ClassPool
+from taskscape.pools import ClassPool, load_pool
 from taskscape.statistics import class_interval
 from taskscape.studies.ledger import Ledger, surroundings
 from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks
 from taskscape.themes.prepare import PrepareConfig, learn_preparation
 
-__all__ = ["GRIDS", "LearningStudy", "hold_out", "main", "unit_length"]
-
-GRIDS: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
-    "protonet": {"scale": (1.0, 2.0, 4.0), "learning_rate": (3e-4, 1e-3)},
-    "maml": {
-        "inner_rate": (0.1, 0.2, 0.5),
-        "inner_steps": (10, 20),
-        "learning_rate": (3e-4, 1e-3),
-    },
-    "abml": {
-        "inner_rate": (0.2, 0.5),
-        "inner_steps": (10,),
-        "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
-        "initial_std": (0.02, 0.1),
-    },
-    "bmaml": {"inner_rate": (0.5, 1.0, 2.0), "inner_steps": (10,), "learning_rate": (3e-4, 1e-3)},
-    "vampire": {
-        "inner_rate": (0.2, 0.5),
-        "inner_steps": (10,),
-        "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
-        "initial_std": (0.02, 0.1),
-    },
-}
-"""What is tried for each learner: its own settings, those of :class:`TrainConfig`, and the
-``scale`` of the features."""
+__all__ = ["LearningStudy", "hold_out", "main", "unit_length"]
 
 
 @dataclass(frozen=True)
@@ -157,7 +135,7 @@ class LearningStudy:
         except Exception as error:  # a candidate that diverges loses; the study goes on
             print(f"  {name} {settings}: {error}", file=sys.stderr)
             return {**nothing, "train_seconds": 0.0}
-        scores = evaluate_many(learner, states, self.validation())[0].summary()
+        scores = evaluate_many(learner, states, self.validation())[0].to_dict()
         found = {f"val_{score}": value for score, value in scores.items()}
         return {**found, "train_seconds": seconds}
 
@@ -192,7 +170,7 @@ class LearningStudy:
 def result(evaluation: Evaluation, tasks: TaskSet) -> dict[str, Any]:
     """Means over the test tasks with the interval that leaves out classes."""
     around = class_interval(evaluation.accuracy, tasks.classes)
-    return {**evaluation.summary(), "interval": [around.low, around.high], "test_tasks": len(tasks)}
+    return {**evaluation.to_dict(), "interval": [around.low, around.high], "test_tasks": len(tasks)}
 
 
 def spread(learner: Learner, state: Any, tasks: TaskSet) -> dict[str, Any]:
@@ -203,25 +181,11 @@ def spread(learner: Learner, state: Any, tasks: TaskSet) -> dict[str, Any]:
     return {"spread": {name: float(values.mean()) for name, values in by_task.items()}}
 
 
-def split_settings(name: str, settings: Mapping[str, Any]) -> tuple[Learner, dict[str, Any]]:
-    """A learner and the settings of its training; ``scale`` is the network's, and left out."""
-    if name not in LEARNERS:
-        raise DataError(f"learner {name!r} is not known; choose from {', '.join(LEARNERS)}.")
-    kind = LEARNERS[name]
-    own = {f.name for f in fields(kind)}  # type: ignore[arg-type]
-    known = own | {f.name for f in fields(TrainConfig)}
-    odd = sorted(set(settings) - known - {"scale"})
-    if odd:
-        raise DataError(f"{name} has no setting {odd[0]!r}; it has {', '.join(sorted(known))}.")
-    learner = kind(**{k: v for k, v in settings.items() if k in own})
-    return learner, {k: v for k, v in settings.items() if k not in own and k != "scale"}
-
-
 def candidates(
     name: str, fixed: Mapping[str, Any], tried: Mapping[str, Sequence[Any]] | None = None
 ) -> Iterator[dict[str, Any]]:
     """The grid of a learner, changed by ``tried``, without the settings that are fixed."""
-    grid = {k: v for k, v in {**GRIDS[name], **(tried or {})}.items() if k not in fixed}
+    grid = {k: v for k, v in {**find_learner(name).grid, **(tried or {})}.items() if k not in fixed}
     for values in itertools.product(*grid.values()):
         yield {**dict(zip(grid, values, strict=True)), **fixed}
 
@@ -317,10 +281,7 @@ def study_cell(study: LearningStudy) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line; see the module's docstring."""
     options = _parser().parse_args(arguments)
-    from taskscape.pools.load import load_pool
-
-    extra = {"rotations": True} if options.rotations else {}
-    pool = load_pool(options.pool, **extra)
+    pool = load_pool(options.pool, rotations=True if options.rotations else None)
     if options.rotations:
         pool = pool.subset(upright_tests(pool))
     if options.hold_out:

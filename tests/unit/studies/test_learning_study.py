@@ -10,13 +10,12 @@ import pytest
 
 from meta_cases import DIMS, toy_pool
 from taskscape.errors import DataError
-from taskscape.meta import BMAML, MAML, mlp
+from taskscape.meta import BMAML, mlp
 from taskscape.studies.learning import (
     LearningStudy,
     candidates,
     hold_out,
     run,
-    split_settings,
     spread,
     unit_length,
 )
@@ -90,16 +89,6 @@ def test_bayesian_learners_report_their_spread() -> None:
     assert set(found) == {
         "distance_before", "distance_after", "moved", "moves_apart", "disagreement",
     }  # fmt: skip
-
-
-def test_settings_are_split_between_learner_and_training() -> None:
-    learner, rest = split_settings("maml", {"inner_steps": 2, "learning_rate": 0.1})
-    assert learner == MAML(inner_steps=2)
-    assert rest == {"learning_rate": 0.1}
-    with pytest.raises(DataError, match="maml has no setting 'speed'"):
-        split_settings("maml", {"speed": 1})
-    with pytest.raises(DataError, match="learner 'sgd' is not known; choose from protonet, maml"):
-        split_settings("sgd", {})
 
 
 def test_fixed_settings_are_not_tuned() -> None:

@@ -11,9 +11,17 @@ from jaxtyping import Float
 from taskscape.compare import mean_kl
 from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
-from taskscape.meta import Architecture, TrainConfig, conv4, evaluate_many, mlp, train_many
+from taskscape.meta import (
+    Architecture,
+    TrainConfig,
+    conv4,
+    evaluate_many,
+    mlp,
+    split_settings,
+    train_many,
+)
 from taskscape.pools import ClassPool
-from taskscape.studies.learning import split_settings, unit_length
+from taskscape.studies.learning import unit_length
 from taskscape.studies.paper.plan import SETTINGS, VERSIONS, Fig2Plan, as_cell
 from taskscape.studies.paper.store import Store
 from taskscape.studies.paper.themes import (
@@ -114,7 +122,7 @@ class Fig2:
         for cell, seed, one in zip(cells, self.plan.seeds, found, strict=True):
             by_episode = one.accuracy_by_episode.astype(np.float16)
             store.keep(self._name(learner, seed), accuracy=by_episode)
-            store.add(cell, {**one.summary(), "seconds": seconds})
+            store.add(cell, {**one.to_dict(), "seconds": seconds})
 
     def has_accuracy(self, store: Store, learner: str) -> bool:
         """Whether all seeds of a learner are finished."""

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.meta import TrainConfig, evaluate_many, train_many
+from taskscape.meta import TrainConfig, evaluate_many, split_settings, train_many
 from taskscape.pools import ClassPool
-from taskscape.select import KLSource, MatrixSource, select_by
+from taskscape.select import select
 from taskscape.statistics import without_each_class
-from taskscape.studies.learning import split_settings, unit_length
+from taskscape.studies.learning import unit_length
 from taskscape.studies.paper.fig2 import network_for
 from taskscape.studies.paper.plan import SETTINGS, SelectionPlan, as_cell
 from taskscape.studies.paper.store import Store
@@ -88,14 +88,12 @@ class SelectionFigure:
         )["indices"]
 
     def _choose(self, store: Store, choice: Choice, trial: int, n: int) -> Int[np.ndarray, "n"]:
+        candidates = self.candidates()
+        options: dict[str, Any] = {"train_classes": candidates, "seed": self.seed + trial}
         if choice.notion == "task2vec":
-            source: Any = MatrixSource(self._task2vec_means(store)[None])
-        else:
-            source = KLSource(*self._lam(store, choice.notion))
-        made = select_by(
-            source, n, rule=choice.rule, train_classes=self.candidates(), seed=self.seed + trial
-        )
-        return made.indices
+            means = self._task2vec_means(store)[None]
+            return select(None, None, n, choice.rule, similarity=means, **options).indices
+        return select(*self._lam(store, choice.notion), n, choice.rule, **options).indices
 
     def _lam(self, store: Store, version: str) -> tuple[np.ndarray, np.ndarray]:
         model = fitted(store, self.pool, self.plan, version, self.seed)
@@ -182,4 +180,4 @@ class SelectionFigure:
         for cell, one in zip(cells, found, strict=False):
             means = without_each_class(one.accuracy, tests.classes)
             without = [round(mean, 6) for mean in means.tolist()]
-            store.add(cell, {**one.summary(), "without_class": without, "seconds": seconds})
+            store.add(cell, {**one.to_dict(), "without_class": without, "seconds": seconds})

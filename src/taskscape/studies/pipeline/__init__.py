@@ -2,7 +2,7 @@
 
 from taskscape.studies.pipeline.config import PRESETS, StudyConfig, preset
 from taskscape.studies.pipeline.reading import config_from, read_config, to_toml
-from taskscape.studies.pipeline.run import run_study
+from taskscape.studies.pipeline.run import open_study, run_study
 from taskscape.studies.pipeline.stages import Silent, Watch
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "StudyConfig",
     "Watch",
     "config_from",
+    "open_study",
     "preset",
     "read_config",
     "run_study",

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from taskscape.errors import DataError
+from taskscape.meta import LEARNERS
 from taskscape.storage import plain
 
 __all__ = [
@@ -22,14 +23,6 @@ __all__ = [
 ]
 
 Number: TypeAlias = int | float | str | bool
-_BY_LEARNER: Mapping[str, Mapping[str, Number]] = {
-    "protonet": {"scale": 2.0, "learning_rate": 0.003},
-    "maml": {"scale": 4.0, "learning_rate": 0.003, "inner_rate": 0.5},
-    "abml": {"scale": 8.0, "learning_rate": 0.001},
-    "bmaml": {"scale": 8.0, "learning_rate": 0.001},
-    "vampire": {"scale": 8.0, "learning_rate": 0.001},
-}
-"""Those of ProtoNet and MAML did well on validation classes; the others are not tuned."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +76,9 @@ class LearnerSettings:
     """At most as many as there are training tasks."""
     epochs: int = 1
     batch_size: int = 8
-    settings: Mapping[str, Mapping[str, Number]] = field(default_factory=lambda: _BY_LEARNER)
+    settings: Mapping[str, Mapping[str, Number]] = field(
+        default_factory=lambda: {name: entry.settings for name, entry in LEARNERS.items()}
+    )
     """By learner: its own settings, those of the training, and ``scale`` of the features."""
 
 
@@ -109,6 +104,8 @@ class SelectionSettings:
     """Training on few tasks, chosen by rules, against as many chosen at random."""
 
     rules: tuple[str, ...] = ("nearest", "coverage", "task2vec")
+    """A rule alone goes by the study's similarity; ``rule:similarity`` by that one, and a notion of
+    similarity alone means its nearest."""
     budgets: tuple[int, ...] = (50, 500)
     """How many tasks are chosen."""
     candidates: int = 4000
@@ -149,6 +146,8 @@ class StudyConfig:
     data: str = "glyphs"
     """What to open: a known name or a path. A pool given as an object goes before it."""
     seed: int = 0
+    similarity: str = "task_themes"
+    """How far tasks are from each other: one of :data:`taskscape.similarity.SIMILARITIES`."""
     tasks: TaskSettings = field(default_factory=TaskSettings)
     fit: FitSettings = field(default_factory=FitSettings)
     learners: LearnerSettings = field(default_factory=LearnerSettings)

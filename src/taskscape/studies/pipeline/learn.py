@@ -10,12 +10,13 @@ from jaxtyping import Float
 
 from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
-from taskscape.meta import TrainConfig, evaluate, to_store, train
+from taskscape.meta import TrainConfig, evaluate, label_of, train
 from taskscape.pools import ClassPool
+from taskscape.similarity import TASK_THEMES
 from taskscape.statistics import class_interval
-from taskscape.storage import read_json, read_table, save_arrays, write_json, write_table
+from taskscape.storage import read_json, read_table, write_json, write_table
 from taskscape.studies.pipeline.distances import Distances
-from taskscape.studies.pipeline.makers import display_name, learner_of, network_of
+from taskscape.studies.pipeline.makers import learner_of, network_of
 from taskscape.studies.pipeline.plan import Plan, joined
 from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.tasks import TaskSet
@@ -56,11 +57,10 @@ def learner_stage(plan: Plan, features: ClassPool, name: str) -> Stage[Accuracy]
             found = evaluate(
                 learner, trained.state, asked, seed=config.seed, episodes=config.evaluate.episodes
             )
-        arrays, about = to_store(trained)
-        save_arrays(folder / "learner", arrays, {"what": "trained learner", **about})
+        trained.save(folder / "learner")
         accuracy, n = found.accuracy_by_episode, len(plan.test)
         write_table(folder / "test.parquet", _columns(accuracy[:n]))
-        summary = {"learner": display_name(name), "test": _summary(accuracy[:n], plan.test)}
+        summary = {"learner": label_of(name), "test": _summary(accuracy[:n], plan.test)}
         if plan.val is not None:
             write_table(folder / "val.parquet", _columns(accuracy[n:]))
             summary["val"] = _summary(accuracy[n:], plan.val)
@@ -69,7 +69,7 @@ def learner_stage(plan: Plan, features: ClassPool, name: str) -> Stage[Accuracy]
     def load(folder: Path) -> Accuracy:
         val = folder / "val.parquet"
         return Accuracy(
-            learner=display_name(name),
+            learner=label_of(name),
             test=read_table(folder / "test.parquet")["accuracy"],
             val=read_table(val)["accuracy"] if val.exists() else None,
             summary=read_json(folder / "learner.json"),
@@ -115,6 +115,7 @@ def diagram_stage(
             made = correlation_diagram(
                 distances.distance,
                 {a.learner: a.test for a in accuracies},
+                **_label(plan.config.similarity),
                 classes=plan.test,
                 difficulty=distances.difficulty,
                 n_bins=evaluate.n_bins,
@@ -132,3 +133,10 @@ def diagram_stage(
     settings = {k: getattr(evaluate, k) for k in ("n_bins", "bins", "confidence")}
     needs = ("distances", *(f"learners/{name}" for name in plan.config.learners.names))
     return Stage("diagram", settings, make, load, needs)
+
+
+def _label(similarity: str) -> dict[str, Any]:
+    """What the diagram's axis is called where its distances are not the usual ones."""
+    if similarity == TASK_THEMES:
+        return {}
+    return {"distance_label": f"mean distance to the training tasks ({similarity})"}

@@ -10,7 +10,7 @@ from taskscape.studies.pipeline.config import StudyConfig
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.prepare import PrepareConfig
 
-__all__ = ["display_name", "learner_of", "network_of", "prepare_config", "theme_model"]
+__all__ = ["learner_of", "network_of", "prepare_config", "theme_model"]
 
 
 def theme_model(config: StudyConfig) -> TaskThemes:
@@ -51,7 +51,7 @@ def learner_of(config: StudyConfig, name: str) -> tuple[Learner, dict[str, Any]]
     """A learner, and the settings of its training besides."""
     own: dict[str, Any] = dict(config.learners.settings.get(name, {}))
     own.pop("scale", None)
-    about = {f.name for f in fields(LEARNERS[name])}  # type: ignore[arg-type]
+    about = set(LEARNERS[name].defaults)
     training = {f.name for f in fields(TrainConfig)} - {"updates", "batch_size"}
     odd = sorted(set(own) - about - training)
     if odd:
@@ -61,7 +61,7 @@ def learner_of(config: StudyConfig, name: str) -> tuple[Learner, dict[str, Any]]
             f"{known}."
         )
     rest = {k: v for k, v in own.items() if k not in about}
-    _check_kinds(name, own, {**_defaults(LEARNERS[name]), **_defaults(TrainConfig)})
+    _check_kinds(name, own, {**LEARNERS[name].defaults, **_defaults(TrainConfig)})
     TrainConfig(**rest)
     return make_learner(name, **{k: v for k, v in own.items() if k in about}), rest
 
@@ -86,8 +86,3 @@ def network_of(config: StudyConfig, name: str, pool: ClassPool) -> Architecture:
         return conv4(pool.sample_shape, config.learners.filters)
     scale = float(config.learners.settings.get(name, {}).get("scale", 1.0))
     return mlp(pool.sample_shape[0], config.learners.widths, scale)
-
-
-def display_name(name: str) -> str:
-    """What a learner is called in results: ``ProtoNet`` for ``protonet``."""
-    return LEARNERS[name].__name__

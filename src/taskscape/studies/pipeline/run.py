@@ -1,5 +1,6 @@
 """``run_study``: the whole study, stage by stage, into one folder."""
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -10,6 +11,7 @@ from typing import Any
 from taskscape import __version__
 from taskscape.errors import DataError
 from taskscape.files import check_output, json_with, written_in_one_piece
+from taskscape.meta import label_of
 from taskscape.pools import ClassPool, load_pool
 from taskscape.storage import CHECKPOINT, write_json
 from taskscape.studies.folder_lock import only_run_in
@@ -21,9 +23,8 @@ from taskscape.studies.pipeline.distances import distances_stage
 from taskscape.studies.pipeline.findings import find
 from taskscape.studies.pipeline.foresee import Foreseen, forecast_stage
 from taskscape.studies.pipeline.learn import Accuracy, diagram_stage, learner_stage
-from taskscape.studies.pipeline.makers import display_name
 from taskscape.studies.pipeline.plan import Plan, make_plan, prepared_pool
-from taskscape.studies.pipeline.reading import write_config
+from taskscape.studies.pipeline.reading import read_config, write_config
 from taskscape.studies.pipeline.represent import (
     data_stage,
     embed_stage,
@@ -33,7 +34,7 @@ from taskscape.studies.pipeline.represent import (
 from taskscape.studies.pipeline.stages import Keeper, Silent, Watch, read_note
 from taskscape.studies.result import StudyResult
 
-__all__ = ["run_study"]
+__all__ = ["open_study", "run_study"]
 
 _FILES = ("study.toml", "study.json", "results.json", "report.html", "fit.checkpoint")
 _RESULTS = json_with("the results of a study", "findings", "notes", "health", "gains")
@@ -81,9 +82,27 @@ def run_study(
     return result
 
 
+def open_study(folder: str | os.PathLike[str]) -> StudyResult:
+    """The result of a finished study, read back from its folder; nothing is made or written."""
+    out = Path(folder)
+    try:
+        about = json.loads((out / "study.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise DataError(
+            f"{out} holds no finished study: it has no study.json that can be read. Finish the "
+            f"study with: taskscape run --config {out / 'study.toml'} --out {out} --resume"
+        ) from None
+    config = read_config(out / "study.toml")
+    plan = make_plan(load_pool(config.data), config)
+    identity = f"{plan.pool.fingerprint} {__version__}"
+    keeper = Keeper(out, identity, resume=True, watch=Silent(), only_finished=True)
+    result = _run(plan, keeper, out, about["command"])
+    return replace(result, versions=about["versions"], hardware=about["hardware"])
+
+
 def stage_list(plan: Plan) -> list[tuple[str, str]]:
     """The stages of a study, by name and in words, in order."""
-    learners = [(n, display_name(n)) for n in plan.config.learners.names]
+    learners = [(n, label_of(n)) for n in plan.config.learners.names]
     stages = [
         ("data", "look at the data"),
         ("fit", "fit task-themes"),

@@ -104,6 +104,8 @@ class Keeper:
     """What all stages depend on: data and version."""
     resume: bool
     watch: Watch
+    only_finished: bool = False
+    """Whether a stage that is not finished is an error."""
     hashes: dict[str, str] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
     warnings: dict[str, list[str]] = field(default_factory=dict)
@@ -116,6 +118,11 @@ class Keeper:
         self.hashes[stage.name] = key
         note = self.note(stage.name) if self.resume else None
         reused = note is not None and note.get("hash") == key
+        if not reused and self.only_finished:
+            raise DataError(
+                f"stage {stage.name!r} in {self.out} is not finished, or was made from other data, "
+                "other settings or by another version. Run the study with --resume first."
+            )
         if not reused:
             note = self._make(stage, folder, key, began)
         assert note is not None

@@ -16,12 +16,12 @@ from taskscape.meta import (
     evaluate,
     evaluate_many,
     mlp,
+    split_settings,
     train_many,
 )
 from taskscape.meta.episodes import redrawn
 from taskscape.pools import ClassPool
 from taskscape.pools.cache import cache_dir, cache_key
-from taskscape.studies.learning import split_settings
 from taskscape.studies.similarity.study import SimilarityStudy, prepared_pool
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.prepare import PrepareConfig

@@ -11,8 +11,14 @@ from jaxtyping import Float
 from taskscape.compare import cdist, class_separation
 from taskscape.embeddings import Embeddings
 from taskscape.meta import TrainConfig
-from taskscape.similarity import OTDD, PrototypeDistance, Task2Vec, Task2VecConfig, TaskHardness
-from taskscape.similarity.similarity import TaskEmbedding
+from taskscape.similarity import (
+    OTDD,
+    PrototypeDistance,
+    Similarity,
+    Task2Vec,
+    Task2VecConfig,
+    TaskHardness,
+)
 from taskscape.studies.similarity.distances import (
     CLOSED,
     combined_distances,
@@ -148,7 +154,7 @@ def _task2vec(bench: Bench, seed: int) -> Found:
     yield Variant("Task2Vec per layer"), summarise_distances(notion.cdist(a, b))
 
 
-def _by(name: str, notion: TaskEmbedding, n_shot: int | str | None = None) -> Callable[..., Found]:
+def _by(name: str, notion: Similarity, n_shot: int | str | None = None) -> Callable[..., Found]:
     def compute(bench: Bench, seed: int) -> Found:
         tasks, reference = bench.few(seed)
         if n_shot is not None:

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from taskscape.meta import label_of
+
 __all__ = [
     "Table",
     "markdown_tables",
@@ -13,8 +15,6 @@ __all__ = [
     "tables_of",
 ]
 
-_SHOWN = {"protonet": "ProtoNet", "maml": "MAML", "abml": "ABML", "bmaml": "BMAML",
-          "vampire": "VAMPIRE"}  # fmt: skip
 _STATISTICS = {
     "spearman": "Spearman",
     "partial": "given separation",
@@ -60,7 +60,7 @@ def overview_tables(entries: Sequence[Mapping[str, Any]], summary: str = "mean")
         for key, some in groups.items():
             at = [[e[statistic] for e in some if _where(e["cell"]) == place] for place in places]
             rows.append([*key, *(_over_seeds(found) if found else "" for found in at)])
-        columns = [f"{pool}, {split}, {_SHOWN.get(who, who)}" for pool, split, who in places]
+        columns = [f"{pool}, {split}, {label_of(who)}" for pool, split, who in places]
         heading = f"{words}, {summary} over training tasks"
         tables.append(Table(heading, [*(_WORDS.get(k, k) for k in keys), *columns], rows))
     return "\n".join(table.markdown() for table in tables)
@@ -124,7 +124,7 @@ def _table(
     seeds = {s for e in entries for s in e["cell"].get("seeds", [e["cell"].get("seed")])}
     many = "1 seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
     heading = (
-        f"{pool}, {split} classes, {_SHOWN.get(learner, learner)}: "
+        f"{pool}, {split} classes, {label_of(learner)}: "
         f"{largest:,} tasks of {whole[0]['n_classes']} classes, accuracy "
         f"{np.mean([e['mean_accuracy'] for e in whole]):.3f}, noise ceiling "
         f"{np.mean([e['ceiling'] for e in whole]):.2f}, {many}"
