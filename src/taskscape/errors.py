@@ -1,6 +1,6 @@
 """Errors that are the user's to mend: each names what is wrong, where, and what to do about it."""
 
-__all__ = ["DataError", "TaskscapeError"]
+__all__ = ["CheckpointError", "DataError", "TaskscapeError"]
 
 
 class TaskscapeError(Exception):
@@ -9,3 +9,7 @@ class TaskscapeError(Exception):
 
 class DataError(TaskscapeError, ValueError):
     """The data, or what was asked of it, cannot be used as it is."""
+
+
+class CheckpointError(DataError):
+    """A checkpoint is damaged, or of a fit with other settings, data or tasks."""

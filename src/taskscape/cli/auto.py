@@ -6,14 +6,16 @@ from typing import Any
 
 from taskscape.embeddings import Embeddings, read_embeddings
 from taskscape.errors import DataError
-from taskscape.meta import mlp
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import Selection, TrialOptions
 from taskscape.storage import load_tasks
 from taskscape.studies.auto import select_auto
-from taskscape.studies.forecasting import SETTINGS
-from taskscape.studies.learning import split_settings
-from taskscape.studies.pipeline.plan import prepared_pool
+from taskscape.studies.recipes import (
+    LEARNER_PRESETS,
+    learner_and_training,
+    network_for,
+    prepared_pool,
+)
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
@@ -50,16 +52,17 @@ class Trial:
             or self.validation_tasks is None
         ):
             raise DataError(_REMEDY)
-        settings = dict(SETTINGS.get(self.learner, {}))
-        scale = float(settings.pop("scale", _SCALE))
-        learner, training = split_settings(self.learner, settings)
+        settings = LEARNER_PRESETS["forecasting"].get(self.learner, {})
+        learner, training = learner_and_training(self.learner, settings)
         validation = read_embeddings(self.validation)
         validation.header.check_same_model(train.header, str(self.validation), "the training tasks")
         pool = load_pool(self.data)
-        features = prepared_pool(pool, TaskThemes.load(self.model))
+        preparation = TaskThemes.load(self.model).preparation_
+        features = prepared_pool(pool, preparation, unit_length=True)
         return select_auto(
             test, train, n,
-            learner=learner, network=mlp(features.sample_shape[0], scale=scale), training=training,
+            learner=learner, network=network_for(features, settings, scale=_SCALE),
+            training=training,
             train_tasks=_tasks(self.tasks, pool, features),
             validation=validation, validation_tasks=_tasks(self.validation_tasks, pool, features),
             trial=TrialOptions(trials=self.trials, n=self.budget), **options,

@@ -31,7 +31,7 @@ from taskscape.forecast import Forecaster, Forecasts
 from taskscape.meta import Trained, evaluate, restore
 from taskscape.pools import ClassPool, load_pool
 from taskscape.storage import arrays_of_kind, load_arrays, load_tasks
-from taskscape.studies.pipeline.plan import prepared_pool
+from taskscape.studies.recipes import prepared_pool
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.tasks.class_lists import write_classes
 from taskscape.themes.estimator import TaskThemes
@@ -193,7 +193,7 @@ def _as_learned(trained: Trained, pool: ClassPool, model: TaskThemes, path: Path
     """The samples as the learner takes them: prepared at unit length, or as they are."""
     wanted = tuple(trained.network.sample_shape)
     if wanted == (model.preparation_.dims,):
-        return prepared_pool(pool, model)
+        return prepared_pool(pool, model.preparation_, unit_length=True)
     if wanted == tuple(pool.sample_shape):
         return pool
     raise DataError(

@@ -83,7 +83,13 @@ def run(
     try:
         with live:
             result = run_study(
-                None, wanted, out, resume=resume, overwrite=overwrite, command=command, watch=live
+                None,
+                wanted,
+                out,
+                resume=resume,
+                overwrite=overwrite,
+                command=command,
+                listener=live,
             )
             report = _report(result, out, live) if wanted.report.enabled else None
     except KeyboardInterrupt:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from taskscape.progress import duration
-from taskscape.studies.pipeline import StudyConfig
+from taskscape.studies.pipeline import Listener, StudyConfig
 
 __all__ = ["LiveStudy", "TimeLeft"]
 
@@ -66,7 +66,7 @@ class TimeLeft:
         return left
 
 
-class LiveStudy:
+class LiveStudy(Listener):
     """A list of stages with a bar on a terminal, a line for each stage elsewhere."""
 
     def __init__(self, config: StudyConfig, quiet: bool = False) -> None:

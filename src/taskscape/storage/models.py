@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from taskscape.errors import DataError
+from taskscape.errors import CheckpointError, DataError
 from taskscape.files import (
     Kind,
     check_output,
@@ -138,14 +138,14 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray]
     try:
         raw = Path(path).read_bytes()
     except FileNotFoundError:
-        raise DataError(f"no checkpoint at {os.fspath(path)}.") from None
+        raise CheckpointError(f"no checkpoint at {os.fspath(path)}.") from None
     try:
         header = _header_inside(raw)
         arrays = load_tensors(raw)
         if _checksum(arrays) != header["sha256"]:
             raise ValueError("the arrays do not match their checksum")
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
+        raise CheckpointError(
             f"{os.fspath(path)} is not a readable checkpoint ({error}). Delete it and start anew."
         ) from error
     _check_format(header, path)

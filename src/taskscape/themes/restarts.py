@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from taskscape.errors import DataError
+from taskscape.errors import CheckpointError, DataError
 from taskscape.files import check_output
 from taskscape.progress import progress_bar
 from taskscape.storage import CHECKPOINT, load_checkpoint, save_checkpoint
@@ -89,14 +89,14 @@ class Restarts:
             return []
         arrays, header = load_checkpoint(self.path)
         if header.get("identity") != self.identity:
-            raise DataError(
+            raise CheckpointError(
                 f"{self.path} belongs to a fit with other settings, data or tasks. Use the same "
                 "ones, or another checkpoint file."
             )
         try:
             return [self._fit(arrays, i, history) for i, history in enumerate(header["histories"])]
         except DataError as error:
-            raise DataError(
+            raise CheckpointError(
                 f"{self.path} is not a readable checkpoint ({error}) Delete it and start anew."
             ) from error
 

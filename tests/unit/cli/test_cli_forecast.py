@@ -18,7 +18,7 @@ from taskscape.cli import app
 from taskscape.errors import DataError
 from taskscape.meta import ProtoNet, TrainConfig, mlp, to_store, train
 from taskscape.storage import save_arrays
-from taskscape.studies.pipeline.plan import prepared_pool
+from taskscape.studies.recipes import prepared_pool
 
 pytestmark = [
     pytest.mark.slow,
@@ -50,8 +50,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         embedded = Embeddings.of(tasks, model.transform(tasks), model=model.fingerprint_)
         write_embeddings(folder / f"{split}.parquet", embedded)
     tasks = sample_tasks(pool, 16, split="train", **SIZES)
+    features = prepared_pool(pool, model.preparation_, unit_length=True)
     trained = train(
-        ProtoNet(), mlp(3, (4,)), replace(tasks, pool=prepared_pool(pool, model)),
+        ProtoNet(), mlp(3, (4,)), replace(tasks, pool=features),
         TrainConfig(updates=4, validate_every=4),
     )  # fmt: skip
     arrays, about = to_store(trained)

@@ -5,8 +5,7 @@ import numpy as np
 from taskscape.compare import Resemblance
 from taskscape.diagram import CorrelationDiagram, Curve, Interval
 from taskscape.forecast import Judgement
-from taskscape.studies.pipeline.findings import find
-from taskscape.studies.result import Gain
+from taskscape.studies.result import Gain, find
 
 WELL = {"advice": [], "warnings": []}
 FALLS, FLAT = Interval(-0.4, -0.6, -0.2), Interval(-0.1, -0.3, 0.1)

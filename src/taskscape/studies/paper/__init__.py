@@ -5,22 +5,17 @@ from pathlib import Path
 
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool, load_pool
-from taskscape.studies.ledger import read_ledger
+from taskscape.studies.lab import Lab, OutOfTimeError, Store
 from taskscape.studies.paper.fig2 import Fig2
-from taskscape.studies.paper.plan import (
-    FIGURES,
-    SETTINGS,
-    VERSIONS,
-    fig2_plan,
-    selection_plans,
-)
+from taskscape.studies.paper.plan import FIGURES, VERSIONS, fig2_plan, selection_plans
 from taskscape.studies.paper.selection import CHOICES, Choice, SelectionFigure
-from taskscape.studies.paper.store import OutOfTimeError, Store
+from taskscape.studies.recipes import LEARNER_PRESETS
 
 __all__ = ["FIGURES", "STAGES", "reproduce"]
 
 STAGES = ("prepare", "train", "draw")
 _FIVE = ("protonet", "maml", "abml", "bmaml", "vampire")
+_SELECTION = tuple(LEARNER_PRESETS["paper 5-shot"])
 _LEARNERS = {"fig3": (*_FIVE, "maml-untuned"), "fig4": ("protonet", "maml", "maml-untuned")}
 
 
@@ -44,10 +39,11 @@ def reproduce(
     """
     _check(figure, learners, versions, stages)
     _check_folder(figure, out)
+    lab = Lab(out / "results.jsonl", command, minutes)  # an error before any work if not ours
     is_fig2 = figure.startswith("fig2")
     first = fig2_plan(figure, scale) if is_fig2 else selection_plans(figure, scale)[0]
     pool = load_pool(first.pool)  # all plans of a figure have the same
-    store = Store(out, command, minutes, pool.fingerprint, seed)
+    store = Store(lab, pool.fingerprint, seed)
     finished = True
     try:
         if is_fig2:
@@ -112,10 +108,8 @@ def choices_of(figure: str, versions: Sequence[str]) -> tuple[Choice, ...]:
 
 def _check_folder(figure: str, out: Path) -> None:
     """A figure or table is replaced only where the results it was drawn from are."""
-    there, results = sorted(out.glob(f"{figure}*")), out / "results.jsonl"
-    if results.exists():
-        read_ledger(results)  # an error before any work if it is not ours
-    elif there:
+    there = sorted(out.glob(f"{figure}*"))
+    if there and not (out / "results.jsonl").exists():
         raise DataError(
             f"{there[0]} exists without the results.jsonl that a reproduction has beside it; it is "
             "left as it is. Use another --out."
@@ -130,7 +124,7 @@ def _check(
 ) -> None:
     for what, given, known in (
         ("figure", (figure,), FIGURES),
-        ("learner", learners or (), tuple(SETTINGS[5]) if figure[:4] != "fig2" else _FIVE),
+        ("learner", learners or (), _FIVE if figure.startswith("fig2") else _SELECTION),
         ("version", versions, tuple(VERSIONS)),
         ("stage", stages, STAGES),
     ):

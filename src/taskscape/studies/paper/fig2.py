@@ -11,30 +11,23 @@ from jaxtyping import Float
 from taskscape.compare import mean_kl
 from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
-from taskscape.meta import Architecture, TrainConfig, conv4, evaluate_many, mlp, train_many
+from taskscape.meta import TrainConfig, evaluate_many, train_many
 from taskscape.pools import ClassPool
-from taskscape.studies.learning import split_settings, unit_length
-from taskscape.studies.paper.plan import SETTINGS, VERSIONS, Fig2Plan, as_cell
-from taskscape.studies.paper.store import Store
-from taskscape.studies.paper.themes import (
+from taskscape.studies.lab import Store
+from taskscape.studies.paper.plan import VERSIONS, Fig2Plan, as_cell
+from taskscape.studies.paper.themes import embedded, fitted, measured_from
+from taskscape.studies.recipes import (
+    LEARNER_PRESETS,
     difficulty,
-    embedded,
-    fitted,
-    measured_from,
-    test_tasks,
+    draw_tasks,
+    learner_and_training,
+    network_for,
+    unit_length,
 )
 from taskscape.tasks import TaskSet, sample_tasks
+from taskscape.themes.prepare import choose_config, learn_preparation
 
-__all__ = ["Fig2", "network_for"]
-
-_OMNIGLOT: dict[str, dict[str, Any]] = {
-    "protonet": {"learning_rate": 1e-3},
-    "maml": {"inner_rate": 0.4, "inner_steps": 3, "learning_rate": 1e-3},
-    "abml": {"inner_rate": 0.1, "inner_steps": 3},
-    "bmaml": {"inner_rate": 1.0, "inner_steps": 3},
-    "vampire": {"inner_rate": 0.1, "inner_steps": 3},
-}
-"""For `conv4`; only the first two were compared with others on validation alphabets."""
+__all__ = ["Fig2"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +41,10 @@ class Fig2:
 
     def tests(self) -> TaskSet:
         """The test tasks, with one labelled sample for each class."""
-        return test_tasks(self.pool, self.plan.test_tasks, self.seed + 2, 5, 1, self.plan.n_query)
+        return draw_tasks(
+            self.pool, self.plan.test_tasks, split="test", n_way=5, n_shot=1,
+            n_query=self.plan.n_query, seed=self.seed + 2,
+        )  # fmt: skip
 
     def train(self, store: Store, learners: Sequence[str]) -> None:
         """The accuracies of all learners that are not there yet."""
@@ -63,10 +59,13 @@ class Fig2:
             cell = self._cell(version)
             if train is not None and not store.finished(cell):
                 model = fitted(store, self.pool, self.plan, version, self.seed)
-                found = {"health": model.health_.to_json(), "measured_from": train.n_tasks}
-                found["mean_distance"] = float(mean_kl(lam, train).mean())
-                found["distinct"] = len(np.unique(np.round(lam[0], 1), axis=0))
-                store.add(cell, found)
+                results = {
+                    "health": model.health_.to_json(),
+                    "measured_from": train.n_tasks,
+                    "mean_distance": float(mean_kl(lam, train).mean()),
+                    "distinct": len(np.unique(np.round(lam[0], 1), axis=0)),
+                }
+                store.add(cell, results)
 
     def _lam(self, store: Store, version: str) -> Float[np.ndarray, "members tasks L"]:
         """λ of the test tasks, with all their labelled samples."""
@@ -95,7 +94,7 @@ class Fig2:
         store.check_time()
         began = time.perf_counter()
         pool = self.pool if self.pool.is_images else unit_length(self.pool)
-        chosen, config = split_settings(learner, settings)
+        chosen, config = learner_and_training(learner, settings)
         train = [
             sample_tasks(pool, self.plan.learner_tasks, n_shot=1, n_query=self.plan.n_query,
                          split=self.plan.train_split, seed=1000 + s)
@@ -103,15 +102,15 @@ class Fig2:
         ]  # fmt: skip
         trained = train_many(
             chosen,
-            network_for(pool, settings),
+            network_for(pool, settings, scale=8.0),
             train,
             TrainConfig.one_pass(self.plan.learner_tasks, self.plan.batch_size, **config),
             seeds=self.plan.seeds,
         )
         tests = replace(self.tests(), pool=pool)
-        found = evaluate_many(chosen, trained.state, tests, episodes=self.plan.episodes)
+        every = evaluate_many(chosen, trained.state, tests, episodes=self.plan.episodes)
         seconds = (time.perf_counter() - began) / len(cells)
-        for cell, seed, one in zip(cells, self.plan.seeds, found, strict=True):
+        for cell, seed, one in zip(cells, self.plan.seeds, every, strict=True):
             by_episode = one.accuracy_by_episode.astype(np.float16)
             store.keep(self._name(learner, seed), accuracy=by_episode)
             store.add(cell, {**one.summary(), "seconds": seconds})
@@ -122,8 +121,8 @@ class Fig2:
 
     def n_measured(self, store: Store, version: str) -> int:
         """How many training tasks the distances of a version are measured from so far."""
-        some = measured_from(store, self.pool, self.plan, version, self.seed, finish=False)
-        return 0 if some is None else some.n_tasks
+        train = measured_from(store, self.pool, self.plan, version, self.seed, finish=False)
+        return 0 if train is None else train.n_tasks
 
     def _cell(self, version: str) -> dict[str, Any]:
         return {
@@ -132,7 +131,8 @@ class Fig2:
         }  # fmt: skip
 
     def _settings(self, learner: str) -> dict[str, Any]:
-        return dict(_OMNIGLOT[learner] if self.pool.is_images else SETTINGS[1][learner])
+        preset = "paper images" if self.pool.is_images else "paper 1-shot"
+        return dict(LEARNER_PRESETS[preset][learner])
 
     def _name(self, learner: str, seed: int) -> str:
         p = self.plan
@@ -148,17 +148,12 @@ class Fig2:
             seeds = [store.read(n)["accuracy"].astype(np.float64) for n in names]
             accuracy[learner] = np.mean(seeds, axis=0)
         distance, n_train = self.distance(store, version)
+        classes = self.pool.classes_in(self.plan.train_split)
+        preparation = learn_preparation(self.pool, classes, choose_config(self.pool, classes))
         return correlation_diagram(
             distance,
             accuracy,
             classes=tests,
-            difficulty=difficulty(self.pool, tests, self.plan.train_split),
+            difficulty=difficulty(self.pool, tests, preparation),
             distance_label=f"mean KL divergence to {n_train:,} training tasks ({version})",
         )
-
-
-def network_for(pool: ClassPool, settings: dict[str, Any]) -> Architecture:
-    """`conv4` for images; one hidden layer of 128 units for features, as in the paper."""
-    if pool.is_images:
-        return conv4(pool.sample_shape, 64)
-    return mlp(pool.sample_shape[0], (128,), settings.get("scale", 8.0))

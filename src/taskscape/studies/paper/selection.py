@@ -11,11 +11,16 @@ from jaxtyping import Float, Int
 from taskscape.meta import TrainConfig, evaluate_many, train_many
 from taskscape.pools import ClassPool
 from taskscape.select import KLSource, MatrixSource, select_by
-from taskscape.studies.learning import split_settings, unit_length
-from taskscape.studies.paper.fig2 import network_for
-from taskscape.studies.paper.plan import SETTINGS, SelectionPlan, as_cell
-from taskscape.studies.paper.store import Store
-from taskscape.studies.paper.themes import embedded, fitted, test_tasks
+from taskscape.studies.lab import Store
+from taskscape.studies.paper.plan import SelectionPlan, as_cell
+from taskscape.studies.paper.themes import embedded, fitted
+from taskscape.studies.recipes import (
+    LEARNER_PRESETS,
+    draw_tasks,
+    learner_and_training,
+    network_for,
+    unit_length,
+)
 from taskscape.tasks import TaskSet, sample_tasks
 
 __all__ = ["CHOICES", "Choice", "SelectionFigure"]
@@ -71,7 +76,10 @@ class SelectionFigure:
     def tests(self) -> TaskSet:
         """The test tasks, each with its support and its queries."""
         p = self.plan
-        return test_tasks(self.pool, p.test_tasks, self.seed + 4, p.way, p.n_shot, p.n_query)
+        return draw_tasks(
+            self.pool, p.test_tasks, split="test", n_way=p.way, n_shot=p.n_shot,
+            n_query=p.n_query, seed=self.seed + 4,
+        )  # fmt: skip
 
     # -- choosing -------------------------------------------------------------------------------
 
@@ -91,10 +99,9 @@ class SelectionFigure:
             source: Any = MatrixSource(self._task2vec_means(store)[None])
         else:
             source = KLSource(*self._lam(store, choice.notion))
-        made = select_by(
+        return select_by(
             source, n, rule=choice.rule, train_classes=self.candidates(), seed=self.seed + trial
-        )
-        return made.indices
+        ).indices
 
     def _lam(self, store: Store, version: str) -> tuple[np.ndarray, np.ndarray]:
         model = fitted(store, self.pool, self.plan, version, self.seed)
@@ -126,6 +133,7 @@ class SelectionFigure:
         """Every trial of a learner, those that compare with each other next to each other."""
         p = self.plan
         plan = {k: v for k, v in as_cell(p).items() if not k.endswith("_trials") and k != "budgets"}
+        settings = LEARNER_PRESETS[f"paper {p.n_shot}-shot"][learner]
         for budget in p.budgets:
             for choice in choices:
                 most = p.random_trials if choice.rule == "random" else p.rule_trials
@@ -133,7 +141,7 @@ class SelectionFigure:
                     yield {
                         "figure": self.figure, "what": "selection", "learner": learner,
                         "rule": choice.rule, "notion": choice.notion, "budget": budget,
-                        "trial": trial, "settings": dict(SETTINGS[p.n_shot][learner]),
+                        "trial": trial, "settings": dict(settings),
                         "plan": plan,
                     }  # fmt: skip
 
@@ -162,7 +170,7 @@ class SelectionFigure:
         self, store: Store, cells: Sequence[dict[str, Any]], candidates: TaskSet, tests: TaskSet
     ) -> None:
         settings, budget = cells[0]["settings"], cells[0]["budget"]
-        learner, config = split_settings(cells[0]["learner"].split("-")[0], settings)
+        learner, config = learner_and_training(cells[0]["learner"], settings)
         # the last group is filled up with repeats, so that all groups run the same program
         filled = [cells[i % len(cells)] for i in range(_TOGETHER)]
         chosen = [
@@ -171,14 +179,14 @@ class SelectionFigure:
         began = time.perf_counter()
         trained = train_many(
             learner,
-            network_for(tests.pool, settings),
+            network_for(tests.pool, settings, scale=8.0),
             [candidates[np.sort(indices)] for indices in chosen],
             TrainConfig.one_pass(budget, self.plan.batch_size, **config),
             seeds=[c["trial"] for c in filled],
         )
-        found = evaluate_many(learner, trained.state, tests)
+        every = evaluate_many(learner, trained.state, tests)
         seconds = (time.perf_counter() - began) / len(cells)
-        for cell, one in zip(cells, found, strict=False):
+        for cell, one in zip(cells, every, strict=False):
             without = without_each_class(one.accuracy, tests)
             store.add(cell, {**one.summary(), "without_class": without, "seconds": seconds})
 

@@ -16,16 +16,15 @@ from taskscape.seeds import MOST_FOR_JAX
 from taskscape.select import select, select_by
 from taskscape.similarity import Task2Vec, Task2VecConfig
 from taskscape.studies.pipeline.checks import TASK2VEC
-from taskscape.studies.pipeline.makers import display_name, learner_of, network_of
 from taskscape.studies.pipeline.plan import Plan, joined
 from taskscape.studies.pipeline.represent import Embedded, embed
-from taskscape.studies.pipeline.selection_plot import plot_selection
 from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.studies.pipeline.tables import read_json, write_json, write_table
-from taskscape.studies.result import Gain, SelectionTrial
+from taskscape.studies.recipes import display_name
+from taskscape.studies.result import Gain, SelectionTrial, plot_selection
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["Chosen", "Outcome", "chosen_stage", "selection_stage"]
+__all__ = ["Chosen", "SelectionOutcome", "chosen_stage", "selection_stage"]
 
 RANDOM = "random"
 _AT_ONCE = 64
@@ -33,7 +32,7 @@ _AT_ONCE = 64
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenTasks:
     """The tasks of one training: rows of the training tasks."""
 
     rule: str
@@ -42,7 +41,7 @@ class Choice:
     tasks: tuple[int, ...]
 
 
-Chosen: TypeAlias = tuple[Choice, ...]
+Chosen: TypeAlias = tuple[ChosenTasks, ...]
 
 
 def chosen_stage(plan: Plan, model: TaskThemes, embedded: Embedded) -> Stage[Chosen]:
@@ -62,7 +61,7 @@ def chosen_stage(plan: Plan, model: TaskThemes, embedded: Embedded) -> Stage[Cho
         if TASK2VEC in setting.rules:
             with steps.step(0.6, "Task2Vec"):
                 fisher = _task2vec(plan, few, candidates)
-        found: list[Choice] = []
+        found: list[ChosenTasks] = []
         with steps.step(0.2, "choosing tasks"):
             for rule, trial in _turns(plan):
                 seed = 1000 * plan.config.seed + trial
@@ -73,14 +72,14 @@ def chosen_stage(plan: Plan, model: TaskThemes, embedded: Embedded) -> Stage[Cho
                 else:
                     made = select(test, train, max(setting.budgets), rule, **options)
                 found += [
-                    Choice(rule, budget, trial, tuple(made.indices[:budget].tolist()))
+                    ChosenTasks(rule, budget, trial, tuple(made.indices[:budget].tolist()))
                     for budget in setting.budgets
                 ]
         write_json(folder / "chosen.json", [asdict(choice) for choice in found])
 
     def load(folder: Path) -> Chosen:
         told = read_json(folder / "chosen.json")
-        return tuple(Choice(**{**c, "tasks": tuple(c["tasks"])}) for c in told)
+        return tuple(ChosenTasks(**{**c, "tasks": tuple(c["tasks"])}) for c in told)
 
     ignored = ("updates", "episodes")
     settings = {k: v for k, v in asdict(setting).items() if k not in ignored}
@@ -104,14 +103,16 @@ def _task2vec(plan: Plan, test: Any, candidates: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SelectionOutcome:
     """What training on chosen tasks came to, for one learner."""
 
     trials: tuple[SelectionTrial, ...]
     gains: tuple[Gain, ...]
 
 
-def selection_stage(plan: Plan, features: ClassPool, name: str, chosen: Chosen) -> Stage[Outcome]:
+def selection_stage(
+    plan: Plan, features: ClassPool, name: str, chosen: Chosen
+) -> Stage[SelectionOutcome]:
     """Train a learner on what each rule chose, and test it on all test tasks."""
     setting = plan.config.selection
 
@@ -132,9 +133,9 @@ def selection_stage(plan: Plan, features: ClassPool, name: str, chosen: Chosen) 
         write_table(folder / "trials.parquet", {k: [r[k] for r in rows] for k in rows[0]})
         plot_selection(trials, folder / "selection.png")
 
-    def load(folder: Path) -> Outcome:
+    def load(folder: Path) -> SelectionOutcome:
         told = read_json(folder / "selection.json")
-        return Outcome(
+        return SelectionOutcome(
             tuple(SelectionTrial(**t) for t in told["trials"]),
             tuple(Gain(**g) for g in told["gains"]),
         )
@@ -151,7 +152,7 @@ def _accuracies(
 ) -> Float[np.ndarray, "choices tests"]:
     """The accuracy on each test task after each training; trainings run side by side."""
     setting = plan.config.selection
-    learner, training = learner_of(plan.config, name)
+    learner, training = plan.config.learners.learner(name)
     candidates = plan.episodes(plan.train[: setting.candidates], features, "selection")
     asked = plan.episodes(plan.test, features, "selection")
     batch = plan.config.learners.batch_size
@@ -161,7 +162,7 @@ def _accuracies(
         with steps.step(0.8 / len(parts), "training on chosen tasks"):
             trained = train_many(
                 learner,
-                network_of(plan.config, name, features),
+                plan.config.learners.network_for(name, features),
                 [candidates[np.array(c.tasks)] for c in part],
                 TrainConfig(updates=setting.updates, batch_size=batch, **training),
                 seeds=[(1000 * plan.config.seed + c.trial) % (MOST_FOR_JAX + 1) for c in part],
@@ -179,7 +180,7 @@ def _gain(
     learner: str,
     rule: str,
     budget: int,
-    chosen: Sequence[Choice],
+    chosen: Sequence[ChosenTasks],
     accuracy: Float[np.ndarray, "choices tests"],
 ) -> Gain:
     r"""The mean difference to random choice, with an interval.

@@ -40,29 +40,29 @@ def read_json(path: Path) -> Any:
 
 def write_table(path: Path, columns: Mapping[str, Any]) -> None:
     """Columns as Parquet: lists, arrays, or arrays with several numbers in each row."""
-    made = {}
+    arrays = {}
     for name, values in columns.items():
         if isinstance(values, np.ndarray) and values.ndim == 2:
             flat = pa.array(np.ascontiguousarray(values).reshape(-1))
-            made[name] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+            arrays[name] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
         else:
-            made[name] = pa.array(values)
-    pq.write_table(pa.table(made), path, compression="zstd")
+            arrays[name] = pa.array(values)
+    pq.write_table(pa.table(arrays), path, compression="zstd")
 
 
 def read_table(path: Path) -> dict[str, Any]:
     """The columns of such a file: arrays, or lists where they hold text."""
     table = pq.read_table(path)
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name in table.column_names:
         column = table[name].combine_chunks()
         if pa.types.is_fixed_size_list(column.type):
-            found[name] = column.flatten().to_numpy().reshape(-1, column.type.list_size)
+            columns[name] = column.flatten().to_numpy().reshape(-1, column.type.list_size)
         elif pa.types.is_string(column.type):
-            found[name] = column.to_pylist()
+            columns[name] = column.to_pylist()
         else:
-            found[name] = column.to_numpy(zero_copy_only=False)
-    return found
+            columns[name] = column.to_numpy(zero_copy_only=False)
+    return columns
 
 
 def write_csv(path: Path, columns: Mapping[str, Sequence[Any] | np.ndarray]) -> None:
