@@ -14,9 +14,9 @@ import sys
 import numpy as np
 from record import keep, parser, peak_gigabytes, seconds
 
-from taskscape import ClassPool, FitConfig, PrepareConfig, load_pool, sample_tasks
+from taskscape import ClassPool, Embeddings, FitConfig, PrepareConfig, load_pool, sample_tasks
 from taskscape.themes import Fit, TaskSource
-from taskscape.themes.embed import Embedding, embed
+from taskscape.themes.embed import embed
 from taskscape.themes.prepare import PreparedSamples, learn_preparation
 
 CLASSES, SAMPLES, D = 64, 600, 64
@@ -53,12 +53,14 @@ def one(shot: str, n_tasks: int, dims: int, seed: int) -> dict[str, float]:
     tasks = sample_tasks(
         pool, n_tasks, n_way=5, n_shot="all" if shot == "all" else int(shot), seed=seed + 1
     )
-    embed(themes, tasks, prepared)
-    kept: dict[str, Embedding] = {}
-    ours = min(seconds(lambda: kept.update(done=embed(themes, tasks, prepared))) for _ in range(2))
+    embed([themes], tasks, prepared)
+    kept: dict[str, Embeddings] = {}
+    ours = min(
+        seconds(lambda: kept.update(done=embed([themes], tasks, prepared))) for _ in range(2)
+    )
     few = tasks[: min(n_tasks, 8192 if shot != "all" else 512)]
-    embed(themes, few, prepared, literal=True)
-    peer = min(seconds(lambda: embed(themes, few, prepared, literal=True)) for _ in range(2))
+    embed([themes], few, prepared, literal=True)
+    peer = min(seconds(lambda: embed([themes], few, prepared, literal=True)) for _ in range(2))
     return {
         "tasks_per_second": n_tasks / ours,
         "tasks_per_second_of_the_papers_e_step": len(few) / peer,

@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 from jaxtyping import install_import_hook
 
-# Programs compiled for one test serve all others, in whatever process they run.
-if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-    compiled = tempfile.mkdtemp(prefix="taskscape-compiled-")
-    atexit.register(shutil.rmtree, compiled, ignore_errors=True)
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = compiled
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+# What was compiled or drawn once serves all tests, in whatever process they run.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    shared = Path(tempfile.mkdtemp(prefix="taskscape-tests-"))
+    atexit.register(shutil.rmtree, shared, ignore_errors=True)
+    os.environ["TASKSCAPE_CACHE"] = str(shared / "cache")
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(shared / "compiled")
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+        os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+SHARED_CACHE = os.environ["TASKSCAPE_CACHE"]
 
 hook = install_import_hook("taskscape", "beartype.beartype")
 
@@ -27,6 +30,14 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     folder = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("TASKSCAPE_CACHE", str(folder))
     return folder
+
+
+@pytest.fixture
+def shared_cache(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache folder of all tests instead, for those that only use glyphs or Omniglot: drawing
+    the one and converting the other takes many seconds.
+    """
+    monkeypatch.setenv("TASKSCAPE_CACHE", SHARED_CACHE)
 
 
 @pytest.fixture(autouse=True, scope="module")

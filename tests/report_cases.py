@@ -13,8 +13,9 @@ from taskscape import ClassPool, TaskSet, TaskThemes, load_pool, sample_tasks
 from taskscape.compare import mean_kl, nearest
 from taskscape.diagram import correlation_diagram
 from taskscape.embeddings import Embeddings
-from taskscape.forecast.result import Forecasts, Judgement
-from taskscape.studies.result import SelectionTrial, StudyResult
+from taskscape.forecast import Forecasts, Judgement
+from taskscape.studies.outcome import SelectionTrial
+from taskscape.studies.result import StudyResult
 from taskscape.themes import HealthWarning, OutlierTasksWarning
 
 EVIL = "<script>window.hacked = 1</script>"
@@ -119,8 +120,7 @@ def embeddings(model: TaskThemes, tasks: TaskSet) -> Embeddings:
     """Embedded tasks as a study keeps them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OutlierTasksWarning)
-        lam = model.transform(tasks)
-    return Embeddings.of(tasks, lam, model=model.fingerprint_, delta=model.delta)
+        return model.embed(tasks)
 
 
 def with_outcomes(result: StudyResult, learners: tuple[str, ...] = LEARNERS) -> StudyResult:

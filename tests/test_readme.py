@@ -20,11 +20,13 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.usefixtures("shared_cache")
 @pytest.mark.parametrize("block", PYTHON, ids=["twenty-lines", "own-data"])
 def test_python(block: str, tmp_path: Path):
     subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True)
 
 
+@pytest.mark.usefixtures("shared_cache")
 def test_commands(tmp_path: Path):
     assert len(COMMANDS) == 7
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

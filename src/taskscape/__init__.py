@@ -20,7 +20,7 @@ from taskscape.compare import (
     resemblance,
 )
 from taskscape.diagram import correlation_diagram
-from taskscape.embeddings import Catalogue, Embeddings, read_embeddings, write_embeddings
+from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.forecast import Forecaster
 from taskscape.pools import ClassPool, load_pool
@@ -44,6 +44,7 @@ __all__ = [
     "HealthWarning",
     "OutlierTasksWarning",
     "PrepareConfig",
+    "TaskFilter",
     "TaskSet",
     "TaskThemes",
     "TaskscapeError",
@@ -60,12 +61,10 @@ __all__ = [
     "nearest",
     "nearest_distance",
     "pdist",
-    "read_embeddings",
     "resemblance",
     "sample_tasks",
     "save_tasks",
     "select",
     "select_by",
     "stream_tasks",
-    "write_embeddings",
 ]

@@ -1,6 +1,10 @@
-"""Names as matplotlib should draw them: letter by letter."""
+"""Names come from anybody's data: here they are kept from being read as markup or formulas."""
 
-__all__ = ["plain"]
+__all__ = ["literal", "plain"]
+
+_UNSAFE_IN_PLOTLY = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", "%": "&#37;", "$": "&#36;", "\n": " "}
+)
 
 
 def plain(text: str) -> str:
@@ -10,3 +14,12 @@ def plain(text: str) -> str:
     \$a_
     """
     return text.replace("$", r"\$")
+
+
+def literal(text: object) -> str:
+    """Text as plotly shows it unchanged: plotly reads some HTML, ``%{…}`` and ``$…$``.
+
+    >>> literal("<b>50 %</b>")
+    '&lt;b&gt;50 &#37;&lt;/b&gt;'
+    """
+    return str(text).translate(_UNSAFE_IN_PLOTLY)

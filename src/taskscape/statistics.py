@@ -1,21 +1,304 @@
-"""Rank correlations, slopes, partial correlations and the ceiling that noise puts on them."""
+"""Intervals, rank correlations and comparisons of trials: all the statistics of the package.
+
+Tasks share classes and trials share test tasks, so neither are independent draws. What varies
+independently are classes and trainings; every interval here is made from those. There is one form
+of interval, :func:`t_interval`, and one jackknife, :func:`jackknife`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from scipy.stats import kendalltau, rankdata
+from scipy.stats import t as student
 
-__all__ = ["kendall", "noise_ceiling", "partial_spearman", "slope", "spearman"]
+from taskscape.errors import DataError
+
+__all__ = [
+    "Coverage",
+    "Interval",
+    "RankTarget",
+    "Resamples",
+    "Variance",
+    "class_interval",
+    "coverage",
+    "gain_interval",
+    "jackknife",
+    "kendall",
+    "losing_share",
+    "make_resamples",
+    "mean_interval",
+    "noise_ceiling",
+    "partial_spearman",
+    "slope",
+    "spearman",
+    "t_interval",
+    "without_each_class",
+]
+
+_GROUPS = 50
+"""More classes than this are left out in groups: each costs the statistic once more."""
+_LEAST_TASKS = 5
+_LEAST_RESAMPLES = 4
+_NOTHING_LEFT = 1e-9
+"""Part of a vector's square that counts as none of it."""
+
+
+# -- intervals ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number and its confidence interval; NaN where there is none."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+    @property
+    def reach(self) -> float:
+        """Half of its width."""
+        return (self.high - self.low) / 2
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval leaves out zero."""
+        return self.low > 0 or self.high < 0
+
+    def within(self, least: float, most: float) -> "Interval":
+        """The interval with its ends no further than the quantity can go."""
+        low, high = np.clip([self.low, self.high], least, most).tolist()
+        return Interval(self.value, low, high)
+
+    def __str__(self) -> str:
+        if math.isnan(self.low):
+            return f"{self.value:.2f}"
+        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+@dataclass(frozen=True)
+class Variance:
+    """An estimated variance and how many degrees of freedom the estimate has."""
+
+    value: float
+    freedom: int
+
+
+def t_interval(value: float, parts: Sequence[Variance], confidence: float = 0.95) -> Interval:
+    r"""The interval of a number whose error has independent parts.
+
+    .. math:: x \pm t_\nu \sqrt{\textstyle\sum_i v_i}, \quad
+        \nu = \frac{(\sum_i v_i)^2}{\sum_i v_i^2 / \nu_i}
+
+    with :math:`\nu_i` degrees of freedom behind each variance :math:`v_i` (Welch and
+    Satterthwaite). A part without a degree of freedom is not known, and nor is the interval.
+    """
+    if not math.isfinite(value) or any(not part.freedom > 0 for part in parts):
+        return Interval(value)
+    total = sum(part.value for part in parts)
+    if total == 0:
+        return Interval(value, value, value)
+    freedom = total**2 / sum(part.value**2 / part.freedom for part in parts)
+    reach = float(student.ppf((1 + confidence) / 2, freedom)) * math.sqrt(total)
+    return Interval(value, value - reach, value + reach)
+
+
+def jackknife(without: Float[np.ndarray, "units"]) -> Variance:
+    r"""The variance of a statistic, from its values with each of n units left out.
+
+    .. math:: \frac{n-1}{n} \sum_c (\theta_{-c} - \bar\theta_-)^2
+
+    It has n − 1 degrees of freedom, which matter: with 8 classes, 1.96 in the place of Student's
+    2.36 makes a 95 % interval hold 91 %. What each task has to itself is counted about as often as
+    a task has classes, so that where it is much of the noise the interval is too wide.
+    """
+    n = len(without)
+    square = float(((without - without.mean()) ** 2).sum()) if n else 0.0
+    return Variance((n - 1) / max(n, 1) * square, n - 1)
+
+
+def without_each_class(
+    values: Float[np.ndarray, "tasks"], classes: Int[np.ndarray, "tasks way"]
+) -> Float[np.ndarray, "classes"]:
+    """The mean over the tasks without each of the classes, in the order of their ids."""
+    ids = np.unique(classes[classes >= 0])
+    rest = [values[~(classes == c).any(axis=1)] for c in ids]
+    if len(ids) < 2 or any(len(v) == 0 for v in rest):
+        raise DataError(
+            "leaving out a class leaves no task; evaluate more tasks, over more classes."
+        )
+    return np.array([float(v.mean()) for v in rest])
+
+
+def class_interval(
+    values: Float[np.ndarray, "tasks"], classes: Int[np.ndarray, "tasks way"]
+) -> Interval:
+    """The 95 % interval of the mean over tasks, by leaving out one class at a time.
+
+    Tasks share classes, so they are not independent, and an interval that treats them so is far
+    too narrow.
+    """
+    return t_interval(float(values.mean()), [jackknife(without_each_class(values, classes))])
+
+
+def mean_interval(values: Float[np.ndarray, "trials"], confidence: float = 0.95) -> Interval:
+    """The interval of the mean of independent trials; none for a single one."""
+    return t_interval(float(values.mean()), [_of_mean(values)], confidence)
+
+
+def gain_interval(
+    ours: Float[np.ndarray, "trials"],
+    theirs: Float[np.ndarray, "others"],
+    without: tuple[Float[np.ndarray, "classes"], Float[np.ndarray, "classes"]] | None = None,
+    confidence: float = 0.95,
+) -> Interval:
+    r"""The mean of ours minus that of theirs, over trials and, where known, over test classes.
+
+    .. math:: \bar a - \bar b, \quad
+        \frac{s_a^2}{n_a} + \frac{s_b^2}{n_b} + v_\text{classes}
+
+    are the number and its variance, for :func:`t_interval`. The first two parts are what other
+    trainings would change (Welch). The last is what other test classes would: the jackknife of the
+    difference of ``without``, the means of ours and of theirs with each class left out. What
+    differs by training and by class at once is in both, so that the interval errs to the wide side.
+    A side with a single trial is taken to vary as the other does.
+    """
+    if 1 in (len(ours), len(theirs)):
+        more = ours if len(ours) > 1 else theirs
+        share = 1 + len(more) / (len(ours) + len(theirs) - len(more))
+        parts = [Variance(share * _of_mean(more).value, len(more) - 1)]
+    else:
+        parts = [_of_mean(ours), _of_mean(theirs)]
+    if without is not None:
+        parts.append(jackknife(without[0] - without[1]))
+    return t_interval(float(ours.mean() - theirs.mean()), parts, confidence)
+
+
+def _of_mean(values: Float[np.ndarray, "trials"]) -> Variance:
+    n = len(values)
+    return Variance(float(values.var(ddof=1)) / n if n > 1 else 0.0, n - 1)
+
+
+def losing_share(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The part of all pairs of trials in which ours does worse; ties count half."""
+    a, b = np.asarray(ours, dtype=np.float64)[:, None], np.asarray(theirs, dtype=np.float64)
+    return float(((a < b) + 0.5 * (a == b)).mean())
+
+
+# -- resamples ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Resamples:
+    """Sets of tasks to compute a statistic on again, and how its interval follows from them."""
+
+    n_tasks: int
+    rows: tuple[Int[np.ndarray, "_"], ...]
+    method: str
+    """``"jackknife"`` or ``"bootstrap"``."""
+    words: str
+    """What was left out or resampled, for the reader."""
+    confidence: float
+    n_units: int
+    """Classes, or groups of them, that vary independently."""
+
+    def interval(
+        self, statistic: Callable[[Int[np.ndarray, "_"]], float], *, correlation: bool = False
+    ) -> Interval:
+        """The statistic of all tasks, given by their rows, with its interval."""
+        again = np.array([statistic(rows) for rows in self.rows])
+        return self.interval_of(statistic(np.arange(self.n_tasks)), again, correlation=correlation)
+
+    def interval_of(
+        self, value: float, again: Float[np.ndarray, "resamples"], *, correlation: bool = False
+    ) -> Interval:
+        """The interval of a statistic known for all tasks and for every resample.
+
+        Correlations are put on Fisher's z scale, where their error does not depend on their size.
+        """
+        again = again[np.isfinite(again)]
+        if not math.isfinite(value) or len(again) < _LEAST_RESAMPLES:
+            return Interval(value)
+        centre = float(_z(np.array([value]))[0]) if correlation else value
+        again = _z(again) if correlation else again
+        spread = jackknife(again).value if self.method == "jackknife" else float(again.var(ddof=1))
+        around = t_interval(centre, [Variance(spread, self.n_units - 1)], self.confidence)
+        ends = (around.low, around.high)
+        return Interval(value, *(math.tanh(e) for e in ends) if correlation else ends)
+
+
+def _z(correlations: Float[np.ndarray, "_"]) -> Float[np.ndarray, "_"]:
+    return np.arctanh(np.clip(correlations, -0.9999, 0.9999))
+
+
+def make_resamples(
+    classes: Int[np.ndarray, "tasks way"] | None,
+    n_tasks: int,
+    *,
+    method: str = "jackknife",
+    n_resamples: int = 200,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Resamples:
+    """Which tasks to leave out together, or to draw how often.
+
+    ``"jackknife"`` leaves out each class in turn, that is all tasks that have it (more than 50
+    classes are dealt into 50 groups). ``"bootstrap"`` draws classes with replacement; a task then
+    counts as often as the product of how often its classes were drawn. Without classes the same is
+    done to tasks, which gives too narrow an interval where tasks share classes.
+    """
+    if method not in ("jackknife", "bootstrap"):
+        raise DataError(f"interval={method!r} is not known; use 'jackknife' or 'bootstrap'.")
+    if not 0.5 <= confidence < 1:
+        raise DataError(f"confidence={confidence} must lie between 0.5 and 1.")
+    rng = np.random.default_rng(seed)
+    units = np.arange(n_tasks)[:, None] if classes is None else classes
+    real = units >= 0
+    ids, flat = np.unique(units[real], return_inverse=True)
+    number = np.full(units.shape, -1)
+    number[real] = flat
+    unit = "tasks (classes unknown: too narrow if tasks share classes)"
+    unit = unit if classes is None else "classes"
+    if method == "jackknife":
+        n_groups = min(_GROUPS, len(ids))
+        group = rng.permutation(len(ids)) % n_groups
+        member = np.where(real, group[number], -1)
+        rows = [np.flatnonzero((member != g).all(axis=1)) for g in range(n_groups)]
+        groups = f"{n_groups} groups of " if n_groups < len(ids) else ""
+        words, n_units = f"leaving out {groups}{unit}", n_groups
+    else:
+        rows = [_drawn(number, real, len(ids), rng) for _ in range(n_resamples)]
+        words, n_units = f"{n_resamples} resamples of {unit}", len(ids)
+    enough = [r for r in rows if len(np.unique(r)) >= _LEAST_TASKS]
+    if len(enough) < max(_LEAST_RESAMPLES, len(rows) // 2):
+        enough, words = [], f"none: too few tasks remain when {words}"
+    return Resamples(n_tasks, tuple(enough), method, words, confidence, n_units)
+
+
+def _drawn(
+    number: Int[np.ndarray, "tasks way"],
+    real: Bool[np.ndarray, "tasks way"],
+    n_ids: int,
+    rng: np.random.Generator,
+) -> Int[np.ndarray, "drawn"]:
+    times = np.bincount(rng.integers(n_ids, size=n_ids), minlength=n_ids)
+    return np.repeat(np.arange(len(number)), np.where(real, times[number], 1).prod(axis=1))
+
+
+# -- correlations -------------------------------------------------------------------------------
 
 
 def spearman(x: Float[np.ndarray, "n"], y: Float[np.ndarray, "n"]) -> float:
     """Spearman's rank correlation; NaN if one of them is constant."""
-    return _pearson(rankdata(x), rankdata(y))
+    return partial_spearman(x, y, np.empty((len(x), 0)))
 
 
 def kendall(x: Float[np.ndarray, "n"], y: Float[np.ndarray, "n"]) -> float:
     """Kendall's tau-b; NaN if one of them is constant."""
     if np.ptp(x) == 0 or np.ptp(y) == 0:
-        return float("nan")
+        return math.nan
     return float(kendalltau(x, y).statistic)
 
 
@@ -23,24 +306,93 @@ def slope(x: Float[np.ndarray, "n"], y: Float[np.ndarray, "n"]) -> float:
     """Least-squares slope of y on x; NaN if x is constant."""
     centred = x - x.mean()
     square = float(centred @ centred)
-    return float(centred @ (y - y.mean())) / square if square > 0 else float("nan")
+    return float(centred @ (y - y.mean())) / square if square > 0 else math.nan
 
 
 def partial_spearman(
     x: Float[np.ndarray, "n"], y: Float[np.ndarray, "n"], given: Float[np.ndarray, "n columns"]
 ) -> float:
     """Correlation of the ranks of x and y after regressing both on the ranks of ``given``."""
-    others = np.stack([rankdata(column) for column in given.T], axis=1)
-    others = others - others.mean(axis=0)
-    left = []
-    for values in (x, y):
-        ranks = rankdata(values)
-        ranks = ranks - ranks.mean()
-        rest = ranks - others @ np.linalg.lstsq(others, ranks, rcond=None)[0]
-        if rest @ rest < 1e-9 * max(ranks @ ranks, 1e-300):  # nothing that others do not explain
-            return float("nan")
-        left.append(rest)
-    return _pearson(*left)
+    basis = _basis(given)
+    return float(np.clip(_unit_rest(_ranks(x), basis) @ _unit_rest(_ranks(y), basis), -1, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class RankTarget:
+    """The ranks of y, and of what is controlled for, in all tasks and in every resample.
+
+    They are made once, for all that is correlated with y.
+    """
+
+    resamples: Resamples
+    given: tuple[int, ...]
+    """For each correlation, how many of the columns of controls it is given, from the first."""
+    _parts: tuple[
+        tuple[Int[np.ndarray, "_"], Float[np.ndarray, "_ columns"], tuple[np.ndarray, ...]], ...
+    ]
+    """Of all tasks and then of every resample: its rows, a basis of the ranks of the controls, and
+    what is left of y's ranks in each correlation, of length one."""
+
+    @staticmethod
+    def of(
+        y: Float[np.ndarray, "tasks"],
+        controls: Float[np.ndarray, "tasks columns"],
+        resamples: Resamples,
+        given: Sequence[int],
+    ) -> "RankTarget":
+        """The target of correlations given the first of ``controls``, as many as ``given`` says."""
+        parts = []
+        for rows in (np.arange(len(y)), *resamples.rows):
+            basis, ranks = _basis(controls[rows]), _ranks(y[rows])
+            parts.append((rows, basis, tuple(_unit_rest(ranks, basis[:, :n]) for n in given)))
+        return RankTarget(resamples, tuple(given), tuple(parts))
+
+    def correlations(self, x: Float[np.ndarray, "tasks"]) -> tuple[Interval, ...]:
+        """The partial rank correlations of x and y, each with its interval."""
+        table = []
+        for rows, basis, left in self._parts:
+            ranks = _ranks(x[rows])
+            table.append(
+                [
+                    float(_unit_rest(ranks, basis[:, :n]) @ y)
+                    for n, y in zip(self.given, left, strict=True)
+                ]
+            )
+        columns = np.clip(np.array(table), -1, 1).T
+        return tuple(
+            self.resamples.interval_of(float(c[0]), c[1:], correlation=True) for c in columns
+        )
+
+
+def _ranks(values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    ranks = rankdata(values)
+    return np.asarray(ranks - ranks.mean(), dtype=np.float64)
+
+
+def _basis(columns: Float[np.ndarray, "n columns"]) -> Float[np.ndarray, "n columns"]:
+    """Orthonormal ranks; zero for a column that those before it explain.
+
+    The first k span what the first k columns do, for every k.
+    """
+    basis = np.zeros(columns.shape)
+    for j, column in enumerate(columns.T):
+        ranks = _ranks(column)
+        # twice, because once leaves rounding errors of the size of what is left
+        rest = _unit_rest(ranks, basis[:, :j])
+        rest = rest - basis[:, :j] @ (basis[:, :j].T @ rest)
+        basis[:, j] = 0.0 if np.isnan(rest).any() else rest / np.linalg.norm(rest)
+    return basis
+
+
+def _unit_rest(
+    ranks: Float[np.ndarray, "n"], basis: Float[np.ndarray, "n columns"]
+) -> Float[np.ndarray, "n"]:
+    """What the basis does not explain, of length one; NaN where nothing is left."""
+    rest = ranks - basis @ (basis.T @ ranks) if basis.shape[1] else ranks
+    square = float(rest @ rest)
+    if square <= _NOTHING_LEFT * float(ranks @ ranks):
+        return np.full(len(ranks), math.nan)
+    return np.asarray(rest / math.sqrt(square))
 
 
 def noise_ceiling(
@@ -58,17 +410,42 @@ def noise_ceiling(
     """
     rng = np.random.default_rng(seed)
     n = accuracies.shape[1]
-    found = []
+    correlations = []
     for _ in range(n_splits if n > 2 else 1):
         order = rng.permutation(n)
         first, second = (accuracies[:, order[i : n - n % 2 : 2]].mean(axis=1) for i in (0, 1))
-        found.append(spearman(first, second))
-    r = float(np.mean(found))
+        correlations.append(spearman(first, second))
+    r = float(np.mean(correlations))
     k = n / (n // 2)
     return r, float(np.sqrt(k * r / (1 + (k - 1) * r))) if r > 0 else 0.0
 
 
-def _pearson(x: Float[np.ndarray, "n"], y: Float[np.ndarray, "n"]) -> float:
-    x, y = x - x.mean(), y - y.mean()
-    size = np.sqrt(float(x @ x) * float(y @ y))
-    return float(np.clip(x @ y / size, -1, 1)) if size > 0 else float("nan")
+# -- do intervals hold what they say? -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many of the measured values lay within the intervals given for them."""
+
+    share: Interval
+    """The part that did, with an interval that leaves out classes."""
+    below: float
+    """The part that lay below its interval."""
+    above: float
+    mean_width: float
+
+
+def coverage(
+    low: Float[np.ndarray, "tasks"],
+    high: Float[np.ndarray, "tasks"],
+    measured: Float[np.ndarray, "tasks"],
+    resamples: Resamples,
+) -> Coverage:
+    """How well the intervals from ``low`` to ``high`` hold the measured values of tasks."""
+    held = ((low <= measured) & (measured <= high)).astype(np.float64)
+    return Coverage(
+        resamples.interval(lambda rows: float(held[rows].mean())).within(0.0, 1.0),
+        below=float((measured < low).mean()),
+        above=float((measured > high).mean()),
+        mean_width=float((high - low).mean()),
+    )

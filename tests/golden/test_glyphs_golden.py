@@ -19,6 +19,7 @@ CLASSES = {
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_cache")
 def test_letters_ink_and_difficulty() -> None:
     pool = load_glyphs()
     assert pool.groups is not None

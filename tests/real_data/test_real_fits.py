@@ -8,7 +8,7 @@ import pytest
 from taskscape import TaskThemes, load_pool, sample_tasks
 from taskscape.pools.load import KNOWN
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_cache")]
 
 
 def check(name: str, n_tasks: int) -> None:

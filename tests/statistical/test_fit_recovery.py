@@ -51,6 +51,6 @@ def test_themes_are_recovered_up_to_relabelling(seed: int, method: str):
 
     unseen = tasks[M:]
     prepared = PreparedSamples(pool, model.preparation_, np.arange(M * C, n_classes))
-    best = embed(truth, unseen, prepared).elbo
+    best = embed([truth], unseen, prepared).elbo[0]
     assert best.mean() - model.score(unseen) < 0.02
     assert model.health_.ok

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from taskscape.embeddings import Embeddings, read_embeddings
+from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import Selection, TrialOptions
@@ -54,7 +54,7 @@ class Trial:
             raise DataError(_REMEDY)
         settings = LEARNER_PRESETS["forecasting"].get(self.learner, {})
         learner, training = learner_and_training(self.learner, settings)
-        validation = read_embeddings(self.validation)
+        validation = Embeddings.load(self.validation)
         validation.header.check_same_model(train.header, str(self.validation), "the training tasks")
         pool = load_pool(self.data)
         preparation = TaskThemes.load(self.model).preparation_

@@ -23,7 +23,7 @@ from taskscape.compare import (
     normalise_ways,
     resemblance,
 )
-from taskscape.embeddings import Catalogue, Embeddings, read_embeddings
+from taskscape.embeddings import Catalogue, Embeddings
 from taskscape.errors import DataError
 from taskscape.files import check_output, csv_with, written_in_one_piece
 from taskscape.tasks.class_lists import write_classes
@@ -65,11 +65,11 @@ def compare(
     """Mean KL from each test task to the training tasks, and whether the two sets are alike."""
     if out is not None:
         check_output(out, _TABLE)
-    asked = read_embeddings(test)
+    asked = Embeddings.load(test)
     against = Catalogue(train)
     asked.header.check_same_model(against.header, str(test), str(train))
     n_train = len(against)
-    whole = None if n_train > _MOST_IN_MEMORY else read_embeddings(train)
+    whole = None if n_train > _MOST_IN_MEMORY else Embeddings.load(train)
     if normalise and whole is None:
         raise DataError(f"--normalise-ways reads all of {train}, which has {n_train:,} tasks.")
     test_lam = _lam(asked, normalise)
@@ -126,7 +126,7 @@ def _likeness(
     if train is None:
         return None, f"Not asked: the catalogue has more than {_MOST_IN_MEMORY:,} tasks."
     if reference is not None:
-        held_out = read_embeddings(reference)
+        held_out = Embeddings.load(reference)
         held_out.header.check_same_model(train.header, str(reference), "the training tasks")
         return resemblance(test_lam, train_lam, reference=_lam(held_out, normalise)), ""
     try:

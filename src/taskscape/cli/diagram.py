@@ -1,18 +1,17 @@
 """``taskscape diagram``: accuracy against distance, from a CSV of any origin."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from taskscape.diagram import correlation_diagram, read_diagram_csv
+from taskscape.diagram import DIAGRAM_FILE, correlation_diagram, read_diagram_csv
 from taskscape.diagram.plot import FORMATS
 from taskscape.errors import DataError
-from taskscape.files import PICTURE, check_output, json_with, written_in_one_piece
+from taskscape.files import PICTURE, check_output
 
 __all__ = ["register"]
-
-_JSON = json_with("a correlation diagram", what="correlation diagram")
 
 
 def register(app: typer.Typer) -> None:
@@ -55,7 +54,7 @@ def diagram(
     for path in out or []:
         if path.suffix.lower() not in (*FORMATS, ".json"):
             raise DataError(f"--out {path}: expected .json, {', '.join(FORMATS)}.")
-        check_output(path, _JSON if path.suffix.lower() == ".json" else PICTURE)
+        check_output(path, DIAGRAM_FILE if path.suffix.lower() == ".json" else PICTURE)
     data = read_diagram_csv(
         table, distance=distance, accuracy=accuracy, difficulty=difficulty, classes=classes
     )
@@ -71,12 +70,11 @@ def diagram(
     )
     for path in out or []:
         if path.suffix.lower() == ".json":
-            with written_in_one_piece(path, _JSON) as file:
-                file.write_text(made.to_json() + "\n", encoding="utf-8")
+            made.save(path)
         else:
             made.plot(path, title=title)
     if as_json:
-        typer.echo(made.to_json())
+        typer.echo(json.dumps(made.to_dict(), ensure_ascii=False))
         return
     typer.echo(made.summary())
     for path in out or []:

@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from taskscape.cli.wishes import NShot, NTasks, NWay, Seed, Source, Split, TasksFile, get_tasks
-from taskscape.embeddings import CATALOGUE, EMBEDDINGS, Catalogue, Embeddings, write_embeddings
+from taskscape.embeddings import CATALOGUE, EMBEDDINGS, Catalogue
 from taskscape.errors import DataError
 from taskscape.files import check_output
 from taskscape.pools import load_pool
@@ -56,16 +55,9 @@ def embed(
     fitted = TaskThemes.load(model)
     pool = load_pool(source)
     drawn = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
-    members = fitted.embed(drawn)
-    embedded = Embeddings.of(
-        drawn,
-        np.stack([m.lam for m in members]),
-        model=fitted.fingerprint_,
-        elbo=np.stack([m.elbo for m in members]),
-        delta=fitted.delta,
-    )
+    embedded = fitted.embed(drawn)
     if out.suffix == ".parquet":
-        write_embeddings(out, embedded)
+        embedded.save(out)
         typer.echo(f"{len(drawn):,} tasks embedded: {out}")
     else:
         typer.echo(f"{len(drawn):,} tasks embedded: {Catalogue.append(out, embedded)!r}")

@@ -24,10 +24,10 @@ from taskscape.cli.wishes import (
     TasksFile,
     get_tasks,
 )
-from taskscape.embeddings import read_embeddings
+from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
-from taskscape.files import Kind, check_output, csv_with, json_with, written_in_one_piece
-from taskscape.forecast import Forecaster, Forecasts
+from taskscape.files import Kind, check_output, csv_with, written_in_one_piece
+from taskscape.forecast import FORECASTS_FILE, Forecaster, Forecasts
 from taskscape.meta import Trained, evaluate, restore
 from taskscape.pools import ClassPool, load_pool
 from taskscape.storage import arrays_of_kind, load_arrays, load_tasks
@@ -61,7 +61,7 @@ def _is_table(path: Path) -> bool:
 _KINDS = {
     ".csv": csv_with("a table of forecasts", *_COLUMNS, more=_BECAUSE),
     ".parquet": Kind("a table of forecasts", _is_table),
-    ".json": json_with("forecasts", "learner", "confidence", "average", "tasks"),
+    ".json": FORECASTS_FILE,
 }
 
 
@@ -131,7 +131,7 @@ def forecast(
                 n_query=n_query, seed=seed + 1,
             )  # fmt: skip
         name, measured = _measured(fitted, known, learner, accuracy, episodes, seed)
-        made = Forecaster(fitted, read_embeddings(train), name, confidence=confidence)
+        made = Forecaster(fitted, Embeddings.load(train), name, confidence=confidence)
         made.fit(known, measured)
     if save is not None:
         made.save(save)
@@ -223,20 +223,10 @@ def _read_accuracy(path: Path) -> Float[np.ndarray, "tasks episodes"]:
 
 
 def _plain(found: Forecasts, tasks: TaskSet) -> dict[str, Any]:
-    rows = [
-        {
-            "task": i,
-            "classes": list(tasks.names(i)),
-            "expected": float(found.expected[i]),
-            "low": float(found.low[i]),
-            "high": float(found.high[i]),
-            "outside": bool(found.outside is not None and found.outside[i]),
-            "reasons": {what: float(moved[i]) for what, moved in found.reasons.items()},
-        }
-        for i in range(len(found))
-    ]
-    about = {"learner": found.learner, "confidence": found.confidence, "average": found.average}
-    return {**about, "tasks": rows}
+    values = found.to_dict()
+    for i, row in enumerate(values["tasks"]):
+        row["classes"] = list(tasks.names(i))
+    return values
 
 
 def _write(path: Path, found: Forecasts, tasks: TaskSet) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from taskscape.cli.ranges import parse_range
 from taskscape.compare import nearest as nearest_tasks
-from taskscape.embeddings import Catalogue, Embeddings, Wanted
+from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
 from taskscape.errors import DataError
 from taskscape.tasks.class_lists import parse_classes
 
@@ -56,9 +56,9 @@ def nearest(
     asked = _find(look_in, task, query, model, data)
     asked.header.check_same_model(look_in.header, str(query or model or catalogue), str(catalogue))
     ways = None if n_way is None else parse_range(n_way, "--n-way")
-    wanted = Wanted(any_class=any_class or None, group=group, n_way=ways)
-    found = nearest_tasks(asked.lam.astype(np.float64), look_in.lam(wanted), k)
-    tasks = look_in.take(found.indices[0], wanted)
+    only = TaskFilter(any_class=any_class or None, group=group, n_way=ways)
+    found = nearest_tasks(asked.lam.astype(np.float64), look_in.lam(only), k)
+    tasks = look_in.take(found.indices[0], only)
     rows = [
         {"task": int(tasks.ids[i]), "kl": float(d), "classes": list(tasks.names(i))}
         for i, d in enumerate(found.distances[0])
@@ -94,5 +94,4 @@ def embed_query(model: Path, data: str, classes: list[str]) -> Embeddings:
     from taskscape.themes.estimator import TaskThemes
 
     tasks = make_tasks(load_pool(data), [classes])
-    fitted = TaskThemes.load(model)
-    return Embeddings.of(tasks, fitted.transform(tasks), model=fitted.fingerprint_)
+    return TaskThemes.load(model).embed(tasks)

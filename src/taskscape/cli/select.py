@@ -11,7 +11,7 @@ import typer
 from jaxtyping import Int
 
 from taskscape.cli.auto import Trial
-from taskscape.embeddings import Embeddings, read_embeddings
+from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.files import check_output, json_with, written_in_one_piece
 from taskscape.select import RULES
@@ -84,7 +84,7 @@ def select(
         check_output(out, _JSON, out_tasks)
     if out_tasks is not None:
         check_output(out_tasks, TASKS, tasks, validation_tasks)
-    asked, pool = read_embeddings(test), read_embeddings(train)
+    asked, pool = Embeddings.load(test), Embeddings.load(train)
     asked.header.check_same_model(pool.header, str(test), str(train))
     if out_tasks is not None and tasks is None:
         raise DataError("--out-tasks needs --tasks, the tasks that were embedded.")

@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from taskscape.diagram.bins import make_bins
-from taskscape.diagram.resampling import Interval, Resamples, make_resamples
-from taskscape.diagram.result import CorrelationDiagram, Curve
+from taskscape.diagram.result import Bin, CorrelationDiagram, Curve
 from taskscape.errors import DataError
 from taskscape.seeds import Seed, check_seed
 from taskscape.statistics import (
+    RankTarget,
+    Resamples,
     kendall,
+    make_resamples,
     noise_ceiling,
-    partial_spearman,
     slope,
     spearman,
 )
@@ -66,7 +66,9 @@ def correlation_diagram(
     resamples = make_resamples(
         ids, len(x), method=interval, n_resamples=n_resamples, confidence=confidence, seed=seed
     )
-    given = None if difficulty is None else _read_table(difficulty, "difficulty", len(x))
+    given = np.empty((len(x), 0))
+    if difficulty is not None:
+        given = _read_table(difficulty, "difficulty", len(x))
     named = accuracy if isinstance(accuracy, Mapping) else {"learner": accuracy}
     if not named:
         raise DataError("accuracy holds no learner.")
@@ -85,7 +87,7 @@ def correlation_diagram(
         interval_from=resamples.words,
         distance_label=distance_label,
         accuracy_label=accuracy_label,
-        distance_and_difficulty=None if given is None else spearman(x, given[:, 0]),
+        distance_and_difficulty=spearman(x, given[:, 0]) if given.shape[1] else None,
     )
 
 
@@ -93,38 +95,92 @@ def _curve(
     name: str,
     x: Float[np.ndarray, "tasks"],
     accuracies: Float[np.ndarray, "tasks evaluations"],
-    difficulty: Float[np.ndarray, "tasks columns"] | None,
+    difficulty: Float[np.ndarray, "tasks columns"],
     n_bins: int,
     binning: str,
     resamples: Resamples,
     seed: int,
 ) -> Curve:
     y = accuracies.mean(axis=1)
-    everything = np.arange(len(x))
-    halves, ceiling = noise_ceiling(accuracies, seed) if accuracies.shape[1] > 1 else (None, None)
-    partial: Interval | None = None
-    by_difficulty: Interval | None = None
-    if difficulty is not None:
-        z = difficulty
-        partial = resamples.interval(
-            lambda r: partial_spearman(x[r], y[r], z[r]), everything, correlation=True
-        )
-        by_difficulty = resamples.interval(
-            lambda r: spearman(z[r, 0], y[r]), everything, correlation=True
-        )
+    several, known = accuracies.shape[1] > 1, difficulty.shape[1]
+    halves, ceiling = noise_ceiling(accuracies, seed) if several else (None, None)
+    target = RankTarget.of(y, difficulty, resamples, (0, known))
+    plain, partial = target.correlations(x)
     return Curve(
         learner=name,
         bins=make_bins(x, y, n_bins, binning, resamples),
-        spearman=resamples.interval(lambda r: spearman(x[r], y[r]), everything, correlation=True),
-        kendall=resamples.interval(lambda r: kendall(x[r], y[r]), everything, correlation=True),
-        slope=resamples.interval(lambda r: slope(x[r], y[r]), everything),
+        spearman=plain,
+        kendall=resamples.interval(lambda r: kendall(x[r], y[r]), correlation=True),
+        slope=resamples.interval(lambda r: slope(x[r], y[r])),
         mean_accuracy=float(y.mean()),
         n_evaluations=accuracies.shape[1],
         split_half=halves,
         ceiling=ceiling,
-        partial=partial,
-        difficulty=by_difficulty,
+        partial=partial if known else None,
+        difficulty=target.correlations(difficulty[:, 0])[0] if known else None,
     )
+
+
+def bin_tasks(
+    distance: Float[np.ndarray, "tasks"], n_bins: int, binning: str
+) -> tuple[Float[np.ndarray, "edges"], Int[np.ndarray, "tasks"]]:
+    r"""The edges of the bins and the bin of each task.
+
+    ``"paper"``: J bins of equal width from 0 to the largest distance,
+
+    .. math:: I_j = ((j - 1) \Delta, j \Delta], \quad \Delta = \max_i \bar D_i / J,
+
+    with a distance of exactly 0 in the first. ``"quantile"``: bins that hold equal numbers of
+    tasks as far as ties allow.
+
+    Paper: its section on the correlation diagram.
+    """
+    if n_bins < 1:
+        raise DataError(f"n_bins={n_bins} must be at least 1.")
+    if binning == "paper":
+        edges = distance.max() * np.arange(n_bins + 1) / n_bins
+        edges[-1] = distance.max()  # which rounding may have missed
+    elif binning == "quantile":
+        edges = np.unique(np.quantile(distance, np.arange(n_bins + 1) / n_bins))
+        if len(edges) == 1:
+            edges = np.repeat(edges, 2)
+    else:
+        raise DataError(f"bins={binning!r} is not known; use 'paper' or 'quantile'.")
+    which = np.searchsorted(edges[1:], distance, side="left")
+    return edges, np.minimum(which, len(edges) - 2)
+
+
+def make_bins(
+    distance: Float[np.ndarray, "tasks"],
+    accuracy: Float[np.ndarray, "tasks"],
+    n_bins: int,
+    binning: str,
+    resamples: Resamples,
+) -> tuple[Bin, ...]:
+    """Mean distance and accuracy of every bin that holds a task, with a band."""
+    edges, which = bin_tasks(distance, n_bins, binning)
+    share = accuracy.min() >= 0 and accuracy.max() <= 1  # else per cent, or another score
+    bounds = (0.0, 1.0) if share else (-np.inf, np.inf)
+    bins = []
+    for j in np.unique(which):
+
+        def mean_accuracy(rows: Int[np.ndarray, "_"], j: int = int(j)) -> float:
+            inside = accuracy[rows[which[rows] == j]]
+            return float(inside.mean()) if len(inside) else float("nan")
+
+        band = resamples.interval(mean_accuracy).within(*bounds)
+        bins.append(
+            Bin(
+                low=float(edges[j]),
+                high=float(edges[j + 1]),
+                n_tasks=int((which == j).sum()),
+                distance=float(distance[which == j].mean()),
+                accuracy=band.value,
+                accuracy_low=band.low,
+                accuracy_high=band.high,
+            )
+        )
+    return tuple(bins)
 
 
 def _read_numbers(values: Any, name: str, n_tasks: int | None) -> Float[np.ndarray, "tasks"]:

@@ -1,5 +1,9 @@
-"""The correlation diagram on paper: matplotlib, safe for colour-blind readers and for print."""
+"""The correlation diagram as a picture: matplotlib for print, plotly for the report.
 
+Colours are safe for colour-blind readers, and markers and dashes differ too.
+"""
+
+import math
 import os
 from pathlib import Path
 from textwrap import fill
@@ -9,17 +13,21 @@ import numpy as np
 
 from taskscape.errors import DataError
 from taskscape.files import save_picture
-from taskscape.plain_text import plain
+from taskscape.plain_text import literal, plain
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from taskscape.diagram.result import CorrelationDiagram, Curve
 
-__all__ = ["COLOURS", "FORMATS", "save_figure"]
+__all__ = ["COLOURS", "DASHES", "FORMATS", "MARKERS", "plotly_figure", "save_figure"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's palette, darkest first; markers and dashes differ too."""
+"""Okabe and Ito's palette, darkest first."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.", ":", "-", "--", "-.")
+_PLOTLY_MARKERS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
+_PLOTLY_DASHES = ("solid", "dash", "dashdot", "dot")
 FORMATS = (".png", ".svg", ".pdf")
 
 
@@ -81,10 +89,7 @@ def save_figure(
         save_picture(figure, path, dpi=200)
 
 
-def _draw_curve(axes: object, curve: "Curve", i: int, n_curves: int) -> None:
-    from matplotlib.axes import Axes
-
-    assert isinstance(axes, Axes)
+def _draw_curve(axes: "Axes", curve: "Curve", i: int, n_curves: int) -> None:
     colour = COLOURS[i % len(COLOURS)]
     x = np.array([b.distance for b in curve.bins])
     low = np.array([b.accuracy_low for b in curve.bins])
@@ -111,6 +116,82 @@ def _draw_curve(axes: object, curve: "Curve", i: int, n_curves: int) -> None:
         axes.errorbar(
             x[known], y[known], reach, fmt="none", ecolor=colour, elinewidth=0.8, alpha=0.6
         )
+
+
+def plotly_figure(diagram: "CorrelationDiagram") -> dict[str, Any]:
+    """``{"data": …, "layout": …}``, for ``plotly.graph_objects.Figure`` or plotly.js.
+
+    They are plain dicts, so that plotly is not needed. Names are escaped.
+    """
+    bins = diagram.curves[0].bins
+    tasks = {
+        "type": "bar",
+        "x": [(b.low + b.high) / 2 for b in bins],
+        "y": [b.n_tasks for b in bins],
+        "width": [b.high - b.low for b in bins],
+        "marker": {"color": "#BFBFBF"},
+        "yaxis": "y2",
+        "showlegend": False,
+        "hovertemplate": "%{y} tasks<extra></extra>",
+    }
+    axis = {"showgrid": True, "gridcolor": "#E5E5E5", "zeroline": False}
+    layout = {
+        "template": "none",
+        "hovermode": "closest",
+        "xaxis": {
+            "title": {"text": literal(diagram.distance_label)},
+            "anchor": "y2",
+            "showgrid": False,
+            "zeroline": False,
+        },
+        "yaxis": {
+            "title": {"text": literal(diagram.accuracy_label)},
+            "domain": [0.24, 1.0],
+            **axis,
+        },
+        "yaxis2": {"title": {"text": "tasks"}, "domain": [0.0, 0.18], "nticks": 3, **axis},
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        "margin": {"l": 60, "r": 20, "t": 30 + 20 * len(diagram.curves), "b": 50},
+    }
+    return {
+        "data": [*(_trace(c, i) for i, c in enumerate(diagram.curves)), tasks],
+        "layout": layout,
+    }
+
+
+def _trace(curve: "Curve", i: int) -> dict[str, Any]:
+    known = all(math.isfinite(b.accuracy_low) for b in curve.bins)
+    trace: dict[str, Any] = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": literal(label_of(curve)),
+        "x": [b.distance for b in curve.bins],
+        "y": [b.accuracy for b in curve.bins],
+        "customdata": [[b.n_tasks, b.low, b.high] for b in curve.bins],
+        "hovertemplate": (
+            f"{literal(curve.learner)}<br>accuracy %{{y:.3f}}<br>distance %{{x:.3g}} "
+            "(%{customdata[1]:.3g} to %{customdata[2]:.3g})<br>%{customdata[0]} tasks"
+            "<extra></extra>"
+        ),
+        "marker": {
+            "color": COLOURS[i % len(COLOURS)],
+            "symbol": _PLOTLY_MARKERS[i % len(_PLOTLY_MARKERS)],
+            "size": 9,
+        },
+        "line": {
+            "color": COLOURS[i % len(COLOURS)],
+            "dash": _PLOTLY_DASHES[i % len(_PLOTLY_DASHES)],
+        },
+    }
+    if known:
+        trace["error_y"] = {
+            "type": "data",
+            "symmetric": False,
+            "array": [b.accuracy_high - b.accuracy for b in curve.bins],
+            "arrayminus": [b.accuracy - b.accuracy_low for b in curve.bins],
+            "thickness": 1,
+        }
+    return trace
 
 
 def label_of(curve: "Curve") -> str:

@@ -1,22 +1,39 @@
-"""The numbers of a correlation diagram, as an object, a table, JSON, and pictures."""
+"""The numbers of a correlation diagram: as an object, in words, as a table, in a file."""
 
 import json
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from taskscape.diagram.bins import Bin
-from taskscape.diagram.resampling import Interval
 from taskscape.errors import DataError
+from taskscape.files import json_with, written_in_one_piece
+from taskscape.statistics import Interval
 
-__all__ = ["CorrelationDiagram", "Curve"]
+__all__ = ["DIAGRAM_FILE", "Bin", "CorrelationDiagram", "Curve"]
 
 _FORMAT = 1
+_KIND = "correlation diagram"
+DIAGRAM_FILE = json_with("a correlation diagram", what=_KIND)
+"""What :meth:`CorrelationDiagram.save` may replace."""
 
 
 @dataclass(frozen=True)
+class Bin:
+    """Test tasks at about the same distance: their number, mean distance and mean accuracy."""
+
+    low: float
+    high: float
+    n_tasks: int
+    distance: float
+    accuracy: float
+    accuracy_low: float
+    accuracy_high: float
+
+
+@dataclass(frozen=True, repr=False)
 class Curve:
     """One learner in the diagram."""
 
@@ -37,6 +54,9 @@ class Curve:
     difficulty: Interval | None
     """Rank correlation of accuracy and the (first) measure of difficulty."""
 
+    def __repr__(self) -> str:
+        return f"Curve({self.learner!r}, Spearman {self.spearman}, {len(self.bins)} bins)"
+
     def summary(self) -> str:
         """The correlations in a sentence."""
         parts = [f"{self.learner}: Spearman {self.spearman}, Kendall {self.kendall}"]
@@ -51,7 +71,7 @@ class Curve:
         return ", ".join(parts) + "."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CorrelationDiagram:
     """Accuracy against distance to the training tasks, for one or several learners."""
 
@@ -66,6 +86,11 @@ class CorrelationDiagram:
     distance_label: str
     accuracy_label: str
     distance_and_difficulty: float | None
+    """Their rank correlation."""
+
+    def __repr__(self) -> str:
+        names = ", ".join(f"{c.learner} {c.spearman.value:.2f}" for c in self.curves)
+        return f"CorrelationDiagram({self.n_tasks:,} tasks; Spearman: {names})"
 
     def summary(self) -> str:
         """All learners' correlations, and where the intervals come from."""
@@ -82,31 +107,33 @@ class CorrelationDiagram:
         return [{"learner": c.learner, **asdict(b)} for c in self.curves for b in c.bins]
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain numbers, lists and dicts; NaN becomes None."""
-        plain = _without_nan(asdict(self))
-        return {"format": _FORMAT, "what": "correlation diagram", **plain}
-
-    def to_json(self) -> str:
-        """Everything, as a JSON string."""
-        return json.dumps(self.to_dict(), ensure_ascii=False)
+        """Everything, as plain numbers, lists and dicts, ready for JSON; NaN becomes None."""
+        return {"format": _FORMAT, "what": _KIND, **_without_nan(asdict(self))}
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "CorrelationDiagram":
-        """The diagram that :meth:`to_dict` wrote."""
-        if values.get("what") != "correlation diagram":
+        """The diagram that :meth:`to_dict` took apart."""
+        if values.get("what") != _KIND:
             raise DataError("this is not a correlation diagram written by taskscape.")
         if values["format"] > _FORMAT:
             raise DataError("this diagram was written by a newer taskscape; please upgrade.")
         rest = {k: v for k, v in values.items() if k not in ("format", "what", "curves")}
         return CorrelationDiagram(curves=tuple(_curve(c) for c in values["curves"]), **rest)
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a JSON file that :meth:`load` reads."""
+        with written_in_one_piece(path, DIAGRAM_FILE) as file:
+            file.write_text(json.dumps(self.to_dict(), ensure_ascii=False) + "\n", encoding="utf-8")
+
     @staticmethod
-    def from_json(text: str) -> "CorrelationDiagram":
-        """The diagram that :meth:`to_json` wrote."""
+    def load(path: str | os.PathLike[str]) -> "CorrelationDiagram":
+        """The diagram that :meth:`save` wrote."""
         try:
-            values = json.loads(text)
+            values = json.loads(Path(path).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise DataError(f"no such file: {os.fspath(path)}.") from None
         except ValueError as error:
-            raise DataError(f"this is not a correlation diagram: {error}.") from error
+            raise DataError(f"{os.fspath(path)} is not a correlation diagram: {error}.") from error
         return CorrelationDiagram.from_dict(values if isinstance(values, dict) else {})
 
     def plot(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
@@ -117,7 +144,7 @@ class CorrelationDiagram:
 
     def to_plotly(self) -> dict[str, Any]:
         """The interactive diagram as a plotly figure's ``{"data": …, "layout": …}``."""
-        from taskscape.diagram.interactive import plotly_figure
+        from taskscape.diagram.plot import plotly_figure
 
         return plotly_figure(self)
 

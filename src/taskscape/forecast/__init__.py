@@ -1,7 +1,13 @@
 """How well will a trained learner do on a new task? Expected accuracies with intervals."""
 
-from taskscape.forecast.forecaster import Forecaster, ForecastWarning
-from taskscape.forecast.forecasting import forecast
-from taskscape.forecast.result import Forecasts, Judgement
+from taskscape.forecast.forecaster import Forecaster, ForecastWarning, forecast
+from taskscape.forecast.result import FORECASTS_FILE, Forecasts, Judgement
 
-__all__ = ["ForecastWarning", "Forecaster", "Forecasts", "Judgement", "forecast"]
+__all__ = [
+    "FORECASTS_FILE",
+    "ForecastWarning",
+    "Forecaster",
+    "Forecasts",
+    "Judgement",
+    "forecast",
+]

@@ -13,11 +13,11 @@ import numpy as np
 from jaxtyping import Float
 
 from taskscape.compare import class_separation, mean_kl, member_scales, nearest, normalise_ways
+from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.similarity import TaskHardness
 from taskscape.similarity.features import TaskFeatures, class_means, classes_of, gather
 from taskscape.tasks import TaskBatch, TaskSet
-from taskscape.themes.embed import Embedding
 from taskscape.themes.estimator import OutlierTasksWarning, TaskThemes
 from taskscape.themes.prepare import Preparation, PreparedSamples
 
@@ -86,18 +86,17 @@ class Describer:
         with warnings.catch_warnings():
             # the bound is one of the numbers, and is compared with tasks of the same shots
             warnings.simplefilter("ignore", OutlierTasksWarning)
-            members = self.model.embed(tasks, keep_gamma=True)
+            embedded = self.model.embed(tasks, keep_gamma=True)
         return {
-            **self._distances(members),
-            **_difficulty(self.model.preparation_, members, tasks),
+            **self._distances(embedded),
+            **_difficulty(self.model.preparation_, embedded, tasks),
             "n_way": tasks.n_way.astype(np.float64),
             "n_shot": np.log(shots_of(tasks)),
-            **_uncertainty(members),
+            **_uncertainty(embedded),
         }
 
-    def _distances(self, members: list[Embedding]) -> dict[str, Float[np.ndarray, "tasks"]]:
-        lam = np.stack([m.lam for m in members]).astype(np.float64)
-        even = normalise_ways(lam, delta=self.model.delta)
+    def _distances(self, embedded: Embeddings) -> dict[str, Float[np.ndarray, "tasks"]]:
+        even = normalise_ways(embedded, delta=self.model.delta)
         near = nearest(even, self.train, self.near, scales=self.scales).distances
         return {
             "mean_distance": np.log(mean_kl(even, self.train, scales=self.scales) + _FLOOR),
@@ -114,23 +113,24 @@ def shots_of(tasks: TaskSet) -> Float[np.ndarray, "tasks"]:
     return np.concatenate(samples) / tasks.n_way
 
 
-def _uncertainty(members: list[Embedding]) -> dict[str, Float[np.ndarray, "tasks"]]:
+def _uncertainty(embedded: Embeddings) -> dict[str, Float[np.ndarray, "tasks"]]:
     r"""Total variance of φ under Dir(λ), and the bound in nats per sample; means over members.
 
     .. math:: \sum_l \mathrm{var}\,\phi_l = \frac{1 - \sum_l \bar\phi_l^2}{1 + \sum_l \lambda_l}
     """
-    lam = np.stack([m.lam for m in members]).astype(np.float64)
+    lam = embedded.lam.astype(np.float64)
     total = lam.sum(axis=-1)
     variance = (1 - ((lam / total[..., None]) ** 2).sum(axis=-1)) / (1 + total)
-    bound = np.stack([m.elbo for m in members]).astype(np.float64)
+    bound = embedded.elbo.astype(np.float64)
     return {"posterior_variance": variance.mean(axis=0), "bound": bound.mean(axis=0)}
 
 
 def _difficulty(
-    preparation: Preparation, members: list[Embedding], tasks: TaskSet
+    preparation: Preparation, embedded: Embeddings, tasks: TaskSet
 ) -> dict[str, Float[np.ndarray, "tasks"]]:
+    assert embedded.gamma is not None
     mask = tasks.classes >= 0
-    apart = [np.log(class_separation(m.gamma, class_mask=mask).mean + _NATS) for m in members]
+    apart = [np.log(class_separation(g, class_mask=mask).mean + _NATS) for g in embedded.gamma]
     hardness = TaskHardness(scale=_SCALE, prepare=None)
     hardness.preparation_ = preparation
     parts = [_geometry(features) for features in _support(preparation, tasks)]

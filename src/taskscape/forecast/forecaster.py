@@ -1,16 +1,24 @@
-"""Forecaster: how well will a trained learner do on a task, given only its labelled samples?"""
+"""How well will a trained learner do on a task, given only its labelled samples?"""
 
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from taskscape.compare.posteriors import check_together, read_lam
+from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
-from taskscape.forecast.calibration import Calibration, Expected, calibrate
-from taskscape.forecast.disk import from_disk, to_disk
+from taskscape.forecast.calibration import (
+    Calibration,
+    Expected,
+    calibrate,
+    from_disk,
+    to_disk,
+)
 from taskscape.forecast.features import (
     GROUPS,
     LESS_TRUSTED,
@@ -20,14 +28,15 @@ from taskscape.forecast.features import (
     Describer,
     chosen_features,
 )
-from taskscape.forecast.judging import compare
-from taskscape.forecast.reading import class_ids, classes_known, read_accuracy, read_train
-from taskscape.forecast.result import Forecasts, Judgement
+from taskscape.forecast.result import Forecasts, Judgement, judge
+from taskscape.meta import Trained, evaluate
+from taskscape.pools import ClassPool
+from taskscape.seeds import Seed
 from taskscape.storage import load_arrays, save_arrays
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["ForecastWarning", "Forecaster"]
+__all__ = ["ForecastWarning", "Forecaster", "forecast"]
 
 _MOST_TASKS = 20_000
 _FEW_OUTSIDE = 0.05
@@ -64,11 +73,28 @@ class Forecaster:
             raise DataError(f"confidence={confidence} must be at least 0.5 and below 1.")
         self.columns = chosen_features(groups)
         self.model, self.learner, self.confidence = model, learner, confidence
-        self.train = read_train(model, train)
-        self._train_classes = classes_known(train)
+        self.train = _read_train(model, train)
+        self._train_classes = _classes_known(train)
         self._describer = Describer(model, self.train)
         self.calibration: Calibration | None = None
         self._seen: tuple[str, frozenset[int]] = ("", frozenset())
+
+    def __repr__(self) -> str:
+        if self.calibration is None:
+            return f"Forecaster({self.learner!r}, not fitted)"
+        return (
+            f"Forecaster({self.learner!r}, calibrated on {self.calibration.n_tasks:,} tasks of "
+            f"{self.calibration.n_classes} classes)"
+        )
+
+    def summary(self) -> str:
+        """What it was calibrated on, and how well it does on classes left out."""
+        calibration = self._fitted()
+        return (
+            f"{self.learner}: calibrated on {calibration.n_tasks:,} tasks of "
+            f"{calibration.n_classes} classes, mean error on classes left out "
+            f"{100 * calibration.error:.1f} points."
+        )
 
     def describe(self, tasks: TaskSet) -> Described:
         """The numbers of each task that forecasts look at, from its support samples.
@@ -82,7 +108,7 @@ class Forecaster:
         self, tasks: TaskSet, accuracy: Any, *, described: Described | None = None
     ) -> "Forecaster":
         """Learn from calibration tasks and the accuracies (tasks,) or (tasks, episodes) on them."""
-        measured = read_accuracy(accuracy, len(tasks))
+        measured = _read_accuracy(accuracy, len(tasks))
         if len(tasks) > _MOST_TASKS:
             raise DataError(
                 f"{len(tasks):,} calibration tasks; the work grows with their square and the gain "
@@ -97,7 +123,7 @@ class Forecaster:
             tasks.classes,
             trust,
         )
-        self._seen = (tasks.pool.fingerprint, frozenset(class_ids(tasks)))
+        self._seen = (tasks.pool.fingerprint, frozenset(_class_ids(tasks)))
         found = self.calibration
         if found.shared:
             warnings.warn(
@@ -132,10 +158,10 @@ class Forecaster:
         self, tasks: TaskSet, accuracy: Any, *, described: Described | None = None
     ) -> Judgement:
         """Compare the forecasts for tasks with accuracies (tasks, episodes) measured on them."""
-        measured = read_accuracy(accuracy, len(tasks))
+        measured = _read_accuracy(accuracy, len(tasks))
         calibration = self._fitted()
         self._warn_if_shared(tasks, self._seen, "calibration tasks", "flattering")
-        return compare(
+        return judge(
             self.predict(tasks, described=described),
             measured,
             tasks.classes,
@@ -167,13 +193,13 @@ class Forecaster:
             )
         calibration = from_disk(arrays, header)
         groups = [g for g, names in GROUPS.items() if set(names) & set(calibration.columns)]
-        made = cls(
+        forecaster = cls(
             model, arrays["train"], header["learner"],
             confidence=header["confidence"], groups=groups,
         )  # fmt: skip
-        made.calibration = calibration
-        made._seen = (header["calibration_pool"], frozenset(header["calibration_classes"]))
-        return made
+        forecaster.calibration = calibration
+        forecaster._seen = (header["calibration_pool"], frozenset(header["calibration_classes"]))
+        return forecaster
 
     def _fitted(self) -> Calibration:
         if self.calibration is None:
@@ -202,7 +228,7 @@ class Forecaster:
     def _warn_if_shared(
         self, tasks: TaskSet, known: tuple[str, frozenset[int]], where: str, how: str
     ) -> None:
-        shared = known[1] & set(class_ids(tasks)) if known[1] else ()
+        shared = known[1] & set(_class_ids(tasks)) if known[1] else ()
         if shared and tasks.pool.fingerprint == known[0]:
             warnings.warn(
                 f"{len(shared)} classes, such as {tasks.pool.class_names[min(shared)]!r}, are "
@@ -228,3 +254,90 @@ class Forecaster:
                 ForecastWarning,
                 stacklevel=3,
             )
+
+
+def forecast(
+    trained: Trained,
+    model: TaskThemes,
+    train_tasks: Any,
+    calibration_tasks: TaskSet,
+    new_tasks: TaskSet,
+    *,
+    learner_pool: ClassPool | None = None,
+    episodes: int = 10,
+    confidence: float = 0.9,
+    seed: Seed = 0,
+) -> Forecasts:
+    """The expected accuracy of a trained learner on new tasks, from their support samples alone.
+
+    ``train_tasks`` are those the learner was trained on, as tasks, embeddings or λ.
+    ``calibration_tasks`` have queries and classes that the learner has not seen; each is evaluated
+    ``episodes`` times with freshly drawn samples. ``learner_pool`` holds the same classes and
+    samples as the learner takes them, where that differs from what the model takes, such as
+    features of unit length.
+    """
+    if calibration_tasks.n_query == 0:
+        raise DataError("calibration_tasks have no queries; make them with n_query=15, say.")
+    if episodes < 1:
+        raise DataError(f"episodes={episodes} must be at least 1.")
+    embedded = model.transform(train_tasks) if isinstance(train_tasks, TaskSet) else train_tasks
+    forecaster = Forecaster(model, embedded, type(trained.learner).__name__, confidence=confidence)
+    asked = calibration_tasks
+    if learner_pool is not None:
+        asked = _as_learned(calibration_tasks, learner_pool)
+    measured = evaluate(trained.learner, trained.state, asked, episodes=episodes, seed=seed)
+    return forecaster.fit(calibration_tasks, measured).predict(new_tasks)
+
+
+def _as_learned(tasks: TaskSet, pool: ClassPool) -> TaskSet:
+    """The same tasks over another pool of the same classes and samples."""
+    if pool.class_names != tasks.pool.class_names or (pool.counts != tasks.pool.counts).any():
+        raise DataError(
+            f"learner_pool {pool!r} has other classes, or other numbers of samples, than "
+            f"{tasks.pool!r}; both must hold the same samples."
+        )
+    return replace(tasks, pool=pool)
+
+
+def _read_train(model: TaskThemes, train: Any) -> Float[np.ndarray, "members tasks L"]:
+    if isinstance(train, TaskSet):
+        raise DataError("train must be embedded tasks or λ; pass model.transform(tasks).")
+    header = getattr(train, "header", None)
+    if header is not None and header.model and header.model != model.fingerprint_:
+        raise DataError(
+            f"train was embedded by another model (fingerprint {header.model[:12]}…, this one "
+            f"{model.fingerprint_[:12]}…). Embed the training tasks with this model."
+        )
+    lam = read_lam(train, "train")
+    like = np.ones((len(model.members_), 1, model.members_[0].L))
+    check_together(lam, like, ("train", "the model"))
+    return lam
+
+
+def _read_accuracy(accuracy: Any, n_tasks: int) -> Float[np.ndarray, "tasks episodes"]:
+    """Accuracies as (tasks, episodes), of an array or an evaluation."""
+    values = np.asarray(getattr(accuracy, "accuracy_by_episode", accuracy), dtype=np.float64)
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2 or len(values) != n_tasks or values.shape[1] == 0:
+        raise DataError(
+            f"accuracy has shape {np.shape(values)}; expected ({n_tasks},) or ({n_tasks}, "
+            "episodes), a value for every task."
+        )
+    if not ((values >= 0) & (values <= 1)).all():
+        bad = values[~((values >= 0) & (values <= 1))][0]
+        raise DataError(f"accuracy holds {bad:g}; give fractions from 0 to 1, not percent.")
+    if n_tasks == 0:
+        raise DataError("there are no tasks.")
+    return values
+
+
+def _class_ids(tasks: TaskSet) -> list[int]:
+    return np.unique(tasks.classes[tasks.classes >= 0]).tolist()
+
+
+def _classes_known(train: Any) -> tuple[str, frozenset[int]]:
+    if not isinstance(train, Embeddings):
+        return "", frozenset()
+    return train.header.fingerprint, frozenset(
+        np.unique(train.classes[train.classes >= 0]).tolist()
+    )

@@ -1,15 +1,28 @@
 """What a forecast says: expected accuracies with intervals, and how such forecasts were judged."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
-__all__ = ["Forecasts", "Judgement"]
+from taskscape.errors import DataError
+from taskscape.files import json_with, save_picture, written_in_one_piece
+from taskscape.plain_text import plain
+from taskscape.statistics import coverage, make_resamples, noise_ceiling, spearman
+
+__all__ = ["FORECASTS_FILE", "Forecasts", "Judgement", "judge"]
+
+_KEYS = ("learner", "confidence", "average", "tasks")
+FORECASTS_FILE = json_with("forecasts", *_KEYS)
+"""What :meth:`Forecasts.save` may replace."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Forecasts:
     """The expected accuracy of one trained learner on each of some tasks."""
 
@@ -29,6 +42,109 @@ class Forecasts:
 
     def __len__(self) -> int:
         return len(self.expected)
+
+    def __repr__(self) -> str:
+        return f"Forecasts({self.learner!r}, {len(self):,} tasks, mean {self.expected.mean():.3f})"
+
+    def summary(self) -> str:
+        """The forecasts in a sentence."""
+        outside = ""
+        if self.outside is not None and self.outside.any():
+            outside = f" {int(self.outside.sum()):,} are unlike all calibration tasks in something."
+        return (
+            f"{self.learner}: expected accuracy over {len(self):,} tasks "
+            f"{100 * self.expected.mean():.1f} % (from {100 * self.expected.min():.1f} to "
+            f"{100 * self.expected.max():.1f}), with {100 * self.confidence:g} % intervals "
+            f"{100 * (self.high - self.low).mean():.1f} points wide on average.{outside}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, lists and dicts, ready for JSON; a dict for every task."""
+        about = {"learner": self.learner, "confidence": self.confidence, "average": self.average}
+        tasks = [
+            {
+                "task": i,
+                "expected": float(self.expected[i]),
+                "low": float(self.low[i]),
+                "high": float(self.high[i]),
+                "outside": None if self.outside is None else bool(self.outside[i]),
+                "reasons": {what: float(moved[i]) for what, moved in self.reasons.items()},
+            }
+            for i in range(len(self))
+        ]
+        return {**about, "tasks": tasks}
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "Forecasts":
+        """The forecasts that :meth:`to_dict` took apart."""
+        if not set(_KEYS) <= set(values) or not values["tasks"]:
+            raise DataError("these are not forecasts written by taskscape.")
+        rows = values["tasks"]
+        numbers = {
+            name: np.array([row[name] for row in rows], dtype=np.float64)
+            for name in ("expected", "low", "high")
+        }
+        known = rows[0]["outside"] is not None
+        return Forecasts(
+            learner=values["learner"],
+            confidence=values["confidence"],
+            average=values["average"],
+            outside=np.array([row["outside"] for row in rows], dtype=bool) if known else None,
+            reasons={
+                what: np.array([row["reasons"][what] for row in rows])
+                for what in rows[0]["reasons"]
+            },
+            **numbers,
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a JSON file that :meth:`load` reads."""
+        with written_in_one_piece(path, FORECASTS_FILE) as file:
+            file.write_text(json.dumps(self.to_dict(), ensure_ascii=False) + "\n", encoding="utf-8")
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> "Forecasts":
+        """The forecasts that :meth:`save`, or ``taskscape forecast --out``, wrote as JSON."""
+        try:
+            values = json.loads(Path(path).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise DataError(f"no such file: {os.fspath(path)}.") from None
+        except ValueError as error:
+            raise DataError(f"{os.fspath(path)} holds no forecasts: {error}.") from error
+        return Forecasts.from_dict(values if isinstance(values, dict) else {})
+
+    def plot(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        accuracy: Float[np.ndarray, "tasks"] | None = None,
+        title: str | None = None,
+    ) -> None:
+        """Draw the tasks from the hardest to the easiest: PNG, SVG or PDF by the ending.
+
+        ``accuracy``, where it is known by now, is what was then measured on each task.
+        """
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+
+        order, place = np.argsort(self.expected, kind="stable"), np.arange(len(self))
+        style: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+        with rc_context(style):
+            figure = Figure(figsize=(5.6, 3.6), layout="constrained")
+            axes = figure.subplots()
+            intervals = f"{100 * self.confidence:g} % intervals"
+            axes.vlines(
+                place, self.low[order], self.high[order], color="#0072B2", alpha=0.3,
+                label=intervals,
+            )  # fmt: skip
+            axes.plot(place, self.expected[order], ".", color="#0072B2", label="expected")
+            if accuracy is not None:
+                axes.plot(place, accuracy[order], "x", color="#D55E00", label="measured")
+            axes.set_xlabel("tasks, from the hardest")
+            axes.set_ylabel("accuracy")
+            axes.set_title(plain(title or self.learner), fontsize=10, loc="left")
+            axes.legend(frameon=False)
+            save_picture(figure, path, dpi=200)
 
 
 @dataclass(frozen=True)
@@ -65,3 +181,51 @@ class Judgement:
             f"{ceiling}; mean error {100 * self.mean_absolute_error:.1f} points{against}; the "
             f"{100 * self.confidence:.0f} % interval held {100 * self.coverage:.0f} %."
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, ready for JSON; a rank correlation of none is None."""
+        values = asdict(self)
+        return {**values, "spearman": None if np.isnan(self.spearman) else self.spearman}
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "Judgement":
+        """The judgement that :meth:`to_dict` took apart."""
+        pairs = {k: tuple(v) for k, v in values.items() if k.endswith("_interval") and v}
+        nothing = {"spearman": float("nan")} if values["spearman"] is None else {}
+        return Judgement(**{**values, **pairs, **nothing})
+
+
+def judge(
+    forecasts: Forecasts,
+    accuracy: Float[np.ndarray, "tasks episodes"],
+    classes: Int[np.ndarray, "tasks way"],
+    mean_accuracy: float,
+) -> Judgement:
+    """Forecasts against measured accuracies, and against always expecting ``mean_accuracy``."""
+    measured = accuracy.mean(axis=1)
+    error = np.abs(forecasts.expected - measured)
+    resamples = make_resamples(classes, len(measured))
+    held = coverage(forecasts.low, forecasts.high, measured, resamples)
+
+    def ends(
+        statistic: Callable[[Int[np.ndarray, "_"]], float], least: float, correlation: bool = False
+    ) -> tuple[float, float] | None:
+        around = resamples.interval(statistic, correlation=correlation).within(least, 1.0)
+        return None if np.isnan(around.low) else (around.low, around.high)
+
+    return Judgement(
+        learner=forecasts.learner,
+        n_tasks=len(measured),
+        spearman=spearman(forecasts.expected, measured),
+        mean_absolute_error=float(error.mean()),
+        coverage=held.share.value,
+        confidence=forecasts.confidence,
+        ceiling=noise_ceiling(accuracy)[1] if accuracy.shape[1] > 1 else None,
+        always_mean_error=float(np.abs(measured - mean_accuracy).mean()),
+        spearman_interval=ends(
+            lambda rows: spearman(forecasts.expected[rows], measured[rows]), -1.0, correlation=True
+        ),
+        error_interval=ends(lambda rows: float(error[rows].mean()), 0.0),
+        coverage_interval=(None if np.isnan(held.share.low) else (held.share.low, held.share.high)),
+        mean_width=held.mean_width,
+    )

@@ -3,7 +3,7 @@
 from taskscape.meta.abml import ABML
 from taskscape.meta.bmaml import BMAML
 from taskscape.meta.episodes import tasks_from_episodes
-from taskscape.meta.evaluation import Evaluation, class_interval, evaluate, evaluate_many
+from taskscape.meta.evaluation import Evaluation, evaluate, evaluate_many
 from taskscape.meta.learner import Episode, Learner, Shots, arrays_of, nll, tree_from
 from taskscape.meta.maml import MAML
 from taskscape.meta.networks import Architecture, Network, architecture, conv4, mlp
@@ -34,7 +34,6 @@ __all__ = [
     "architecture",
     "arrays_of",
     "begin",
-    "class_interval",
     "conv4",
     "evaluate",
     "evaluate_many",

@@ -24,7 +24,7 @@ from taskscape.progress import track
 from taskscape.seeds import MOST_FOR_JAX, Seed, check_seed
 from taskscape.tasks import TaskSet
 
-__all__ = ["Evaluation", "TaskScores", "class_interval", "evaluate", "evaluate_many", "score"]
+__all__ = ["Evaluation", "TaskScores", "evaluate", "evaluate_many", "score"]
 
 BINS = 15
 """Equal-width bins of the confidence, from 0 to 1, that calibration errors are computed with."""
@@ -242,25 +242,3 @@ def _summarise(scores: TaskScores) -> Evaluation:
         reliability=np.stack([bins[0], bins[1] / count, bins[2] / count], axis=1),
         accuracy_by_episode=np.asarray(scores.accuracy).T,
     )
-
-
-def class_interval(
-    values: Float[np.ndarray, "tasks"], classes: Int[np.ndarray, "tasks way"]
-) -> tuple[float, float]:
-    r"""95 % interval of the mean over tasks, by leaving out one class at a time.
-
-    .. math:: \bar v \pm 1.96 \sqrt{\tfrac{C-1}{C} \sum_c (\bar v_{-c} - \bar v)^2}
-
-    where :math:`\bar v_{-c}` is the mean over the tasks without class c. Tasks share classes, so
-    they are not independent, and an interval that treats them so is far too narrow.
-    """
-    found = np.unique(classes[classes >= 0])
-    mean = float(values.mean())
-    without = [values[~(classes == c).any(1)] for c in found]
-    if len(found) < 2 or any(len(v) == 0 for v in without):
-        raise DataError(
-            "leaving out a class leaves no task; evaluate more tasks, over more classes."
-        )
-    left = np.array([v.mean() for v in without])
-    spread = 1.96 * np.sqrt((len(found) - 1) / len(found) * ((left - mean) ** 2).sum())
-    return mean - float(spread), mean + float(spread)

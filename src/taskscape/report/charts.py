@@ -1,14 +1,13 @@
 """The figures of the page that have no script of their own, as plotly's plain dicts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from taskscape.diagram import CorrelationDiagram
-from taskscape.report.escaping import literal
+from taskscape.plain_text import literal
 from taskscape.report.palette import FAINT, INK
 from taskscape.report.tables import MeanOfTrials
 from taskscape.report.task_data import mean_accuracy
@@ -105,8 +104,7 @@ def usage_chart(shares: Sequence[float], what: str, colours: Sequence[str]) -> F
 
 def diagram_chart(diagram: CorrelationDiagram, colours: Mapping[str, str]) -> Figure:
     """The correlation diagram, with each learner's own colour and a short legend."""
-    safe = [replace(curve, learner=literal(curve.learner)) for curve in diagram.curves]
-    figure = replace(diagram, curves=tuple(safe)).to_plotly()
+    figure = diagram.to_plotly()
     for trace, curve in zip(figure["data"], diagram.curves, strict=False):
         colour = colours[curve.learner]
         trace["name"] = literal(curve.learner)

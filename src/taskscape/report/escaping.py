@@ -7,24 +7,12 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-__all__ = ["data_island", "literal", "plain"]
+__all__ = ["data_island", "plain"]
 
 _DIGITS = 4
 _UNSAFE_IN_SCRIPT = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
-_UNSAFE_IN_PLOTLY = str.maketrans(
-    {"&": "&amp;", "<": "&lt;", ">": "&gt;", "%": "&#37;", "$": "&#36;", "\n": " "}
-)
-
-
-def literal(text: object) -> str:
-    """Text as plotly shows it unchanged: plotly reads some HTML, ``%{…}`` and ``$…$``.
-
-    >>> literal("<b>50 %</b>")
-    '&lt;b&gt;50 &#37;&lt;/b&gt;'
-    """
-    return str(text).translate(_UNSAFE_IN_PLOTLY)
 
 
 def plain(value: Any) -> Any:

@@ -10,7 +10,7 @@ from scipy.spatial.distance import squareform
 
 from taskscape.compare import pdist
 from taskscape.embeddings import Embeddings
-from taskscape.report.escaping import literal
+from taskscape.plain_text import literal
 from taskscape.report.palette import SCALE
 from taskscape.studies.result import StudyResult
 

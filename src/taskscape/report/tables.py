@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from scipy.stats import t as student
 
 from taskscape.pools import ClassPool
 from taskscape.pools.pool import SPLITS
-from taskscape.studies.result import SelectionTrial
+from taskscape.statistics import mean_interval
+from taskscape.studies.outcome import SelectionTrial
 
 __all__ = [
     "MeanOfTrials",
@@ -25,7 +25,6 @@ __all__ = [
 
 Rows: TypeAlias = tuple[tuple[str, str], ...]
 Number: TypeAlias = float | int | np.floating
-_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -60,11 +59,10 @@ def mean_of_trials(trials: Sequence[SelectionTrial]) -> tuple[MeanOfTrials, ...]
 
 
 def _mean(values: list[float]) -> tuple[int, float, float]:
-    n = len(values)
-    if n < 2:
-        return n, values[0] if values else float("nan"), float("nan")
-    reach = student.ppf((1 + _CONFIDENCE) / 2, n - 1) * np.std(values, ddof=1) / np.sqrt(n)
-    return n, float(np.mean(values)), float(reach)
+    if not values:
+        return 0, float("nan"), float("nan")
+    mean = mean_interval(np.array(values))
+    return len(values), mean.value, mean.reach
 
 
 @dataclass(frozen=True)

@@ -110,10 +110,11 @@ def _typical_classes(
         keys=np.arange(len(classes), dtype=np.uint64),
         n_shot=shots.astype(np.int32),
     )
-    embedded = embed(themes, alone, prepared, keep_gamma=True)
+    embedded = embed([themes], alone, prepared, keep_gamma=True)
     assert embedded.gamma is not None
-    eta = embedded.lam - np.asarray(themes.delta)
-    mixture = embedded.gamma[:, 0] / embedded.gamma[:, 0].sum(axis=1, keepdims=True)
+    eta = embedded.lam[0] - np.asarray(themes.delta)
+    gamma = embedded.gamma[0, :, 0]
+    mixture = gamma / gamma.sum(axis=1, keepdims=True)
     alpha = model.alpha_ / model.alpha_.sum(axis=1, keepdims=True)
     found = []
     for l in range(len(alpha)):  # noqa: E741

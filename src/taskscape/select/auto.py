@@ -6,11 +6,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.stats import t as student
 
 from taskscape.errors import DataError
 from taskscape.select.rules import RULES
 from taskscape.select.selection import Selection
+from taskscape.statistics import gain_interval
 
 __all__ = ["AUTO", "Judge", "RuleChoice", "TrialOptions", "Tried", "choose_rule", "rules_to_try"]
 
@@ -106,27 +106,23 @@ def choose_rule(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> RuleChoice:
-    r"""Try the rules and pick the one that surely helps most.
+    """Try the rules and pick the one that surely helps most.
 
     ``choose(rule, seed)`` selects for the validation tasks. Every rule, and random choice, is tried
     with ``trials`` seeds. A rule helps if the lower end of a one-sided interval of its gain over
-    random choice is above zero,
-
-    .. math:: \bar s_\text{rule} - \bar s_\text{random} - t_\nu
-        \sqrt{\frac{v_\text{rule} + v_\text{random}}{n}} > 0
-
-    with Welch's degrees of freedom ν, and the confidence shared among the rules tried
-    (Bonferroni): trying more rules must not make it easier for one to win by luck. Of those that
-    help, the one whose lower end is highest is taken; if none does, random choice.
+    random choice (:func:`taskscape.statistics.gain_interval`, over trials) is above zero. The
+    confidence is shared among the rules tried (Bonferroni): trying more rules must not make it
+    easier for one to win by luck. Of those that help, the one whose lower end is highest is taken;
+    if none does, random choice.
     """
     _check(rules, trials, confidence)
     scores = {rule: _scores(choose, judge, rule, trials, seed) for rule in (RANDOM, *rules)}
-    level = 1 - (1 - confidence) / len(rules)
+    level = 1 - (1 - confidence) / len(rules)  # of one side
     base = scores[RANDOM]
     tried = [Tried(RANDOM, tuple(base.tolist()))]
     for rule in rules:
-        gain, low = _gain(scores[rule], base, level)
-        tried.append(Tried(rule, tuple(scores[rule].tolist()), gain, low))
+        gain = gain_interval(scores[rule], base, confidence=2 * level - 1)
+        tried.append(Tried(rule, tuple(scores[rule].tolist()), gain.value, gain.low))
     best = max(tried[1:], key=lambda t: t.low)
     return RuleChoice(best.rule if best.low > 0 else RANDOM, tuple(tried), confidence)
 
@@ -153,16 +149,3 @@ def _scores(
             f"{rule!r}; expected a finite score for each."
         )
     return scores
-
-
-def _gain(
-    ours: Float[np.ndarray, "trials"], base: Float[np.ndarray, "trials"], level: float
-) -> tuple[float, float]:
-    """Mean gain and the lower end of its one-sided interval (Welch)."""
-    n = len(ours)
-    parts = np.array([ours.var(ddof=1), base.var(ddof=1)]) / n
-    gain, variance = float(ours.mean() - base.mean()), float(parts.sum())
-    if variance == 0:
-        return gain, gain
-    freedom = variance**2 / ((parts**2).sum() / (n - 1))
-    return gain, gain - float(student.ppf(level, freedom)) * float(np.sqrt(variance))

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.progress import progress_bar
-from taskscape.similarity.similarity import Embedded, TaskEmbedding
+from taskscape.similarity.similarity import TaskEmbedding, TaskVectors
 from taskscape.tasks import TaskBatch, TaskSet
 from taskscape.themes.prepare import (
     Preparation,
@@ -60,12 +60,12 @@ class FeatureEmbedding(TaskEmbedding):
         self.preparation_ = learn_preparation(tasks.pool, classes, config)
         return self
 
-    def embed(self, tasks: TaskSet) -> Embedded:
+    def embed(self, tasks: TaskSet) -> TaskVectors:
         parts = [self._embed(f) for f in self._features(tasks)]
         most = [max(p.shape[i] for p in parts) for i in range(1, parts[0].ndim)]
         return np.concatenate([pad(p, most) for p in parts])
 
-    def _embed(self, features: TaskFeatures) -> Embedded:
+    def _embed(self, features: TaskFeatures) -> TaskVectors:
         """The embedding of some tasks, from their prepared samples."""
         raise NotImplementedError
 
@@ -137,7 +137,7 @@ def class_means(features: TaskFeatures) -> Float[np.ndarray, "tasks way dims"]:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def pad(values: Embedded, shape: list[int]) -> Embedded:
+def pad(values: TaskVectors, shape: list[int]) -> TaskVectors:
     """Room for more classes and samples, filled with NaN."""
     extra = [(0, 0), *((0, n - have) for n, have in zip(shape, values.shape[1:], strict=True))]
     return np.pad(values, extra, constant_values=np.nan)

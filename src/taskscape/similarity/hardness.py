@@ -7,7 +7,7 @@ from scipy.special import logsumexp
 from taskscape.errors import DataError
 from taskscape.select.sources import DistanceSource
 from taskscape.similarity.features import FeatureEmbedding, Prepare, TaskFeatures, gather
-from taskscape.similarity.similarity import Embedded, Rows, TaskDistances
+from taskscape.similarity.similarity import Rows, TaskDistances, TaskVectors
 from taskscape.tasks import TaskSet
 
 __all__ = ["TaskHardness"]
@@ -45,7 +45,7 @@ class TaskHardness(FeatureEmbedding):
             raise DataError(f"scale={scale} must be positive.")
         self.on, self.scale = on, scale
 
-    def embed(self, tasks: TaskSet) -> Embedded:
+    def embed(self, tasks: TaskSet) -> TaskVectors:
         if self.on == "support":
             return np.concatenate([self._embed(f) for f in self._features(tasks)])
         if tasks.n_query == 0:
@@ -58,7 +58,7 @@ class TaskHardness(FeatureEmbedding):
             parts.append(self._log_odds(cosines, query.mask, batch.class_mask))
         return np.concatenate(parts)
 
-    def _embed(self, features: TaskFeatures) -> Embedded:
+    def _embed(self, features: TaskFeatures) -> TaskVectors:
         x, mask = features.x, features.mask
         sums = x.sum(axis=2, dtype=np.float64)
         cosines = _cosines(x, sums)
@@ -84,10 +84,10 @@ class TaskHardness(FeatureEmbedding):
         odds = np.subtract(wrong, own, out=np.zeros_like(own), where=mask).sum(axis=(1, 2))
         return (odds / mask.sum(axis=(1, 2)))[:, None]
 
-    def rows(self, a: Embedded, b: Embedded) -> Rows:
+    def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         return lambda some: np.abs(a[some] - b[:, 0])
 
-    def source(self, test: TaskSet | Embedded, train: TaskSet | Embedded) -> DistanceSource:
+    def source(self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors) -> DistanceSource:
         return TaskDistances(self, self._embedded(test, "test"), self._embedded(train, "train"))
 
 

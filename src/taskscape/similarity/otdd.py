@@ -7,7 +7,7 @@ from taskscape.compare.rows import DistinctRows, distinct_rows
 from taskscape.errors import DataError
 from taskscape.similarity.features import FeatureEmbedding, Prepare, TaskFeatures, class_means
 from taskscape.similarity.prototypes import n_way, squared_distances
-from taskscape.similarity.similarity import Embedded, Rows
+from taskscape.similarity.similarity import Rows, TaskVectors
 from taskscape.similarity.transport import transport, transport_classes
 from taskscape.tasks import TaskSet
 
@@ -64,7 +64,7 @@ class OTDD(FeatureEmbedding):
             raise DataError(f"covariance={covariance!r} is not known; use 'full' or 'diagonal'.")
         self.level, self.covariance = level, covariance
 
-    def embed(self, tasks: TaskSet) -> Embedded:
+    def embed(self, tasks: TaskSet) -> TaskVectors:
         dims = self._fitted(tasks).dims
         rank = min(tasks.max_shot, dims) if self.covariance == "full" else 1
         per_class = tasks.max_shot if self.level == "samples" else 1 + rank
@@ -77,12 +77,12 @@ class OTDD(FeatureEmbedding):
             )
         return super().embed(tasks)
 
-    def _embed(self, features: TaskFeatures) -> Embedded:
+    def _embed(self, features: TaskFeatures) -> TaskVectors:
         if self.level == "samples":
             return np.where(features.mask[..., None], features.x, np.float32(np.nan))
         return _gaussians(features, self.covariance).astype(np.float32)
 
-    def rows(self, a: Embedded, b: Embedded) -> Rows:
+    def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         if self.level == "samples":
             return self._sample_rows(a, b)
         way_a, way_b = n_way(a), n_way(b)
@@ -94,7 +94,7 @@ class OTDD(FeatureEmbedding):
 
         return some_rows
 
-    def _sample_rows(self, a: Embedded, b: Embedded) -> Rows:
+    def _sample_rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         classes = [_gaussians(_features(e), self.covariance).astype(np.float32) for e in (a, b)]
         table = ClassTable(_rows_of(classes[0]), _rows_of(classes[1]), self.covariance)
         seconds = [_samples(task) for task in b]
@@ -178,7 +178,7 @@ def _distinct(classes: Float[np.ndarray, "tasks way numbers dims"]) -> DistinctR
     return distinct_rows(classes.reshape(classes.shape[0] * classes.shape[1], -1))
 
 
-def _rows_of(embedded: Embedded) -> Float[np.ndarray, "tasks way numbers dims"]:
+def _rows_of(embedded: TaskVectors) -> Float[np.ndarray, "tasks way numbers dims"]:
     return np.nan_to_num(embedded)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.similarity.features import FeatureEmbedding, TaskFeatures, class_means
-from taskscape.similarity.similarity import Embedded, Rows
+from taskscape.similarity.similarity import Rows, TaskVectors
 from taskscape.similarity.transport import transport_classes
 
 __all__ = ["PrototypeDistance"]
@@ -24,10 +24,10 @@ class PrototypeDistance(FeatureEmbedding):
 
     pairs_at_once = 1 << 17
 
-    def _embed(self, features: TaskFeatures) -> Embedded:
+    def _embed(self, features: TaskFeatures) -> TaskVectors:
         return class_means(features)
 
-    def rows(self, a: Embedded, b: Embedded) -> Rows:
+    def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         way_a, way_b = n_way(a), n_way(b)
         second = np.nan_to_num(b).reshape(-1, b.shape[2])
 

@@ -20,9 +20,9 @@ from taskscape.progress import progress_bar
 from taskscape.select.sources import DistanceSource, KLSource, MatrixSource, _Dense
 from taskscape.tasks import TaskSet
 
-__all__ = ["Embedded", "Rows", "TaskDistances", "TaskEmbedding", "ThemeEmbedding"]
+__all__ = ["Rows", "TaskDistances", "TaskEmbedding", "TaskVectors", "ThemeEmbedding"]
 
-Embedded: TypeAlias = Float[np.ndarray, "_ ..."]
+TaskVectors: TypeAlias = Float[np.ndarray, "_ ..."]
 Rows: TypeAlias = Callable[[slice], Float[np.ndarray, "_ _"]]
 """The distances of a range of the first tasks to all of the others."""
 
@@ -42,15 +42,15 @@ class TaskEmbedding(ABC):
         """Learn from the training tasks."""
 
     @abstractmethod
-    def embed(self, tasks: TaskSet) -> Embedded:
+    def embed(self, tasks: TaskSet) -> TaskVectors:
         """The embedding of every task."""
 
     @abstractmethod
-    def rows(self, a: Embedded, b: Embedded) -> Rows:
+    def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         """A function that gives rows of the distances from ``a`` to ``b``."""
 
     def cdist(
-        self, a: TaskSet | Embedded, b: TaskSet | Embedded
+        self, a: TaskSet | TaskVectors, b: TaskSet | TaskVectors
     ) -> Float[np.ndarray, "tasks others"]:
         """Distance from every task of ``a`` (test tasks) to every task of ``b`` (training)."""
         first, second = self._embedded(a, "a"), self._embedded(b, "b")
@@ -60,7 +60,7 @@ class TaskEmbedding(ABC):
         return found
 
     def mean_distance(
-        self, test: TaskSet | Embedded, train: TaskSet | Embedded
+        self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors
     ) -> Float[np.ndarray, "tasks"]:
         """Mean distance from each test task to all training tasks: the diagram's horizontal axis.
 
@@ -69,11 +69,11 @@ class TaskEmbedding(ABC):
         first, second = self._embedded(test, "test"), self._embedded(train, "train")
         return np.concatenate([d.mean(axis=1) for _, d in self._blocks(first, second)])
 
-    def source(self, test: TaskSet | Embedded, train: TaskSet | Embedded) -> DistanceSource:
+    def source(self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors) -> DistanceSource:
         """The distances as :func:`taskscape.select.select_by` takes them."""
         return MatrixSource(self.cdist(test, train))
 
-    def _embedded(self, tasks: TaskSet | Embedded, name: str) -> Embedded:
+    def _embedded(self, tasks: TaskSet | TaskVectors, name: str) -> TaskVectors:
         values = self.embed(tasks) if isinstance(tasks, TaskSet) else np.asarray(tasks)
         if values.ndim < 2 or len(values) == 0:
             raise DataError(
@@ -81,7 +81,7 @@ class TaskEmbedding(ABC):
             )
         return values
 
-    def _blocks(self, a: Embedded, b: Embedded) -> Any:
+    def _blocks(self, a: TaskVectors, b: TaskVectors) -> Any:
         if a.ndim != b.ndim or a.shape[-1] != b.shape[-1]:
             raise DataError(
                 f"embeddings of shapes {a.shape} and {b.shape} cannot be compared; "
@@ -98,7 +98,7 @@ class TaskEmbedding(ABC):
 class TaskDistances(_Dense):
     """Distances of vectors that are cheap to compute, made when a selection rule asks for them."""
 
-    def __init__(self, notion: TaskEmbedding, test: Embedded, train: Embedded) -> None:
+    def __init__(self, notion: TaskEmbedding, test: TaskVectors, train: TaskVectors) -> None:
         self._notion, self._test, self._train = notion, test, train
         self.n_test, self.n_train = len(test), len(train)
 
@@ -137,33 +137,33 @@ class ThemeEmbedding(TaskEmbedding):
         self.model.fit(tasks)
         return self
 
-    def embed(self, tasks: TaskSet) -> Embedded:
+    def embed(self, tasks: TaskSet) -> TaskVectors:
         lam = np.asarray(self.model.transform(tasks), dtype=np.float64)
         return lam if lam.ndim == 2 else np.moveaxis(lam, 0, 1)
 
-    def rows(self, a: Embedded, b: Embedded) -> Rows:
+    def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         # whole, not by blocks: an ensemble divides by each member's mean over all pairs
         distances = theme_cdist(_members_first(a), _members_first(b), self.kind, alpha=self.alpha)
         return lambda some: distances[some]
 
     def mean_distance(
-        self, test: TaskSet | Embedded, train: TaskSet | Embedded
+        self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors
     ) -> Float[np.ndarray, "tasks"]:
         a, b = self._embedded(test, "test"), self._embedded(train, "train")
         if self.kind == "kl":  # exact from two means over the training tasks
             return mean_kl(_members_first(a), _members_first(b))
         return super().mean_distance(a, b)
 
-    def source(self, test: TaskSet | Embedded, train: TaskSet | Embedded) -> DistanceSource:
+    def source(self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors) -> DistanceSource:
         if self.kind != "kl":
             return super().source(test, train)
         a, b = self._embedded(test, "test"), self._embedded(train, "train")
         return KLSource(_members_first(a), _members_first(b))
 
 
-def _members_first(lam: Embedded) -> Float[np.ndarray, "*members tasks L"]:
+def _members_first(lam: TaskVectors) -> Float[np.ndarray, "*members tasks L"]:
     return lam if lam.ndim == 2 else np.moveaxis(lam, 1, 0)
 
 
-def _flat(values: Embedded) -> Float[np.ndarray, "tasks numbers"]:
+def _flat(values: TaskVectors) -> Float[np.ndarray, "tasks numbers"]:
     return values.reshape(len(values), -1)

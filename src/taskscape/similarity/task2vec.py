@@ -19,7 +19,7 @@ from taskscape.similarity.probe import (
     probe_layers,
     train_probe,
 )
-from taskscape.similarity.similarity import Embedded, Rows, TaskDistances
+from taskscape.similarity.similarity import Rows, TaskDistances, TaskVectors
 from taskscape.tasks import TaskSet
 
 __all__ = ["DISTANCES", "Task2Vec", "Task2VecConfig", "cosine", "normalised_cosine", "to_trivial"]
@@ -105,7 +105,7 @@ class Task2Vec(FeatureEmbedding):
             )
         return self
 
-    def embed(self, tasks: TaskSet) -> Embedded:
+    def embed(self, tasks: TaskSet) -> TaskVectors:
         preparation = self._fitted(tasks)
         assert self.probe_ is not None
         table = LayerTable(self.probe_.state, tasks, preparation)
@@ -129,7 +129,7 @@ class Task2Vec(FeatureEmbedding):
         self.head_gradient_ = np.concatenate(gradients)
         return np.concatenate(found)
 
-    def rows(self, a: Embedded, b: Embedded) -> Rows:
+    def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         compute = cosine if self.distance == "cosine" else normalised_cosine
         simple = self.alpha * (1 - to_trivial(b)) if self.distance == "asymmetric" else 0.0
         step = max(1, _NUMBERS_AT_ONCE // b.size)
@@ -141,7 +141,7 @@ class Task2Vec(FeatureEmbedding):
 
         return some_rows
 
-    def source(self, test: TaskSet | Embedded, train: TaskSet | Embedded) -> DistanceSource:
+    def source(self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors) -> DistanceSource:
         return TaskDistances(self, self._embedded(test, "test"), self._embedded(train, "train"))
 
 

@@ -20,7 +20,7 @@ from taskscape.seeds import Seed, check_seed
 from taskscape.select import Selection, TrialOptions, select
 from taskscape.tasks import TaskSet
 
-__all__ = ["LearnerJudge", "losing_share", "select_auto"]
+__all__ = ["LearnerJudge", "select_auto"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,21 +112,3 @@ def select_auto(
         test, train, n, "auto", seed=seed, validation=validation, judge=judge, trial=trial,
         **{"train_classes": train_tasks, **options},
     )  # fmt: skip
-
-
-def losing_share(
-    scores: Mapping[str, Sequence[float]], baseline: str = "random"
-) -> dict[str, float]:
-    """How often each way of choosing did worse than a random choice: of all pairs of trials.
-
-    Ties count half, so that a rule without any effect loses half of the time.
-    """
-    if baseline not in scores:
-        raise DataError(f"scores has no {baseline!r}; it has {', '.join(scores)}.")
-    base = np.asarray(scores[baseline], dtype=np.float64)
-    shares = {}
-    for rule, values in scores.items():
-        if rule != baseline:
-            ours = np.asarray(values, dtype=np.float64)[:, None]
-            shares[rule] = float(((ours < base) + 0.5 * (ours == base)).mean())
-    return shares

@@ -13,7 +13,8 @@ import numpy as np
 
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import TrialOptions
-from taskscape.studies.auto import LearnerJudge, losing_share, select_auto
+from taskscape.statistics import losing_share
+from taskscape.studies.auto import LearnerJudge, select_auto
 from taskscape.studies.lab import Lab, option
 from taskscape.studies.recipes import (
     LEARNER_PRESETS,
@@ -107,7 +108,7 @@ class ChoosingStudy:
             "auto": chosen.settings["auto"],
             "scores": scores,
             "gain": float(np.mean(scores["auto"]) - np.mean(scores["random"])),
-            "loses": losing_share(scores)["auto"],
+            "loses": losing_share(scores["auto"], scores["random"]),
         }
 
 

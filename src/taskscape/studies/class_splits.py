@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.diagram.resampling import make_resamples
 from taskscape.errors import DataError
 from taskscape.forecast import Forecaster, ForecastWarning
 from taskscape.forecast.features import Described
+from taskscape.statistics import coverage, make_resamples
 from taskscape.tasks import TaskSet
 
 __all__ = ["ClassSplits", "DrawnSplits", "coverage_over_splits"]
@@ -106,26 +106,21 @@ def coverage_over_splits(
         np.concatenate([split[name] for split in found]) for name in ("low", "high", "expected")
     )
     actual = measured[rows]
-    held = ((low <= actual) & (actual <= high)).astype(np.float64)
-    by_split = [float(h.mean()) for h in np.split(held, _ends(splits))]
-    interval = make_resamples(tasks.classes[rows], len(rows)).interval(
-        lambda some: float(held[some].mean()), np.arange(len(rows))
-    )
+    held = (low <= actual) & (actual <= high)
+    ends = np.cumsum([len(outside) for _, outside in splits.rows])[:-1]
+    by_split = [float(h.mean()) for h in np.split(held, ends)]
+    all_splits = coverage(low, high, actual, make_resamples(tasks.classes[rows], len(rows)))
     return {
         "coverage": float(np.mean(by_split)),
-        "coverage_interval": [max(interval.low, 0.0), min(interval.high, 1.0)],
+        "coverage_interval": [all_splits.share.low, all_splits.share.high],
         "confidence": forecaster.confidence,
         "between_splits": float(np.std(by_split, ddof=1)),
-        "below": float((actual < low).mean()),
-        "above": float((actual > high).mean()),
-        "mean_width": float((high - low).mean()),
+        "below": all_splits.below,
+        "above": all_splits.above,
+        "mean_width": all_splits.mean_width,
         "mean_absolute_error": float(np.abs(expected - actual).mean()),
         "coverage_by_split": [round(value, 4) for value in by_split],
     }
-
-
-def _ends(splits: DrawnSplits) -> Int[np.ndarray, "_"]:
-    return np.cumsum([len(outside) for _, outside in splits.rows])[:-1]
 
 
 def _each(

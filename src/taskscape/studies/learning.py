@@ -25,13 +25,13 @@ from taskscape.meta import (
     Evaluation,
     Learner,
     TrainConfig,
-    class_interval,
     evaluate_many,
     train_many,
     weight_spread,
 )
 from taskscape.meta.networks import Mlp
 from taskscape.pools import ClassPool, load_pool
+from taskscape.statistics import class_interval
 from taskscape.studies.lab import Lab, option
 from taskscape.studies.recipes import (
     GRIDS,
@@ -192,8 +192,8 @@ class LearningStudy:
 
 def result(evaluation: Evaluation, tasks: TaskSet) -> dict[str, Any]:
     """Means over the test tasks with the interval that leaves out classes."""
-    low, high = class_interval(evaluation.accuracy, tasks.classes)
-    return {**evaluation.summary(), "interval": [low, high], "test_tasks": len(tasks)}
+    around = class_interval(evaluation.accuracy, tasks.classes)
+    return {**evaluation.summary(), "interval": [around.low, around.high], "test_tasks": len(tasks)}
 
 
 def spread(learner: Learner, state: Any, tasks: TaskSet) -> dict[str, Any]:

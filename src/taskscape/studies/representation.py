@@ -99,7 +99,7 @@ def _fit(
         ).fit(train)  # fmt: skip
         fitted = time.perf_counter()
         seen, known = model.embed(judged), model.embed(reference)
-    lam, of_training = (np.stack([e.lam for e in members]) for members in (seen, known))
+    lam, of_training = seen.lam, known.lam
     shares = (lam[0] - model.delta).sum(axis=0) / (lam[0] - model.delta).sum()
     health = model.health_
     row = {
@@ -108,13 +108,13 @@ def _fit(
         "least_used_image_theme": float(model.theme_usage_.min()),
         "least_used_task_theme": min(health.task_theme_usage),
         "alpha_totals": [round(float(a), 3) for a in model.alpha_.sum(axis=1)],
-        "validation_bound": float(seen[0].elbo.mean()),
-        "training_bound": float(known[0].elbo.mean()),
+        "validation_bound": float(seen.elbo[0].mean()),
+        "training_bound": float(known.elbo[0].mean()),
         "distinct": len(np.unique(lam[0].round(1), axis=0)),
         "largest_share": round(float(shares.max()), 4),
         "agreement_within_ensemble": health.agreement,
         "tasks_learned_from": model.fit_info_[-1].tasks,
-        "mean_sweeps": float(seen[0].sweeps.mean()),
+        "mean_sweeps": float(seen.sweeps[0].mean()),
         "advice": list(health.advice),
         "fit_seconds": round(fitted - began, 1),
         "embed_seconds": round(time.perf_counter() - fitted, 1),

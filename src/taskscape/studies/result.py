@@ -9,47 +9,18 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.compare import Resemblance
-from taskscape.diagram import CorrelationDiagram, Curve, Interval
+from taskscape.diagram import CorrelationDiagram, Curve
 from taskscape.diagram.plot import COLOURS, MARKERS
 from taskscape.embeddings import Embeddings
 from taskscape.files import save_picture
-from taskscape.forecast.result import Forecasts, Judgement
+from taskscape.forecast import Forecasts, Judgement
 from taskscape.plain_text import plain
 from taskscape.pools import ClassPool
+from taskscape.statistics import Interval
+from taskscape.studies.outcome import Gain, SelectionTrial
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["Gain", "SelectionTrial", "StudyResult", "find", "plot_selection"]
-
-
-@dataclass(frozen=True)
-class SelectionTrial:
-    """Mean test accuracy of a learner trained on tasks that a rule chose."""
-
-    learner: str
-    rule: str
-    """A rule of :mod:`taskscape.select`, or ``"task2vec"``."""
-    budget: int
-    trial: int
-    accuracy: float
-
-
-@dataclass(frozen=True)
-class Gain:
-    """How much better a learner is for a rule's choice than for as many tasks at random."""
-
-    learner: str
-    rule: str
-    budget: int
-    value: float
-    """Difference of mean test accuracies, rule minus random."""
-    low: float
-    high: float
-    """Its 95 % interval, over trainings and over test classes."""
-
-    @property
-    def clear(self) -> bool:
-        """Whether the interval leaves out zero."""
-        return self.low > 0 or self.high < 0
+__all__ = ["StudyResult", "find", "plot_selection"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -122,7 +93,7 @@ class StudyResult:
             "accuracy": {name: float(a.mean()) for name, a in self.accuracy.items()},
             "diagram": None if self.diagram is None else self.diagram.to_dict(),
             "gains": [asdict(g) for g in self.gains],
-            "forecasts": {name: asdict(j) for name, j in self.judgements.items()},
+            "forecasts": {name: j.to_dict() for name, j in self.judgements.items()},
         }
 
 

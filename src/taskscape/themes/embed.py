@@ -5,17 +5,18 @@ and so is the evidence of a class where tasks take all of its samples. Most clas
 few sweeps and some need a hundred, so the settled ones leave the batch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.model import (
     ClassFits,
@@ -40,7 +41,7 @@ from taskscape.tasks import TaskBatch, TaskSet
 from taskscape.themes.data import padded_size
 from taskscape.themes.prepare import PreparedSamples, all_rows
 
-__all__ = ["Embedding", "LikelihoodTable", "embed"]
+__all__ = ["LikelihoodTable", "embed"]
 
 T = TypeVar("T")
 _ROUNDS = 2
@@ -59,21 +60,13 @@ _LITERAL_TOL = 1e-5
 """Mean change of λ at which the paper's E-step ends."""
 
 
-@dataclass(frozen=True, eq=False)
-class Embedding:
-    """Tasks in the space of task-themes, with how well the model explains them."""
+class _Part(NamedTuple):
+    """Posteriors of a chunk of tasks under one member."""
 
     lam: Float[np.ndarray, "tasks L"]
-    """Dirichlet concentrations: λ of the paper."""
     elbo: Float[np.ndarray, "tasks"]
-    """Nats per sample."""
     sweeps: Int[np.ndarray, "tasks"]
-    """Sweeps that the E-step took for the slowest class."""
-    gamma: Float[np.ndarray, "tasks C K"] | None = None
-    """Concentrations of each class's mixture of image-themes, where asked for."""
-
-    def __len__(self) -> int:
-        return len(self.lam)
+    gamma: Float[np.ndarray, "tasks C K"] | None
 
 
 class LikelihoodTable:
@@ -112,7 +105,7 @@ _log_lik = jax.jit(log_likelihood)
 
 
 def embed(
-    themes: Themes,
+    members: Sequence[Themes],
     tasks: TaskSet,
     prepared: PreparedSamples,
     *,
@@ -120,22 +113,53 @@ def embed(
     max_iter: int = 500,
     keep_gamma: bool = False,
     literal: bool = False,
+    model: str = "",
+    delta: float | None = None,
     description: str = "embedding tasks",
-) -> Embedding:
-    """The Dirichlet posterior of every task: a function of the task alone.
+) -> Embeddings:
+    """The Dirichlet posterior of every task under every member: a function of the task alone.
 
     The sweeps over a class end when less than ``tol`` of its samples moves between themes.
     ``literal`` uses the posterior of the paper, in which a class's mixture does not depend on its
-    task-theme.
+    task-theme. ``model`` and ``delta`` are kept in the header.
 
     Paper: alg:online_ldcc, procedure E-step, for tasks not learned from.
     """
+    of_members = [
+        list(_parts(themes, tasks, prepared, tol, max_iter, keep_gamma, literal, description))
+        for themes in members
+    ]
+
+    def joined(name: str) -> np.ndarray:
+        return np.stack([np.concatenate([getattr(p, name) for p in m]) for m in of_members])
+
+    return Embeddings.of(
+        tasks,
+        joined("lam"),
+        model=model,
+        elbo=joined("elbo"),
+        sweeps=joined("sweeps"),
+        gamma=joined("gamma") if keep_gamma else None,
+        delta=delta,
+    )
+
+
+def _parts(
+    themes: Themes,
+    tasks: TaskSet,
+    prepared: PreparedSamples,
+    tol: float,
+    max_iter: int,
+    keep_gamma: bool,
+    literal: bool,
+    description: str,
+) -> Iterator[_Part]:
+    """The posteriors under one member, a chunk of tasks at a time."""
     classes = np.unique(tasks.classes[tasks.classes >= 0])
     table = LikelihoodTable(themes, prepared, classes)
     _refuse_lost(table, tasks)
     fit = partial(_fit_classes, table, themes, tol, max_iter)
     once = fit(*_all_samples(table, classes)) if tasks.takes_everything and not literal else None
-    parts = []
     with progress_bar(description, len(tasks)) as advance:
         for chunk in _chunks(tasks, _size(tasks, themes, once is not None), once is None):
             if literal:
@@ -147,14 +171,8 @@ def embed(
                 real = chunk.class_mask
                 place = (np.cumsum(real) - 1).reshape(real.shape)
                 part = _agree(fit(index[real], mask[real]), place, chunk, themes)
-            parts.append(part if keep_gamma else replace(part, gamma=None))
+            yield part if keep_gamma else part._replace(gamma=None)
             advance(len(chunk))
-    return Embedding(
-        np.concatenate([p.lam for p in parts]),
-        np.concatenate([p.elbo for p in parts]),
-        np.concatenate([p.sweeps for p in parts]),
-        np.concatenate([p.gamma for p in parts if p.gamma is not None]) if keep_gamma else None,
-    )
 
 
 def _refuse_lost(table: LikelihoodTable, tasks: TaskSet) -> None:
@@ -314,7 +332,7 @@ def _put(
 
 def _agree(
     fits: ClassFits, place: Int[np.ndarray, "tasks way"], chunk: _Chunk, themes: Themes
-) -> Embedding:
+) -> _Part:
     """What the classes of each task say together; ``place`` says where their fits are."""
     room = padded_size(len(chunk), 64) - len(chunk)
     place = np.pad(np.where(chunk.class_mask, place, 0), ((0, room), (0, 0)))
@@ -323,7 +341,7 @@ def _agree(
         np.asarray(value)[: len(chunk)] for value in _infer_tasks(fits, place, mask, themes)
     )
     sweeps = np.where(mask, np.asarray(fits.sweeps)[place], 0).max(axis=1)[: len(chunk)]
-    return Embedding(lam, bound / np.maximum(chunk.samples, 1).astype(np.float32), sweeps, gamma)
+    return _Part(lam, bound / np.maximum(chunk.samples, 1).astype(np.float32), sweeps, gamma)
 
 
 @jax.jit
@@ -336,7 +354,7 @@ def _infer_tasks(
     return lam, task_bound(evidence, lam, mask, themes.delta), gamma + ~mask[..., None]
 
 
-def _literally(chunk: _Chunk, table: LikelihoodTable, themes: Themes, max_iter: int) -> Embedding:
+def _literally(chunk: _Chunk, table: LikelihoodTable, themes: Themes, max_iter: int) -> _Part:
     """The paper's E-step, from a cold start."""
     index, sample_mask = table.find(chunk)
     fill = (0, padded_size(len(chunk), 64) - len(chunk))
@@ -348,7 +366,7 @@ def _literally(chunk: _Chunk, table: LikelihoodTable, themes: Themes, max_iter: 
         np.asarray(value)[: len(chunk)]
         for value in (state.posterior.lam, bound, state.iterations, state.posterior.gamma)
     )
-    return Embedding(lam, total / np.maximum(chunk.samples, 1).astype(np.float32), sweeps, gamma)
+    return _Part(lam, total / np.maximum(chunk.samples, 1).astype(np.float32), sweeps, gamma)
 
 
 @partial(jax.jit, static_argnames="max_iter")

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from taskscape.compare import mean_kl
+from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.model import Covariance, Themes
 from taskscape.pools import ClassPool
@@ -23,7 +24,7 @@ from taskscape.tasks import TaskSet, TaskStream
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import TaskSource, check_enough, classes_of
 from taskscape.themes.disk import from_disk, to_disk
-from taskscape.themes.embed import Embedding, embed
+from taskscape.themes.embed import embed
 from taskscape.themes.health import Health, check_health
 from taskscape.themes.loop import Fit
 from taskscape.themes.prepare import (
@@ -265,25 +266,23 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         seen, known = self._posteriors(some, prepared), self._posteriors(learned, prepared)
         agreement = None
         if several and len(some) > 2:
-            agreement = _agreement([e.lam for e in seen], [e.lam for e in known])
+            agreement = _agreement(seen.lam, known.lam)
         stats = self.states_[0].stats
         self.health_: Health = check_health(
             self.members_[0],
             self.theme_usage_,
             np.asarray(stats.w / stats.classes),
-            seen[0].lam,
+            seen.lam[0],
             self.held_out_,
             agreement,
         )
-        self.elbo_reference_ = _usual(seen[0].elbo, known[0].elbo)
+        self.elbo_reference_ = _usual(seen.elbo[0], known.elbo[0])
         for advice in self.health_.advice:
             warnings.warn(advice, HealthWarning, stacklevel=3)
 
     # -- using ----------------------------------------------------------------------------------
 
-    def embed(
-        self, tasks: TaskSet, *, tol: float = 1e-6, keep_gamma: bool = False
-    ) -> list[Embedding]:
+    def embed(self, tasks: TaskSet, *, tol: float = 1e-6, keep_gamma: bool = False) -> Embeddings:
         """The posterior of each task under every kept fit, with its bound and sweeps."""
         check_is_fitted(self, "states_")
         self._check_pool(tasks.pool)
@@ -291,7 +290,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError("there are no tasks to embed.")
         prepared = PreparedSamples(tasks.pool, self.preparation_, classes_of(tasks))
         embedded = self._posteriors(tasks, prepared, tol, keep_gamma)
-        self._warn_of_outliers(embedded[0])
+        self._warn_of_outliers(embedded)
         return embedded
 
     def _posteriors(
@@ -300,28 +299,24 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         prepared: PreparedSamples,
         tol: float = 1e-6,
         keep_gamma: bool = False,
-    ) -> list[Embedding]:
-        return [
-            embed(
-                themes, tasks, prepared, tol=tol, keep_gamma=keep_gamma,
-                literal=self.update == "paper",
-            )
-            for themes in self.members_
-        ]  # fmt: skip
+    ) -> Embeddings:
+        return embed(
+            self.members_, tasks, prepared, tol=tol, keep_gamma=keep_gamma,
+            literal=self.update == "paper", model=self.fingerprint_, delta=float(self.delta),
+        )  # fmt: skip
 
     def transform(
         self, tasks: TaskSet
     ) -> Float[np.ndarray, "tasks L"] | Float[np.ndarray, "members tasks L"]:
         """Dirichlet concentrations λ of each task; (member, task, L) for an ensemble."""
-        embedded = self.embed(tasks)
-        return embedded[0].lam if len(embedded) == 1 else np.stack([e.lam for e in embedded])
+        lam = self.embed(tasks).lam
+        return lam[0] if len(lam) == 1 else lam
 
     def score(self, tasks: TaskSet, y: None = None) -> float:
         """The bound in nats per sample, averaged over the kept fits."""
-        embedded = self.embed(tasks)
+        elbo = self.embed(tasks).elbo
         n_samples = np.concatenate([b.support_mask.sum(axis=(1, 2)) for b in tasks.batches(4096)])
-        bounds = [np.average(e.elbo, weights=n_samples) for e in embedded]
-        return float(np.mean(bounds))
+        return float(np.mean([np.average(bound, weights=n_samples) for bound in elbo]))
 
     def _check_pool(self, pool: ClassPool) -> None:
         dims = int(np.prod(pool.sample_shape))
@@ -331,13 +326,13 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"{self.n_features_in_}. Use the same kind of data, size and encoder."
             )
 
-    def _warn_of_outliers(self, embedded: Embedding) -> None:
-        middle, spread = self.elbo_reference_
-        far = int((embedded.elbo < middle - _FAR * spread).sum())
+    def _warn_of_outliers(self, embedded: Embeddings) -> None:
+        bound, (middle, spread) = embedded.elbo[0], self.elbo_reference_
+        far = int((bound < middle - _FAR * spread).sum())
         if far:
             warnings.warn(
                 f"{far:,} of {len(embedded):,} tasks are explained far worse than the tasks the "
-                f"model learned from (nats per sample: down to {embedded.elbo.min():.2f}, there "
+                f"model learned from (nats per sample: down to {bound.min():.2f}, there "
                 f"{middle:.2f} ± {spread:.2f}). Their λ may look near while the model knows "
                 "nothing like them; do not trust their distances.",
                 OutlierTasksWarning,
@@ -379,7 +374,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _agreement(
-    lam: list[Float[np.ndarray, "tasks L"]], train: list[Float[np.ndarray, "others L"]]
+    lam: Float[np.ndarray, "members tasks L"], train: Float[np.ndarray, "members others L"]
 ) -> float:
     """Mean rank correlation between fits of the tasks' mean distances from training tasks."""
     distances = [mean_kl(a, b) for a, b in zip(lam, train, strict=True)]

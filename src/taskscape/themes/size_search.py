@@ -148,16 +148,17 @@ def _one(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)  # counted in the table instead
         model = TaskThemes(**settings).fit(tasks, validation=validation)
-    seen = model.embed(validation)[0]
+    seen = model.embed(validation)
+    lam, bounds = seen.lam[0], seen.elbo[0]
     row = {
         "image_themes": settings["image_themes"],
         "task_themes": settings["task_themes"],
-        "elbo": float(seen.elbo.mean()),
-        "distinct": len(np.unique(seen.lam.round(1), axis=0)),
+        "elbo": float(bounds.mean()),
+        "distinct": len(np.unique(lam.round(1), axis=0)),
         "advice": len(model.health_.advice),
         "seconds": time.perf_counter() - began,
     }
-    return row, seen.elbo
+    return row, bounds
 
 
 def _compare(fits: list[tuple[dict[str, Any], np.ndarray]]) -> list[GridPoint]:

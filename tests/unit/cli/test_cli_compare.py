@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from taskscape.cli import compare
-from taskscape.embeddings import Catalogue, Embeddings, read_embeddings, write_embeddings
+from taskscape.embeddings import Catalogue, Embeddings
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.select import Selection
@@ -37,9 +37,9 @@ def files(tmp_path_factory):
     train = sample_tasks(POOL, 2000, split="train", n_way=(2, 4), n_shot=3, n_query=1)
     test = sample_tasks(POOL, 40, split="test", n_way=3, n_shot=3)
     save_tasks(train, folder / "train_tasks.parquet")
-    write_embeddings(folder / "train.parquet", embedded(train))
-    write_embeddings(folder / "test.parquet", embedded(test))
-    write_embeddings(folder / "other.parquet", embedded(test, model="other"))
+    embedded(train).save(folder / "train.parquet")
+    embedded(test).save(folder / "test.parquet")
+    embedded(test, model="other").save(folder / "other.parquet")
     Catalogue.append(folder / "catalogue", embedded(train)[:500])
     Catalogue.append(folder / "catalogue", embedded(train)[500:])
     return folder
@@ -74,7 +74,7 @@ def test_compare(run, files, tmp_path, train):
     with out.open() as file:
         rows = list(csv.DictReader(file))
     assert float(rows[3]["distance"]) == pytest.approx(found["mean_kl"][3])
-    test = read_embeddings(files / "test.parquet")
+    test = Embeddings.load(files / "test.parquet")
     assert json.loads(rows[3]["classes"]) == list(test.names(3))
     assert len(test.names(3)) == 3
 

@@ -14,7 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from interrupt_cases import start_hearing
-from taskscape import Catalogue, TaskThemes, read_embeddings
+from taskscape import Catalogue, Embeddings, TaskThemes
 from taskscape.cli import app
 from taskscape.cli.fit import parse_prepare
 from taskscape.errors import DataError
@@ -62,7 +62,7 @@ def model(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_tasks_are_embedded_into_a_file_and_a_catalogue(data: Path, model: Path, tmp_path: Path):
     wish = ["--split", "test", "--n-tasks", 40, "--n-way", 3, "--n-shot", 5]
     run("embed", model, data, *wish, "--out", tmp_path / "test.parquet")
-    embedded = read_embeddings(tmp_path / "test.parquet")
+    embedded = Embeddings.load(tmp_path / "test.parquet")
     assert embedded.lam.shape == (1, 40, 2)
     assert embedded.header.model == TaskThemes.load(model).fingerprint_
     for _ in range(2):

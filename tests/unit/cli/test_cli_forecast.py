@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import forecast_cases as cases
-from taskscape import Embeddings, load_pool, sample_tasks, save_tasks, write_embeddings
+from taskscape import load_pool, sample_tasks, save_tasks
 from taskscape.cli import app
 from taskscape.errors import DataError
 from taskscape.meta import ProtoNet, TrainConfig, mlp, to_store, train
@@ -47,8 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for split, n in (("train", 60), ("val", 60), ("test", 20)):
         tasks = sample_tasks(pool, n, split=split, seed=3, **SIZES)
         save_tasks(tasks, folder / f"{split}-tasks.parquet")
-        embedded = Embeddings.of(tasks, model.transform(tasks), model=model.fingerprint_)
-        write_embeddings(folder / f"{split}.parquet", embedded)
+        model.embed(tasks).save(folder / f"{split}.parquet")
     tasks = sample_tasks(pool, 16, split="train", **SIZES)
     features = prepared_pool(pool, model.preparation_, unit_length=True)
     trained = train(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from taskscape import Catalogue, Embeddings, sample_tasks, write_embeddings
+from taskscape import Catalogue, Embeddings, sample_tasks
 from taskscape.cli import app
 from taskscape.errors import DataError
 from taskscape.pools import load_pool
@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tasks = sample_tasks(load_pool(tmp_path / "d.npz"), 8, n_way=3, n_shot=2, seed=0)
     save_tasks(tasks, tmp_path / "tasks.parquet")
     embedded = Embeddings.of(tasks, np.ones((8, 2)))
-    write_embeddings(tmp_path / "e.parquet", embedded)
+    embedded.save(tmp_path / "e.parquet")
     Catalogue.append(tmp_path / "catalogue", embedded)
     save_arrays(tmp_path / "model", ARRAYS, {"what": "task-theme model"})
     save_checkpoint(tmp_path / "ours.checkpoint", ARRAYS, {"what": "fit checkpoint"})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from taskscape.diagram import correlation_diagram
-from taskscape.diagram.bins import bin_tasks
+from taskscape.diagram.diagram import bin_tasks
 from taskscape.errors import DataError
 
 RNG = np.random.default_rng(0)

@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,14 +60,33 @@ def test_the_table_has_a_row_for_every_bin(diagram):
     }  # fmt: skip
 
 
-def test_it_is_written_and_read(diagram):
-    text = diagram.to_json()
-    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    back = CorrelationDiagram.from_json(text)
-    assert back.to_json() == text
+def test_it_is_written_and_read(diagram, tmp_path):
+    path = tmp_path / "diagram.json"
+    diagram.save(path)
+    json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    back = CorrelationDiagram.load(path)
+    assert back.to_dict() == diagram.to_dict()
     assert back.curves[0].spearman == diagram.curves[0].spearman
-    with pytest.raises(DataError, match=r"^this is not a correlation diagram written by"):
-        CorrelationDiagram.from_json("{}")
+    diagram.save(path)  # one of ours is replaced
+    for text, message in (
+        ("{}", "this is not a correlation diagram written by taskscape."),
+        ("[", "other.json is not a correlation diagram: Expecting value: line 1 column 2 "),
+    ):
+        (tmp_path / "other.json").write_text(text)
+        with pytest.raises(DataError, match=re.escape(message)):
+            CorrelationDiagram.load(tmp_path / "other.json")
+        with pytest.raises(DataError):
+            diagram.save(tmp_path / "other.json")
+    with pytest.raises(DataError, match=r"^no such file: .*none\.json\.$"):
+        CorrelationDiagram.load(tmp_path / "none.json")
+
+
+def test_it_is_short_to_look_at(diagram):
+    assert re.fullmatch(
+        r"CorrelationDiagram\(300 tasks; Spearman: ProtoNet -0\.\d\d, MAML -0\.\d\d\)",
+        repr(diagram),
+    )
+    assert re.fullmatch(r"Curve\('MAML', Spearman -0.*, \d+ bins\)", repr(diagram.curves[1]))
 
 
 def test_it_is_drawn(diagram, tmp_path):
@@ -98,6 +118,12 @@ def test_it_is_interactive(diagram):
     figure = diagram.to_plotly()
     json.dumps(figure, allow_nan=False)
     assert [t["type"] for t in figure["data"]] == ["scatter", "scatter", "bar"]
+    odd = replace(diagram.curves[0], learner="<b>50 %{y} $x$</b>")
+    shown = replace(diagram, curves=(odd,), distance_label="<i>far</i>").to_plotly()
+    escaped = "&lt;b&gt;50 &#37;{y} &#36;x&#36;&lt;/b&gt;"
+    assert shown["data"][0]["name"].startswith(f"{escaped}: Spearman")
+    assert shown["data"][0]["hovertemplate"].startswith(f"{escaped}<br>accuracy %{{y:.3f}}")
+    assert shown["layout"]["xaxis"]["title"]["text"] == "&lt;i&gt;far&lt;/i&gt;"
     go = pytest.importorskip("plotly.graph_objects", reason="needs plotly")
     go.Figure(figure)
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import Ridge as TheirRidge
 
 from taskscape.forecast.calibration import calibrate
-from taskscape.forecast.class_effects import Spread, class_shares, fit_spread
+from taskscape.forecast.regression import Spread, class_shares, fit_spread
 
 WAY = 5
 

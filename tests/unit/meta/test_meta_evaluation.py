@@ -10,7 +10,6 @@ from taskscape.errors import DataError, TaskscapeError
 from taskscape.meta import (
     ProtoNet,
     Shots,
-    class_interval,
     evaluate,
     evaluate_many,
     evaluation,
@@ -84,22 +83,6 @@ def test_nearest_centroid_needs_no_weights() -> None:
     tasks = toy_tasks(toy_pool(), "test", 5)
     flat = LEARNER.init(jax.random.key(0), mlp(DIMS, ()), 4)
     assert evaluate(LEARNER, flat, tasks).accuracy.mean() > 0.8
-
-
-def test_interval_by_leaving_out_classes() -> None:
-    rng = np.random.default_rng(0)
-    skill, classes = rng.normal(size=12), np.array([rng.permutation(12)[:3] for _ in range(4000)])
-    values = skill[classes].mean(1)
-    low, high = class_interval(values, classes)
-    # the mean over tasks is nearly the mean of the classes, whose standard error is known
-    expected = 1.96 * skill.std(ddof=1) / np.sqrt(12)
-    np.testing.assert_allclose((high - low) / 2, expected, rtol=0.1)
-    np.testing.assert_allclose((high + low) / 2, values.mean())
-    with pytest.raises(DataError) as error:
-        class_interval(values[:1], classes[:1])
-    assert str(error.value) == (
-        "leaving out a class leaves no task; evaluate more tasks, over more classes."
-    )
 
 
 def test_nothing_to_evaluate() -> None:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from report_cases import EVIL_NAMES
-from taskscape.report.escaping import data_island, literal, plain
+from taskscape.plain_text import literal
+from taskscape.report.escaping import data_island, plain
 
 
 @pytest.mark.parametrize("name", EVIL_NAMES)

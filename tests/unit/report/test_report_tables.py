@@ -14,7 +14,7 @@ from taskscape.report.tables import (
     selection_table,
     split_rows,
 )
-from taskscape.studies.result import SelectionTrial
+from taskscape.studies.outcome import SelectionTrial
 
 
 def trials(values, rule="random", budget=100):

@@ -7,7 +7,7 @@ from meta_cases import DIMS, toy_pool, toy_tasks
 from taskscape.errors import DataError
 from taskscape.meta import ProtoNet, mlp
 from taskscape.select import TrialOptions
-from taskscape.studies.auto import LearnerJudge, losing_share, select_auto
+from taskscape.studies.auto import LearnerJudge, select_auto
 
 POOL = toy_pool()
 TRAIN, VAL = (toy_tasks(POOL, split, n, n_way=3) for split, n in (("train", 40), ("val", 10)))
@@ -44,10 +44,3 @@ def test_tasks_and_embeddings_must_belong_together():
     bare = TRAIN.with_samples(3)
     with pytest.raises(DataError, match=r"^train_tasks have no queries; make them with n_query"):
         select_auto(LAM[6], LAM[40], 5, train_tasks=bare, validation_tasks=VAL, **rest)
-
-
-def test_how_often_selection_loses():
-    scores = {"random": [0.5, 0.6], "nearest": [0.4, 0.6], "coverage": [0.7]}
-    assert losing_share(scores) == {"nearest": 0.625, "coverage": 0.0}
-    with pytest.raises(DataError, match="scores has no 'random'; it has nearest"):
-        losing_share({"nearest": [0.5]})

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 from typer.testing import CliRunner
 
 from taskscape.cli import app
@@ -13,10 +14,10 @@ from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.studies import paper
 from taskscape.studies.lab import Lab, OutOfTimeError, Store
+from taskscape.studies.outcome import outcomes
 from taskscape.studies.paper import plan as plans
 from taskscape.studies.paper import reproduce, summary
 from taskscape.studies.paper.fig2 import Fig2
-from taskscape.studies.paper.outcome import outcomes
 from taskscape.studies.paper.plan import Fig2Plan, SelectionPlan, fig2_plan, selection_plans
 from taskscape.studies.paper.published import FIG2, FIG3, FIG4
 from taskscape.studies.paper.selection import Choice, SelectionFigure
@@ -107,8 +108,8 @@ class TestSelection:
         assert len(lines.splitlines()) == 2 * (3 + 2 + 2)
         figure.train(store_in(tmp_path, pool), ["protonet"], CHOICES)
         assert (tmp_path / "results.jsonl").read_text() == lines
-        found = outcomes(store.results(figure="fig3"))
-        assert {(o.budget, str(o.choice), o.n_trials) for o in found} >= {
+        found = outcomes([summary.read_trial(e) for e in store.results(figure="fig3")])
+        assert {(o.budget, o.rule, o.n_trials) for o in found} >= {
             (8, "random", 3),
             (16, "nearest (ours)", 2),
         }
@@ -170,19 +171,30 @@ def _entry(rule: str, trial: int, accuracy: float) -> dict:
     return {"cell": cell, "accuracy": accuracy, "without_class": without}
 
 
-def test_gains_are_over_random_with_intervals_over_trials_and_classes() -> None:
+def test_gains_are_over_random_with_one_interval_over_trials_and_classes() -> None:
     entries = [_entry("random", t, a) for t, a in enumerate((0.50, 0.52, 0.54))]
     entries += [_entry("nearest", t, a) for t, a in enumerate((0.60, 0.62))]
-    random, nearest = outcomes(entries)
-    assert random.gain == 0
-    assert nearest.gain == pytest.approx(9.0)
-    assert nearest.gain_reach_classes == pytest.approx(0.0, abs=1e-9)
-    assert nearest.losses == 0
-    assert random.spread == pytest.approx(2.0)
-    # Welch: variances 2/2 and 4/3 of the means, 2.88 degrees of freedom, t = 3.26
-    assert nearest.gain_reach == pytest.approx(4.975, abs=0.01)
-    assert nearest.helps
-    assert not nearest.hurts
+    random, nearest = outcomes([summary.read_trial(e) for e in entries])
+    assert random.gain is None
+    assert random.losing_share is None
+    assert random.spread == pytest.approx(0.02)
+    assert nearest.losing_share == 0
+    assert nearest.gain is not None
+    assert nearest.gain.value == pytest.approx(0.09)
+    # Welch: variances 2/2 and 4/3 of the means in points, 2.88 degrees of freedom, t = 3.26; all
+    # classes gain the same
+    assert (nearest.gain.high - nearest.gain.low) / 2 == pytest.approx(0.04975, abs=1e-4)
+    assert nearest.gain.clear
+    # another gain without each class: variances of 1, 4/3 and 2/3 * 2 * 9 points
+    for entry, more in zip(entries[3:], (0.03, 0.03), strict=True):
+        entry["without_class"][0] -= more
+        entry["without_class"][2] += more
+    _, nearest = outcomes([summary.read_trial(e) for e in entries])
+    assert nearest.gain is not None
+    total, freedom = 1 + 4 / 3 + 12, (1 + 4 / 3 + 12) ** 2 / (1 + (4 / 3) ** 2 / 2 + 12**2 / 2)
+    reach = student.ppf(0.975, freedom) * total**0.5
+    assert 100 * nearest.gain.high == pytest.approx(9 + reach)
+    assert not nearest.gain.clear
 
 
 def test_the_published_numbers_are_those_of_the_paper() -> None:

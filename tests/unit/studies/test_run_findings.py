@@ -3,9 +3,11 @@
 import numpy as np
 
 from taskscape.compare import Resemblance
-from taskscape.diagram import CorrelationDiagram, Curve, Interval
+from taskscape.diagram import CorrelationDiagram, Curve
 from taskscape.forecast import Judgement
-from taskscape.studies.result import Gain, find
+from taskscape.statistics import Interval
+from taskscape.studies.outcome import Gain
+from taskscape.studies.result import find
 
 WELL = {"advice": [], "warnings": []}
 FALLS, FLAT = Interval(-0.4, -0.6, -0.2), Interval(-0.1, -0.3, 0.1)

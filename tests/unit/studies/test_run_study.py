@@ -11,7 +11,7 @@ import pytest
 
 from meta_cases import toy_pool
 from run_cases import Recorder, go, own_features, tiny
-from taskscape import TaskThemes, load_pool, read_embeddings
+from taskscape import Embeddings, TaskThemes, load_pool
 from taskscape.errors import DataError
 from taskscape.studies import StudyResult, load_study
 from taskscape.studies.pipeline import learn, read_config
@@ -50,7 +50,7 @@ def test_every_stage_leaves_its_files(whole):
     ):  # fmt: skip
         assert (out / name).is_file(), name
     assert TaskThemes.load(out / "fit" / "model").fingerprint_ == result.model.fingerprint_
-    assert len(read_embeddings(out / "embed" / "test.parquet")) == len(result.test) == 30
+    assert len(Embeddings.load(out / "embed" / "test.parquet")) == len(result.test) == 30
     assert not list(out.glob("*.checkpoint"))
     assert all(0 <= part <= 1.001 for part in heard.parts)
 

@@ -9,9 +9,10 @@ import pytest
 
 from meta_cases import toy_pool
 from taskscape.compare import cdist
-from taskscape.diagram import correlation_diagram, partial_spearman
+from taskscape.diagram import correlation_diagram
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
+from taskscape.statistics import partial_spearman
 from taskscape.studies import similarity
 from taskscape.studies.__main__ import main
 from taskscape.studies.lab import Lab, OutOfTimeError, read_ledger

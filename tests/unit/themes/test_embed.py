@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from fit_cases import fitted, small_pool, small_tasks
-from taskscape import ClassPool, make_tasks, sample_tasks
+from taskscape import ClassPool, Embeddings, make_tasks, sample_tasks
 from taskscape.errors import DataError
 from taskscape.model import e_step, elbo, infer, log_likelihood, whiten
 from taskscape.model.conditional import SWEEPS_AT_ONCE
 from taskscape.tasks import TaskSet
 from taskscape.themes.data import gather
-from taskscape.themes.embed import Embedding, LikelihoodTable, embed
+from taskscape.themes.embed import LikelihoodTable, embed
 from taskscape.themes.prepare import PreparedSamples
 
 module = import_module("taskscape.themes.embed")
@@ -26,11 +26,11 @@ def prepared() -> PreparedSamples:
     return PreparedSamples(small_pool(), fitted().preparation_, np.arange(len(small_pool())))
 
 
-def embedded(tasks: TaskSet, **settings: object) -> Embedding:
-    return embed(fitted().members_[0], tasks, prepared(), **settings)
+def embedded(tasks: TaskSet, **settings: object) -> Embeddings:
+    return embed(fitted().members_, tasks, prepared(), **settings)
 
 
-def same(a: Embedding, b: Embedding) -> None:
+def same(a: Embeddings, b: Embeddings) -> None:
     """Equal up to rounding, and to what is left of the last sweep."""
     np.testing.assert_allclose(a.lam, b.lam, atol=5e-4)
     np.testing.assert_allclose(a.elbo, b.elbo, atol=1e-4)
@@ -58,17 +58,17 @@ def test_a_posterior_is_that_of_the_e_step_given_the_task_theme():
     tasks = small_tasks(40, seed=9, split="test")
     found = embedded(tasks, keep_gamma=True)
     plain, bound, sweeps = jax.jit(infer)(*gathered(tasks))
-    np.testing.assert_allclose(found.lam, plain.lam, atol=5e-4)
+    np.testing.assert_allclose(found.lam[0], plain.lam, atol=5e-4)
     assert found.gamma is not None
     gamma = np.einsum("mcl,mclk->mck", plain.eta, plain.gamma)
     real = tasks.classes >= 0
-    np.testing.assert_allclose(found.gamma[real], gamma[real], atol=5e-3)
-    assert (found.gamma[~real] == 1).all()
-    np.testing.assert_allclose(found.elbo, np.asarray(bound) / (6 * tasks.n_way), atol=1e-4)
+    np.testing.assert_allclose(found.gamma[0, real], gamma[real], atol=5e-3)
+    assert (found.gamma[0, ~real] == 1).all()
+    np.testing.assert_allclose(found.elbo[0], np.asarray(bound) / (6 * tasks.n_way), atol=1e-4)
     # rounding may decide when the last sweep was
-    assert np.mean(found.sweeps == np.asarray(sweeps)) > 0.8
+    assert np.mean(found.sweeps[0] == np.asarray(sweeps)) > 0.8
     # what the E-step moves sums to the number of classes
-    np.testing.assert_allclose(found.lam.sum(axis=1), 2 * 0.5 + tasks.n_way, rtol=1e-5)
+    np.testing.assert_allclose(found.lam[0].sum(axis=1), 2 * 0.5 + tasks.n_way, rtol=1e-5)
     assert len(found) == 40
     assert embedded(tasks[:3]).gamma is None
 
@@ -78,12 +78,14 @@ def test_literally_it_is_that_of_the_paper():
     found = embedded(tasks, keep_gamma=True, literal=True)
     given = gathered(tasks)
     plain = jax.jit(e_step, static_argnames="max_iter")(*given, 1e-5, 500)
-    np.testing.assert_allclose(found.lam, plain.posterior.lam, atol=5e-4)
+    np.testing.assert_allclose(found.lam[0], plain.posterior.lam, atol=5e-4)
     assert found.gamma is not None
-    np.testing.assert_allclose(found.gamma, plain.posterior.gamma, atol=5e-3)
+    np.testing.assert_allclose(found.gamma[0], plain.posterior.gamma, atol=5e-3)
     terms = elbo(plain.posterior, *given)
-    np.testing.assert_allclose(found.elbo, np.asarray(terms.total) / (6 * tasks.n_way), atol=1e-4)
-    assert np.abs(found.sweeps - np.asarray(plain.iterations)).max() <= 2
+    np.testing.assert_allclose(
+        found.elbo[0], np.asarray(terms.total) / (6 * tasks.n_way), atol=1e-4
+    )
+    assert np.abs(found.sweeps[0] - np.asarray(plain.iterations)).max() <= 2
     assert (embedded(tasks).elbo > found.elbo - 1e-4).all()
 
 
@@ -111,7 +113,7 @@ def test_with_all_samples_each_class_is_fitted_once_with_the_same_result(
     assert once.gamma is not None
     assert each.gamma is not None
     np.testing.assert_allclose(once.gamma, each.gamma, atol=5e-3)
-    same(embedded(tasks[7]), Embedding(once.lam[[7]], once.elbo[[7]], once.sweeps[[7]]))
+    same(embedded(tasks[7]), once[7])
 
 
 def far_away(*where: tuple[str, int]) -> ClassPool:
@@ -142,9 +144,9 @@ def test_a_sample_beyond_all_numbers_is_named(
         "its likelihood is no number (largest value 3e+25). Mend it or leave it out." + more
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-        embed(fitted().members_[0], tasks, samples, literal=literal)
+        embed(fitted().members_, tasks, samples, literal=literal)
     kept = make_tasks(pool, [[0, 1], [5, 6]], n_shot=6)
-    assert np.isfinite(embed(fitted().members_[0], kept, samples, literal=literal).lam).all()
+    assert np.isfinite(embed(fitted().members_, kept, samples, literal=literal).lam).all()
 
 
 def test_the_size_of_chunks_does_not_matter(monkeypatch: pytest.MonkeyPatch):
@@ -162,10 +164,10 @@ def test_other_tasks_in_the_batch_do_not_matter():
     tasks = small_tasks(40, seed=4)
     whole = embedded(tasks)
     turned = embedded(tasks[::-1])
-    same(whole, Embedding(turned.lam[::-1], turned.elbo[::-1], turned.sweeps[::-1]))
+    same(whole, turned[::-1])
     for i in (0, 7):
         alone = embedded(tasks[i])
-        same(Embedding(whole.lam[[i]], whole.elbo[[i]], whole.sweeps[[i]]), alone)
+        same(whole[i], alone)
 
 
 def test_many_tasks_of_which_few_are_slow():
@@ -173,9 +175,9 @@ def test_many_tasks_of_which_few_are_slow():
     themes = fitted().members_[0]
     blurred = replace(themes, Sigma=16 * themes.Sigma, alpha=0.1 * themes.alpha)
     tasks = small_tasks(1500, seed=6)
-    many = embed(blurred, tasks, prepared())
-    few = embed(blurred, tasks[700:800], prepared())
-    same(Embedding(many.lam[700:800], many.elbo[700:800], many.sweeps[700:800]), few)
+    many = embed([blurred], tasks, prepared())
+    few = embed([blurred], tasks[700:800], prepared())
+    same(many[700:800], few)
     assert np.isfinite(many.lam).all()
     assert np.isfinite(many.elbo).all()
     assert many.sweeps.max() >= 2 * np.median(many.sweeps)
@@ -187,9 +189,9 @@ def test_tasks_may_have_any_number_of_classes_and_samples():
         pool, [[0, 1, 2], [3, 4]], support=[[[0, 1], [2, -1], [3, 4]], [[0, 1], [2, 3], [-1, -1]]]
     )
     found = embedded(tasks)
-    np.testing.assert_allclose(found.lam.sum(axis=1), [4, 3], rtol=1e-5)
+    np.testing.assert_allclose(found.lam[0].sum(axis=1), [4, 3], rtol=1e-5)
     second = make_tasks(pool, [[3, 4]], support=[[[0, 1], [2, 3]]])
-    same(Embedding(found.lam[1:], found.elbo[1:], found.sweeps[1:]), embedded(second))
+    same(found[1:], embedded(second))
     mixed = sample_tasks(pool, 20, n_way=(2, 5), n_shot=(1, 8), seed=3)
     assert np.isfinite(embedded(mixed).elbo).all()
 

@@ -115,12 +115,13 @@ def test_transform_score_and_embed_agree():
     lam = model.transform(tasks)
     assert lam.shape == (60, 2)
     np.testing.assert_allclose(lam.sum(axis=1), 1 + tasks.n_way, rtol=1e-5)
-    (embedded,) = model.embed(tasks, keep_gamma=True)
-    np.testing.assert_array_equal(embedded.lam, lam)
+    embedded = model.embed(tasks, keep_gamma=True)
+    np.testing.assert_array_equal(embedded.lam, lam[None])
+    assert embedded.header.model == model.fingerprint_
     assert embedded.gamma is not None
-    assert embedded.gamma.shape == (60, 4, 4)
+    assert embedded.gamma.shape == (1, 60, 4, 4)
     weights = 6 * tasks.n_way
-    assert model.score(tasks) == pytest.approx((embedded.elbo * weights).sum() / weights.sum())
+    assert model.score(tasks) == pytest.approx((embedded.elbo[0] * weights).sum() / weights.sum())
     np.testing.assert_array_equal(small_model().fit_transform(small_tasks()),
                                   model.transform(small_tasks()))  # fmt: skip
 
@@ -347,7 +348,7 @@ def test_an_ensemble_embeds_under_every_member():
     assert len(model.members_) == 2
     np.testing.assert_array_equal(lam[0], fitted(n_restarts=3).transform(held_out()))
     np.testing.assert_array_equal(model.mu_, model.members_[0].mu)
-    scores = [np.average(e.elbo, weights=held_out().n_way) for e in model.embed(held_out())]
+    scores = [np.average(bound, weights=held_out().n_way) for bound in model.embed(held_out()).elbo]
     assert model.score(held_out()) == pytest.approx(np.mean(scores), rel=1e-5)
     going_on = copy.copy(model).partial_fit(small_tasks(32, seed=8))
     assert going_on.transform(held_out()).shape == (2, 60, 2)

@@ -6,7 +6,7 @@ from typing import Any
 
 from taskscape.diagram import CorrelationDiagram
 from taskscape.diagram.plot import COLOURS, DASHES, MARKERS
-from taskscape.studies.paper.outcome import Outcome
+from taskscape.studies.outcome import Outcome
 from taskscape.studies.paper.published import FIG3, FIG3_RANDOM_INTERVALS, FIG4
 from taskscape.studies.paper.selection import CHOICES
 
@@ -61,13 +61,14 @@ def draw_fig2(
         figure.savefig(path, dpi=160)
 
 
-def draw_fig3(found: Sequence[Outcome], path: Path) -> None:
+def draw_fig3(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
     """Bars by learner and choice: the paper's above, ours below."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
+    (found,) = by_way.values()
     learners = [n for n in NAMES if any(o.learner == n for o in found)]
-    choices = [c for c in CHOICES if any(o.choice == c for o in found)]
+    rules = [str(c) for c in CHOICES if any(o.rule == str(c) for o in found)]
     in_paper = [n for n in learners if n in FIG3["random"]]
     with rc_context(_STYLE):
         figure = Figure(figsize=(10, 6), layout="constrained")
@@ -80,18 +81,18 @@ def draw_fig3(found: Sequence[Outcome], path: Path) -> None:
                 for at, learner in zip(x, in_paper, strict=True):
                     above.plot([at] * 2, FIG3_RANDOM_INTERVALS[learner], color="0.2", lw=1)
         above.set_title("published", loc="left")
-        width = 0.85 / len(choices)
-        for i, choice in enumerate(choices):
-            here = {o.learner: o for o in found if o.choice == choice}
-            x = [j + (i - (len(choices) - 1) / 2) * width for j in range(len(learners))]
-            y = [here[n].mean if n in here else float("nan") for n in learners]
-            reach = [here[n].reach if n in here else 0.0 for n in learners]
-            below.bar(x, y, width=0.92 * width, color=COLOURS[i], label=str(choice))
+        width = 0.85 / len(rules)
+        for i, rule in enumerate(rules):
+            here = {o.learner: o.accuracy for o in found if o.rule == rule}
+            x = [j + (i - (len(rules) - 1) / 2) * width for j in range(len(learners))]
+            y = [100 * here[n].value if n in here else float("nan") for n in learners]
+            reach = [100 * here[n].reach if n in here else 0.0 for n in learners]
+            below.bar(x, y, width=0.92 * width, color=COLOURS[i], label=rule)
             below.errorbar(x, y, reach, fmt="none", ecolor="0.2", elinewidth=1)
         below.set_title("ours, with the 95 % interval of the mean over trials", loc="left")
         for axes, names, values in (
             (above, in_paper, _values(FIG3)),
-            (below, learners, [o.mean for o in found]),
+            (below, learners, [100 * o.accuracy.value for o in found]),
         ):
             axes.set_xticks(range(len(names)), [NAMES[n] for n in names])
             axes.set_ylim(min(values) - 2, max(values) + 2)
@@ -102,13 +103,13 @@ def draw_fig3(found: Sequence[Outcome], path: Path) -> None:
         figure.savefig(path, dpi=160)
 
 
-def draw_fig4(found: Sequence[Outcome], path: Path) -> None:
+def draw_fig4(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
     """Accuracy against the number of training tasks; the paper's curves in grey."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    ways = sorted({o.way for o in found})
-    learners = [n for n in NAMES if any(o.learner == n for o in found)]
+    ways = sorted(by_way)
+    learners = [n for n in NAMES if any(o.learner == n for w in ways for o in by_way[w])]
     with rc_context(_STYLE):
         figure = Figure(figsize=(3.8 * len(learners), 3.2 * len(ways) + 0.6), layout="constrained")
         panels = figure.subplots(len(ways), len(learners), squeeze=False)
@@ -122,14 +123,16 @@ def draw_fig4(found: Sequence[Outcome], path: Path) -> None:
                             linestyle=DASHES[i], lw=1, label=f"published, {rule}",
                         )  # fmt: skip
                 for i, choice in enumerate(CHOICES):
-                    here = [o for o in found
-                            if (o.learner, o.way, o.choice) == (learner, way, choice)]  # fmt: skip
-                    here.sort(key=lambda o: o.budget)
+                    here = {
+                        o.budget: o.accuracy
+                        for o in by_way[way]
+                        if (o.learner, o.rule) == (learner, str(choice))
+                    }
                     if here:
-                        x, y = [o.budget for o in here], [o.mean for o in here]
+                        x, y = sorted(here), [100 * here[b].value for b in sorted(here)]
                         panel.plot(x, y, label=str(choice), **_look(i))
-                        panel.errorbar(x, y, [o.reach for o in here], fmt="none",
-                                       ecolor=COLOURS[i], elinewidth=0.8)  # fmt: skip
+                        reach = [100 * here[b].reach for b in x]
+                        panel.errorbar(x, y, reach, fmt="none", ecolor=COLOURS[i], elinewidth=0.8)
                 panel.set_xscale("log")
                 panel.set_title(f"{NAMES[learner]}, {way}-way", loc="left")
                 panel.grid(axis="y", color="0.9")

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from taskscape.meta import TrainConfig, evaluate_many, train_many
 from taskscape.pools import ClassPool
 from taskscape.select import KLSource, MatrixSource, select_by
+from taskscape.statistics import without_each_class
 from taskscape.studies.lab import Store
 from taskscape.studies.paper.plan import SelectionPlan, as_cell
 from taskscape.studies.paper.themes import embedded, fitted
@@ -187,11 +188,6 @@ class SelectionFigure:
         every = evaluate_many(learner, trained.state, tests)
         seconds = (time.perf_counter() - began) / len(cells)
         for cell, one in zip(cells, every, strict=False):
-            without = without_each_class(one.accuracy, tests)
+            means = without_each_class(one.accuracy, tests.classes)
+            without = [round(mean, 6) for mean in means.tolist()]
             store.add(cell, {**one.summary(), "without_class": without, "seconds": seconds})
-
-
-def without_each_class(accuracy: Float[np.ndarray, "tasks"], tasks: TaskSet) -> list[float]:
-    """Mean accuracy over the tasks without each of the classes: what a jackknife needs."""
-    classes = np.unique(tasks.classes[tasks.classes >= 0])
-    return [round(float(accuracy[~(tasks.classes == c).any(axis=1)].mean()), 6) for c in classes]

@@ -1,14 +1,15 @@
 """Tables and figures of a reproduction, the paper's published numbers beside ours."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from taskscape.diagram import CorrelationDiagram
 from taskscape.files import written_in_one_piece
 from taskscape.pools import ClassPool
 from taskscape.studies.lab import Store
+from taskscape.studies.outcome import RANDOM, Outcome, SelectionTrial, outcomes
 from taskscape.studies.paper.fig2 import Fig2
-from taskscape.studies.paper.outcome import Outcome, outcomes
 from taskscape.studies.paper.plan import as_cell, fig2_plan, selection_plans
 from taskscape.studies.paper.published import FIG2, FIG3, FIG4
 from taskscape.studies.paper.selection import CHOICES, Choice
@@ -16,11 +17,12 @@ from taskscape.studies.recipes import LEARNER_PRESETS
 
 __all__ = ["write_summary"]
 
+_ORDER = {str(choice): i for i, choice in enumerate(CHOICES)}
 _PAPER_RULES = {
-    Choice("random", ""): "random",
-    Choice("nearest", "ours"): "nearest",
-    Choice("nearest", "literal"): "nearest",
-    Choice("nearest", "task2vec"): "task2vec",
+    RANDOM: "random",
+    "nearest (ours)": "nearest",
+    "nearest (literal)": "nearest",
+    "nearest (task2vec)": "task2vec",
 }
 
 
@@ -54,7 +56,7 @@ def _fig2(
         return f"{figure}: nothing to draw yet; {len(learners)} learners are finished."
     diagrams = {v: experiment.diagram(store, learners, v) for v in ready}
     for version, diagram in diagrams.items():
-        _write(store.folder / f"{figure}-{version}.json", diagram.to_json() + "\n")
+        diagram.save(store.folder / f"{figure}-{version}.json")
     published = FIG2[plan.pool]
     draw_fig2(diagrams, published, store.folder / f"{figure}.png")
     rows = ["| | mean | nearest bin | farthest bin | Spearman | given difficulty | ceiling |",
@@ -89,87 +91,103 @@ def _fig2_row(learner: str, version: str, diagram: CorrelationDiagram) -> str:
 def _selection(store: Store, figure: str, scale: float) -> str:
     from taskscape.studies.paper.drawing import draw_fig3, draw_fig4
 
-    found: list[Outcome] = []
+    by_way: dict[int, list[Outcome]] = {}
     for plan in selection_plans(figure, scale):
         same = {k: as_cell(plan)[k] for k in ("way", "candidates", "test_tasks", "fit_tasks")}
-        entries = store.results(figure=figure, what="selection")
-        found += outcomes(
-            [e for e in entries if all(e["cell"]["plan"][k] == v for k, v in same.items())]
-        )
-    if not found:
+        trials = [
+            read_trial(entry)
+            for entry in store.results(figure=figure, what="selection")
+            if same.items() <= entry["cell"]["plan"].items()
+        ]
+        if trials:
+            by_way[plan.way] = sorted(
+                outcomes(trials), key=lambda o: (o.learner, o.budget, _ORDER[o.rule])
+            )
+    if not by_way:
         return f"{figure}: no trial is finished yet."
     draw = draw_fig3 if figure == "fig3" else draw_fig4
-    draw(found, store.folder / f"{figure}.png")
-    order = {c: i for i, c in enumerate(CHOICES)}
+    draw(by_way, store.folder / f"{figure}.png")
     rows = [
         "| learner | way | tasks | choice | trials | accuracy | spread | gain over random | "
-        "over trials | over classes | loses | paper | paper's gain |",
-        "|" + "---|" * 13,
+        "loses | paper | paper's gain |",
+        "|" + "---|" * 11,
     ]
-    for o in sorted(found, key=lambda o: (o.way, o.learner, o.budget, order[o.choice])):
-        rows.append(_selection_row(figure, o))
+    rows += [_selection_row(figure, way, o) for way in sorted(by_way) for o in by_way[way]]
     about = (
-        "Accuracies and gains in %; spread: standard deviation over trials; then half of the 95 % "
-        "interval of the gain over trials, and over test classes; loses: how often a random trial "
-        "is better."
+        "Accuracies and gains in %, with half of their 95 % intervals: of an accuracy over trials, "
+        "of a gain over trials and test classes together; spread: standard deviation over trials; "
+        "loses: how often a random trial is better."
     )
     tuned = "The learners, but for maml-untuned, were tuned 5-way with 1,000 training tasks."
     if figure == "fig4":
         tuned += " The rows of 10 ways, and of other numbers of tasks, use the same settings."
-    return "\n".join([tuned, "", *_gains(found, order), "", about, "", *rows])
+    return "\n".join([tuned, "", *_gains(by_way), "", about, "", *rows])
 
 
-def _gains(found: Sequence[Outcome], order: dict[Choice, int]) -> list[str]:
+def read_trial(entry: Mapping[str, Any]) -> SelectionTrial:
+    """The trial of a line of the ledger."""
+    cell = entry["cell"]
+    return SelectionTrial(
+        cell["learner"],
+        str(Choice(cell["rule"], cell["notion"])),
+        cell["budget"],
+        cell["trial"],
+        entry["accuracy"],
+        tuple(entry["without_class"]),
+    )
+
+
+def _gains(by_way: Mapping[int, Sequence[Outcome]]) -> list[str]:
     """Gains over random choice, a column for each number of tasks; bold: beyond chance."""
-    budgets = sorted({o.budget for o in found})
+    budgets = sorted({o.budget for found in by_way.values() for o in found})
     head = " | ".join(f"{b:,} tasks" for b in budgets)
     rows = [
-        "Gain over random choice in points; bold: beyond both 95 % intervals, over trials and over "
-        "test classes. The row of random choice has its accuracy in %.",
+        "Gain over random choice in points; bold: its 95 % interval, over trials and test classes, "
+        "leaves out zero. The row of random choice has its accuracy in %.",
         "",
         f"| learner | way | choice | {head} |",
         "|---|---|---|" + "---|" * len(budgets),
     ]
-    for way, learner, choice in sorted(
-        {(o.way, o.learner, o.choice) for o in found}, key=lambda k: (k[0], k[1], order[k[2]])
-    ):
-        here = {
-            o.budget: o for o in found if (o.way, o.learner, o.choice) == (way, learner, choice)
-        }
-        cells = " | ".join(_gain(here[b]) if b in here else "" for b in budgets)
-        rows.append(f"| {learner} | {way} | {choice} | {cells} |")
+    for way in sorted(by_way):
+        cells = {(o.learner, o.rule, o.budget): _gain(o) for o in by_way[way]}
+        names = {(learner, rule) for learner, rule, _ in cells}
+        for learner, rule in sorted(names, key=lambda name: (name[0], _ORDER[name[1]])):
+            shown = " | ".join(cells.get((learner, rule, b), "") for b in budgets)
+            rows.append(f"| {learner} | {way} | {rule} | {shown} |")
     return rows
 
 
 def _gain(o: Outcome) -> str:
-    if o.choice.rule == "random":
-        return f"{o.mean:.1f}"
-    gain = f"{round(o.gain, 1) + 0.0:+.1f}".replace("-", "−")
-    return f"**{gain}**" if o.helps or o.hurts else gain
+    if o.gain is None:
+        return f"{100 * o.accuracy.value:.1f}"
+    gain = f"{round(100 * o.gain.value, 1) + 0.0:+.1f}".replace("-", "−")
+    return f"**{gain}**" if o.gain.clear else gain
 
 
-def _selection_row(figure: str, o: Outcome) -> str:
-    theirs, random = published_for(figure, o), published_for(figure, o, "random")
+def _selection_row(figure: str, way: int, o: Outcome) -> str:
+    theirs = published_for(figure, way, o)
+    random = published_for(figure, way, o, RANDOM)
     paper = "" if theirs is None else f"{theirs:.1f}"
-    gain = "" if theirs is None or random is None else f"{theirs - random:+.1f}"
-    is_random = o.choice.rule == "random"
-    ours = " | | | " if is_random else (
-        f"{o.gain:+.1f} | ± {o.gain_reach:.1f} | ± {o.gain_reach_classes:.1f} | {o.losses:.0%}"
-    )  # fmt: skip
+    ours, gain = " | ", ""
+    if o.gain is not None:
+        reach = 50 * (o.gain.high - o.gain.low)
+        ours = f"{100 * o.gain.value:+.1f} ± {reach:.1f} | {o.losing_share:.0%}"
+        gain = "" if theirs is None or random is None else f"{theirs - random:+.1f}"
     return (
-        f"| {o.learner} | {o.way} | {o.budget:,} | {o.choice} | {o.n_trials} | {o.mean:.1f} ± "
-        f"{o.reach:.1f} | {o.spread:.1f} | {ours} | {paper} | {gain if not is_random else ''} |"
+        f"| {o.learner} | {way} | {o.budget:,} | {o.rule} | {o.n_trials} | "
+        f"{100 * o.accuracy.value:.1f} ± {100 * o.accuracy.reach:.1f} | {100 * o.spread:.1f} | "
+        f"{ours} | {paper} | {gain} |"
     )
 
 
-def published_for(figure: str, o: Outcome, rule: str | None = None) -> float | None:
+def published_for(figure: str, way: int, o: Outcome, rule: str | None = None) -> float | None:
     """The paper's accuracy for such trials, where it has one."""
-    rule = rule or _PAPER_RULES.get(o.choice)
+    rule = rule or _PAPER_RULES.get(o.rule)
     if rule is None:
         return None
     if figure == "fig3":
         return FIG3[rule].get(o.learner)
-    return FIG4.get((o.learner, o.way), {}).get(rule, {}).get(o.budget)
+    return FIG4.get((o.learner, way), {}).get(rule, {}).get(o.budget)
 
 
 def _write(path: Path, text: str) -> None:

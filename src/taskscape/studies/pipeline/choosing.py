@@ -1,32 +1,31 @@
 """The stages about selection: which tasks each rule chooses, and what training on them is worth."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import t as student
 
 from taskscape.errors import DataError
-from taskscape.meta import TrainConfig, class_interval, evaluate_many, train_many
+from taskscape.meta import TrainConfig, evaluate_many, train_many
 from taskscape.pools import ClassPool
 from taskscape.seeds import MOST_FOR_JAX
 from taskscape.select import select, select_by
 from taskscape.similarity import Task2Vec, Task2VecConfig
+from taskscape.statistics import without_each_class
+from taskscape.studies.outcome import RANDOM, Gain, SelectionTrial, outcomes
 from taskscape.studies.pipeline.checks import TASK2VEC
 from taskscape.studies.pipeline.plan import Plan, joined
-from taskscape.studies.pipeline.represent import Embedded, embed
+from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.studies.pipeline.tables import read_json, write_json, write_table
 from taskscape.studies.recipes import display_name
-from taskscape.studies.result import Gain, SelectionTrial, plot_selection
+from taskscape.studies.result import plot_selection
 from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["Chosen", "SelectionOutcome", "chosen_stage", "selection_stage"]
 
-RANDOM = "random"
 _AT_ONCE = 64
 """Trainings side by side; more take memory without being faster."""
 
@@ -44,7 +43,7 @@ class ChosenTasks:
 Chosen: TypeAlias = tuple[ChosenTasks, ...]
 
 
-def chosen_stage(plan: Plan, model: TaskThemes, embedded: Embedded) -> Stage[Chosen]:
+def chosen_stage(plan: Plan, model: TaskThemes, embedded: SplitEmbeddings) -> Stage[Chosen]:
     """What every rule chooses, for each budget and trial; a smaller budget gets the first ones.
 
     A test task is known by its labelled samples only: as many as learners will have.
@@ -55,7 +54,7 @@ def chosen_stage(plan: Plan, model: TaskThemes, embedded: Embedded) -> Stage[Cho
         candidates = plan.train[: setting.candidates]
         few = plan.episodes(plan.test, plan.pool, "selection")
         with steps.step(0.2, "embedding test tasks by their labelled samples"):
-            test = embed(model, few).lam.astype(np.float64)
+            test = model.embed(few).lam.astype(np.float64)
         train = embedded.train[: len(candidates)].lam.astype(np.float64)
         fisher = None
         if TASK2VEC in setting.rules:
@@ -119,24 +118,18 @@ def selection_stage(
     def make(folder: Path, steps: Steps) -> None:
         accuracy = _accuracies(plan, features, name, chosen, steps)
         shown = display_name(name)
-        trials = [
-            SelectionTrial(shown, c.rule, c.budget, c.trial, float(a.mean()))
-            for c, a in zip(chosen, accuracy, strict=True)
-        ]
-        gains = [
-            _gain(plan, shown, rule, budget, chosen, accuracy)
-            for rule in setting.rules
-            for budget in setting.budgets
-        ]
+        trials = [_trial(plan, shown, c, a) for c, a in zip(chosen, accuracy, strict=True)]
+        gains = [o.gain for o in outcomes(trials) if o.gain is not None]
         rows = [asdict(t) for t in trials]
         write_json(folder / "selection.json", {"trials": rows, "gains": [asdict(g) for g in gains]})
-        write_table(folder / "trials.parquet", {k: [r[k] for r in rows] for k in rows[0]})
+        columns = [k for k in rows[0] if k != "without_class"]
+        write_table(folder / "trials.parquet", {k: [r[k] for r in rows] for k in columns})
         plot_selection(trials, folder / "selection.png")
 
     def load(folder: Path) -> SelectionOutcome:
         told = read_json(folder / "selection.json")
         return SelectionOutcome(
-            tuple(SelectionTrial(**t) for t in told["trials"]),
+            tuple(_read_trial(t) for t in told["trials"]),
             tuple(Gain(**g) for g in told["gains"]),
         )
 
@@ -175,36 +168,16 @@ def _accuracies(
     return np.stack([e.accuracy for e in found]).astype(np.float64)
 
 
-def _gain(
-    plan: Plan,
-    learner: str,
-    rule: str,
-    budget: int,
-    chosen: Sequence[ChosenTasks],
-    accuracy: Float[np.ndarray, "choices tests"],
-) -> Gain:
-    r"""The mean difference to random choice, with an interval.
-
-    .. math:: \bar a_\text{rule} - \bar a_\text{random} \pm
-        \sqrt{t^2 \left(\frac{s_\text{rule}^2}{n_\text{rule}} +
-        \frac{s_\text{random}^2}{n_\text{random}}\right) + (1.96\, s_\text{classes})^2}
-
-    The first part is what other starts and other random choices would change, the second what
-    other test classes would, from leaving out each class in turn.
-    """
-    ours, theirs = (
-        accuracy[[c.rule == r and c.budget == budget for c in chosen]] for r in (rule, RANDOM)
-    )
-    n_ours, n_theirs = len(ours), len(theirs)
-    spread = theirs.mean(axis=1).var(ddof=1)
-    own = ours.mean(axis=1).var(ddof=1) if n_ours > 1 else spread
-    t = float(student.ppf(0.975, max(1, (n_ours if n_ours > 1 else n_theirs) - 1)))
-    by_task = ours.mean(axis=0) - theirs.mean(axis=0)
+def _trial(
+    plan: Plan, learner: str, choice: ChosenTasks, accuracy: Float[np.ndarray, "tests"]
+) -> SelectionTrial:
     try:
-        low, high = class_interval(by_task, plan.test.classes)
-        by_class = (high - low) / 2
-    except DataError:
-        by_class = 0.0
-    reach = float(np.sqrt(t**2 * (own / n_ours + spread / n_theirs) + by_class**2))
-    value = float(by_task.mean())
-    return Gain(learner, rule, budget, value, value - reach, value + reach)
+        without = tuple(without_each_class(accuracy, plan.test.classes).tolist())
+    except DataError:  # every test task has one class in common
+        without = ()
+    mean = float(accuracy.mean())
+    return SelectionTrial(learner, choice.rule, choice.budget, choice.trial, mean, without)
+
+
+def _read_trial(values: dict[str, Any]) -> SelectionTrial:
+    return SelectionTrial(**{**values, "without_class": tuple(values.get("without_class", ()))})

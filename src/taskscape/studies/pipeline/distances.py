@@ -17,7 +17,7 @@ from taskscape.compare import (
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.studies.pipeline.plan import Plan
-from taskscape.studies.pipeline.represent import Embedded
+from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.studies.pipeline.tables import (
     read_json,
@@ -43,7 +43,7 @@ class Distances:
     resemblance: Resemblance | None
 
 
-def distances_stage(plan: Plan, embedded: Embedded, features: ClassPool) -> Stage[Distances]:
+def distances_stage(plan: Plan, embedded: SplitEmbeddings, features: ClassPool) -> Stage[Distances]:
     """Distances, neighbours and difficulty of the test tasks; their likeness to training."""
 
     def make(folder: Path, steps: Steps) -> None:
@@ -85,7 +85,7 @@ def distances_stage(plan: Plan, embedded: Embedded, features: ClassPool) -> Stag
 
 
 def _likeness(
-    embedded: Embedded,
+    embedded: SplitEmbeddings,
     test: Float[np.ndarray, "members tests L"],
     train: Float[np.ndarray, "members trains L"],
     seed: int,

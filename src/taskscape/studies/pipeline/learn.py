@@ -12,13 +12,14 @@ from jaxtyping import Float
 from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
 from taskscape.forecast import Forecaster, Forecasts, ForecastWarning, Judgement
-from taskscape.forecast.disk import FORMAT
-from taskscape.meta import TrainConfig, class_interval, evaluate, to_store, train
+from taskscape.forecast.calibration import FORMAT
+from taskscape.meta import TrainConfig, evaluate, to_store, train
 from taskscape.pools import ClassPool
+from taskscape.statistics import class_interval
 from taskscape.storage import save_arrays
 from taskscape.studies.pipeline.distances import Distances
 from taskscape.studies.pipeline.plan import Plan, joined
-from taskscape.studies.pipeline.represent import Embedded
+from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.studies.pipeline.tables import read_json, read_table, write_json, write_table
 from taskscape.studies.recipes import display_name
@@ -98,7 +99,8 @@ def _summary(accuracy: Float[np.ndarray, "tasks episodes"], tasks: TaskSet) -> d
     """The mean over tasks, and its interval by leaving out classes where that is possible."""
     values = accuracy.mean(axis=1).astype(np.float64)
     try:
-        interval: list[float] | None = list(class_interval(values, tasks.classes))
+        around = class_interval(values, tasks.classes)
+        interval: list[float] | None = [around.low, around.high]
     except DataError:
         interval = None
     n, episodes = accuracy.shape
@@ -124,12 +126,12 @@ def diagram_stage(
                 confidence=evaluate.confidence,
                 seed=plan.config.seed,
             )
-            (folder / "diagram.json").write_text(diagram.to_json() + "\n", encoding="utf-8")
+            diagram.save(folder / "diagram.json")
             diagram.plot(folder / "diagram.png")
             write_json(folder / "table.json", diagram.table())
 
     def load(folder: Path) -> CorrelationDiagram:
-        return CorrelationDiagram.from_json((folder / "diagram.json").read_text(encoding="utf-8"))
+        return CorrelationDiagram.load(folder / "diagram.json")
 
     settings = {k: getattr(evaluate, k) for k in ("n_bins", "bins", "confidence")}
     needs = ("distances", *(f"learners/{name}" for name in plan.config.learners.names))
@@ -145,7 +147,7 @@ class LearnerForecasts:
 
 
 def forecast_stage(
-    plan: Plan, model: TaskThemes, embedded: Embedded, accuracies: list[Accuracy]
+    plan: Plan, model: TaskThemes, embedded: SplitEmbeddings, accuracies: list[Accuracy]
 ) -> Stage[list[LearnerForecasts]]:
     """Expected accuracies of the test tasks, from the labelled samples that learners have."""
     setting = plan.config.forecast
@@ -175,7 +177,7 @@ def forecast_stage(
             forecaster.save(folder / f"forecaster-{name}")
             write_table(folder / f"{name}.parquet", _forecast_columns(forecasts))
             about = {"average": forecasts.average, "summary": judgement.summary()}
-            judged.append({"name": name, "judgement": asdict(judgement), **about})
+            judged.append({"name": name, "judgement": judgement.to_dict(), **about})
         write_json(folder / "forecast.json", judged)
 
     def load(folder: Path) -> list[LearnerForecasts]:
@@ -196,10 +198,6 @@ def _forecast_columns(forecasts: Forecasts) -> dict[str, np.ndarray]:
 
 def _read(folder: Path, stored: dict[str, Any]) -> LearnerForecasts:
     table, judged = read_table(folder / f"{stored['name']}.parquet"), stored["judgement"]
-    pairs = {
-        k: None if v is None else tuple(v) for k, v in judged.items() if k.endswith("_interval")
-    }
-    nothing = {"spearman": float("nan")} if judged["spearman"] is None else {}
     forecasts = Forecasts(
         learner=judged["learner"],
         expected=table["expected"],
@@ -210,4 +208,4 @@ def _read(folder: Path, stored: dict[str, Any]) -> LearnerForecasts:
         average=stored["average"],
         outside=table.get("outside"),
     )
-    return LearnerForecasts(forecasts, Judgement(**{**judged, **pairs, **nothing}))
+    return LearnerForecasts(forecasts, Judgement.from_dict(judged))

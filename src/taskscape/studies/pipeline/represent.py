@@ -1,22 +1,21 @@
 """The stages about the tasks themselves: data, fit, embed, health."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from taskscape.embeddings import Embeddings, read_embeddings, write_embeddings
+from taskscape.embeddings import Embeddings
 from taskscape.errors import CheckpointError
 from taskscape.pools import SPLITS, ClassPool
 from taskscape.pools.sheet import contact_sheet
 from taskscape.studies.pipeline.plan import Plan, joined
 from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.studies.pipeline.tables import read_json, write_json
-from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["Embedded", "data_stage", "embed", "embed_stage", "fit_stage", "health_stage"]
+__all__ = ["SplitEmbeddings", "data_stage", "embed_stage", "fit_stage", "health_stage"]
 
 
 def data_stage(plan: Plan) -> Stage[dict[str, Any]]:
@@ -81,7 +80,7 @@ def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
 
 
 @dataclass(frozen=True, eq=False)
-class Embedded:
+class SplitEmbeddings:
     """The embedded tasks of each split."""
 
     train: Embeddings
@@ -89,7 +88,7 @@ class Embedded:
     test: Embeddings
 
 
-def embed_stage(plan: Plan, model: TaskThemes) -> Stage[Embedded]:
+def embed_stage(plan: Plan, model: TaskThemes) -> Stage[SplitEmbeddings]:
     """The posteriors of training, validation and test tasks, one file each.
 
     Known by up to ``tasks.n_shot`` samples of each class. Selection and forecasts embed the test
@@ -100,42 +99,29 @@ def embed_stage(plan: Plan, model: TaskThemes) -> Stage[Embedded]:
         sets = {"test": plan.test, "val": plan.val, "train": plan.train}
         everything = joined(joined(plan.test, plan.val), plan.train)
         with steps.step(1.0, "embedding tasks"):
-            embedded = embed(model, everything)
+            embedded = model.embed(everything)
         start = 0
         for name, tasks in sets.items():
             if tasks is not None:
                 part = embedded[start : start + len(tasks)]
                 start += len(tasks)
-                own = Embeddings(
-                    part.header, np.arange(len(tasks)), part.classes, part.lam, part.elbo, part.keys
-                )
-                write_embeddings(folder / f"{name}.parquet", own)
+                replace(part, ids=np.arange(len(tasks))).save(folder / f"{name}.parquet")
 
-    def load(folder: Path) -> Embedded:
+    def load(folder: Path) -> SplitEmbeddings:
         val = folder / "val.parquet"
-        return Embedded(
-            train=read_embeddings(folder / "train.parquet"),
-            val=read_embeddings(val) if val.exists() else None,
-            test=read_embeddings(folder / "test.parquet"),
+        return SplitEmbeddings(
+            train=Embeddings.load(folder / "train.parquet"),
+            val=Embeddings.load(val) if val.exists() else None,
+            test=Embeddings.load(folder / "test.parquet"),
         )
 
     settings = {"seed": plan.config.seed, **asdict(plan.config.tasks)}
     return Stage("embed", settings, make, load, ("fit",))
 
 
-def embed(model: TaskThemes, tasks: TaskSet) -> Embeddings:
-    """Embedded tasks, with what a catalogue keeps of them."""
-    members = model.embed(tasks)
-    return Embeddings.of(
-        tasks,
-        np.stack([m.lam for m in members]),
-        model=model.fingerprint_,
-        elbo=np.stack([m.elbo for m in members]),
-        delta=model.delta,
-    )
-
-
-def health_stage(model: TaskThemes, embedded: Embedded, warned: list[str]) -> Stage[dict[str, Any]]:
+def health_stage(
+    model: TaskThemes, embedded: SplitEmbeddings, warned: list[str]
+) -> Stage[dict[str, Any]]:
     """Whether the representation is sound."""
 
     def make(folder: Path, steps: Steps) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from taskscape.compare import DIVERGENCES, cdist, class_separation
+from taskscape.embeddings import Embeddings
 from taskscape.meta import TrainConfig
 from taskscape.similarity import OTDD, PrototypeDistance, Task2Vec, Task2VecConfig, TaskHardness
 from taskscape.similarity.similarity import TaskEmbedding
@@ -191,11 +192,11 @@ Distances = Iterator[tuple[Variant, Mapping[str, Float[np.ndarray, "tasks"]]]]
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Fits of the model, with λ of a study's tasks and of the training tasks."""
+    """Fits of the model, with a study's tasks and the training tasks as they see them."""
 
     model: TaskThemes
-    test: Float[np.ndarray, "members tasks L"]
-    train: Float[np.ndarray, "members others L"]
+    test: Embeddings
+    train: Embeddings
 
 
 class Shared:
@@ -214,10 +215,8 @@ class Shared:
             )
             with without_advice():
                 model.fit(self.study.fit_tasks(seed))
-                test, train = (
-                    np.stack([each.lam for each in model.embed(tasks)])
-                    for tasks in (self.study.tasks, self.study.reference(seed))
-                )
+                test = model.embed(self.study.tasks)
+                train = model.embed(self.study.reference(seed))
             self._fits = {seed: Ensemble(model, test, train)}
         return self._fits[seed]
 
@@ -249,19 +248,22 @@ def _themes(shared: Shared, seed: int) -> Distances:
         for kind in CLOSED:
             yield (
                 Variant("task-themes", kind, n),
-                summarise_distances(combined_distances(fits.test[:n], fits.train[:n], kind)),
+                summarise_distances(
+                    combined_distances(fits.test.lam[:n], fits.train.lam[:n], kind)
+                ),
             )
 
 
 def _theme_difficulty(shared: Shared, seed: int) -> Distances:
     with without_advice():
-        gamma = shared.fit(seed).model.embed(shared.study.tasks, keep_gamma=True)[0].gamma
-    yield Variant("separation of γ", "jeffreys"), {_OWN: -class_separation(gamma).mean}
+        gamma = shared.fit(seed).model.embed(shared.study.tasks, keep_gamma=True).gamma
+    assert gamma is not None
+    yield Variant("separation of γ", "jeffreys"), {_OWN: -class_separation(gamma[0]).mean}
 
 
 def _themes_few(shared: Shared, seed: int) -> Distances:
     fits = shared.fit(seed)
-    a, b = fits.test[0][shared.study.few], fits.train[0][: shared.study.sizes.few_reference]
+    a, b = fits.test.lam[0][shared.study.few], fits.train.lam[0][: shared.study.sizes.few_reference]
     for kind in ("kl", "jensen_shannon"):
         distances = cdist(a, b, kind, n_samples=_SAMPLES)
         yield Variant("task-themes", kind), summarise_distances(distances)
@@ -271,8 +273,8 @@ def _earth_mover(shared: Shared, seed: int) -> Distances:
     import ot  # noqa: F401  # before the fit: without it there is nothing to do
 
     fits = shared.fit(seed)
-    a = fits.test[0][shared.study.few]
-    b = fits.train[0][: shared.study.sizes.few_reference // _EMD_SHARE]
+    a = fits.test.lam[0][shared.study.few]
+    b = fits.train.lam[0][: shared.study.sizes.few_reference // _EMD_SHARE]
     distances = cdist(a, b, "emd", alpha=fits.model.alpha_)
     yield Variant("task-themes", "emd"), summarise_distances(distances)
 

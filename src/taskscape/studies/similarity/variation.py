@@ -177,7 +177,7 @@ class _Fits:
 
 def _lam(model: TaskThemes, tasks: TaskSet, n_shot: int | str) -> Float[np.ndarray, "tasks L"]:
     with without_advice():
-        return model.embed(tasks.with_samples(n_shot))[0].lam
+        return model.embed(tasks.with_samples(n_shot)).lam[0]
 
 
 def _cell(

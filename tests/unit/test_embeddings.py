@@ -1,3 +1,4 @@
+import json
 import re
 from dataclasses import replace
 
@@ -5,7 +6,7 @@ import numpy as np
 import pytest
 
 from taskscape.compare import mean_kl, nearest
-from taskscape.embeddings import Catalogue, Embeddings, Wanted, read_embeddings, write_embeddings
+from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.tasks import sample_tasks
@@ -16,7 +17,8 @@ POOL = ClassPool.from_arrays(
 )
 TASKS = sample_tasks(POOL, 900, n_way=(2, 5), n_shot=2)
 LAM = (0.5 + RNG.gamma(1, 1, (2, 900, 4))).astype(np.float32)
-ALL = Embeddings.of(TASKS, LAM, model="m1", elbo=LAM.sum(axis=2), delta=0.5)
+SWEEPS = RNG.integers(3, 30, (2, 900))
+ALL = Embeddings.of(TASKS, LAM, model="m1", elbo=LAM.sum(axis=2), sweeps=SWEEPS, delta=0.5)
 
 
 @pytest.fixture
@@ -29,16 +31,16 @@ def catalogue(tmp_path):
 def test_what_was_appended_is_read(catalogue):
     assert len(catalogue) == 900
     assert len(catalogue.parts()) == 3
-    back = read_embeddings(catalogue.path)
+    back = Embeddings.load(catalogue.path)
     assert back.header == ALL.header
-    for name in ("ids", "classes", "lam", "elbo", "keys", "n_way"):
+    for name in ("ids", "classes", "lam", "elbo", "sweeps", "keys", "n_way"):
         np.testing.assert_array_equal(getattr(back, name), getattr(ALL, name))
     assert back.lam.dtype == np.float32
     assert back.names(5) == TASKS.names(5)
 
 
 def test_one_file_is_a_catalogue_too(tmp_path):
-    write_embeddings(tmp_path / "e.parquet", ALL)
+    ALL.save(tmp_path / "e.parquet")
     assert len(Catalogue(tmp_path / "e.parquet")) == 900
     with pytest.raises(DataError, match=r"is a file; a catalogue that can grow is a folder\.$"):
         Catalogue.append(tmp_path / "e.parquet", ALL)
@@ -51,21 +53,21 @@ def test_a_scan_holds_one_batch_at_a_time(catalogue):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "good"),
+    ("where", "good"),
     [
-        (Wanted(any_class=[3, "7"]), lambda c: bool({3, 7} & set(c))),
-        (Wanted(only_classes=range(12)), lambda c: max(c) < 12),
-        (Wanted(group="a"), lambda c: all(i % 2 == 0 for i in c)),
-        (Wanted(n_way=3), lambda c: len(c) == 3),
-        (Wanted(n_way=(2, 4), group="b"), lambda c: len(c) <= 4 and all(i % 2 for i in c)),
+        (TaskFilter(any_class=[3, "7"]), lambda c: bool({3, 7} & set(c))),
+        (TaskFilter(only_classes=range(12)), lambda c: max(c) < 12),
+        (TaskFilter(group="a"), lambda c: all(i % 2 == 0 for i in c)),
+        (TaskFilter(n_way=3), lambda c: len(c) == 3),
+        (TaskFilter(n_way=(2, 4), group="b"), lambda c: len(c) <= 4 and all(i % 2 for i in c)),
     ],
 )
-def test_filters(catalogue, wanted, good):
+def test_filters(catalogue, where, good):
     expected = [i for i in range(900) if good([c for c in TASKS.classes[i] if c >= 0])]
     assert 0 < len(expected) < 900
-    found = read_embeddings(catalogue.path, wanted)
+    found = catalogue.read(where)
     np.testing.assert_array_equal(found.ids, expected)
-    lam = np.concatenate(list(catalogue.lam(wanted, batch_size=64)), axis=1)
+    lam = np.concatenate(list(catalogue.lam(where, batch_size=64)), axis=1)
     np.testing.assert_array_equal(lam, LAM[:, expected])
 
 
@@ -78,9 +80,9 @@ def test_streams_give_what_arrays_give(catalogue):
 
 def test_places_and_ids(catalogue):
     np.testing.assert_array_equal(catalogue.take([800, 3, 300, 3]).ids, [800, 3, 300, 3])
-    wanted = Wanted(n_way=2)
+    where = TaskFilter(n_way=2)
     places = np.flatnonzero(TASKS.n_way == 2)
-    np.testing.assert_array_equal(catalogue.take([1, 0], wanted).ids, places[[1, 0]])
+    np.testing.assert_array_equal(catalogue.take([1, 0], where).ids, places[[1, 0]])
     assert catalogue.find(555).ids.tolist() == [555]
     with pytest.raises(DataError, match=r"^no task with id 9999 in .*, which has 900 tasks\.$"):
         catalogue.find(9999)
@@ -106,7 +108,7 @@ def test_tasks_of_another_model_or_pool_are_refused(catalogue):
 
 
 def test_an_append_that_fails_leaves_nothing(catalogue, monkeypatch):
-    import taskscape.embeddings.catalogue as module
+    import taskscape.embeddings as module
 
     def fail(*args, **kwargs):
         raise OSError("disk full")
@@ -130,6 +132,37 @@ def test_what_is_no_catalogue_is_refused(tmp_path):
 
 def test_unknown_classes_and_groups_are_refused(catalogue):
     with pytest.raises(DataError, match=r"^no class 'zebra' in pool 'arrays'; it has 20 classes "):
-        read_embeddings(catalogue.path, Wanted(any_class=["zebra"]))
+        catalogue.read(TaskFilter(any_class=["zebra"]))
     with pytest.raises(DataError, match=r"^no group 'c' in pool 'arrays'; it has 'a', 'b'\.$"):
-        read_embeddings(catalogue.path, Wanted(group="c"))
+        catalogue.read(TaskFilter(group="c"))
+
+
+def test_what_is_in_memory_is_short_to_show_and_plain_to_keep(tmp_path):
+    assert repr(ALL) == "Embeddings(900 tasks over 'arrays': 4 task-themes under 2 fits)"
+    first, *more = ALL.summary().splitlines()
+    assert first == ("900 tasks over pool 'arrays', embedded by model m1: 4 task-themes, 2 fits.")
+    assert more[0] == "Each has 2 to 5 classes."
+    assert more[2].startswith("Bound: ")
+    plain = json.loads(json.dumps(ALL[:2].to_dict()))
+    assert plain["model"] == "m1"
+    assert plain["tasks"][1]["classes"] == list(TASKS.names(1))
+    np.testing.assert_allclose(plain["tasks"][1]["lam"], LAM[:, 1])
+
+
+def test_bounds_that_are_not_known_stay_so(tmp_path):
+    Embeddings.of(TASKS, LAM[0]).save(tmp_path / "e.parquet")
+    back = Embeddings.load(tmp_path / "e.parquet")
+    assert np.isnan(back.elbo).all()
+    assert (back.sweeps == 0).all()
+    assert "Bound" not in back.summary()
+    assert "elbo" not in back[0].to_dict()["tasks"][0]
+
+
+def test_pieces_are_joined_and_tasks_compared_as_they_are():
+    narrow, wide = ALL[TASKS.n_way <= 3], ALL[TASKS.n_way > 3]
+    narrow = replace(narrow, classes=narrow.classes[:, :3])
+    both = Embeddings.concatenate([narrow, wide])
+    assert len(both) == 900
+    assert both[0].names(0) == narrow.names(0)
+    np.testing.assert_array_equal(both.sweeps[:, : len(narrow)], narrow.sweeps)
+    np.testing.assert_array_equal(mean_kl(ALL[:9], ALL), mean_kl(LAM[:, :9], LAM))

@@ -1,0 +1,514 @@
+"""The posterior of tasks: in memory, in a Parquet file, and as a catalogue of millions on disk."""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from jaxtyping import Bool, Float, Int, UInt64
+from numpy.typing import ArrayLike
+
+from taskscape.errors import DataError
+from taskscape.files import Kind, check_output, written_in_one_piece
+from taskscape.tasks import TaskSet
+from taskscape.tasks.manifest import class_column, padded_classes
+
+__all__ = ["CATALOGUE", "EMBEDDINGS", "Catalogue", "Embeddings", "Header", "TaskFilter"]
+
+_FORMAT = 1
+_HEADER = b"taskscape"
+_BATCH = 1 << 16
+_ROW_GROUP = 1 << 17
+
+
+@dataclass(frozen=True)
+class Header:
+    """Which model and which pool embedded tasks belong to."""
+
+    model: str
+    """What identifies the fitted model, such as its fingerprint; empty if unknown."""
+    pool: str
+    fingerprint: str
+    class_names: tuple[str, ...]
+    members: int
+    task_themes: int
+    groups: tuple[str, ...] | None = None
+    delta: float | None = None
+    """The prior of the task mixture, which :func:`normalise_ways` needs."""
+
+    def check_same_model(self, other: "Header", here: str, there: str) -> None:
+        """Raise an error unless both were embedded by the same model."""
+        for what, mine, theirs in (
+            ("task-themes", self.task_themes, other.task_themes),
+            ("members", self.members, other.members),
+            ("model", self.model, other.model),
+        ):
+            if mine != theirs and not (what == "model" and "" in (mine, theirs)):
+                raise DataError(
+                    f"{here} has {what} {_short(mine)}, {there} {_short(theirs)}; distances only "
+                    "mean something within one model. Embed both with the same one."
+                )
+
+    def check_same_pool(self, other: "Header", here: str, there: str) -> None:
+        """Raise an error unless the tasks of both are over the same pool."""
+        if self.fingerprint != other.fingerprint:
+            raise DataError(
+                f"{here} has tasks over pool {self.pool!r} (fingerprint {self.fingerprint[:12]}…), "
+                f"{there} over {other.pool!r} (fingerprint {other.fingerprint[:12]}…); their class "
+                "ids mean different classes. Keep one catalogue for each pool."
+            )
+
+    def class_ids(self, classes: Sequence[int | str]) -> Int[np.ndarray, "n"]:
+        """The ids of classes given by id or name."""
+        index = {name: c for c, name in enumerate(self.class_names)}
+        ids = []
+        for c in classes:
+            number = index.get(c, -1) if isinstance(c, str) else int(c)
+            if not 0 <= number < len(self.class_names):
+                examples = ", ".join(map(repr, self.class_names[:3]))
+                raise DataError(
+                    f"no class {c!r} in pool {self.pool!r}; it has {len(self.class_names)} classes "
+                    f"such as {examples}."
+                )
+            ids.append(number)
+        return np.array(ids, dtype=np.int64)
+
+    def classes_in_group(self, group: str) -> Int[np.ndarray, "n"]:
+        """The ids of the classes of a group, such as an alphabet."""
+        if self.groups is None:
+            raise DataError(f"group={group!r}: the classes of pool {self.pool!r} have no groups.")
+        ids = np.flatnonzero(np.array(self.groups) == group)
+        if not ids.size:
+            examples = ", ".join(map(repr, sorted(set(self.groups))[:5]))
+            raise DataError(f"no group {group!r} in pool {self.pool!r}; it has {examples}.")
+        return ids
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Embeddings:
+    """The posterior of tasks under every member of a model, with what the tasks are.
+
+    Functions that compare or select tasks take it as it is. ``embeddings[:10]`` are the first ten
+    tasks; ``lam[0]`` has λ under the best fit, of shape (tasks, task-themes).
+    """
+
+    header: Header
+    ids: Int[np.ndarray, "tasks"]
+    classes: Int[np.ndarray, "tasks way"]
+    """Class ids, padded with -1."""
+    lam: Float[np.ndarray, "members tasks L"]
+    """Dirichlet concentrations: λ of the paper."""
+    elbo: Float[np.ndarray, "members tasks"]
+    """The bound in nats per sample: how well each member explains each task; NaN if not known."""
+    sweeps: Int[np.ndarray, "members tasks"]
+    """Sweeps that the E-step took for the slowest class of the task; 0 if not known."""
+    keys: UInt64[np.ndarray, "tasks"] | None = None
+    """What the samples of each task derive from."""
+    gamma: Float[np.ndarray, "members tasks way K"] | None = None
+    """Concentrations of each class's mixture of image-themes, where asked for; not in files."""
+
+    @staticmethod
+    def of(
+        tasks: TaskSet,
+        lam: ArrayLike,
+        *,
+        model: str = "",
+        elbo: ArrayLike | None = None,
+        sweeps: ArrayLike | None = None,
+        gamma: Float[np.ndarray, "members tasks way K"] | None = None,
+        ids: ArrayLike | None = None,
+        delta: float | None = None,
+    ) -> "Embeddings":
+        """Embeddings of a TaskSet: λ (tasks, L) or (members, tasks, L), bounds and sweeps alike."""
+        values = np.asarray(lam)
+        values = values[None] if values.ndim == 2 else values
+        if values.ndim != 3 or values.shape[1] != len(tasks):
+            raise DataError(f"lam has shape {np.shape(lam)} for {len(tasks)} tasks.")
+        if values.dtype.kind != "f" or not np.isfinite(values).all():
+            raise DataError("lam must be finite floating-point numbers.")
+        pool = tasks.pool
+        header = Header(
+            model=model,
+            pool=pool.name,
+            fingerprint=pool.fingerprint,
+            class_names=pool.class_names,
+            members=values.shape[0],
+            task_themes=values.shape[2],
+            groups=pool.groups,
+            delta=delta,
+        )
+        numbers = np.arange(len(tasks)) if ids is None else np.asarray(ids)
+        bound = np.nan if elbo is None else np.asarray(elbo, dtype=values.dtype)
+        taken = 0 if sweeps is None else np.asarray(sweeps)
+        shape = values.shape[:2]
+        return Embeddings(
+            header=header,
+            ids=numbers.astype(np.int64),
+            classes=tasks.classes,
+            lam=values,
+            elbo=np.broadcast_to(bound, shape).astype(values.dtype),
+            sweeps=np.broadcast_to(taken, shape).astype(np.int32),
+            keys=tasks.keys,
+            gamma=gamma,
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        members, tasks, L = self.lam.shape
+        fits = f" under {members} fits" if members > 1 else ""
+        return f"Embeddings({tasks:,} tasks over {self.header.pool!r}: {L} task-themes{fits})"
+
+    def __getitem__(self, rows: slice | int | ArrayLike) -> "Embeddings":
+        """Some of the tasks: a slice, indices, or a mask."""
+        which = rows if isinstance(rows, slice) else np.atleast_1d(np.asarray(rows))
+        parts = {name: getattr(self, name) for name in (*_BY_TASK, *_BY_MEMBER)}
+        return replace(
+            self,
+            **{
+                name: value[which] if name in _BY_TASK else value[:, which]
+                for name, value in parts.items()
+                if value is not None
+            },
+        )
+
+    @property
+    def n_way(self) -> Int[np.ndarray, "tasks"]:
+        """The number of classes of each task."""
+        return (self.classes >= 0).sum(axis=1)
+
+    def names(self, row: int) -> tuple[str, ...]:
+        """The class names of the task in a row."""
+        return tuple(self.header.class_names[c] for c in self.classes[row] if c >= 0)
+
+    def summary(self) -> str:
+        """What is here, in words: tasks, model, and how the tasks spread over the themes."""
+        header, model = self.header, self.header.model
+        of_model = f"model {_short(model)}" if model else "a model that is not named"
+        lines = [
+            f"{len(self):,} tasks over pool {header.pool!r}, embedded by {of_model}: "
+            f"{header.task_themes} task-themes, {header.members} "
+            f"{'fit' if header.members == 1 else 'fits'}."
+        ]
+        if len(self):
+            way = self.n_way
+            share = (self.lam[0] / self.lam[0].sum(axis=1, keepdims=True)).mean(axis=0)
+            lines.append(f"Each has {way.min()} to {way.max()} classes.")
+            lines.append(f"Mean share of each task-theme: {', '.join(f'{s:.2f}' for s in share)}.")
+        if len(self) and np.isfinite(self.elbo[0]).all():
+            bound = self.elbo[0]
+            lines.append(
+                f"Bound: {bound.mean():.3f} nats per sample on average, from {bound.min():.3f} to "
+                f"{bound.max():.3f}."
+            )
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON: the model and pool, and a row for each task."""
+        rows, known = [], bool(np.isfinite(self.elbo).all())
+        for i, task in enumerate(self.ids.tolist()):
+            row = {"task": task, "classes": list(self.names(i)), "lam": self.lam[:, i].tolist()}
+            if known:
+                row["elbo"] = self.elbo[:, i].tolist()
+            rows.append(row)
+        about = {name: getattr(self.header, name) for name in ("model", "pool", "fingerprint")}
+        return {**about, "delta": self.header.delta, "tasks": rows}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to one Parquet file, in one piece; :class:`Catalogue` opens it too."""
+        with written_in_one_piece(path, EMBEDDINGS) as file:
+            pq.write_table(_to_table(self), file, compression="zstd", row_group_size=_ROW_GROUP)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> "Embeddings":
+        """Everything in a file or catalogue, in memory."""
+        return Catalogue(path).read()
+
+    @staticmethod
+    def concatenate(parts: "Sequence[Embeddings]") -> "Embeddings":
+        """Several pieces, one after another."""
+        if not parts:
+            raise DataError("concatenate needs at least one piece.")
+        way = max(p.classes.shape[1] for p in parts)
+        joined: dict[str, Any] = {}
+        for name in (*_BY_TASK, *_BY_MEMBER):
+            pieces = [getattr(p, name) for p in parts]
+            if name in _PADDED:
+                axis, fill = _PADDED[name]
+                pieces = [_padded(piece, axis, way, fill) for piece in pieces]
+            whole = all(piece is not None for piece in pieces)
+            joined[name] = np.concatenate(pieces, axis=int(name in _BY_MEMBER)) if whole else None
+        return replace(parts[0], **joined)
+
+
+_BY_TASK = ("ids", "classes", "keys")
+_BY_MEMBER = ("lam", "elbo", "sweeps", "gamma")
+_PADDED = {"classes": (1, -1), "gamma": (2, 1)}
+"""What has an axis of classes, which axis that is, and what stands where there is no class."""
+
+
+def _padded(values: np.ndarray | None, axis: int, size: int, fill: int) -> np.ndarray | None:
+    if values is None:
+        return None
+    room = [(0, size - n if i == axis else 0) for i, n in enumerate(values.shape)]
+    return np.pad(values, room, constant_values=fill)
+
+
+@dataclass(frozen=True)
+class TaskFilter:
+    """Which tasks of a catalogue to look at; what is None is not asked."""
+
+    any_class: Sequence[int | str] | None = None
+    """Tasks with at least one of these classes, given by id or name."""
+    only_classes: Sequence[int | str] | None = None
+    """Tasks with no class but these."""
+    group: str | None = None
+    """Tasks whose classes all belong to this group, such as an alphabet."""
+    n_way: int | tuple[int, int] | None = None
+    """Tasks with this many classes, or from this many to that many."""
+
+    def __bool__(self) -> bool:
+        return any(value is not None for value in vars(self).values())
+
+    def mask(
+        self, header: Header, classes: Int[np.ndarray, "tasks way"]
+    ) -> Bool[np.ndarray, "tasks"]:
+        """Which of the tasks with these class ids pass."""
+        real = classes >= 0
+        good = np.ones(len(classes), dtype=bool)
+        if self.any_class is not None:
+            good &= np.isin(classes, header.class_ids(self.any_class)).any(axis=1)
+        if self.only_classes is not None:
+            good &= (np.isin(classes, header.class_ids(self.only_classes)) | ~real).all(axis=1)
+        if self.group is not None:
+            good &= (np.isin(classes, header.classes_in_group(self.group)) | ~real).all(axis=1)
+        if self.n_way is not None:
+            low, high = (self.n_way, self.n_way) if isinstance(self.n_way, int) else self.n_way
+            n_way = real.sum(axis=1)
+            good &= (n_way >= low) & (n_way <= high)
+        return good
+
+
+class Catalogue:
+    """Embedded tasks in a folder of Parquet files, or in a single file (which is read-only).
+
+    Every append is one new file, written under a temporary name and then renamed, so a reader sees
+    all of it or nothing, and writers do not disturb each other.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if not self.path.exists():
+            raise DataError(f"no such catalogue: {self.path}. Make one with `taskscape embed`.")
+        parts = self.parts()
+        if not parts:
+            raise DataError(f"{self.path} has no embedded tasks in it (no part-*.parquet).")
+        self.header = _read_header(_open(parts[0]).schema_arrow, str(self.path))
+
+    @staticmethod
+    def append(path: str | os.PathLike[str], embeddings: Embeddings) -> "Catalogue":
+        """Add tasks to the catalogue at ``path``, which is made if there is none.
+
+        The tasks must have been embedded by the same model, over the same pool.
+        """
+        folder = Path(path)
+        if folder.is_file():
+            raise DataError(f"{folder} is a file; a catalogue that can grow is a folder.")
+        check_output(folder, CATALOGUE)
+        number = 0
+        if folder.exists() and _parts_of(folder):
+            there = Catalogue(folder)
+            embeddings.header.check_same_model(there.header, "the new tasks", str(folder))
+            embeddings.header.check_same_pool(there.header, "the new tasks", str(folder))
+            number = len(_parts_of(folder))
+        name = f"part-{number:06d}-{uuid.uuid4().hex[:8]}.parquet"
+        embeddings.save(folder / name)
+        return Catalogue(folder)
+
+    def parts(self) -> list[Path]:
+        """The files of the catalogue, in the order they were added."""
+        return [self.path] if self.path.is_file() else _parts_of(self.path)
+
+    def __len__(self) -> int:
+        return sum(_open(part).metadata.num_rows for part in self.parts())
+
+    def __repr__(self) -> str:
+        return f"Catalogue({str(self.path)!r}: {len(self):,} tasks over {self.header.pool!r})"
+
+    def scan(
+        self, where: TaskFilter | None = None, *, batch_size: int = _BATCH
+    ) -> Iterator[Embeddings]:
+        """The tasks that pass the filter, a batch at a time, in the order they were added."""
+        return self._scan(where, batch_size, None)
+
+    def lam(self, where: TaskFilter | None = None, *, batch_size: int = _BATCH) -> "LamStream":
+        """λ of the tasks that pass in chunks, for ``mean_kl``, ``nearest`` and the like."""
+        return LamStream(self, where, batch_size)
+
+    def read(self, where: TaskFilter | None = None) -> Embeddings:
+        """The tasks that pass the filter, in memory."""
+        pieces = list(self.scan(where))
+        if not pieces:
+            raise DataError(f"{self.path} has no such tasks.")
+        return Embeddings.concatenate(pieces)
+
+    def _scan(
+        self, where: TaskFilter | None, batch_size: int, columns: list[str] | None
+    ) -> Iterator[Embeddings]:
+        if columns is not None and where:
+            columns = [*columns, "classes"]
+        for part in self.parts():
+            file = _open(part)
+            self._check(file, part)
+            for batch in file.iter_batches(batch_size, columns=columns):
+                tasks = _from_table(pa.Table.from_batches([batch]), self.header)
+                if where:
+                    tasks = tasks[where.mask(self.header, tasks.classes)]
+                if len(tasks):
+                    yield tasks
+
+    def _check(self, file: pq.ParquetFile, part: Path) -> None:
+        header = _read_header(file.schema_arrow, str(part))
+        header.check_same_model(self.header, str(part), str(self.path))
+        header.check_same_pool(self.header, str(part), str(self.path))
+
+    def take(self, places: ArrayLike, where: TaskFilter | None = None) -> Embeddings:
+        """The tasks at these places of a scan, in the order asked for."""
+        asked = np.asarray(places, dtype=np.int64).ravel()
+        order = np.argsort(asked, kind="stable")
+        pieces, begin, done = [], 0, 0
+        for batch in self.scan(where):
+            end = int(np.searchsorted(asked[order], begin + len(batch)))
+            if end > done:
+                pieces.append(batch[asked[order[done:end]] - begin])
+                done = end
+            begin += len(batch)
+            if done == len(asked):
+                break
+        if done < len(asked):
+            raise DataError(f"place {asked.max()} asked for; there are {begin} tasks.")
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return Embeddings.concatenate(pieces)[back]
+
+    def find(self, task: int) -> Embeddings:
+        """The task with this id, as embeddings of one task (the first, if several have it)."""
+        for batch in self.scan():
+            here = np.flatnonzero(batch.ids == task)
+            if here.size:
+                return batch[here[:1]]
+        raise DataError(f"no task with id {task} in {self.path}, which has {len(self):,} tasks.")
+
+
+@dataclass(frozen=True, eq=False)
+class LamStream:
+    """Chunks of λ that can be read again and again."""
+
+    catalogue: Catalogue
+    where: TaskFilter | None
+    batch_size: int
+
+    def __iter__(self) -> Iterator[Float[np.ndarray, "members chunk L"]]:
+        columns = [f"lam_{i}" for i in range(self.catalogue.header.members)]
+        for batch in self.catalogue._scan(self.where, self.batch_size, columns):
+            yield batch.lam
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        Catalogue(path)
+    except DataError:
+        return False
+    return True
+
+
+EMBEDDINGS = Kind("a file of embedded tasks", _is_ours)
+CATALOGUE = Kind("a catalogue of embedded tasks", _is_ours, folder=True)
+
+
+def _parts_of(folder: Path) -> list[Path]:
+    return sorted(folder.glob("part-*.parquet"))
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path} is not a readable Parquet file: {error}.") from error
+
+
+def _to_table(embeddings: Embeddings) -> pa.Table:
+    """One row per task; a column of λ, and one of bounds, for each member."""
+    e = embeddings
+    columns: dict[str, Any] = {
+        "task": pa.array(e.ids),
+        "classes": class_column(e.classes),
+        "n_way": pa.array(e.n_way.astype(np.int32)),
+    }
+    if e.keys is not None:
+        columns["key"] = pa.array(e.keys)
+    for i, lam in enumerate(e.lam):
+        flat = pa.array(np.ascontiguousarray(lam).reshape(-1))
+        columns[f"lam_{i}"] = pa.FixedSizeListArray.from_arrays(flat, lam.shape[1])
+        columns[f"elbo_{i}"] = pa.array(e.elbo[i])
+        columns[f"sweeps_{i}"] = pa.array(e.sweeps[i])
+    header = {"format": _FORMAT, "what": "embeddings", **vars(e.header)}
+    text = json.dumps(header, ensure_ascii=False)
+    return pa.table(columns).replace_schema_metadata({_HEADER: text})
+
+
+def _read_header(schema: pa.Schema, source: str) -> Header:
+    """The header of a table made by :func:`_to_table`."""
+    try:
+        header = json.loads((schema.metadata or {}).get(_HEADER) or b"{}")
+    except ValueError:
+        header = {}
+    if header.pop("what", None) != "embeddings":
+        raise DataError(
+            f"{source} does not hold embedded tasks. Write them with `taskscape embed`."
+        )
+    if header.pop("format") > _FORMAT:
+        raise DataError(f"{source} was written by a newer taskscape; please upgrade.")
+    groups = header.pop("groups")
+    names = tuple(header.pop("class_names"))
+    return Header(class_names=names, groups=None if groups is None else tuple(groups), **header)
+
+
+def _from_table(table: pa.Table, header: Header) -> Embeddings:
+    """The embeddings of a table made by :func:`_to_table`, or of some of its rows and columns."""
+    names, n = set(table.column_names), table.num_rows
+    members = [i for i in range(header.members) if f"lam_{i}" in names]
+    lam = [_flat(table[f"lam_{i}"]).reshape(-1, header.task_themes) for i in members]
+
+    def of_members(name: str, unknown: np.ndarray) -> np.ndarray:
+        columns = [f"{name}_{i}" for i in members]
+        return np.stack([table[c].to_numpy() if c in names else unknown for c in columns])
+
+    return Embeddings(
+        header=header,
+        ids=table["task"].to_numpy() if "task" in names else np.arange(n),
+        classes=padded_classes(table["classes"], np.int32)
+        if "classes" in names
+        else np.full((n, 0), -1),
+        lam=np.stack(lam),
+        elbo=of_members("elbo", np.full(n, np.nan, dtype=np.float32)),
+        sweeps=of_members("sweeps", np.zeros(n, dtype=np.int32)),
+        keys=table["key"].to_numpy() if "key" in names else None,
+    )
+
+
+def _flat(column: pa.ChunkedArray) -> np.ndarray:
+    parts = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks]
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.float32)
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return f"{text[:12]}…" if len(text) > 12 else text
