@@ -4,10 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from taskscape.errors import DataError
-from taskscape.pools import ClassPool, load_pool
+from taskscape.pools import load_pool
 from taskscape.studies.lab import Lab, OutOfTimeError, Store
 from taskscape.studies.paper.fig2 import Fig2
-from taskscape.studies.paper.plan import FIGURES, VERSIONS, fig2_plan, selection_plans
+from taskscape.studies.paper.plan import (
+    FIGURES,
+    VERSIONS,
+    Fig2Plan,
+    SelectionPlan,
+    fig2_plan,
+    selection_plans,
+)
 from taskscape.studies.paper.selection import CHOICES, Choice, SelectionFigure
 from taskscape.studies.recipes import LEARNER_PRESETS
 
@@ -40,16 +47,19 @@ def reproduce(
     _check(figure, learners, versions, stages)
     _check_folder(figure, out)
     lab = Lab(out / "results.jsonl", command, minutes)  # an error before any work if not ours
-    is_fig2 = figure.startswith("fig2")
-    first = fig2_plan(figure, scale) if is_fig2 else selection_plans(figure, scale)[0]
-    pool = load_pool(first.pool)  # all plans of a figure have the same
+    plans: Sequence[Fig2Plan | SelectionPlan] = (
+        (fig2_plan(figure, scale),) if _is_fig2(figure) else selection_plans(figure, scale)
+    )
+    pool = load_pool(plans[0].pool)  # all plans of a figure have the same
     store = Store(lab, pool.fingerprint, seed)
     finished = True
     try:
-        if is_fig2:
-            _run_fig2(store, figure, pool, learners or _FIVE, versions, stages, scale, seed)
-        else:
-            _run_selection(store, figure, pool, learners, versions, stages, scale, seed)
+        for plan in plans:
+            if isinstance(plan, Fig2Plan):
+                _run_fig2(store, Fig2(figure, pool, plan, seed), learners, versions, stages)
+            else:
+                selection = SelectionFigure(figure, pool, plan, seed)
+                _run_selection(store, selection, learners, versions, stages)
     except OutOfTimeError:
         finished = False
     if "draw" in stages:
@@ -61,39 +71,33 @@ def reproduce(
 
 def _run_fig2(
     store: Store,
-    figure: str,
-    pool: ClassPool,
-    learners: Sequence[str],
+    experiment: Fig2,
+    learners: Sequence[str] | None,
     versions: Sequence[str],
     stages: Sequence[str],
-    scale: float,
-    seed: int,
 ) -> None:
-    plan = fig2_plan(figure, scale)
-    experiment = Fig2(figure, pool, plan, seed)
     if "train" in stages:
-        experiment.train(store, learners)
+        experiment.train(store, learners or _FIVE)
     if "prepare" in stages:
         experiment.prepare(store, versions)
 
 
 def _run_selection(
     store: Store,
-    figure: str,
-    pool: ClassPool,
+    experiment: SelectionFigure,
     learners: Sequence[str] | None,
     versions: Sequence[str],
     stages: Sequence[str],
-    scale: float,
-    seed: int,
 ) -> None:
-    for plan in selection_plans(figure, scale):
-        experiment = SelectionFigure(figure, pool, plan, seed)
-        choices = choices_of(figure, versions)
-        if "prepare" in stages:
-            experiment.prepare(store, choices)
-        if "train" in stages:
-            experiment.train(store, learners or _LEARNERS[figure], choices)
+    choices = choices_of(experiment.figure, versions)
+    if "prepare" in stages:
+        experiment.prepare(store, choices)
+    if "train" in stages:
+        experiment.train(store, learners or _LEARNERS[experiment.figure], choices)
+
+
+def _is_fig2(figure: str) -> bool:
+    return figure.startswith("fig2")
 
 
 def choices_of(figure: str, versions: Sequence[str]) -> tuple[Choice, ...]:
@@ -124,7 +128,7 @@ def _check(
 ) -> None:
     for what, given, known in (
         ("figure", (figure,), FIGURES),
-        ("learner", learners or (), _FIVE if figure.startswith("fig2") else _SELECTION),
+        ("learner", learners or (), _FIVE if _is_fig2(figure) else _SELECTION),
         ("version", versions, tuple(VERSIONS)),
         ("stage", stages, STAGES),
     ):
