@@ -25,12 +25,19 @@ from taskscape.errors import DataError, TaskscapeError
 from taskscape.forecast import Forecaster
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import select, select_by
-from taskscape.storage import load_tasks, save_tasks
-from taskscape.tasks import TaskSet, enumerate_tasks, make_tasks, sample_tasks, stream_tasks
+from taskscape.tasks import (
+    TaskSet,
+    enumerate_tasks,
+    load_tasks,
+    make_tasks,
+    sample_tasks,
+    save_tasks,
+    stream_tasks,
+)
 from taskscape.themes.config import FitConfig
 from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
 from taskscape.themes.prepare import PrepareConfig
-from taskscape.themes.size_search import choose_themes
+from taskscape.themes.size_search import search_sizes
 
 __version__ = "0.1.0.dev0"
 
@@ -50,7 +57,6 @@ __all__ = [
     "TaskscapeError",
     "__version__",
     "cdist",
-    "choose_themes",
     "correlation_diagram",
     "divergence",
     "enumerate_tasks",
@@ -64,6 +70,7 @@ __all__ = [
     "resemblance",
     "sample_tasks",
     "save_tasks",
+    "search_sizes",
     "select",
     "select_by",
     "stream_tasks",

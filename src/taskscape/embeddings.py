@@ -18,6 +18,7 @@ from taskscape.errors import DataError
 from taskscape.files import Kind, check_output, written_in_one_piece
 from taskscape.tasks import TaskSet
 from taskscape.tasks.manifest import class_column, padded_classes
+from taskscape.tasks.taskset import Rows, as_rows
 
 __all__ = ["CATALOGUE", "EMBEDDINGS", "Catalogue", "Embeddings", "Header", "TaskFilter"]
 
@@ -166,14 +167,14 @@ class Embeddings:
         fits = f" under {members} fits" if members > 1 else ""
         return f"Embeddings({tasks:,} tasks over {self.header.pool!r}: {L} task-themes{fits})"
 
-    def __getitem__(self, rows: slice | int | ArrayLike) -> "Embeddings":
+    def __getitem__(self, which: Rows) -> "Embeddings":
         """Some of the tasks: a slice, indices, or a mask."""
-        which = rows if isinstance(rows, slice) else np.atleast_1d(np.asarray(rows))
+        rows = as_rows(which)
         parts = {name: getattr(self, name) for name in (*_BY_TASK, *_BY_MEMBER)}
         return replace(
             self,
             **{
-                name: value[which] if name in _BY_TASK else value[:, which]
+                name: value[rows] if name in _BY_TASK else value[:, rows]
                 for name, value in parts.items()
                 if value is not None
             },

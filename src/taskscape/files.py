@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,9 @@ __all__ = [
     "csv_with",
     "folder_in_one_piece",
     "json_with",
+    "load_json",
     "recover",
+    "save_json",
     "save_picture",
     "written_in_one_piece",
 ]
@@ -116,6 +118,23 @@ def save_picture(figure: "Figure", path: PathLike, **options: Any) -> None:
     ending = Path(path).suffix[1:].lower() or "png"
     with written_in_one_piece(path, PICTURE) as made:
         figure.savefig(made, format=ending, metadata=_SIGNED.get(ending), **options)
+
+
+def save_json(path: PathLike, values: Mapping[str, Any], kind: Kind) -> None:
+    """Write plain values in one piece; only a file of the same kind is replaced."""
+    with written_in_one_piece(path, kind) as file:
+        text = json.dumps(values, ensure_ascii=False, allow_nan=False)
+        file.write_text(text + "\n", encoding="utf-8")
+
+
+def load_json(path: PathLike, kind: Kind) -> dict[str, Any]:
+    """What :func:`save_json` wrote; an error for a file of another kind."""
+    file = Path(path)
+    if not file.is_file():
+        raise DataError(f"no such file: {os.fspath(path)}.")
+    if not kind.known(file):
+        raise DataError(f"{os.fspath(path)} is not {kind.name} written by taskscape.")
+    return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
 @contextmanager

@@ -26,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-_STAGES = ("run", "data", "tasks", "fit", "embed", "choose", "compare", "forecast", "reproduce")
+_STAGES = ("run", "data", "tasks", "fit", "embed", "sizes", "compare", "forecast", "reproduce")
 
 
 def _print_version(wanted: bool | None) -> None:

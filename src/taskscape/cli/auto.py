@@ -8,7 +8,6 @@ from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import Selection, TrialOptions
-from taskscape.storage import load_tasks
 from taskscape.studies.auto import select_auto
 from taskscape.studies.recipes import (
     LEARNER_PRESETS,
@@ -16,7 +15,7 @@ from taskscape.studies.recipes import (
     network_for,
     prepared_pool,
 )
-from taskscape.tasks import TaskSet
+from taskscape.tasks import TaskSet, load_tasks
 from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["Trial"]

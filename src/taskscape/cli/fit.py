@@ -14,8 +14,8 @@ from taskscape.files import check_output
 from taskscape.pools import load_pool
 from taskscape.storage import CHECKPOINT, arrays_of_kind
 from taskscape.themes.estimator import HealthWarning, TaskThemes
+from taskscape.themes.loop import check_no_checkpoint
 from taskscape.themes.prepare import PrepareConfig
-from taskscape.themes.restarts import check_no_checkpoint
 
 EPILOG = (
     "Example:  taskscape fit glyphs --split train --n-tasks 20000 --n-way 5-10 --n-shot 16 "
@@ -135,7 +135,7 @@ def _tell(model: TaskThemes, pool: str, out: Path, as_json: bool) -> None:
             "held_out": model.held_out_,
             "stopped": last.done,
             "preparation": model.preparation_.config.describe(),
-            "health": model.health_.to_json(),
+            "health": model.health_.to_dict(),
         }
         typer.echo(json.dumps(told, indent=2))
         return

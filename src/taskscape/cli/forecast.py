@@ -30,9 +30,9 @@ from taskscape.files import Kind, check_output, csv_with, written_in_one_piece
 from taskscape.forecast import FORECASTS_FILE, Forecaster, Forecasts
 from taskscape.meta import Trained, evaluate, restore
 from taskscape.pools import ClassPool, load_pool
-from taskscape.storage import arrays_of_kind, load_arrays, load_tasks
+from taskscape.storage import arrays_of_kind, load_arrays
 from taskscape.studies.recipes import prepared_pool
-from taskscape.tasks import TaskSet, sample_tasks
+from taskscape.tasks import TaskSet, load_tasks, sample_tasks
 from taskscape.tasks.class_lists import write_classes
 from taskscape.themes.estimator import TaskThemes
 

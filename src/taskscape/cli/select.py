@@ -16,7 +16,7 @@ from taskscape.errors import DataError
 from taskscape.files import check_output, json_with, written_in_one_piece
 from taskscape.select import RULES
 from taskscape.select import select as select_tasks
-from taskscape.storage import TASKS
+from taskscape.tasks import TASKS
 
 __all__ = ["register"]
 

@@ -9,8 +9,7 @@ from taskscape.cli.ranges import parse_range, parse_shots
 from taskscape.errors import DataError
 from taskscape.files import check_output
 from taskscape.pools import load_pool
-from taskscape.storage import TASKS, save_tasks
-from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks
+from taskscape.tasks import TASKS, TaskSet, enumerate_tasks, sample_tasks, save_tasks
 
 _MOST_TO_WRITE = 50_000_000
 

@@ -7,8 +7,7 @@ import typer
 
 from taskscape.cli.ranges import parse_range, parse_shots
 from taskscape.pools import ClassPool
-from taskscape.storage import load_tasks
-from taskscape.tasks import TaskSet, sample_tasks
+from taskscape.tasks import TaskSet, load_tasks, sample_tasks
 
 __all__ = ["NQuery", "NShot", "NTasks", "NWay", "Seed", "Source", "Split", "TasksFile", "get_tasks"]
 

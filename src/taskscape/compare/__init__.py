@@ -18,7 +18,7 @@ from taskscape.compare.divergences import (
     theme_cost,
 )
 from taskscape.compare.faiss_index import FaissIndex
-from taskscape.compare.index import TaskIndex
+from taskscape.compare.index import Neighbours, TaskIndex
 from taskscape.compare.means import (
     TrainSummary,
     distance_quantiles,
@@ -28,7 +28,7 @@ from taskscape.compare.means import (
 )
 from taskscape.compare.posteriors import normalise_ways
 from taskscape.compare.resemblance import Resemblance, resemblance
-from taskscape.compare.search import Neighbours, nearest, nearest_distance
+from taskscape.compare.search import nearest, nearest_distance
 
 __all__ = [
     "DIVERGENCES",

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy.special import gammaln
 
-from taskscape.compare.numerical import Estimate, earth_mover, jensen_shannon
 from taskscape.compare.posteriors import (
     Tasks,
     check_together,
@@ -22,6 +21,7 @@ from taskscape.compare.posteriors import (
     read_lam,
     read_scales,
 )
+from taskscape.compare.rows import row_hashes
 from taskscape.errors import DataError
 from taskscape.progress import track
 from taskscape.seeds import Seed, check_seed
@@ -39,6 +39,13 @@ __all__ = [
 
 _BLOCK_NUMBERS = 1 << 22
 """How many numbers a block of a distance matrix may hold while it is computed."""
+
+
+class Estimate(NamedTuple):
+    """Divergences and the standard error of each; zero for closed forms."""
+
+    value: Float[np.ndarray, "*any"]
+    stderr: Float[np.ndarray, "*any"]
 
 
 @dataclass(frozen=True)
@@ -106,6 +113,91 @@ def theme_cost(alpha: Float[np.ndarray, "L K"]) -> Float[np.ndarray, "L L"]:
     return (cost + cost.T) / 2
 
 
+def jensen_shannon(
+    a: Float[np.ndarray, "*#any L"],
+    b: Float[np.ndarray, "*#any L"],
+    *,
+    n_samples: int,
+    seed: int,
+) -> Estimate:
+    r"""Jensen-Shannon divergence, estimated from points of both distributions.
+
+    .. math:: JS = \ln 2 - E_{(p + q)/2}[h(w)], \quad w = \frac{p}{p + q}, \quad
+        h(w) = -w \ln w - (1 - w) \ln(1 - w)
+
+    Since h is at most ln 2, no point contributes a negative value, and equal tasks give exactly
+    zero. A task's points depend on its λ and the seed alone, so the order of the two is immaterial.
+    """
+    shape = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+    ratio = log_beta(b) - log_beta(a)
+    halves = [_information(ratio, a - b, _points(source, n_samples, seed)) for source in (a, b)]
+    value = sum(np.broadcast_to(h.mean(-1), shape) for h in halves) / 2
+    variance = sum(np.broadcast_to(h.var(-1, ddof=1), shape) for h in halves) / (4 * n_samples)
+    return Estimate(np.asarray(value), np.sqrt(variance))
+
+
+def _information(
+    ratio: Float[np.ndarray, "*any"],
+    slope: Float[np.ndarray, "*any L"],
+    log_phi: Float[np.ndarray, "*one S L"],
+) -> Float[np.ndarray, "*any S"]:
+    u = ratio[..., None] + (log_phi @ slope[..., None])[..., 0]  # ln p - ln q at every point
+    size = np.exp(-np.abs(u))
+    entropy = np.log1p(size) + np.abs(u) * size / (1 + size)
+    return np.maximum(np.log(2) - entropy, 0.0)
+
+
+def _points(
+    lam: Float[np.ndarray, "*any L"], n_samples: int, seed: int
+) -> Float[np.ndarray, "*any S L"]:
+    rows = lam.reshape(-1, lam.shape[-1])
+    drawn = np.stack(
+        [
+            sample_log_phi(
+                row, n_samples, np.random.Generator(np.random.Philox(key=[int(h), seed % 2**64]))
+            )
+            for row, h in zip(rows, row_hashes(rows), strict=True)
+        ]
+    )
+    return drawn.reshape(*lam.shape[:-1], n_samples, lam.shape[-1])
+
+
+def sample_log_phi(
+    lam: Float[np.ndarray, "L"], n_samples: int, rng: np.random.Generator
+) -> Float[np.ndarray, "S L"]:
+    r"""Logarithms of Dirichlet draws, finite however small λ is.
+
+    .. math:: \ln g_l = \ln\mathrm{Gamma}(\lambda_l + 1) + \ln U / \lambda_l, \quad
+        \ln\phi = \ln g - \mathrm{logsumexp}(\ln g)
+    """
+    size = (n_samples, len(lam))
+    log_g = np.log(rng.standard_gamma(lam + 1, size)) - rng.standard_exponential(size) / lam
+    most = log_g.max(axis=1, keepdims=True)
+    return log_g - most - np.log(np.exp(log_g - most).sum(axis=1, keepdims=True))
+
+
+def earth_mover(
+    a: Float[np.ndarray, "*#any L"],
+    b: Float[np.ndarray, "*#any L"],
+    *,
+    cost: Float[np.ndarray, "L L"],
+) -> Float[np.ndarray, "*any"]:
+    r"""Earth mover's distance between expected theme mixtures, solved exactly by POT.
+
+    .. math:: \min_{T \ge 0} \sum_{lm} T_{lm} c_{lm} \quad \text{with} \quad
+        \sum_m T_{lm} = \frac{a_l}{\sum_j a_j}, \quad \sum_l T_{lm} = \frac{b_m}{\sum_j b_j}
+    """
+    from ot import emd2  # slow to import
+
+    first, second = np.broadcast_arrays(a / a.sum(-1, keepdims=True), b / b.sum(-1, keepdims=True))
+    L = first.shape[-1]
+    distances = [
+        0.0 if np.array_equal(p, q) else float(emd2(p.copy(), q.copy(), cost))
+        for p, q in zip(first.reshape(-1, L), second.reshape(-1, L), strict=True)
+    ]
+    return np.maximum(np.array(distances).reshape(first.shape[:-1]), 0.0)
+
+
 _ALL = (
     Divergence(
         "kl", kl, False, "nats lost when the second task stands in for the first (the paper's)"
@@ -136,8 +228,8 @@ DIVERGENCES: Mapping[str, Divergence] = MappingProxyType({d.name: d for d in _AL
 
 
 def divergence(
-    p: Tasks,
-    q: Tasks,
+    test: Tasks,
+    train: Tasks,
     kind: str = "kl",
     *,
     alpha: Any = None,
@@ -145,24 +237,24 @@ def divergence(
     seed: Seed = 0,
     scales: object = None,
 ) -> Any:
-    """Distance from each task of ``p`` to the task of ``q`` in the same place.
+    """Distance from each task of ``test`` to the task of ``train`` in the same place.
 
-    ``p`` and ``q`` are λ (tasks, L), single tasks (L,), or ensembles (members, tasks, L); one task
-    meets many. The default is the paper's KL from ``p``, the test task, to ``q``, the training
-    task. ``alpha`` is needed for ``"emd"``; ``n_samples`` and ``seed`` steer ``"jensen_shannon"``,
+    Both are λ (tasks, L), single tasks (L,), ensembles (members, tasks, L), or embedded tasks; one
+    task meets many. The default is the paper's KL from the test task to the training task.
+    ``alpha`` is needed for ``"emd"``; ``n_samples`` and ``seed`` steer ``"jensen_shannon"``,
     whose standard error :func:`divergence_with_error` gives.
 
     >>> float(divergence(np.array([1.0, 2.0]), np.array([1.0, 2.0])))
     0.0
     """
     return divergence_with_error(
-        p, q, kind, alpha=alpha, n_samples=n_samples, seed=seed, scales=scales
+        test, train, kind, alpha=alpha, n_samples=n_samples, seed=seed, scales=scales
     ).value
 
 
 def divergence_with_error(
-    p: Tasks,
-    q: Tasks,
+    test: Tasks,
+    train: Tasks,
     kind: str = "kl",
     *,
     alpha: Any = None,
@@ -171,50 +263,50 @@ def divergence_with_error(
     scales: object = None,
 ) -> Estimate:
     """As :func:`divergence`, with the standard error of what is estimated by sampling."""
-    single = ndim_of(p) == 1 and ndim_of(q) == 1
-    a, b = (read_lam(_as_tasks(x), name) for x, name in ((p, "p"), (q, "q")))
-    check_together(a, b, ("p", "q"))
+    single = ndim_of(test) == 1 and ndim_of(train) == 1
+    a, b = (read_lam(_as_tasks(x), name) for x, name in ((test, "test"), (train, "train")))
+    check_together(a, b)
     if a.shape[1] != b.shape[1] and 1 not in (a.shape[1], b.shape[1]):
         raise DataError(
-            f"p has {a.shape[1]} tasks and q {b.shape[1]}; pairs need as many of each, or one. "
-            "For all against all use cdist."
+            f"test has {a.shape[1]} tasks and train {b.shape[1]}; pairs need as many of each, or "
+            "one. For all against all use cdist."
         )
     compute = _bind(kind, alpha, n_samples, seed, len(a), a.shape[2])
-    found = [compute(e, a[e], b[e]) for e in range(len(a))]
-    together = _combine(found, scales)
+    by_member = [compute(e, a[e], b[e]) for e in range(len(a))]
+    together = _combine(by_member, scales)
     return Estimate(together.value[0], together.stderr[0]) if single else together
 
 
 def cdist(
-    p: Tasks,
-    q: Tasks,
+    test: Tasks,
+    train: Tasks,
     kind: str = "kl",
     *,
     alpha: Any = None,
     n_samples: int = 1024,
     seed: Seed = 0,
     scales: object = None,
-) -> Float[np.ndarray, "tasks_p tasks_q"]:
-    """Distance from every task of ``p`` to every task of ``q``, as a matrix.
+) -> Float[np.ndarray, "tests trains"]:
+    """Distance from every task of ``test`` to every task of ``train``, as a matrix.
 
     For the mean over a large training set use :func:`mean_kl`, for the nearest tasks
     :func:`nearest`: neither makes a matrix.
     """
-    a, b = read_lam(p, "p"), read_lam(q, "q")
-    check_together(a, b, ("p", "q"))
+    a, b = read_lam(test, "test"), read_lam(train, "train")
+    check_together(a, b)
     compute = _bind(kind, alpha, n_samples, seed, len(a), a.shape[2])
     width = b.shape[1] * a.shape[2] * (n_samples if DIVERGENCES[kind].has_stderr else 1)
     step = max(1, _BLOCK_NUMBERS // width)
-    found = np.empty((len(a), a.shape[1], b.shape[1]))
+    distances = np.empty((len(a), a.shape[1], b.shape[1]))
     for start in track(range(0, a.shape[1], step), f"{kind} distances"):
         rows = slice(start, start + step)
         for e in range(len(a)):
-            found[e, rows] = compute(e, a[e, rows, None], b[e, None]).value
-    return combine_members(found, scales)
+            distances[e, rows] = compute(e, a[e, rows, None], b[e, None]).value
+    return combine_members(distances, scales)
 
 
 def pdist(
-    p: Tasks,
+    tasks: Tasks,
     kind: str = "kl",
     *,
     alpha: Any = None,
@@ -227,7 +319,9 @@ def pdist(
     SciPy's ``squareform(D, checks=False)`` turns the matrix of a symmetric kind into a condensed
     vector; KL has no condensed form, since its two directions differ.
     """
-    distances = cdist(p, p, kind, alpha=alpha, n_samples=n_samples, seed=seed, scales=scales)
+    distances = cdist(
+        tasks, tasks, kind, alpha=alpha, n_samples=n_samples, seed=seed, scales=scales
+    )
     np.fill_diagonal(distances, 0.0)
     return distances
 
@@ -273,14 +367,14 @@ def _read_alpha(alpha: Any, members: int, L: int) -> Float[np.ndarray, "members 
     return values
 
 
-def _combine(found: list[Estimate], scales: object) -> Estimate:
-    values = np.stack([e.value for e in found])
-    stderr = np.stack([e.stderr for e in found])
+def _combine(by_member: list[Estimate], scales: object) -> Estimate:
+    values = np.stack([e.value for e in by_member])
+    stderr = np.stack([e.stderr for e in by_member])
     if scales is not None:
-        weights = member_weights(read_scales(scales, len(found)))
-    elif len(found) == 1:
+        weights = member_weights(read_scales(scales, len(by_member)))
+    elif len(by_member) == 1:
         weights = np.ones(1)
     else:
-        weights = member_weights(values.reshape(len(found), -1).mean(axis=1))
+        weights = member_weights(values.reshape(len(by_member), -1).mean(axis=1))
     spread = np.sqrt(np.tensordot(weights**2, stderr**2, axes=1))
     return Estimate(np.tensordot(weights, values, axes=1), spread)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.compare.matmul import rank_again
+from taskscape.compare.index import Neighbours
 from taskscape.compare.means import weights_for
 from taskscape.compare.posteriors import (
     Tasks,
@@ -19,7 +19,7 @@ from taskscape.compare.posteriors import (
     read_lam,
     read_scales,
 )
-from taskscape.compare.search import Neighbours
+from taskscape.compare.search import rank_again
 from taskscape.errors import DataError
 
 __all__ = ["FaissIndex"]
@@ -54,16 +54,16 @@ class FaissIndex:
     def build(train: Tasks | Iterable[Tasks]) -> "FaissIndex":
         """An index of an array of λ, embedded tasks, or an iterable of chunks of them."""
         faiss = _faiss()
-        made: FaissIndex | None = None
+        index: FaissIndex | None = None
         for chunk in read_chunks(train, "train"):
-            if made is None:
+            if index is None:
                 width = chunk.shape[0] * (chunk.shape[2] + 1)
-                made = FaissIndex(faiss.IndexFlatIP(width), chunk.shape[0])
+                index = FaissIndex(faiss.IndexFlatIP(width), chunk.shape[0])
             vectors = [np.c_[lam, log_beta(lam)] for lam in chunk]
-            made._index.add(np.concatenate(vectors, axis=1).astype(np.float32))
-        if made is None:
+            index._index.add(np.concatenate(vectors, axis=1).astype(np.float32))
+        if index is None:
             raise DataError("train has no tasks.")
-        return made
+        return index
 
     @staticmethod
     def open(path: str | os.PathLike[str], members: int = 1) -> "FaissIndex":
@@ -102,9 +102,9 @@ class FaissIndex:
         distances = np.empty((a.shape[1], k))
         waiting, keep = np.arange(a.shape[1]), min(2 * k + 16, len(self))
         while waiting.size:
-            found, sure = self._candidates(a[:, waiting], k, keep, weights)
+            best, sure = self._candidates(a[:, waiting], k, keep, weights)
             done = sure | (keep == len(self))
-            indices[waiting[done]], distances[waiting[done]] = (x[done] for x in found)
+            indices[waiting[done]], distances[waiting[done]] = (x[done] for x in best)
             waiting, keep = waiting[~done], min(4 * keep, len(self))
         return Neighbours(indices, distances)
 
@@ -125,9 +125,9 @@ class FaissIndex:
         used, at = np.unique(places, return_inverse=True)
         vectors = self._index.reconstruct_batch(used).astype(np.float64)
         lam = vectors.reshape(len(used), self.members, self.L + 1)[:, :, :-1]
-        own, found = rank_again(a, np.moveaxis(lam, 1, 0), at.reshape(places.shape), k, weights)
+        own, distances = rank_again(a, np.moveaxis(lam, 1, 0), at.reshape(places.shape), k, weights)
         constant = (a * log_phi).sum(axis=(0, 2)) - weights @ log_beta(a)
         size = np.abs(query) @ np.abs(vectors).max(axis=0)
         error = _FLOAT32_STEP * (query.shape[1] + 2) * (size + np.abs(constant))
-        sure = found[:, -1] < constant - scores[:, -1] - 2 * error
-        return (used[own], found), sure
+        sure = distances[:, -1] < constant - scores[:, -1] - 2 * error
+        return (used[own], distances), sure

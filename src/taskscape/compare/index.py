@@ -1,31 +1,53 @@
 """An index of training tasks that finds the nearest by KL exactly, and looks at few of them."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt64
 from scipy.special import gammaln, psi
+from threadpoolctl import threadpool_limits
 
-from taskscape.compare.candidates import SCORES_AT_ONCE, Candidates
 from taskscape.compare.posteriors import expected_log, log_beta
 from taskscape.compare.rows import boxes, distinct_rows
-from taskscape.compare.threads import THREADS, one_blas_thread
 
-__all__ = ["Found", "TaskIndex"]
+__all__ = ["THREADS", "Neighbours", "TaskIndex", "one_blas_thread"]
+
+THREADS = max(1, min(4, os.cpu_count() or 1))
+"""How many threads a search uses."""
 
 _SPARE = 8
-"""Candidates beyond the k-th that are ranked again, since matrix products round."""
+"""_Candidates beyond the k-th that are ranked again, since matrix products round."""
 _QUERIES = 1024
 _BOUNDS_AT_ONCE = 1 << 22
 _ROUNDING = 1e-10
+_SCORES_AT_ONCE = 1 << 21
+"""How many scores are held at once when some rows meet many queries."""
 
 
-class Found(NamedTuple):
-    """The places and distances of what a search found, nearest first; -1 and inf where no more."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Neighbours:
+    """The k nearest training tasks of each test task, nearest first."""
 
-    indices: Int[np.ndarray, "queries k"]
-    distances: Float[np.ndarray, "queries k"]
+    indices: Int[np.ndarray, "tasks k"]
+    """Places in the training set, counted through all chunks; -1 where there are no more."""
+    distances: Float[np.ndarray, "tasks k"]
+
+    def __repr__(self) -> str:
+        tasks, k = self.indices.shape
+        return f"Neighbours(the {k} nearest of {tasks:,} tasks)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, for JSON."""
+        return {"indices": self.indices.tolist(), "distances": self.distances.tolist()}
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Keep BLAS to one thread where threads of our own run small matrix products."""
+    return threadpool_limits(1, user_api="blas")
 
 
 class _Queries(NamedTuple):
@@ -41,6 +63,52 @@ class _Sides(NamedTuple):
 
     at: Float[np.ndarray, "coordinates boxes"]
     log_gamma: Float[np.ndarray, "coordinates boxes"]
+
+
+class _Candidates:
+    """The best few rows seen so far for each query."""
+
+    def __init__(self, n_queries: int, keep: int) -> None:
+        self.items = np.full((n_queries, keep), -1, dtype=np.int64)
+        self.scores = np.full((n_queries, keep), np.inf)
+        self._heap: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._heaped = 0
+
+    @property
+    def limit(self) -> Float[np.ndarray, "queries"]:
+        """The score that a row must beat to be among the best of a query."""
+        return self.scores[:, -1]
+
+    def offer(
+        self, queries: Int[np.ndarray, "some"], begin: int, scores: Float[np.ndarray, "some n"]
+    ) -> None:
+        """Remember which of the rows from ``begin`` on are good enough for these queries."""
+        limit = self.limit[queries]
+        keep = self.scores.shape[1]
+        hits = np.flatnonzero(scores <= limit[:, None])
+        if scores.shape[1] > keep and len(hits) > keep * len(scores):
+            limit = np.minimum(limit, np.partition(scores, keep - 1, axis=1)[:, keep - 1])
+            hits = np.flatnonzero(scores <= limit[:, None])
+        query, place = np.divmod(hits, scores.shape[1])
+        self._heap.append((queries[query], scores.ravel()[hits], place + begin))
+        self._heaped += len(hits)
+        if self._heaped > 4 * self.scores.size + _SCORES_AT_ONCE:
+            self.settle()
+
+    def settle(self) -> None:
+        """Keep the best of what was offered."""
+        old = np.nonzero(self.items >= 0)
+        heap = [(old[0], self.scores[old], self.items[old]), *self._heap]
+        query, score, item = (np.concatenate(parts) for parts in zip(*heap, strict=True))
+        self._heap, self._heaped = [], 0
+        real = score < np.inf
+        query, score, item = query[real], score[real], item[real]
+        order = np.lexsort((item, score, query))
+        query, score, item = query[order], score[order], item[order]
+        rank = np.arange(len(query)) - np.searchsorted(query, query, side="left")
+        good = rank < self.scores.shape[1]
+        self.items[query[good], rank[good]] = item[good]
+        self.scores[query[good], rank[good]] = score[good]
 
 
 class TaskIndex:
@@ -103,13 +171,13 @@ class TaskIndex:
         k: int,
         weights: Float[np.ndarray, "members"],
         unused: Bool[np.ndarray, "tasks"] | None = None,
-    ) -> Found:
+    ) -> Neighbours:
         """The k nearest tasks of each query, or those of them that are still ``unused``."""
         flat = np.concatenate(list(lam), axis=1)
         kinds = distinct_rows(flat)
         rows, distances = self._search_rows(flat[kinds.first], k, weights, unused)
-        found = self._expand(rows, distances, k, unused)
-        return Found(found.indices[kinds.kind], found.distances[kinds.kind])
+        near = self._expand(rows, distances, k, unused)
+        return Neighbours(near.indices[kinds.kind], near.distances[kinds.kind])
 
     def _search_rows(
         self,
@@ -117,7 +185,8 @@ class TaskIndex:
         k: int,
         weights: Float[np.ndarray, "members"],
         unused: Bool[np.ndarray, "tasks"] | None,
-    ) -> Found:
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The nearest distinct rows of distinct queries, and how far they are."""
         F = self.log_beta @ weights
         if unused is not None:
             alive = np.zeros(len(F), dtype=bool)
@@ -136,7 +205,7 @@ class TaskIndex:
 
         with one_blas_thread(), ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(search, range(len(starts) - 1)))
-        return Found(rows, distances)
+        return rows, distances
 
     def _queries(
         self, flat: Float[np.ndarray, "queries dims"], weights: Float[np.ndarray, "members"]
@@ -175,7 +244,7 @@ class TaskIndex:
         self, queries: _Queries, k: int, weights: Float[np.ndarray, "members"], F: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Look into the most promising boxes of each query, then into those that still could."""
-        candidates = Candidates(len(queries.g), min(k + _SPARE, len(F)))
+        candidates = _Candidates(len(queries.g), min(k + _SPARE, len(F)))
         bounds = self._bounds(queries, weights, F)
         n_boxes = bounds.shape[1]
         n_best = -(-2 * candidates.items.shape[1] * n_boxes // len(F))
@@ -197,7 +266,7 @@ class TaskIndex:
         wanted: Bool[np.ndarray, "queries boxes"],
         queries: _Queries,
         F: np.ndarray,
-        candidates: Candidates,
+        candidates: _Candidates,
     ) -> None:
         """Score the rows of every wanted box for the queries that want it."""
         box_of_pair, query_of_pair = np.nonzero(wanted.T)
@@ -205,7 +274,7 @@ class TaskIndex:
         for i in np.unique(box_of_pair):
             which = query_of_pair[ends[i] : ends[i + 1]]
             low, high = int(self._starts[i]), int(self._starts[i + 1])
-            step = max(1024, SCORES_AT_ONCE // len(which))
+            step = max(1024, _SCORES_AT_ONCE // len(which))
             for begin in range(low, high, step):
                 end = min(begin + step, high)
                 scores = F[begin:end] - queries.g[which] @ self.x[begin:end].T
@@ -214,7 +283,7 @@ class TaskIndex:
 
     def _rank(
         self,
-        candidates: Candidates,
+        candidates: _Candidates,
         queries: _Queries,
         k: int,
         weights: Float[np.ndarray, "members"],
@@ -237,7 +306,7 @@ class TaskIndex:
         distances: Float[np.ndarray, "queries some"],
         k: int,
         unused: Bool[np.ndarray, "tasks"] | None,
-    ) -> Found:
+    ) -> Neighbours:
         """From distinct rows to tasks: all tasks of a row before those of the next."""
         tasks, counts = self.tasks_by_row, self.counts
         if unused is not None:
@@ -250,7 +319,7 @@ class TaskIndex:
         taken = np.clip(k - before, 0, each).ravel()
         first = np.repeat(offsets[rows].ravel(), taken)
         within = np.arange(taken.sum()) - np.repeat(np.cumsum(taken) - taken, taken)
-        return Found(
+        return Neighbours(
             tasks[first + within].reshape(len(rows), k),
             np.repeat(distances.ravel(), taken).reshape(len(rows), k),
         )

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
+from taskscape.compare.index import THREADS
 from taskscape.compare.posteriors import (
     Tasks,
     check_together,
@@ -20,7 +21,6 @@ from taskscape.compare.posteriors import (
     read_lam,
     read_scales,
 )
-from taskscape.compare.threads import THREADS
 from taskscape.errors import DataError
 
 __all__ = ["TrainSummary", "distance_quantiles", "mean_kl", "member_scales", "summarise"]

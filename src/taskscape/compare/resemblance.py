@@ -1,6 +1,5 @@
 """Is my test set like my training set? Distances against a reference, answered in words."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +21,7 @@ _FEW_BEYOND, _MANY_BEYOND = 0.10, 0.50
 _USUAL = (35.0, 65.0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Resemblance:
     """Where test tasks stand among tasks that are known to be like the training tasks."""
 
@@ -36,6 +35,9 @@ class Resemblance:
     n_train: int
     folds: int
     """Partitions of the training classes; 0 where the reference was given."""
+
+    def __repr__(self) -> str:
+        return f"Resemblance({self.answer}: {len(self.distance):,} test tasks)"
 
     @property
     def median_percentile(self) -> float:
@@ -78,10 +80,6 @@ class Resemblance:
             f"{np.median(self.reference):.3g} (medians). {len(self.distance):,} test tasks, "
             f"{self.n_train:,} training tasks, {len(self.reference):,} reference tasks {how}."
         )
-
-    def to_json(self) -> str:
-        """Everything, as a JSON string."""
-        return json.dumps(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain numbers and lists."""
@@ -186,25 +184,25 @@ def _folds(
     if len(ids) < 4:
         raise DataError(f"train_classes has {len(ids)} classes; folds need at least 4.")
     dealt = ids[np.argsort(class_hashes(ids[:, None], np.full(len(ids), seed % 2**64, np.uint64)))]
-    found: list[tuple[np.ndarray, np.ndarray]] = []
+    splits: list[tuple[np.ndarray, np.ndarray]] = []
     for n_folds in (5, 4, 3, 2) if folds is None else (folds,):
         if not 2 <= n_folds <= len(ids):
             raise DataError(f"folds={n_folds} must lie between 2 and the {len(ids)} classes.")
         fold_of = np.full(int(ids.max()) + 1, -1)
         fold_of[dealt] = np.arange(len(ids)) % n_folds
         fold = np.where(real, fold_of[np.maximum(classes, 0)], -1)
-        found = []
+        splits = []
         for f in range(n_folds):
             inside, out = ((fold == f) | ~real).all(axis=1), (fold != f).all(axis=1)
             if inside.any() and out.any():
-                found.append((inside, out))
-        if sum(int(inside.sum()) for inside, _ in found) >= _ENOUGH:
+                splits.append((inside, out))
+        if sum(int(inside.sum()) for inside, _ in splits) >= _ENOUGH:
             break
-    n_reference = sum(int(inside.sum()) for inside, _ in found)
+    n_reference = sum(int(inside.sum()) for inside, _ in splits)
     if n_reference < _LEAST:
         raise DataError(
             f"only {n_reference} training tasks lie wholly inside a fold of the training classes; "
             f"{_LEAST} are needed. Pass reference=, tasks sampled from held-out classes, or more "
             "training tasks."
         )
-    yield from found
+    yield from splits

@@ -1,38 +1,39 @@
 """The nearest training tasks of every test task: exact, in memory or streamed."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
-from taskscape.compare.index import Found, TaskIndex
-from taskscape.compare.matmul import search_by_matmul
+from taskscape.compare.index import THREADS, Neighbours, TaskIndex, one_blas_thread
 from taskscape.compare.means import weights_for
-from taskscape.compare.posteriors import Tasks, check_together, read_chunks, read_lam
-from taskscape.compare.scan import search_by_scan
+from taskscape.compare.posteriors import (
+    Tasks,
+    check_together,
+    expected_log,
+    log_beta,
+    read_chunks,
+    read_lam,
+)
 from taskscape.errors import DataError
 from taskscape.progress import track
 
-__all__ = ["Neighbours", "nearest", "nearest_distance"]
+__all__ = ["nearest", "nearest_distance", "rank_again"]
 
 _FEW_QUERIES = 64
 """Up to here sorting a chunk into boxes costs more than looking at all of it."""
-
-
-@dataclass(frozen=True, eq=False)
-class Neighbours:
-    """The k nearest training tasks of each test task, nearest first."""
-
-    indices: Int[np.ndarray, "tasks k"]
-    """Places in the training set, counted through all chunks."""
-    distances: Float[np.ndarray, "tasks k"]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain lists, for JSON."""
-        return {"indices": self.indices.tolist(), "distances": self.distances.tolist()}
+_ROWS = 1 << 15
+"""Rows that a thread looks at in one go, without an index."""
+_ITEMS, _QUERIES = 1 << 17, 1 << 10
+"""Tasks and queries of one matrix product on a device."""
+_SPARE = 16
+"""Candidates in float32 beyond the k-th."""
+_FLOAT32_STEP = 2.0**-23
+_ROUNDING = 1e-9
 
 
 def nearest(
@@ -63,18 +64,19 @@ def nearest(
     if method == "auto":
         method = "boxes" if jax.default_backend() == "cpu" else "matmul"
     weights = weights_for(a, train, scales)
-    found, offset = None, 0
+    near: Neighbours | None = None
+    offset = 0
     for chunk in track(read_chunks(train, "train"), "nearest tasks"):
         check_together(a, chunk)
         here = _search(a, chunk, k, weights, method)
-        here = Found(here.indices + offset, here.distances)
-        found = here if found is None else _merge(found, here, k)
+        here = Neighbours(here.indices + offset, here.distances)
+        near = here if near is None else _merge(near, here, k)
         offset += chunk.shape[1]
-    if found is None:
+    if near is None:
         raise DataError("train has no tasks.")
     if offset < k:
         raise DataError(f"k={k} is more than the {offset} training tasks; lower k.")
-    return Neighbours(found.indices, found.distances)
+    return near
 
 
 def nearest_distance(
@@ -90,19 +92,158 @@ def _search(
     k: int,
     weights: Float[np.ndarray, "members"],
     method: str,
-) -> Found:
+) -> Neighbours:
     if method == "matmul":
-        return search_by_matmul(a, lam, k, weights)
+        return _search_by_matmul(a, lam, k, weights)
     if a.shape[1] <= _FEW_QUERIES:
-        return search_by_scan(a, lam, k, weights)
+        return _search_by_scan(a, lam, k, weights)
     return TaskIndex(lam).search(a, k, weights)
 
 
-def _merge(first: Found, second: Found, k: int) -> Found:
+def _merge(first: Neighbours, second: Neighbours, k: int) -> Neighbours:
     """The best k of two; the first one's tasks stand before the second's, so they win ties."""
     indices = np.concatenate([first.indices, second.indices], axis=1)
     distances = np.concatenate([first.distances, second.distances], axis=1)
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-    return Found(
+    return Neighbours(
         np.take_along_axis(indices, order, axis=1), np.take_along_axis(distances, order, axis=1)
+    )
+
+
+# -- a few queries: one look at everything ---------------------------------------------------------
+
+
+def _search_by_scan(
+    a: Float[np.ndarray, "members queries L"],
+    lam: Float[np.ndarray, "members tasks L"],
+    k: int,
+    weights: Float[np.ndarray, "members"],
+) -> Neighbours:
+    """The k nearest tasks of each query: one look at everything, in float64, without an index."""
+    n_tasks = lam.shape[1]
+    k = min(k, n_tasks)
+    g = np.concatenate(list(expected_log(a) * weights[:, None, None]), axis=1)
+
+    def look(begin: int) -> list[tuple[Int[np.ndarray, "_"], Float[np.ndarray, "_"]]]:
+        """For each query, the rows from ``begin`` on that may be among its k nearest."""
+        piece = lam[:, begin : begin + _ROWS]
+        F = weights @ log_beta(piece)
+        scores = F - g @ np.concatenate(list(piece), axis=1).T
+        return [_least(row, k, begin) for row in scores]
+
+    with one_blas_thread(), ThreadPoolExecutor(THREADS) as pool:
+        pieces = list(pool.map(look, range(0, n_tasks, _ROWS)))
+    indices = np.empty((len(g), k), dtype=np.int64)
+    distances = np.empty((len(g), k))
+    for q in range(len(g)):
+        items, scores = (np.concatenate(part) for part in zip(*(p[q] for p in pieces), strict=True))
+        items = items[_least(scores, k, 0)[0]]
+        best, far = rank_again(a[:, q : q + 1], lam, items[None], k, weights)
+        indices[q], distances[q] = best[0], far[0]
+    return Neighbours(indices, distances)
+
+
+def _least(
+    scores: Float[np.ndarray, "n"], k: int, begin: int
+) -> tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some"]]:
+    """The k smallest and all that rounding could have put behind them."""
+    if len(scores) <= k:
+        return np.arange(begin, begin + len(scores)), scores
+    limit = np.partition(scores, k - 1)[k - 1]
+    places = np.flatnonzero(scores <= limit + _ROUNDING * (1 + abs(limit)))
+    return places + begin, scores[places]
+
+
+# -- on a device: matrix products ------------------------------------------------------------------
+
+
+@partial(jax.jit, static_argnames="keep")
+def _scan(
+    g: Float[Array, "queries dims"], items: Float[Array, "chunks n dims"], keep: int
+) -> tuple[Float[Array, "queries keep"], Int[Array, "queries keep"]]:
+    """The ``keep`` largest inner products of each query with the items of all chunks."""
+    n_chunks, n, _ = items.shape
+
+    def step(
+        best: tuple[Array, Array], numbered: tuple[Array, Array]
+    ) -> tuple[tuple[Array, Array], None]:
+        i, chunk = numbered
+        scores = jnp.matmul(g, chunk.T, precision="highest")
+        top, place = jax.lax.top_k(scores, min(keep, n))
+        all_scores = jnp.concatenate([best[0], top], axis=1)
+        all_items = jnp.concatenate([best[1], place + i * n], axis=1)
+        kept, which = jax.lax.top_k(all_scores, keep)
+        return (kept, jnp.take_along_axis(all_items, which, axis=1)), None
+
+    start = (
+        jnp.full((len(g), keep), -jnp.inf, g.dtype),
+        jnp.full((len(g), keep), -1, jnp.int32),
+    )
+    return jax.lax.scan(step, start, (jnp.arange(n_chunks, dtype=jnp.int32), items))[0]
+
+
+def _search_by_matmul(
+    a: Float[np.ndarray, "members queries L"],
+    lam: Float[np.ndarray, "members tasks L"],
+    k: int,
+    weights: Float[np.ndarray, "members"],
+) -> Neighbours:
+    """The k nearest tasks of each query: candidates in float32, the order in float64.
+
+    A query whose k nearest the float32 products cannot tell from the rest for certain, because
+    many tasks are almost equally far, is searched again in float64.
+    """
+    n_tasks = lam.shape[1]
+    k = min(k, n_tasks)
+    keep = min(k + _SPARE, n_tasks)
+    flat = np.concatenate(list(lam), axis=1)
+    F = (log_beta(lam).T * weights).sum(axis=1)
+    shift, level = flat.mean(axis=0), F.mean()  # centring keeps float32's digits for differences
+    chunk = min(_ITEMS, n_tasks)
+    n_chunks = -(-n_tasks // chunk)
+    items = np.zeros((n_chunks * chunk, flat.shape[1] + 1), dtype=np.float32)
+    items[:n_tasks, :-1] = flat - shift
+    items[:n_tasks, -1] = level - F
+    items[n_tasks:, -1] = -np.finfo(np.float32).max / 4
+    on_device = jnp.asarray(items.reshape(n_chunks, chunk, -1))
+    log_phi = np.concatenate(list(expected_log(a) * weights[:, None, None]), axis=1)
+    g = np.concatenate([log_phi, np.ones((len(log_phi), 1))], axis=1).astype(np.float32)
+    reach = np.abs(items[:n_tasks]).max(axis=0)
+    indices = np.empty((len(g), k), dtype=np.int64)
+    distances = np.empty((len(g), k))
+    unsure = np.zeros(len(g), dtype=bool)
+    for start in range(0, len(g), _QUERIES):
+        some = slice(start, start + _QUERIES)
+        scores, items_kept = (np.asarray(x) for x in _scan(jnp.asarray(g[some]), on_device, keep))
+        indices[some], distances[some] = rank_again(a[:, some], lam, items_kept, k, weights)
+        own = (a[:, some] * expected_log(a[:, some])).sum(-1) - log_beta(a[:, some])
+        constant = weights @ own + level - log_phi[some] @ shift
+        error = _FLOAT32_STEP * (g.shape[1] + 2) * (np.abs(g[some]) @ reach + np.abs(constant))
+        least_left = constant - scores[:, -1].astype(np.float64) - 2 * error
+        unsure[some] = (distances[some, -1] >= least_left) & (keep < n_tasks)
+    if unsure.any():
+        again = TaskIndex(lam).search(a[:, unsure], k, weights)
+        indices[unsure], distances[unsure] = again.indices, again.distances
+    return Neighbours(indices, distances)
+
+
+def rank_again(
+    a: Float[np.ndarray, "members queries L"],
+    lam: Float[np.ndarray, "members tasks L"],
+    candidates: Int[np.ndarray, "queries some"],
+    k: int,
+    weights: Float[np.ndarray, "members"],
+) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
+    """The k nearest of the candidates by float64 distances computed pair by pair."""
+    distances = np.zeros(candidates.shape)
+    for e, weight in enumerate(weights):
+        b = lam[e][candidates]
+        own = a[e][:, None]
+        linear = ((own - b) * expected_log(own)).sum(-1)
+        distances += weight * (log_beta(b) - log_beta(own) + linear)
+    distances = np.maximum(distances, 0.0)
+    order = np.lexsort((candidates, distances))[:, :k]
+    return (
+        np.take_along_axis(candidates.astype(np.int64), order, axis=1),
+        np.take_along_axis(distances, order, axis=1),
     )

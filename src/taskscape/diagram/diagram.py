@@ -189,8 +189,8 @@ def _read_numbers(values: Any, name: str, n_tasks: int | None) -> Float[np.ndarr
     except (TypeError, ValueError):
         raise DataError(f"{name} must be numbers, one for each test task.") from None
     if numbers.ndim != 1 or len(numbers) < 3 or (n_tasks is not None and len(numbers) != n_tasks):
-        wanted = "at least 3 test tasks" if n_tasks is None else f"{n_tasks} test tasks"
-        raise DataError(f"{name} has shape {numbers.shape}; expected a number for {wanted}.")
+        count = "at least 3 test tasks" if n_tasks is None else f"{n_tasks} test tasks"
+        raise DataError(f"{name} has shape {numbers.shape}; expected a number for {count}.")
     _check_finite(numbers, name)
     return numbers
 

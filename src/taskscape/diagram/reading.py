@@ -46,14 +46,9 @@ def read_diagram_csv(
     """
     columns = _columns(path)
     where = os.fspath(path)
-    for wanted in (
-        distance,
-        *(accuracy or ()),
-        *(difficulty or ()),
-        *([classes] if classes else ()),
-    ):
-        if wanted not in columns:
-            raise DataError(f"{where} has no column {wanted!r}; it has {', '.join(columns)}.")
+    for name in (distance, *(accuracy or ()), *(difficulty or ()), *([classes] if classes else ())):
+        if name not in columns:
+            raise DataError(f"{where} has no column {name!r}; it has {', '.join(columns)}.")
     if classes is None and "classes" in columns:
         classes = "classes"
     hard = list(difficulty or [c for c in columns if c.startswith("difficulty")])

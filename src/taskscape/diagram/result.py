@@ -1,15 +1,13 @@
 """The numbers of a correlation diagram: as an object, in words, as a table, in a file."""
 
-import json
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from taskscape.errors import DataError
-from taskscape.files import json_with, written_in_one_piece
+from taskscape.files import json_with, load_json, save_json
 from taskscape.statistics import Interval
 
 __all__ = ["DIAGRAM_FILE", "Bin", "CorrelationDiagram", "Curve"]
@@ -122,19 +120,12 @@ class CorrelationDiagram:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a JSON file that :meth:`load` reads."""
-        with written_in_one_piece(path, DIAGRAM_FILE) as file:
-            file.write_text(json.dumps(self.to_dict(), ensure_ascii=False) + "\n", encoding="utf-8")
+        save_json(path, self.to_dict(), DIAGRAM_FILE)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "CorrelationDiagram":
         """The diagram that :meth:`save` wrote."""
-        try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise DataError(f"no such file: {os.fspath(path)}.") from None
-        except ValueError as error:
-            raise DataError(f"{os.fspath(path)} is not a correlation diagram: {error}.") from error
-        return CorrelationDiagram.from_dict(values if isinstance(values, dict) else {})
+        return CorrelationDiagram.from_dict(load_json(path, DIAGRAM_FILE))
 
     def plot(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
         """Draw the diagram into a file: PNG, SVG or PDF by its ending."""

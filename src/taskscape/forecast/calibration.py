@@ -34,7 +34,7 @@ _MARGIN = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """What is expected of some tasks."""
+    """The expected accuracies of tasks, their intervals, and the parts they are the sum of."""
 
     accuracy: Float[np.ndarray, "tasks"]
     low: Float[np.ndarray, "tasks"]

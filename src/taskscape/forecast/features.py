@@ -151,7 +151,7 @@ def _support(preparation: Preparation, tasks: TaskSet) -> Iterator[TaskFeatures]
         yield gather(prepared, batch.support, batch.support_mask)
 
 
-def _geometry(features: TaskFeatures) -> dict[str, Float[np.ndarray, "some"]]:
+def _geometry(features: TaskFeatures) -> dict[str, Float[np.ndarray, "tasks"]]:
     r"""Squared distances between class means, and the spread about them, as logarithms.
 
     .. math:: \ln \|m_i - m_j\|^2 \text{ (mean and least over pairs)}, \quad
@@ -175,9 +175,8 @@ def _geometry(features: TaskFeatures) -> dict[str, Float[np.ndarray, "some"]]:
 
 
 def chosen_features(groups: Any) -> tuple[str, ...]:
-    """The names of the numbers in some groups, in a fixed order."""
-    wanted = tuple(GROUPS) if groups is None else tuple(groups)
-    odd = [g for g in wanted if g not in GROUPS]
-    if odd or not wanted:
+    """The names of the numbers in these groups, by default in all, in a fixed order."""
+    names = tuple(GROUPS) if groups is None else tuple(groups)
+    if not names or not set(names) <= set(GROUPS):
         raise DataError(f"groups={groups!r}: choose at least one of {', '.join(GROUPS)}.")
-    return tuple(name for group, names in GROUPS.items() if group in wanted for name in names)
+    return tuple(name for group in GROUPS if group in names for name in GROUPS[group])

@@ -124,13 +124,13 @@ class Forecaster:
             trust,
         )
         self._seen = (tasks.pool.fingerprint, frozenset(_class_ids(tasks)))
-        found = self.calibration
-        if found.shared:
+        if self.calibration.shared:
             warnings.warn(
-                f"{found.n_tasks:,} calibration tasks of {found.n_classes} classes are too few to "
-                f"leave out all classes of a task: up to {found.shared} were shared, and the error "
-                "on classes left out is flattering. Intervals allow for it by being wide; give "
-                "more tasks, of more classes.",
+                f"{len(tasks):,} calibration tasks of {self.calibration.n_classes} classes are too "
+                "few to leave out all classes of a task: up to "
+                f"{self.calibration.shared} were shared, and the error on classes left out is "
+                "flattering. Intervals allow for it by being wide; give more tasks, of more "
+                "classes.",
                 ForecastWarning,
                 stacklevel=2,
             )
@@ -282,10 +282,10 @@ def forecast(
         raise DataError(f"episodes={episodes} must be at least 1.")
     embedded = model.transform(train_tasks) if isinstance(train_tasks, TaskSet) else train_tasks
     forecaster = Forecaster(model, embedded, type(trained.learner).__name__, confidence=confidence)
-    asked = calibration_tasks
+    taken = calibration_tasks
     if learner_pool is not None:
-        asked = _as_learned(calibration_tasks, learner_pool)
-    measured = evaluate(trained.learner, trained.state, asked, episodes=episodes, seed=seed)
+        taken = _as_learned(calibration_tasks, learner_pool)
+    measured = evaluate(trained.learner, trained.state, taken, episodes=episodes, seed=seed)
     return forecaster.fit(calibration_tasks, measured).predict(new_tasks)
 
 

@@ -1,30 +1,27 @@
 """What a forecast says: expected accuracies with intervals, and how such forecasts were judged."""
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from taskscape.errors import DataError
-from taskscape.files import json_with, save_picture, written_in_one_piece
+from taskscape.files import json_with, load_json, save_json, save_picture
 from taskscape.plain_text import plain
 from taskscape.statistics import coverage, make_resamples, noise_ceiling, spearman
 
 __all__ = ["FORECASTS_FILE", "Forecasts", "Judgement", "judge"]
 
-_KEYS = ("learner", "confidence", "average", "tasks")
-FORECASTS_FILE = json_with("forecasts", *_KEYS)
+FORECASTS_FILE = json_with("a list of forecasts", "learner", "confidence", "average", "tasks")
 """What :meth:`Forecasts.save` may replace."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Forecasts:
-    """The expected accuracy of one trained learner on each of some tasks."""
+    """The expected accuracy of one trained learner on each of several tasks."""
 
     learner: str
     expected: Float[np.ndarray, "tasks"]
@@ -77,9 +74,9 @@ class Forecasts:
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "Forecasts":
         """The forecasts that :meth:`to_dict` took apart."""
-        if not set(_KEYS) <= set(values) or not values["tasks"]:
-            raise DataError("these are not forecasts written by taskscape.")
         rows = values["tasks"]
+        if not rows:
+            raise DataError("these are forecasts of no task.")
         numbers = {
             name: np.array([row[name] for row in rows], dtype=np.float64)
             for name in ("expected", "low", "high")
@@ -99,19 +96,12 @@ class Forecasts:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a JSON file that :meth:`load` reads."""
-        with written_in_one_piece(path, FORECASTS_FILE) as file:
-            file.write_text(json.dumps(self.to_dict(), ensure_ascii=False) + "\n", encoding="utf-8")
+        save_json(path, self.to_dict(), FORECASTS_FILE)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "Forecasts":
         """The forecasts that :meth:`save`, or ``taskscape forecast --out``, wrote as JSON."""
-        try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise DataError(f"no such file: {os.fspath(path)}.") from None
-        except ValueError as error:
-            raise DataError(f"{os.fspath(path)} holds no forecasts: {error}.") from error
-        return Forecasts.from_dict(values if isinstance(values, dict) else {})
+        return Forecasts.from_dict(load_json(path, FORECASTS_FILE))
 
     def plot(
         self,

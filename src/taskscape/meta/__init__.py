@@ -4,7 +4,7 @@ from taskscape.meta.abml import ABML
 from taskscape.meta.bmaml import BMAML
 from taskscape.meta.episodes import tasks_from_episodes
 from taskscape.meta.evaluation import Evaluation, evaluate, evaluate_many
-from taskscape.meta.learner import Episode, Learner, Shots, arrays_of, nll, tree_from
+from taskscape.meta.learner import Episode, Learner, Shots, nll
 from taskscape.meta.maml import MAML
 from taskscape.meta.networks import Architecture, Network, architecture, conv4, mlp
 from taskscape.meta.protonet import ProtoNet
@@ -32,7 +32,6 @@ __all__ = [
     "TrainState",
     "Trained",
     "architecture",
-    "arrays_of",
     "begin",
     "conv4",
     "evaluate",
@@ -45,6 +44,5 @@ __all__ = [
     "to_store",
     "train",
     "train_many",
-    "tree_from",
     "weight_spread",
 ]

@@ -6,20 +6,18 @@ tree of arrays, its state. Heads have as many outputs as the largest way; the ou
 that a task does not have are masked.
 """
 
-from collections.abc import Mapping
 from typing import Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from numpy.typing import ArrayLike
 
 from taskscape.errors import DataError
 from taskscape.meta.networks import Architecture, Network
 
-__all__ = ["Episode", "Learner", "Shots", "arrays_of", "log_probabilities", "nll", "tree_from"]
+__all__ = ["Episode", "Learner", "Shots", "log_probabilities", "nll"]
 
 Tree = TypeVar("Tree")
 _NEVER = -1e9
@@ -119,25 +117,3 @@ def n_samples(*sets: Shots) -> Float[Array, ""]:
 def descend(weights: Tree, gradient: Tree, rate: float) -> Tree:
     """One step of plain gradient descent."""
     return jax.tree.map(lambda w, g: w - rate * g, weights, gradient)
-
-
-def arrays_of(tree: PyTree) -> dict[str, np.ndarray]:
-    """The leaves of a state under their names, as NumPy arrays, for storing."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path).lstrip("."): np.asarray(leaf) for path, leaf in leaves}
-
-
-def tree_from(arrays: Mapping[str, np.ndarray], like: Tree) -> Tree:
-    """The inverse of :func:`arrays_of`; ``like`` has the structure and shapes to be filled."""
-    paths, structure = jax.tree_util.tree_flatten_with_path(like)
-    leaves = []
-    for path, leaf in paths:
-        name = jax.tree_util.keystr(path).lstrip(".")
-        if name not in arrays:
-            raise DataError(f"the stored state lacks {name!r}; it belongs to other settings.")
-        if arrays[name].shape != leaf.shape:
-            raise DataError(
-                f"{name!r} is stored with shape {arrays[name].shape}; expected {leaf.shape}."
-            )
-        leaves.append(jnp.asarray(arrays[name], leaf.dtype))
-    return jax.tree_util.tree_unflatten(structure, leaves)

@@ -10,12 +10,13 @@ import numpy as np
 from taskscape.errors import DataError
 from taskscape.meta.abml import ABML
 from taskscape.meta.bmaml import BMAML
-from taskscape.meta.learner import Learner, arrays_of, tree_from
+from taskscape.meta.learner import Learner
 from taskscape.meta.maml import MAML
 from taskscape.meta.networks import architecture
 from taskscape.meta.protonet import ProtoNet
 from taskscape.meta.trials import Trained
 from taskscape.meta.vampire import VAMPIRE
+from taskscape.storage import arrays_of, tree_from
 
 __all__ = ["LEARNERS", "make_learner", "restore", "to_store"]
 

@@ -103,7 +103,7 @@ def _serve(run: Run, choose: Callable[[int, np.ndarray, np.ndarray], bool], k: i
         while not run.done:
             tests = np.array([next(turns) for _ in range(min(_TURNS, run.left))])
             found = run.source.nearest(tests, k, run.unused, run.tie_keys)
-            for test, near, distances in zip(tests, *found, strict=True):
+            for test, near, distances in zip(tests, found.indices, found.distances, strict=True):
                 before = run.left
                 _one_turn(run, choose, int(test), near, distances, k)
                 advance(before - run.left)
@@ -123,9 +123,8 @@ def _one_turn(
             break
         if not run.unused[near].any():  # all refused or taken by others: look further
             k *= 2
-            near, distances = (
-                x[0] for x in run.source.nearest(np.array([test]), k, run.unused, run.tie_keys)
-            )
+            further = run.source.nearest(np.array([test]), k, run.unused, run.tie_keys)
+            near, distances = further.indices[0], further.distances[0]
 
 
 def _turns(run: Run) -> Iterator[int]:

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt64
 
-from taskscape.compare.index import Found, TaskIndex
+from taskscape.compare.index import Neighbours, TaskIndex
 from taskscape.compare.means import weights_for
 from taskscape.compare.posteriors import Tasks, check_together, expected_log, log_beta, read_lam
 from taskscape.compare.rows import row_hashes
@@ -41,7 +41,7 @@ class DistanceSource(Protocol):
         k: int,
         unused: Bool[np.ndarray, "trains"],
         tie_keys: UInt64[np.ndarray, "trains"],
-    ) -> Found:
+    ) -> Neighbours:
         """The k nearest unused training tasks of some test tasks; of equals the least key first.
 
         Where fewer than k are unused, all of them.
@@ -105,7 +105,7 @@ class KLSource:
         k: int,
         unused: Bool[np.ndarray, "trains"],
         tie_keys: UInt64[np.ndarray, "trains"],
-    ) -> Found:
+    ) -> Neighbours:
         if self._index is None:
             self._index = TaskIndex(self._train, tie_keys)
         return self._index.search(
@@ -150,7 +150,7 @@ class _Dense:
         k: int,
         unused: Bool[np.ndarray, "trains"],
         tie_keys: UInt64[np.ndarray, "trains"],
-    ) -> Found:
+    ) -> Neighbours:
         left = np.flatnonzero(unused)
         left = left[np.argsort(tie_keys[left], kind="stable")]
         k = min(k, len(left))
@@ -163,7 +163,7 @@ class _Dense:
             order = np.argsort(values, axis=1, kind="stable")[:, :k]
             indices[rows] = left[order]
             distances[rows] = np.take_along_axis(values, order, axis=1)
-        return Found(indices, distances)
+        return Neighbours(indices, distances)
 
 
 class MatrixSource(_Dense):

@@ -1,4 +1,4 @@
-"""Do intervals hold what they say? Validation classes split again and again, some left out.
+"""Do intervals hold what they say? Validation classes split again and again into two parts.
 
 Coverage on one set of classes says little: tasks share classes, so that the share held by a 90 %
 interval differs between sets of 20 classes by ten points either way. Many splits of the validation
@@ -54,7 +54,7 @@ class ClassSplits:
         rng = np.random.default_rng(seed)
         numbers: dict[tuple[int, ...], int] = {}
 
-        def rows(classes: Int[np.ndarray, "some"], most: int) -> Int[np.ndarray, "tasks"]:
+        def rows(classes: Int[np.ndarray, "subset"], most: int) -> Int[np.ndarray, "tasks"]:
             tasks = _sets(rng, sorted(classes.tolist()), n_way, most)
             return np.array([numbers.setdefault(task, len(numbers)) for task in tasks])
 
@@ -100,10 +100,10 @@ def coverage_over_splits(
     The interval of the coverage leaves out classes, that is all left-out tasks that have one.
     """
     measured = accuracy.mean(axis=1)
-    found = list(_each(forecaster, tasks, accuracy, described, splits))
+    forecasts = list(_each(forecaster, tasks, accuracy, described, splits))
     rows = np.concatenate([outside for _, outside in splits.rows])
     low, high, expected = (
-        np.concatenate([split[name] for split in found]) for name in ("low", "high", "expected")
+        np.concatenate([split[name] for split in forecasts]) for name in ("low", "high", "expected")
     )
     actual = measured[rows]
     held = (low <= actual) & (actual <= high)
@@ -132,9 +132,9 @@ def _each(
 ) -> Iterator[Mapping[str, Float[np.ndarray, "outside"]]]:
     """Forecasts for the left-out tasks of each split, by one forecaster fitted again."""
     for inside, outside in splits.rows:
-        known, asked = ({k: v[rows] for k, v in described.items()} for rows in (inside, outside))
+        known, new = ({k: v[rows] for k, v in described.items()} for rows in (inside, outside))
         with warnings.catch_warnings():
             # few classes, and tasks beyond the range of the others, are what is tried here
             warnings.simplefilter("ignore", ForecastWarning)
             forecaster.fit(tasks[inside], accuracy[inside], described=known)
-            yield vars(forecaster.predict(tasks[outside], described=asked))
+            yield vars(forecaster.predict(tasks[outside], described=new))

@@ -88,7 +88,7 @@ class StudyResult:
             "notes": self.notes,
             "warnings": self.warnings,
             "data": {"name": self.pool.name, "fingerprint": self.pool.fingerprint},
-            "health": self.model.health_.to_json(),
+            "health": self.model.health_.to_dict(),
             "resemblance": likeness,
             "accuracy": {name: float(a.mean()) for name, a in self.accuracy.items()},
             "diagram": None if self.diagram is None else self.diagram.to_dict(),

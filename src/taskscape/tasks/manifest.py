@@ -1,18 +1,36 @@
-"""A TaskSet as an Arrow table and back, bound to its pool by the pool's fingerprint."""
+"""A TaskSet as an Arrow table and as a file, bound to its pool by the pool's fingerprint."""
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from jaxtyping import Int, Integer
 
 from taskscape.errors import DataError
+from taskscape.files import Kind, written_in_one_piece
 from taskscape.pools import ClassPool
-from taskscape.tasks.checks import check_drawn, class_table, pad
-from taskscape.tasks.taskset import TaskSet, listed_tasks
+from taskscape.tasks.taskset import (
+    TaskSet,
+    check_drawn,
+    class_table,
+    listed_tasks,
+    pad_classes,
+)
 
-__all__ = ["class_column", "from_table", "padded_classes", "read_header", "to_table"]
+__all__ = [
+    "TASKS",
+    "class_column",
+    "from_table",
+    "load_tasks",
+    "padded_classes",
+    "read_header",
+    "save_tasks",
+    "to_table",
+]
 
 _FORMAT = 1
 _HEADER = b"taskscape"
@@ -121,7 +139,7 @@ def padded_classes(
     column: pa.ChunkedArray, kind: type[np.signedinteger]
 ) -> Int[np.ndarray, "tasks way"]:
     """The class ids of such a column, padded with -1."""
-    return pad(*_read_classes(column), kind)
+    return pad_classes(*_read_classes(column), kind)
 
 
 def _read_classes(
@@ -160,3 +178,34 @@ def _listed(
         raise DataError(f"{name} has type {kind}; expected lists of one size of lists of one size.")
     flat = _numbers(_flat(_flat(table[name], name), name), name, pa.int32())
     return flat.astype(np.int64).reshape(*shape, kind.value_type.list_size)
+
+
+# -- files --------------------------------------------------------------------------------------
+
+
+def _is_tasks(path: Path) -> bool:
+    try:
+        read_header(pq.read_schema(path), str(path))
+    except (DataError, pa.ArrowInvalid, OSError):
+        return False
+    return True
+
+
+TASKS = Kind("a list of tasks", _is_tasks)
+
+
+def save_tasks(tasks: TaskSet, path: str | os.PathLike[str]) -> None:
+    """Write tasks to a Parquet file that names the pool it belongs to."""
+    with written_in_one_piece(path, TASKS) as file:
+        pq.write_table(to_table(tasks), file, compression="zstd")
+
+
+def load_tasks(path: str | os.PathLike[str], pool: ClassPool) -> TaskSet:
+    """Read tasks written by :func:`save_tasks`; the pool must be the one they were made from."""
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError:
+        raise DataError(f"no such file: {os.fspath(path)}.") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{os.fspath(path)} is not a readable Parquet file: {error}.") from error
+    return from_table(table, pool, os.fspath(path))

@@ -11,9 +11,8 @@ from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.progress import progress_bar
 from taskscape.seeds import Seed, check_seed
-from taskscape.tasks.checks import check_shots, class_dtype
 from taskscape.tasks.draws import below, distinct, subkeys, task_keys
-from taskscape.tasks.taskset import TaskSet
+from taskscape.tasks.taskset import TaskSet, check_shots, class_dtype
 
 __all__ = ["TaskStream", "enumerate_tasks", "sample_tasks", "stream_tasks"]
 
@@ -308,10 +307,10 @@ def _first_occurrences(
     """
     kept: list[np.ndarray] = []
     seen = np.empty(0, dtype=_code(recipe, np.empty((0, recipe.way[1]), dtype=np.int16)).dtype)
-    at = found = 0
+    at = n_kept = 0
     step = _FIRST_STEP  # grows on a fixed schedule, so that the tasks do not depend on n_tasks
     with progress_bar("drawing unique tasks", n_tasks) as advance:
-        while found < n_tasks:
+        while n_kept < n_tasks:
             classes = recipe.draw(np.arange(at, at + step))
             at, step = at + step, min(2 * step, _LAST_STEP)
             codes = _code(recipe, classes)
@@ -320,9 +319,9 @@ def _first_occurrences(
             fresh = first & ~np.isin(codes, seen)
             kept.append(classes[fresh])
             seen = np.concatenate([seen, codes[fresh]])
-            found += int(fresh.sum())
+            n_kept += int(fresh.sum())
             advance(int(fresh.sum()))
-            if found < n_tasks and fresh.mean() < 0.3 and possible <= _MOST_TO_LIST:
+            if n_kept < n_tasks and fresh.mean() < 0.3 and possible <= _MOST_TO_LIST:
                 everything = _everything(recipe)
                 rest = everything[~np.isin(_code(recipe, everything), seen)]
                 kept.append(np.random.default_rng(recipe.seed).permutation(rest))

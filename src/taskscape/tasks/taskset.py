@@ -2,19 +2,37 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Int, UInt64
+from jaxtyping import Bool, Int, Integer, UInt64
 from numpy.typing import ArrayLike
 
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.seeds import Seed, check_seed
 from taskscape.tasks.batches import Episodes, TaskBatch
-from taskscape.tasks.checks import ALL, check_listed, check_shots, class_table
 from taskscape.tasks.draws import distinct, subkeys, task_keys
 
-__all__ = ["TaskSet", "listed_tasks", "make_tasks"]
+__all__ = [
+    "ALL",
+    "Rows",
+    "TaskSet",
+    "as_rows",
+    "check_drawn",
+    "check_shots",
+    "class_dtype",
+    "class_table",
+    "listed_tasks",
+    "make_tasks",
+    "pad_classes",
+]
+
+ALL = 0
+"""The number of shots that stands for every sample that is not a query."""
+
+Rows: TypeAlias = Any
+"""Which tasks: a slice, an index, indices, or a mask."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,9 +65,17 @@ class TaskSet:
             f"TaskSet({len(self):,} tasks over {self.pool.name!r}: {way}-way, {shot}-shot{query})"
         )
 
-    def __getitem__(self, which: slice | int | ArrayLike) -> "TaskSet":
-        """Some of the tasks: a slice, indices, or a mask. Each keeps its own samples."""
-        rows = which if isinstance(which, slice) else np.atleast_1d(np.asarray(which))
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of tasks, where scikit-learn looks for it before it takes rows."""
+        return (len(self),)
+
+    def __getitem__(self, which: Rows) -> "TaskSet":
+        """Some of the tasks: a slice, indices, or a mask. Each keeps its own samples.
+
+        A single index gives a set of one task.
+        """
+        rows = as_rows(which)
         return replace(
             self,
             classes=self.classes[rows],
@@ -103,7 +129,7 @@ class TaskSet:
             self, n_shot=np.full(len(self), shots[0], dtype=self.n_shot.dtype), n_query=n_query
         )
 
-    def batch(self, which: slice | int | ArrayLike) -> TaskBatch:
+    def batch(self, which: Rows) -> TaskBatch:
         """Rows of the pool for some of the tasks, padded, with masks."""
         some = self[which]
         if some.support is not None:
@@ -186,6 +212,16 @@ class TaskSet:
         )
 
 
+def as_rows(which: Rows) -> slice | Integer[np.ndarray, "n"] | Bool[np.ndarray, "n"]:
+    """What to index arrays of tasks with; scikit-learn asks for ``tasks[rows, ...]``."""
+    if isinstance(which, tuple) and len(which) == 2 and which[1] is Ellipsis:
+        which = which[0]
+    if isinstance(which, slice):
+        return which
+    rows = np.atleast_1d(np.asarray(which))
+    return rows.astype(np.int64) if rows.size == 0 and rows.dtype != bool else rows
+
+
 def make_tasks(
     pool: ClassPool,
     classes: Sequence[Sequence[int | str]],
@@ -227,8 +263,8 @@ def listed_tasks(
     query: ArrayLike | None,
 ) -> TaskSet:
     """Tasks whose samples are listed one by one."""
-    held = check_listed(pool, classes, "support", support)
-    asked = None if query is None else check_listed(pool, classes, "query", query)
+    held = _check_listed(pool, classes, "support", support)
+    asked = None if query is None else _check_listed(pool, classes, "query", query)
     shots = (held >= 0).sum(axis=2)
     if ((shots == 0) & (classes >= 0)).any():
         raise DataError("support leaves a class without samples.")
@@ -246,3 +282,100 @@ def _pad(values: Int[np.ndarray, "tasks ..."] | None, shape: tuple[int, ...]) ->
 def _span(values: Int[np.ndarray, "tasks"]) -> str:
     low, high = int(values.min()), int(values.max())
     return f"{low}" if low == high else f"{low}–{high}"
+
+
+# -- what every list of tasks must satisfy, whether it was made here or read from a file -----------
+
+
+def class_dtype(pool: ClassPool) -> type[np.signedinteger]:
+    """The smallest type that holds the pool's class ids and the padding -1."""
+    return np.int16 if len(pool) <= np.iinfo(np.int16).max else np.int32
+
+
+def pad_classes(
+    ids: Int[np.ndarray, "all"], ways: Int[np.ndarray, "tasks"], kind: type[np.signedinteger]
+) -> Int[np.ndarray, "tasks way"]:
+    """The ids of all tasks, one task after another, as a row for each, padded with -1."""
+    table = np.full((len(ways), int(ways.max(initial=0))), -1, dtype=kind)
+    table[np.arange(table.shape[1]) < ways[:, None]] = ids
+    return table
+
+
+def class_table(
+    pool: ClassPool, ids: Int[np.ndarray, "all"], ways: Int[np.ndarray, "tasks"]
+) -> Int[np.ndarray, "tasks way"]:
+    """Rows of class ids, padded with -1; each at least 2 different classes of the pool."""
+    ends = np.cumsum(ways)
+    strange = np.flatnonzero((ids < 0) | (ids >= len(pool)))
+    if len(strange):
+        task = int(np.searchsorted(ends, strange[0], side="right"))
+        got = _first_few(ids[ends[task] - ways[task] : ends[task]].tolist())
+        raise DataError(f"task {task}: class ids run from 0 to {len(pool) - 1}, got {got}.")
+    wrong = np.flatnonzero((ways < 2) | (ways > len(pool)))
+    if not len(wrong):
+        table = pad_classes(ids, ways, class_dtype(pool))
+        ordered = np.sort(table, axis=1)
+        twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+        wrong = np.flatnonzero(twice.any(axis=1))
+    if len(wrong):
+        task = int(wrong[0])
+        has = [pool.class_names[c] for c in ids[ends[task] - ways[task] : ends[task]]]
+        raise DataError(f"task {task} needs at least 2 different classes, has {_first_few(has)}.")
+    return table
+
+
+def check_shots(
+    pool: ClassPool,
+    n_shot: int | str | tuple[int, int],
+    n_query: int,
+    classes: Int[np.ndarray, "some"],
+) -> tuple[int, int]:
+    """Read ``n_shot`` as (least, most), (0, 0) for all, and see that every class has enough."""
+    if n_query < 0:
+        raise DataError(f"n_query={n_query} must not be negative.")
+    if isinstance(n_shot, str):
+        if n_shot != "all":
+            raise DataError(f"n_shot={n_shot!r}: use a number, a range (low, high), or 'all'.")
+        pool.require(1 + n_query, f"n_shot='all' + n_query={n_query}", classes.tolist())
+        return ALL, ALL
+    low, high = n_shot if isinstance(n_shot, tuple) else (n_shot, n_shot)
+    if not 1 <= low <= high:
+        raise DataError(f"n_shot={n_shot!r} must be at least 1, and a range must ascend.")
+    pool.require(high + n_query, f"n_shot={n_shot} + n_query={n_query}", classes.tolist())
+    return low, high
+
+
+def check_drawn(
+    pool: ClassPool,
+    classes: Int[np.ndarray, "tasks way"],
+    n_shot: Int[np.ndarray, "tasks"],
+    n_query: int,
+) -> None:
+    """See that every class of every task has the samples that the task draws."""
+    for shots in np.unique(n_shot)[::-1].tolist():  # the largest first: it fails at once
+        used = classes[n_shot == shots]
+        check_shots(pool, "all" if shots == ALL else shots, n_query, np.unique(used[used >= 0]))
+
+
+def _check_listed(
+    pool: ClassPool, classes: Int[np.ndarray, "tasks way"], name: str, listed: ArrayLike
+) -> Int[np.ndarray, "tasks way n"]:
+    """Sample ids listed one by one, padded with -1; each one of its class has."""
+    ids = np.asarray(listed, dtype=np.int64)
+    if ids.ndim != 3 or ids.shape[:2] != classes.shape:
+        raise DataError(
+            f"{name} has shape {ids.shape}; expected (tasks, classes, samples) with "
+            f"{classes.shape[0]} tasks of up to {classes.shape[1]} classes, padded with -1."
+        )
+    counts = np.where(classes >= 0, pool.counts[np.maximum(classes, 0)], 0)[:, :, None]
+    wrong = np.argwhere((ids < -1) | (ids >= counts) & (ids >= 0))
+    if len(wrong):
+        t, c, n = wrong[0]
+        raise DataError(
+            f"{name}[{t}, {c}, {n}] = {ids[t, c, n]}; the class has {counts[t, c, 0]} samples."
+        )
+    return ids
+
+
+def _first_few(values: list[int] | list[str]) -> str:
+    return f"{values}" if len(values) <= 20 else f"{values[:20]} and {len(values) - 20} more"

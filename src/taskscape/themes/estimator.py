@@ -23,10 +23,9 @@ from taskscape.storage import load_arrays, save_arrays
 from taskscape.tasks import TaskSet, TaskStream
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import TaskSource, check_enough, classes_of
-from taskscape.themes.disk import from_disk, to_disk
 from taskscape.themes.embed import embed
 from taskscape.themes.health import Health, check_health
-from taskscape.themes.loop import Fit
+from taskscape.themes.loop import Callback, Fit, Restarts, check_no_checkpoint
 from taskscape.themes.prepare import (
     Preparation,
     PrepareConfig,
@@ -34,8 +33,8 @@ from taskscape.themes.prepare import (
     choose_config,
     learn_preparation,
 )
-from taskscape.themes.restarts import Callback, Restarts, check_no_checkpoint
 from taskscape.themes.steps import FitState
+from taskscape.themes.stored import from_disk, to_disk
 
 __all__ = ["HealthWarning", "OutlierTasksWarning", "TaskThemes"]
 
@@ -71,11 +70,11 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     groups where there are some), which are not learned from; with fewer than 30 classes, tasks that
     share their classes with the others (``held_out_`` says which). ``random_state``: the seed that
     shuffles tasks; where a fit starts follows from the classes alone. The same seed, data and
-    version give the same result.
+    version give the same result. With None a seed is drawn, and kept as ``random_state_``.
 
     After ``fit``: ``mu_``, ``Sigma_``, ``alpha_`` (of the best fit), ``members_`` (all kept
     fits), ``elbo_history_`` (tasks seen, held-out nats per sample), ``held_out_`` (on what),
-    ``theme_usage_``, ``health_``, ``preparation_``, ``n_features_in_``.
+    ``theme_usage_``, ``health_``, ``preparation_``, ``random_state_``, ``n_features_in_``.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         n_restarts: int = 1,
         ensemble: int = 1,
         n_held_out: int = 500,
-        random_state: Seed = 0,
+        random_state: Seed | None = 0,
     ) -> None:
         self.task_themes = task_themes
         self.image_themes = image_themes
@@ -154,9 +153,15 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError(f"checkpoint_every={checkpoint_every} must be at least 1.")
         if resume and checkpoint is None:
             raise DataError("resume=True needs checkpoint, the file to go on from.")
+        if resume and self.random_state is None:
+            raise DataError(
+                "resume=True needs random_state, the seed that the fit began with; with None every "
+                "fit draws its own."
+            )
         if checkpoint is not None and not resume:
             check_no_checkpoint(checkpoint)
         tasks = _as_tasks(tasks)
+        self.random_state_ = _drawn_seed() if self.random_state is None else int(self.random_state)
         source, held_out, judged_on = self._source(tasks, validation, config)
         classes = np.setdiff1d(classes_of(tasks), list(source.held_out))
         preparation = self._learn_preparation(tasks.pool, classes)
@@ -182,7 +187,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self, tasks: Tasks, validation: TaskSet | None, config: FitConfig
     ) -> tuple[TaskSource, TaskSet, str]:
         """Tasks to learn from, tasks to judge by, and what these are."""
-        seed = int(self.random_state)
+        seed = self.random_state_
         if validation is None:
             least = max(config.task_themes, 2)
             source, held_out = TaskSource.of(tasks, seed, int(self.n_held_out), least=least)
@@ -210,7 +215,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(tasks, TaskSet) and len(tasks) == 0:
             raise DataError("there are no tasks to learn from.")
         prepared = PreparedSamples(tasks.pool, self.preparation_, classes_of(tasks))
-        source = TaskSource(tasks.pool, tasks, int(self.random_state))
+        source = TaskSource(tasks.pool, tasks, self.random_state_)
         if source.n_tasks is None:
             raise DataError("partial_fit needs a task set or a stream with an end.")
         states = []
@@ -237,7 +242,8 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         if self.n_held_out < 1:
             raise DataError(f"n_held_out={self.n_held_out} must be at least 1.")
-        check_seed(self.random_state, "random_state")
+        if self.random_state is not None:
+            check_seed(self.random_state, "random_state")
         if self.prepare not in (None, "auto") and not isinstance(self.prepare, PrepareConfig):
             raise DataError(f"prepare={self.prepare!r} must be 'auto', None or a PrepareConfig.")
         return config
@@ -304,6 +310,23 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.members_, tasks, prepared, tol=tol, keep_gamma=keep_gamma,
             literal=self.update == "paper", model=self.fingerprint_, delta=float(self.delta),
         )  # fmt: skip
+
+    def get_feature_names_out(self, input_features: None = None) -> np.ndarray:
+        """The names of the columns of :meth:`transform`, for pipelines and tables."""
+        check_is_fitted(self, "states_")
+        return np.array([f"task_theme_{i}" for i in range(len(self.alpha_))], dtype=object)
+
+    def set_output(
+        self, *, transform: Literal["default", "pandas", "polars"] | None = None
+    ) -> "TaskThemes":
+        """What :meth:`transform` returns: an array, or a table with named columns."""
+        if transform not in (None, "default") and self.ensemble > 1:
+            raise DataError(
+                f"transform={transform!r}: an ensemble of {self.ensemble} has λ of shape (members, "
+                "tasks, task-themes), which is no table. Use ensemble=1 or transform='default'."
+            )
+        super().set_output(transform=transform)
+        return self
 
     def transform(
         self, tasks: TaskSet
@@ -401,6 +424,10 @@ def _usual(
 def _quality(state: FitState) -> tuple[int, float]:
     """Sorts fits, the best first: few dead and duplicate themes, then a high bound."""
     return int(state.best_flaws), -float(state.best_bound)
+
+
+def _drawn_seed() -> int:
+    return int(np.random.SeedSequence().generate_state(1)[0])
 
 
 def _as_tasks(tasks: Tasks | Iterable[TaskSet]) -> Tasks:

@@ -69,7 +69,7 @@ class Health:
             )
         return "\n".join([*lines, *(f"! {a}" for a in self.advice)])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
         return asdict(self)
 

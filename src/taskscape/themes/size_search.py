@@ -1,4 +1,4 @@
-"""How many themes? Held-out bound over a grid of image-themes and task-themes."""
+"""The search for sizes: held-out bound over a grid of image-themes and task-themes."""
 
 import os
 import time
@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from taskscape.errors import DataError
 from taskscape.files import save_picture
@@ -15,7 +16,7 @@ from taskscape.tasks import TaskSet
 from taskscape.themes.data import TaskSource
 from taskscape.themes.estimator import HealthWarning, TaskThemes
 
-__all__ = ["Choice", "GridPoint", "choose_themes"]
+__all__ = ["GridPoint", "SizeSearch", "search_sizes"]
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class GridPoint:
     seconds: float
 
 
-@dataclass(frozen=True)
-class Choice:
+@dataclass(frozen=True, repr=False)
+class SizeSearch:
     """The grid, the best of it, and the smallest that is about as good."""
 
     points: tuple[GridPoint, ...]
@@ -55,6 +56,20 @@ class Choice:
         near = [p for p in self.points if p.behind <= 2 * p.behind_error]
         return min(near, key=lambda p: (p.image_themes * (1 + p.task_themes), -p.elbo))
 
+    def __repr__(self) -> str:
+        best = self.best
+        return (
+            f"SizeSearch({len(self.points)} fits, best K={best.image_themes}, L={best.task_themes})"
+        )
+
+    def summary(self) -> str:
+        """The table, the best sizes, and the smallest that are about as good."""
+        best, small = self.best, self.smallest
+        return (
+            f"{self.table()}\nbest: K={best.image_themes}, L={best.task_themes}; smallest within "
+            f"two standard errors: K={small.image_themes}, L={small.task_themes}."
+        )
+
     def table(self) -> str:
         """The grid as text, best first."""
         lines = ["image-themes  task-themes  nats/sample  behind ± s.e.     distinct  advice"]
@@ -65,7 +80,7 @@ class Choice:
             )
         return "\n".join(lines)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
         return {
             "n_held_out": self.n_held_out,
@@ -104,55 +119,57 @@ class Choice:
         save_picture(figure, path, dpi=150)
 
 
-def choose_themes(
+def search_sizes(
     tasks: TaskSet,
     image_themes: Sequence[int] = (4, 8, 16),
     task_themes: Sequence[int] = (2, 4, 8),
     *,
+    model: TaskThemes | None = None,
     validation: TaskSet | None = None,
     callback: Callable[[GridPoint], None] | None = None,
-    **settings: Any,
-) -> Choice:
+) -> SizeSearch:
     """Fit every combination and compare their bounds on the same held-out tasks.
 
-    ``settings`` go to :class:`TaskThemes`. The held-out tasks are of classes held out from
-    ``tasks`` (see there), unless ``validation`` tasks, say of validation classes, are given; never
-    choose on test classes.
+    ``model`` has all other settings; it is not fitted itself. The held-out tasks are of classes
+    held out from ``tasks`` (see :class:`TaskThemes`), unless ``validation`` tasks, say of
+    validation classes, are given; never search on test classes.
     """
     if not image_themes or not task_themes:
         raise DataError("image_themes and task_themes need at least one number each.")
-    model = TaskThemes(**settings)
-    for K in image_themes:
-        for L in task_themes:
-            TaskThemes(**settings | {"image_themes": K, "task_themes": L})._config()
+    usual = TaskThemes() if model is None else model
+    models = [
+        clone(usual).set_params(image_themes=K, task_themes=L)
+        for K in image_themes
+        for L in task_themes
+    ]
+    for each in models:
+        each._config()
     if validation is None:
         source, validation = TaskSource.of(
-            tasks, int(model.random_state), model.n_held_out, least=max(2, *task_themes)
+            tasks, int(usual.random_state or 0), usual.n_held_out, least=max(2, *task_themes)
         )
         assert isinstance(source.tasks, TaskSet)
         tasks = source.without_held_out(source.tasks)
     fits: list[tuple[dict[str, Any], np.ndarray]] = []
-    for K in image_themes:
-        for L in task_themes:
-            row, bounds = _one(tasks, validation, settings | {"image_themes": K, "task_themes": L})
-            fits.append((row, bounds))
-            if callback is not None:
-                callback(_compare(fits)[-1])
-    return Choice(tuple(_compare(fits)), len(validation))
+    for each in models:
+        fits.append(_fit(each, tasks, validation))
+        if callback is not None:
+            callback(_compare(fits)[-1])
+    return SizeSearch(tuple(_compare(fits)), len(validation))
 
 
-def _one(
-    tasks: TaskSet, validation: TaskSet, settings: dict[str, Any]
+def _fit(
+    model: TaskThemes, tasks: TaskSet, validation: TaskSet
 ) -> tuple[dict[str, Any], np.ndarray]:
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)  # counted in the table instead
-        model = TaskThemes(**settings).fit(tasks, validation=validation)
+        model.fit(tasks, validation=validation)
     seen = model.embed(validation)
     lam, bounds = seen.lam[0], seen.elbo[0]
     row = {
-        "image_themes": settings["image_themes"],
-        "task_themes": settings["task_themes"],
+        "image_themes": int(model.image_themes),
+        "task_themes": int(model.task_themes),
         "elbo": float(bounds.mean()),
         "distinct": len(np.unique(lam.round(1), axis=0)),
         "advice": len(model.health_.advice),

@@ -170,10 +170,10 @@ def start_themes(
     """
     K, L = config.image_themes, config.task_themes
     labels = _clusters(K, 1, seed, x / np.sqrt(np.var(x)))
-    found = len(np.unique(labels))
-    if found < K:
+    different = len(np.unique(labels))
+    if different < K:
         raise DataError(
-            f"image_themes={K} need as many different samples; the tasks have {found}. Ask for "
+            f"image_themes={K} need as many different samples; the tasks have {different}. Ask for "
             "fewer themes."
         )
     mu = np.stack([x[labels == k].mean(axis=0) for k in range(K)])

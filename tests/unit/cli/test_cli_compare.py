@@ -12,8 +12,7 @@ from taskscape.embeddings import Catalogue, Embeddings
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.select import Selection
-from taskscape.storage import load_tasks, save_tasks
-from taskscape.tasks import sample_tasks
+from taskscape.tasks import load_tasks, sample_tasks, save_tasks
 
 RNG = np.random.default_rng(0)
 POOL = ClassPool.from_arrays(

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from taskscape.cli import app
 from taskscape.errors import DataError
 from taskscape.pools import load_pool
-from taskscape.storage import load_tasks
+from taskscape.tasks import load_tasks
 
 runner = CliRunner()
 

@@ -1,4 +1,4 @@
-"""The commands ``fit``, ``embed``, ``score`` and ``choose``, and what Ctrl-C does."""
+"""The commands ``fit``, ``embed``, ``score`` and ``sizes``, and what Ctrl-C does."""
 
 import json
 import os
@@ -79,17 +79,17 @@ def test_score(data: Path, model: Path):
     assert np.isfinite(told["nats_per_sample"])
 
 
-def test_choose_writes_a_table_and_a_plot(data: Path, tmp_path: Path):
-    text = run("choose", data, "--split", "train", "--n-tasks", 200, "--n-way", 3, "--n-shot", 5,
+def test_sizes_writes_a_table_and_a_plot(data: Path, tmp_path: Path):
+    text = run("sizes", data, "--split", "train", "--n-tasks", 200, "--n-way", 3, "--n-shot", 5,
                "--image-themes", "2,3", "--task-themes", "2", "--max-passes", 1,
                "--out", tmp_path)  # fmt: skip
-    told = json.loads((tmp_path / "choice.json").read_text())
+    told = json.loads((tmp_path / "sizes.json").read_text())
     assert {p["image_themes"] for p in told["points"]} == {2, 3}
     assert "best: K=3, L=2" in text
-    with Image.open(tmp_path / "choice.png") as image:
+    with Image.open(tmp_path / "sizes.png") as image:
         assert min(image.size) > 400
     with pytest.raises(DataError, match=r"^--image-themes 'few': use numbers joined by commas"):
-        run("choose", data, "--image-themes", "few", "--out", tmp_path)
+        run("sizes", data, "--image-themes", "few", "--out", tmp_path)
 
 
 def test_interrupted_with_control_c_it_goes_on_to_the_same_model(data: Path, tmp_path: Path):
@@ -130,5 +130,5 @@ def test_wrong_settings_are_named_before_the_data_is_read(tmp_path: Path):
 
 
 def test_every_command_has_help_with_an_example():
-    for command in ("fit", "embed", "score", "choose", "compare", "nearest", "select", "diagram"):
+    for command in ("fit", "embed", "score", "sizes", "compare", "nearest", "select", "diagram"):
         assert "Example:" in run(command, "--help")

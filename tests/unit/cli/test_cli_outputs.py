@@ -11,7 +11,8 @@ from taskscape import Catalogue, Embeddings, sample_tasks
 from taskscape.cli import app
 from taskscape.errors import DataError
 from taskscape.pools import load_pool
-from taskscape.storage import save_arrays, save_checkpoint, save_tasks
+from taskscape.storage import save_arrays, save_checkpoint
+from taskscape.tasks import save_tasks
 
 WORK = b"years of work"
 ARRAYS = {"a": np.zeros(2)}
@@ -92,11 +93,11 @@ def test_what_is_not_ours_is_refused_and_left(folder: Path, command: str):
     assert Path("/dev/null").is_char_device()
 
 
-def test_choose_leaves_a_choice_of_somebody_elses(folder: Path):
-    (folder / "choice.json").write_bytes(WORK)
-    with pytest.raises(DataError, match="is not a choice of themes written by taskscape"):
-        CliRunner().invoke(app, ["choose", "d.npz", "--out", "."], catch_exceptions=False)
-    assert (folder / "choice.json").read_bytes() == WORK
+def test_sizes_leaves_a_file_of_somebody_elses(folder: Path):
+    (folder / "sizes.json").write_bytes(WORK)
+    with pytest.raises(DataError, match="is not a search for sizes written by taskscape"):
+        CliRunner().invoke(app, ["sizes", "d.npz", "--out", "."], catch_exceptions=False)
+    assert (folder / "sizes.json").read_bytes() == WORK
 
 
 def wrote(command: str) -> None:

@@ -44,7 +44,8 @@ def test_emd_needs_alpha():
 
 def test_pairs_must_match():
     message = (
-        "p has 2 tasks and q 3; pairs need as many of each, or one. For all against all use cdist."
+        "test has 2 tasks and train 3; pairs need as many of each, or one. For all against all use "
+        "cdist."
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         divergence(np.ones((2, 3)), np.ones((3, 3)))

@@ -38,7 +38,7 @@ def test_models_of_different_shape_are_refused():
     message = "test has 3 task-themes and train 2; embed both with the same model."
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         mean_kl(np.ones((2, 3)), np.ones((2, 2)))
-    message = "p has 2 members and q 1; embed both with the same ensemble."
+    message = "test has 2 members and train 1; embed both with the same ensemble."
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         cdist(np.ones((2, 2, 3)), np.ones((2, 3)))
 

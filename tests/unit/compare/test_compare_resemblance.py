@@ -54,7 +54,7 @@ def test_the_reference_can_be_given(measure):
 
 def test_it_is_written_as_json():
     found = resemblance(TRAIN[:9], TRAIN, train_classes=IDS)
-    read = json.loads(found.to_json())
+    read = json.loads(json.dumps(found.to_dict()))
     assert read["answer"] == found.answer
     assert len(read["percentile"]) == 9
 

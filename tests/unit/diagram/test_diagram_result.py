@@ -68,12 +68,11 @@ def test_it_is_written_and_read(diagram, tmp_path):
     assert back.to_dict() == diagram.to_dict()
     assert back.curves[0].spearman == diagram.curves[0].spearman
     diagram.save(path)  # one of ours is replaced
-    for text, message in (
-        ("{}", "this is not a correlation diagram written by taskscape."),
-        ("[", "other.json is not a correlation diagram: Expecting value: line 1 column 2 "),
-    ):
+    for text in ("{}", "["):
         (tmp_path / "other.json").write_text(text)
-        with pytest.raises(DataError, match=re.escape(message)):
+        with pytest.raises(
+            DataError, match=r"other\.json is not a correlation diagram written by taskscape\.$"
+        ):
             CorrelationDiagram.load(tmp_path / "other.json")
         with pytest.raises(DataError):
             diagram.save(tmp_path / "other.json")

@@ -1,5 +1,6 @@
 """Forecaster: support samples in, expected accuracies out, whatever the company or the queries."""
 
+import json
 import re
 import warnings
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 import forecast_cases as cases
 from taskscape import Embeddings, Forecaster, make_tasks, sample_tasks
 from taskscape.errors import DataError
-from taskscape.forecast import Forecasts, ForecastWarning, forecast
+from taskscape.forecast import Forecasts, ForecastWarning, Judgement, forecast
 from taskscape.forecast.features import GROUPS, WORDS
 from taskscape.meta import ProtoNet, TrainConfig, mlp, train
 from taskscape.storage import load_arrays, save_arrays
@@ -115,6 +116,37 @@ def test_it_is_written_and_read(tmp_path: Path):
     made.model.save(tmp_path / "model")
     with pytest.raises(DataError, match="does not hold a forecaster"):
         Forecaster.load(tmp_path / "model", cases.model())
+
+
+def test_forecasts_are_said_kept_and_drawn(tmp_path: Path):
+    numbers = np.array([0.4, 0.6, 0.5])
+    found = Forecasts(
+        "toy", numbers, numbers - 0.1, numbers + 0.2, 0.9, {"luck": numbers - 0.5}, 0.5,
+        np.array([False, True, False]),
+    )  # fmt: skip
+    assert repr(found) == "Forecasts('toy', 3 tasks, mean 0.500)"
+    assert found.summary() == (
+        "toy: expected accuracy over 3 tasks 50.0 % (from 40.0 to 60.0), with 90 % intervals 30.0 "
+        "points wide on average. 1 are unlike all calibration tasks in something."
+    )
+    found.save(tmp_path / "f.json")
+    back = Forecasts.load(tmp_path / "f.json")
+    same(found, back)
+    assert back.to_dict() == found.to_dict()
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(DataError, match=r"is not a list of forecasts written by taskscape\.$"):
+        Forecasts.load(tmp_path / "other.json")
+    found.plot(tmp_path / "f.png", accuracy=numbers, title="$ odd $")
+    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_judgements_are_kept_with_what_they_do_not_know():
+    judged = Judgement("toy", 9, float("nan"), 0.1, 0.9, 0.9, coverage_interval=(0.8, 1.0))
+    plain = json.loads(json.dumps(judged.to_dict(), allow_nan=False))
+    back = Judgement.from_dict(plain)
+    assert back.coverage_interval == (0.8, 1.0)
+    assert back.error_interval is None
+    assert np.isnan(back.spearman)
 
 
 def test_forecasters_with_intervals_of_another_making_are_refused(tmp_path: Path):

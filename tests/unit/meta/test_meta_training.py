@@ -13,15 +13,14 @@ from taskscape.meta import (
     ProtoNet,
     TrainConfig,
     TrainState,
-    arrays_of,
     begin,
     mlp,
     train,
     train_many,
     training,
-    tree_from,
 )
 from taskscape.meta.trials import advance
+from taskscape.storage import arrays_of, tree_from
 from taskscape.tasks import stream_tasks
 
 LEARNER, NETWORK = ProtoNet(), mlp(DIMS, (8,))
@@ -158,12 +157,13 @@ def test_errors_say_what_to_do() -> None:
 
 
 def test_a_state_of_other_settings_is_refused() -> None:
+    wrong = "the model is damaged, or of other settings or another version."
     arrays = arrays_of(LEARNER.init(jax.random.key(0), NETWORK, 4))
     wider = LEARNER.init(jax.random.key(0), mlp(DIMS, (9,)), 4)
     with pytest.raises(DataError) as error:
         tree_from(arrays, wider)
-    assert str(error.value) == "'weights[0]' is stored with shape (6, 8); expected (6, 9)."
+    assert str(error.value) == f"weights[0] is float32[6, 8], expected float32[6, 9]: {wrong}"
     deeper = LEARNER.init(jax.random.key(0), mlp(DIMS, (8, 8)), 4)
     with pytest.raises(DataError) as error:
         tree_from(arrays, deeper)
-    assert str(error.value) == "the stored state lacks 'weights[1]'; it belongs to other settings."
+    assert str(error.value) == f"weights[1] is missing: {wrong}"

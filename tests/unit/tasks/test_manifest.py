@@ -11,8 +11,7 @@ import pytest
 
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.storage import load_tasks, save_tasks
-from taskscape.tasks import TaskSet, make_tasks, sample_tasks
+from taskscape.tasks import TaskSet, load_tasks, make_tasks, sample_tasks, save_tasks
 from taskscape.tasks.manifest import to_table
 
 

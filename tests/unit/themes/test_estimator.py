@@ -184,7 +184,7 @@ def test_a_second_process_gives_the_same_bits(tmp_path: Path):
         ({"n_restarts": "2"}, "n_restarts='2' must be a whole number."),
         ({"n_held_out": 0}, "n_held_out=0 must be at least 1."),
         ({"random_state": -1}, "random_state=-1 must be a whole number from 0 up."),
-        ({"random_state": None}, "random_state=None must be a whole number from 0 up."),
+        ({"random_state": 0.5}, "random_state=0.5 must be a whole number from 0 up."),
         ({"prepare": "pca"}, "prepare='pca' must be 'auto', None or a PrepareConfig."),
     ],
 )
@@ -484,13 +484,13 @@ SIZES = {"task_themes": 2, "image_themes": 4, "dims": 3, "covariance": "full"}
         ({"params": None}, "'params' is missing: the model is damaged."),
         ({"params": {"prepare": None}, "preparation": {"pca": 0, "explained": 1.0}},
          "pca=0 must be at least 1, or None."),
-        ({"members": 2}, "member1.themes.alpha is missing: the model is damaged or of another "
-         "version."),
+        ({"members": 2}, "member1.themes.alpha is missing: the model is damaged, or of "
+         "other settings or another version."),
         ({"members": 0}, "it holds no fit: the model is damaged."),
         ({"n_features_in": 4}, "preparation.mean has (3,), expected (4,): the model is damaged."),
         ({"sizes": SIZES | {"dims": 2}}, "dims has 2, expected 3: the model is damaged."),
         ({"sizes": SIZES | {"covariance": "tied"}}, "member0.themes.Sigma is float32[4, 3, 3], "
-         "expected float32[3, 3]: the model is damaged or of another version."),
+         "expected float32[3, 3]: the model is damaged, or of other settings or another version."),
         ({"sizes": SIZES | {"task_themes": 3}}, "member0 has "),
     ],
 )  # fmt: skip

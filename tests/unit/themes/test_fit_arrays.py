@@ -9,10 +9,12 @@ import pytest
 
 from taskscape.errors import DataError
 from taskscape.model import ConditionalPosterior, Themes
-from taskscape.themes.arrays import posterior_from_arrays, state_from_arrays, to_arrays
+from taskscape.storage import arrays_of
 from taskscape.themes.steps import FitState, init
+from taskscape.themes.stored import posterior_from_arrays, state_from_arrays
 
 K, L, D = 3, 2, 4
+WRONG = "the model is damaged, or of other settings or another version."
 
 
 def a_state(covariance: str = "full") -> FitState:
@@ -31,7 +33,7 @@ def a_state(covariance: str = "full") -> FitState:
 @pytest.mark.parametrize("covariance", ["full", "diag", "tied"])
 def test_a_state_comes_back_the_same(covariance: str):
     state = a_state(covariance)
-    arrays = to_arrays(state, "fit0")
+    arrays = arrays_of(state, "fit0")
     assert {"fit0.themes.mu", "fit0.stats.S2", "fit0.best.alpha", "fit0.t"} <= set(arrays)
     back = state_from_arrays(arrays, "fit0", covariance)
     assert jax.tree.structure(back) == jax.tree.structure(state)
@@ -42,7 +44,7 @@ def test_a_state_comes_back_the_same(covariance: str):
 
 def test_posteriors_come_back_if_there_are_any():
     posterior = ConditionalPosterior(jnp.ones((5, L)), jnp.ones((5, 2, L)), jnp.ones((5, 2, L, K)))
-    back = posterior_from_arrays(to_arrays(posterior, "p"), "p")
+    back = posterior_from_arrays(arrays_of(posterior, "p"), "p")
     assert back is not None
     np.testing.assert_array_equal(back.eta, posterior.eta)
     assert posterior_from_arrays({}, "p") is None
@@ -51,21 +53,19 @@ def test_posteriors_come_back_if_there_are_any():
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("f.themes.alpha", None, "f.themes.alpha is missing: the model is damaged or of another "
-         "version."),
-        ("f.shift", None, "f.shift is missing: the model is damaged or of another version."),
-        ("f.best.mu", None, "f.best.mu is missing: the model is damaged or of another version."),
+        ("f.themes.alpha", None, f"f.themes.alpha is missing: {WRONG}"),
+        ("f.shift", None, f"f.shift is missing: {WRONG}"),
+        ("f.best.mu", None, f"f.best.mu is missing: {WRONG}"),
         ("f.themes.alpha", np.ones(3, np.float32), "f.themes.alpha is float32[3], expected 2 "
-         "axes: the model is damaged or of another version."),
+         f"axes: {WRONG}"),
         ("f.stats.S1", np.ones((3, 5), np.float32), "f.stats.S1 is float32[3, 5], expected "
-         "float32[3, 4]: the model is damaged or of another version."),
-        ("f.t", np.array(1.0, np.float32), "f.t is float32[], expected int32[]: the model is "
-         "damaged or of another version."),
+         f"float32[3, 4]: {WRONG}"),
+        ("f.t", np.array(1.0, np.float32), f"f.t is float32[], expected int32[]: {WRONG}"),
         ("f.Psi0", np.full(D, np.nan, np.float32), "f.Psi0 holds NaN: the model is damaged."),
     ],
 )  # fmt: skip
 def test_damage_is_named(name: str, value: np.ndarray | None, message: str):
-    arrays = to_arrays(a_state(), "f")
+    arrays = arrays_of(a_state(), "f")
     if value is None:
         del arrays[name]
     else:

@@ -218,7 +218,7 @@ def test_fits_that_do_not_confirm_each_other_are_told():
 
 def test_health_is_plain_values():
     health = check(spread_lam(), agreement=np.float64(0.75).item())
-    assert json.loads(json.dumps(health.to_json())) == {
+    assert json.loads(json.dumps(health.to_dict())) == {
         "image_theme_usage": [0.25] * 4,
         "task_theme_usage": [0.5, 0.5],
         "judged_on": "tasks",

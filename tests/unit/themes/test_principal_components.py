@@ -11,9 +11,8 @@ from sklearn.decomposition import PCA
 
 from interrupt_cases import start_hearing
 from taskscape import ClassPool, PrepareConfig
-from taskscape.themes import principal_components as module
-from taskscape.themes.prepare import learn_preparation
-from taskscape.themes.principal_components import principal_components
+from taskscape.themes import prepare as module
+from taskscape.themes.prepare import learn_preparation, principal_components
 
 
 def samples(n: int, dims: int, seed: int = 0) -> np.ndarray:
@@ -90,7 +89,7 @@ def test_large_images_need_little_memory() -> None:
 
 ENDLESS = """
 import numpy as np
-from taskscape.themes import principal_components as module
+from taskscape.themes import prepare as module
 module._TOLERANCE, module._MOST_BLOCKS = 0.0, 10**6
 module._converged = lambda values, residuals: False
 X = np.random.default_rng(0).normal(size=(3000, 8000)).astype(np.float32)

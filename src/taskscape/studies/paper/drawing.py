@@ -66,9 +66,9 @@ def draw_fig3(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    (found,) = by_way.values()
-    learners = [n for n in NAMES if any(o.learner == n for o in found)]
-    rules = [str(c) for c in CHOICES if any(o.rule == str(c) for o in found)]
+    (results,) = by_way.values()
+    learners = [n for n in NAMES if any(o.learner == n for o in results)]
+    rules = [str(c) for c in CHOICES if any(o.rule == str(c) for o in results)]
     in_paper = [n for n in learners if n in FIG3["random"]]
     with rc_context(_STYLE):
         figure = Figure(figsize=(10, 6), layout="constrained")
@@ -83,7 +83,7 @@ def draw_fig3(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
         above.set_title("published", loc="left")
         width = 0.85 / len(rules)
         for i, rule in enumerate(rules):
-            here = {o.learner: o.accuracy for o in found if o.rule == rule}
+            here = {o.learner: o.accuracy for o in results if o.rule == rule}
             x = [j + (i - (len(rules) - 1) / 2) * width for j in range(len(learners))]
             y = [100 * here[n].value if n in here else float("nan") for n in learners]
             reach = [100 * here[n].reach if n in here else 0.0 for n in learners]
@@ -92,7 +92,7 @@ def draw_fig3(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
         below.set_title("ours, with the 95 % interval of the mean over trials", loc="left")
         for axes, names, values in (
             (above, in_paper, _values(FIG3)),
-            (below, learners, [100 * o.accuracy.value for o in found]),
+            (below, learners, [100 * o.accuracy.value for o in results]),
         ):
             axes.set_xticks(range(len(names)), [NAMES[n] for n in names])
             axes.set_ylim(min(values) - 2, max(values) + 2)

@@ -60,7 +60,7 @@ class Fig2:
             if train is not None and not store.finished(cell):
                 model = fitted(store, self.pool, self.plan, version, self.seed)
                 results = {
-                    "health": model.health_.to_json(),
+                    "health": model.health_.to_dict(),
                     "measured_from": train.n_tasks,
                     "mean_distance": float(mean_kl(lam, train).mean()),
                     "distinct": len(np.unique(np.round(lam[0], 1), axis=0)),

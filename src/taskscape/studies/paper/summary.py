@@ -139,7 +139,7 @@ def read_trial(entry: Mapping[str, Any]) -> SelectionTrial:
 
 def _gains(by_way: Mapping[int, Sequence[Outcome]]) -> list[str]:
     """Gains over random choice, a column for each number of tasks; bold: beyond chance."""
-    budgets = sorted({o.budget for found in by_way.values() for o in found})
+    budgets = sorted({o.budget for one_way in by_way.values() for o in one_way})
     head = " | ".join(f"{b:,} tasks" for b in budgets)
     rows = [
         "Gain over random choice in points; bold: its 95 % interval, over trials and test classes, "

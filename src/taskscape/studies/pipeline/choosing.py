@@ -14,12 +14,12 @@ from taskscape.seeds import MOST_FOR_JAX
 from taskscape.select import select, select_by
 from taskscape.similarity import Task2Vec, Task2VecConfig
 from taskscape.statistics import without_each_class
+from taskscape.storage import read_json, write_json, write_table
 from taskscape.studies.outcome import RANDOM, Gain, SelectionTrial, outcomes
 from taskscape.studies.pipeline.checks import TASK2VEC
 from taskscape.studies.pipeline.plan import Plan, joined
 from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
-from taskscape.studies.pipeline.tables import read_json, write_json, write_table
 from taskscape.studies.recipes import display_name
 from taskscape.studies.result import plot_selection
 from taskscape.themes.estimator import TaskThemes

@@ -18,6 +18,7 @@ from taskscape.errors import DataError
 from taskscape.files import written_in_one_piece
 from taskscape.meta import Architecture, Learner
 from taskscape.pools import ClassPool
+from taskscape.storage import plain
 from taskscape.studies.recipes import LEARNER_PRESETS, learner_and_training, network_for
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.prepare import PrepareConfig
@@ -192,13 +193,8 @@ class StudyConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, nested by stage; tuples become lists."""
-        return _plain(asdict(self))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {k: _plain(v) for k, v in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
+        settings: dict[str, Any] = plain(asdict(self))
+        return settings
 
 
 _DEFAULT = StudyConfig()

@@ -16,16 +16,16 @@ from taskscape.compare import (
 )
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.studies.pipeline.plan import Plan
-from taskscape.studies.pipeline.represent import SplitEmbeddings
-from taskscape.studies.pipeline.stages import Stage, Steps
-from taskscape.studies.pipeline.tables import (
+from taskscape.storage import (
     read_json,
     read_table,
     write_csv,
     write_json,
     write_table,
 )
+from taskscape.studies.pipeline.plan import Plan
+from taskscape.studies.pipeline.represent import SplitEmbeddings
+from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.studies.recipes import difficulty
 from taskscape.tasks.class_lists import write_classes
 

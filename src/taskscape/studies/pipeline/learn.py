@@ -16,12 +16,11 @@ from taskscape.forecast.calibration import FORMAT
 from taskscape.meta import TrainConfig, evaluate, to_store, train
 from taskscape.pools import ClassPool
 from taskscape.statistics import class_interval
-from taskscape.storage import save_arrays
+from taskscape.storage import read_json, read_table, save_arrays, write_json, write_table
 from taskscape.studies.pipeline.distances import Distances
 from taskscape.studies.pipeline.plan import Plan, joined
 from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
-from taskscape.studies.pipeline.tables import read_json, read_table, write_json, write_table
 from taskscape.studies.recipes import display_name
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes

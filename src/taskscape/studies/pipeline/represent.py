@@ -10,9 +10,9 @@ from taskscape.embeddings import Embeddings
 from taskscape.errors import CheckpointError
 from taskscape.pools import SPLITS, ClassPool
 from taskscape.pools.sheet import contact_sheet
+from taskscape.storage import read_json, write_json
 from taskscape.studies.pipeline.plan import Plan, joined
 from taskscape.studies.pipeline.stages import Stage, Steps
-from taskscape.studies.pipeline.tables import read_json, write_json
 from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["SplitEmbeddings", "data_stage", "embed_stage", "fit_stage", "health_stage"]
@@ -131,7 +131,7 @@ def health_stage(
             folder / "health.json",
             {
                 "ok": model.health_.ok and not warned,
-                **model.health_.to_json(),
+                **model.health_.to_dict(),
                 "distinct_test_tasks": len(np.unique(lam.round(1), axis=0)),
                 "test_tasks": len(embedded.test),
                 "warnings": warned,

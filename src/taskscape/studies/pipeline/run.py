@@ -11,7 +11,7 @@ from taskscape import __version__
 from taskscape.errors import DataError
 from taskscape.files import check_output, json_with, written_in_one_piece
 from taskscape.pools import ClassPool, load_pool
-from taskscape.storage import CHECKPOINT
+from taskscape.storage import CHECKPOINT, read_json, write_json
 from taskscape.studies.lab import only_run_in, versions_and_hardware
 from taskscape.studies.pipeline.checks import check_config
 from taskscape.studies.pipeline.choosing import SelectionOutcome, chosen_stage, selection_stage
@@ -27,7 +27,6 @@ from taskscape.studies.pipeline.learn import (
 from taskscape.studies.pipeline.plan import Plan, make_plan
 from taskscape.studies.pipeline.represent import data_stage, embed_stage, fit_stage, health_stage
 from taskscape.studies.pipeline.stages import Listener, StageRunner, read_note
-from taskscape.studies.pipeline.tables import read_json, write_json
 from taskscape.studies.recipes import display_name, prepared_pool
 from taskscape.studies.result import StudyResult, find
 

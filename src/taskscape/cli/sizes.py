@@ -1,4 +1,4 @@
-"""``taskscape choose``: how many themes?"""
+"""``taskscape sizes``: how many themes?"""
 
 import json
 from pathlib import Path
@@ -10,18 +10,19 @@ from taskscape.cli.wishes import NShot, NTasks, NWay, Seed, Source, Split, Tasks
 from taskscape.errors import DataError
 from taskscape.files import PICTURE, check_output, json_with, written_in_one_piece
 from taskscape.pools import load_pool
-from taskscape.themes.size_search import GridPoint, choose_themes
+from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.size_search import GridPoint, search_sizes
 
-_JSON = json_with("a choice of themes", "n_held_out", "points", "best", "smallest")
+_JSON = json_with("a search for sizes", "n_held_out", "points", "best", "smallest")
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
     app.command(
-        "choose",
-        epilog="Example:  taskscape choose glyphs --split train --image-themes 4,8,16 "
-        "--task-themes 2,4,8 --out choice",
-    )(choose)
+        "sizes",
+        epilog="Example:  taskscape sizes glyphs --split train --image-themes 4,8,16 "
+        "--task-themes 2,4,8 --out sizes",
+    )(sizes)
 
 
 def _numbers(text: str, option: str) -> list[int]:
@@ -33,9 +34,9 @@ def _numbers(text: str, option: str) -> list[int]:
         ) from None
 
 
-def choose(
+def sizes(
     source: Source,
-    out: Annotated[Path, typer.Option(help="Folder for choice.json and choice.png.")],
+    out: Annotated[Path, typer.Option(help="Folder for sizes.json and sizes.png.")],
     tasks: TasksFile = None,
     split: Split = None,
     n_tasks: NTasks = 5000,
@@ -51,24 +52,20 @@ def choose(
     Held out are classes; with fewer than 30 classes, tasks of the same classes.
     """
     Ks, Ls = _numbers(image_themes, "--image-themes"), _numbers(task_themes, "--task-themes")
-    check_output(out / "choice.json", _JSON)
-    check_output(out / "choice.png", PICTURE)
+    check_output(out / "sizes.json", _JSON)
+    check_output(out / "sizes.png", PICTURE)
     drawn = get_tasks(load_pool(source), tasks, split, n_tasks, n_way, n_shot, seed)
 
-    def told(point: GridPoint) -> None:
+    def show(point: GridPoint) -> None:
         typer.echo(
             f"K={point.image_themes} L={point.task_themes}: {point.elbo:.4f} nats per sample "
             f"({point.seconds:.0f} s)",
             err=True,
         )
 
-    choice = choose_themes(drawn, Ks, Ls, callback=told, random_state=seed, max_passes=max_passes)
-    with written_in_one_piece(out / "choice.json", _JSON) as made:
-        made.write_text(json.dumps(choice.to_json(), indent=2) + "\n")
-    choice.plot(out / "choice.png")
-    typer.echo(choice.table())
-    best, small = choice.best, choice.smallest
-    typer.echo(
-        f"best: K={best.image_themes}, L={best.task_themes}; smallest within two standard errors: "
-        f"K={small.image_themes}, L={small.task_themes}. Written to {out}."
-    )
+    model = TaskThemes(random_state=seed, max_passes=max_passes)
+    search = search_sizes(drawn, Ks, Ls, model=model, callback=show)
+    with written_in_one_piece(out / "sizes.json", _JSON) as file:
+        file.write_text(json.dumps(search.to_dict(), indent=2) + "\n")
+    search.plot(out / "sizes.png")
+    typer.echo(f"{search.summary()} Written to {out}.")

@@ -1,20 +1,55 @@
-"""A fitted TaskThemes as named arrays and a header of plain values, and back."""
+"""A fit and a fitted model as named arrays and a header of plain values, and back."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, TypeVar
 
+import jax.numpy as jnp
 import numpy as np
 
 from taskscape.errors import DataError
-from taskscape.model import Themes
-from taskscape.themes.arrays import state_from_arrays, to_arrays
+from taskscape.model import ConditionalPosterior, Covariance, Themes
+from taskscape.storage import arrays_of, get_array, tree_from
 from taskscape.themes.health import Health
 from taskscape.themes.prepare import Preparation, PrepareConfig
-from taskscape.themes.steps import FitState
+from taskscape.themes.steps import FitState, init
 
-__all__ = ["from_disk", "to_disk"]
+__all__ = ["from_disk", "posterior_from_arrays", "state_from_arrays", "to_disk"]
 
 Model = TypeVar("Model", bound=Any)
+
+
+def state_from_arrays(
+    arrays: Mapping[str, np.ndarray], prefix: str, covariance: Covariance
+) -> FitState:
+    """The state of a fit that :func:`taskscape.storage.arrays_of` took apart."""
+    L, K = get_array(arrays, f"{prefix}.themes.alpha", axes=2).shape
+    (D,) = get_array(arrays, f"{prefix}.shift", axes=1).shape
+    shape = {"full": (K, D, D), "diag": (K, D), "tied": (D, D)}[covariance]
+    themes = Themes(
+        mu=jnp.zeros((K, D)),
+        Sigma=jnp.zeros(shape),
+        alpha=jnp.ones((L, K)),
+        delta=jnp.ones(L),
+        covariance=covariance,
+    )
+    state = tree_from(arrays, init(themes, jnp.zeros(D), jnp.zeros(D)), prefix)
+    for name, values in arrays_of(state, prefix).items():
+        if values.dtype.kind == "f" and np.isnan(values).any():
+            raise DataError(f"{name} holds NaN: the model is damaged.")
+    return state
+
+
+def posterior_from_arrays(
+    arrays: Mapping[str, np.ndarray], prefix: str
+) -> ConditionalPosterior | None:
+    """Posteriors of tasks, if there are any."""
+    if f"{prefix}.lam" not in arrays:
+        return None
+    names = ("lam", "eta", "gamma")
+    return ConditionalPosterior(
+        **{name: jnp.asarray(get_array(arrays, f"{prefix}.{name}")) for name in names}
+    )
 
 
 def to_disk(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -23,13 +58,14 @@ def to_disk(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     if model.preparation_.components is not None:
         arrays["preparation.components"] = model.preparation_.components
     for i, state in enumerate(model.states_):
-        arrays |= to_arrays(state, f"member{i}")
+        arrays |= arrays_of(state, f"member{i}")
     params = model.get_params()
     if isinstance(params["prepare"], PrepareConfig):
         params["prepare"] = asdict(params["prepare"])
     return arrays, {
         "what": "task-theme model",
         "params": params,
+        "random_state": model.random_state_,
         "preparation": model.preparation_.settings(),
         "members": len(model.states_),
         "sizes": _sizes(model.states_[0].themes),
@@ -38,7 +74,7 @@ def to_disk(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "elbo_reference": model.elbo_reference_,
         "elbo_history": model.elbo_history_.tolist(),
         "held_out": model.held_out_,
-        "health": model.health_.to_json(),
+        "health": model.health_.to_dict(),
     }
 
 
@@ -49,6 +85,9 @@ def from_disk(kind: type[Model], arrays: dict[str, np.ndarray], header: dict[str
         params["prepare"] = PrepareConfig(**params["prepare"])
     model = kind(**params)
     model._config()
+    model.random_state_ = int(
+        header["random_state"] if "random_state" in header else params["random_state"]
+    )
     model.n_features_in_ = int(header["n_features_in"])
     settings = dict(header["preparation"])
     explained = settings.pop("explained")
@@ -89,12 +128,12 @@ def _check_sizes(model: Any, states: list[FitState], sizes: dict[str, Any]) -> N
     """The header, the preparation and every member must be of one model."""
     prep = model.preparation_
     raw = (model.n_features_in_,)
-    found = [("preparation.mean", prep.mean.shape, raw), ("dims", sizes["dims"], prep.dims)]
+    checks = [("preparation.mean", prep.mean.shape, raw), ("dims", sizes["dims"], prep.dims)]
     if prep.components is not None:
-        found.append(("preparation.components", prep.components.shape[1:], raw))
-    found += [(f"member{i}", _sizes(state.themes), sizes) for i, state in enumerate(states)]
-    for name, has, wanted in found:
-        if has != wanted:
-            raise DataError(f"{name} has {has}, expected {wanted}: the model is damaged.")
+        checks.append(("preparation.components", prep.components.shape[1:], raw))
+    checks += [(f"member{i}", _sizes(state.themes), sizes) for i, state in enumerate(states)]
+    for name, has, expected in checks:
+        if has != expected:
+            raise DataError(f"{name} has {has}, expected {expected}: the model is damaged.")
     if not states:
         raise DataError("it holds no fit: the model is damaged.")

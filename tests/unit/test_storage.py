@@ -11,9 +11,9 @@ import pytest
 from safetensors.numpy import save
 
 from taskscape import files
+from taskscape import storage as module
 from taskscape.errors import DataError
 from taskscape.storage import load_arrays, load_checkpoint, save_arrays, save_checkpoint, versions
-from taskscape.storage import models as module
 
 ARRAYS = {
     "a": np.arange(6, dtype=np.float32).reshape(2, 3),

@@ -1,15 +1,26 @@
-"""Models on disk: a folder with arrays (safetensors) and a header (JSON). Never a pickle."""
+"""What is kept on disk, and how: arrays in safetensors, values in JSON, tables in Parquet.
 
+Never a pickle. Rooms say what they keep as named arrays and a header of plain values; what a folder
+or file holds, whether it is whole, and which version wrote it is checked here, for all of them.
+"""
+
+import csv
 import hashlib
 import json
+import math
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from jaxtyping import PyTree
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
@@ -25,14 +36,24 @@ from taskscape.files import (
 
 __all__ = [
     "CHECKPOINT",
+    "arrays_of",
     "arrays_of_kind",
+    "get_array",
     "load_arrays",
     "load_checkpoint",
+    "plain",
+    "read_json",
+    "read_table",
     "save_arrays",
     "save_checkpoint",
+    "tree_from",
     "versions",
+    "write_csv",
+    "write_json",
+    "write_table",
 ]
 
+Tree = TypeVar("Tree")
 _FORMAT = 1
 _FILES = {"arrays.safetensors", "header.json"}
 
@@ -40,13 +61,16 @@ _FILES = {"arrays.safetensors", "header.json"}
 def versions() -> dict[str, str]:
     """What made a result: the versions of Python and of the libraries it depends on."""
     names = ("taskscape", "jax", "jaxlib", "numpy", "scikit-learn")
-    found = {}
+    known = {}
     for name in names:
         try:
-            found[name] = metadata.version(name)
+            known[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "unknown"
-    return {"python": platform.python_version()} | found
+            known[name] = "unknown"
+    return {"python": platform.python_version()} | known
+
+
+# -- folders and checkpoints --------------------------------------------------------------------
 
 
 def save_arrays(
@@ -61,10 +85,10 @@ def save_arrays(
         "arrays": {k: [str(v.dtype), list(v.shape)] for k, v in arrays.items()},
         "sha256": hashlib.sha256(raw).hexdigest(),
     }
-    with folder_in_one_piece(path) as made:
-        (made / "arrays.safetensors").write_bytes(raw)
-        text = json.dumps(full, indent=2, ensure_ascii=False, default=_plain)
-        (made / "header.json").write_text(text + "\n", encoding="utf-8")
+    with folder_in_one_piece(path) as new:
+        (new / "arrays.safetensors").write_bytes(raw)
+        text = json.dumps(full, indent=2, ensure_ascii=False, default=_number)
+        (new / "header.json").write_text(text + "\n", encoding="utf-8")
 
 
 def arrays_of_kind(what: str) -> Kind:
@@ -128,9 +152,9 @@ def save_checkpoint(
         "versions": versions(),
         "sha256": _checksum(whole),
     }
-    raw = save_tensors(whole, {"taskscape": json.dumps(full, default=_plain)})
-    with written_in_one_piece(path, CHECKPOINT) as made:
-        made.write_bytes(raw)
+    raw = save_tensors(whole, {"taskscape": json.dumps(full, default=_number)})
+    with written_in_one_piece(path, CHECKPOINT) as file:
+        file.write_bytes(raw)
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -189,8 +213,115 @@ def _checksum(arrays: Mapping[str, np.ndarray]) -> str:
     return h.hexdigest()
 
 
-def _plain(value: Any) -> Any:
+def _number(value: Any) -> Any:
     """NumPy's numbers as Python's, which JSON knows."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{type(value).__name__} cannot be stored in a header")
+
+
+# -- trees of arrays ----------------------------------------------------------------------------
+
+
+def arrays_of(tree: PyTree, prefix: str = "") -> dict[str, np.ndarray]:
+    """Every leaf under its path, such as ``member0.themes.mu``, as a NumPy array."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {_path(prefix, path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def tree_from(arrays: Mapping[str, np.ndarray], like: Tree, prefix: str = "") -> Tree:
+    """The inverse of :func:`arrays_of`; ``like`` has the structure and shapes to be filled."""
+
+    def leaf(path: tuple[Any, ...], value: Any) -> jax.Array:
+        name = _path(prefix, path)
+        stored = get_array(arrays, name)
+        if stored.shape != value.shape or stored.dtype.kind != np.dtype(value.dtype).kind:
+            raise DataError(
+                f"{name} is {stored.dtype}{list(stored.shape)}, expected "
+                f"{value.dtype}{list(value.shape)}: {_WRONG}."
+            )
+        return jnp.asarray(stored)
+
+    filled: Tree = jax.tree_util.tree_map_with_path(leaf, like)
+    return filled
+
+
+_WRONG = "the model is damaged, or of other settings or another version"
+
+
+def get_array(arrays: Mapping[str, np.ndarray], name: str, axes: int | None = None) -> np.ndarray:
+    """One of the stored arrays, which must be there, with so many axes."""
+    if name not in arrays:
+        raise DataError(f"{name} is missing: {_WRONG}.")
+    stored = arrays[name]
+    if axes is not None and stored.ndim != axes:
+        raise DataError(
+            f"{name} is {stored.dtype}{list(stored.shape)}, expected {axes} axes: {_WRONG}."
+        )
+    return stored
+
+
+def _path(prefix: str, path: tuple[Any, ...]) -> str:
+    return (prefix + jax.tree_util.keystr(path)).lstrip(".")
+
+
+# -- values and small tables --------------------------------------------------------------------
+
+
+def plain(value: Any) -> Any:
+    """Numbers, lists and dicts that JSON knows; what is not a number becomes None."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Plain values as JSON for people to read."""
+    text = json.dumps(plain(value), indent=2, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """What :func:`write_json` wrote."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write_table(path: Path, columns: Mapping[str, Any]) -> None:
+    """Columns as Parquet: lists, arrays, or arrays with several numbers in each row."""
+    arrays = {}
+    for name, values in columns.items():
+        if isinstance(values, np.ndarray) and values.ndim == 2:
+            flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+            arrays[name] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+        else:
+            arrays[name] = pa.array(values)
+    pq.write_table(pa.table(arrays), path, compression="zstd")
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """The columns of such a file: arrays, or lists where they hold text."""
+    table = pq.read_table(path)
+    columns: dict[str, Any] = {}
+    for name in table.column_names:
+        column = table[name].combine_chunks()
+        if pa.types.is_fixed_size_list(column.type):
+            columns[name] = column.flatten().to_numpy().reshape(-1, column.type.list_size)
+        elif pa.types.is_string(column.type):
+            columns[name] = column.to_pylist()
+        else:
+            columns[name] = column.to_numpy(zero_copy_only=False)
+    return columns
+
+
+def write_csv(path: Path, columns: Mapping[str, Sequence[Any] | np.ndarray]) -> None:
+    """Columns as CSV, for a spreadsheet."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
