@@ -236,8 +236,8 @@ def measure(study: LearningStudy, settings: LearningSettings, lab: Lab) -> None:
             for s in settings.seeds
         ]
         if missing := lab.missing(cells):
-            found = study.test(name, chosen, [int(c["seed"]) for c in missing])
-            for cell, one in zip(missing, found, strict=True):
+            results = study.test(name, chosen, [int(c["seed"]) for c in missing])
+            for cell, one in zip(missing, results, strict=True):
                 lab.ledger.add(cell, one)
 
 

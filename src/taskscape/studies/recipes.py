@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
@@ -22,8 +22,10 @@ from taskscape.meta import (
     TrainConfig,
     conv4,
     evaluate,
+    evaluate_many,
     make_learner,
     mlp,
+    train_many,
 )
 from taskscape.pools import ClassPool
 from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks
@@ -42,6 +44,7 @@ __all__ = [
     "nearest_centroid",
     "network_for",
     "prepared_pool",
+    "train_and_test",
     "unit_length",
     "with_validation",
     "without_advice",
@@ -190,6 +193,30 @@ def network_for(
     if pool.is_images:
         return conv4(pool.sample_shape, filters)
     return mlp(pool.sample_shape[0], widths, float(settings.get("scale", scale)))
+
+
+def train_and_test(
+    name: str,
+    settings: Mapping[str, Any],
+    training: Sequence[TaskSet],
+    tests: TaskSet,
+    *,
+    seeds: Sequence[int],
+    batch_size: int = 4,
+    scale: float = 1.0,
+    episodes: int = 1,
+) -> list[Evaluation]:
+    """A learner, trained once on each set of tasks, side by side; each evaluated on the tests."""
+    learner, config = learner_and_training(name, settings)
+    trained = train_many(
+        learner,
+        network_for(tests.pool, settings, scale=scale),
+        training,
+        TrainConfig.one_pass(len(training[0]), batch_size, **config),
+        seeds=seeds,
+        n_way=tests.max_way,
+    )
+    return evaluate_many(learner, trained.state, tests, episodes=episodes)
 
 
 def nearest_centroid(tasks: TaskSet, episodes: int) -> Evaluation:

@@ -124,7 +124,7 @@ def test_tasks_of_a_study_are_all_combinations_or_some_of_them() -> None:
 def test_measured_accuracies_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     first = measured_accuracies(study(), "protonet", [0, 1])
     assert first[1].shape == (40, SIZES.episodes)
-    monkeypatch.setattr("taskscape.studies.similarity.study.train_many", None)
+    monkeypatch.setattr("taskscape.studies.similarity.study.train_and_test", None)
     again = measured_accuracies(study(), "protonet", [0, 1])
     np.testing.assert_array_equal(first[1], again[1])
 

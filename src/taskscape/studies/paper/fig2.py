@@ -11,7 +11,6 @@ from jaxtyping import Float
 from taskscape.compare import mean_kl
 from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
-from taskscape.meta import TrainConfig, evaluate_many, train_many
 from taskscape.pools import ClassPool
 from taskscape.studies.lab import Store
 from taskscape.studies.paper.plan import VERSIONS, Fig2Plan, as_cell
@@ -20,8 +19,7 @@ from taskscape.studies.recipes import (
     LEARNER_PRESETS,
     difficulty,
     draw_tasks,
-    learner_and_training,
-    network_for,
+    train_and_test,
     unit_length,
 )
 from taskscape.tasks import TaskSet, sample_tasks
@@ -94,21 +92,15 @@ class Fig2:
         store.check_time()
         began = time.perf_counter()
         pool = self.pool if self.pool.is_images else unit_length(self.pool)
-        chosen, config = learner_and_training(learner, settings)
         train = [
             sample_tasks(pool, self.plan.learner_tasks, n_shot=1, n_query=self.plan.n_query,
                          split=self.plan.train_split, seed=1000 + s)
             for s in self.plan.seeds
         ]  # fmt: skip
-        trained = train_many(
-            chosen,
-            network_for(pool, settings, scale=8.0),
-            train,
-            TrainConfig.one_pass(self.plan.learner_tasks, self.plan.batch_size, **config),
-            seeds=self.plan.seeds,
-        )
-        tests = replace(self.tests(), pool=pool)
-        every = evaluate_many(chosen, trained.state, tests, episodes=self.plan.episodes)
+        every = train_and_test(
+            learner, settings, train, replace(self.tests(), pool=pool), seeds=self.plan.seeds,
+            batch_size=self.plan.batch_size, scale=8.0, episodes=self.plan.episodes,
+        )  # fmt: skip
         seconds = (time.perf_counter() - began) / len(cells)
         for cell, seed, one in zip(cells, self.plan.seeds, every, strict=True):
             by_episode = one.accuracy_by_episode.astype(np.float16)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.meta import TrainConfig, evaluate_many, train_many
 from taskscape.pools import ClassPool
 from taskscape.select import KLSource, MatrixSource, select_by
 from taskscape.statistics import without_each_class
@@ -18,8 +17,7 @@ from taskscape.studies.paper.themes import embedded, fitted
 from taskscape.studies.recipes import (
     LEARNER_PRESETS,
     draw_tasks,
-    learner_and_training,
-    network_for,
+    train_and_test,
     unit_length,
 )
 from taskscape.tasks import TaskSet, sample_tasks
@@ -170,22 +168,18 @@ class SelectionFigure:
     def _trials(
         self, store: Store, cells: Sequence[dict[str, Any]], candidates: TaskSet, tests: TaskSet
     ) -> None:
-        settings, budget = cells[0]["settings"], cells[0]["budget"]
-        learner, config = learner_and_training(cells[0]["learner"], settings)
+        first, budget = cells[0], cells[0]["budget"]
         # the last group is filled up with repeats, so that all groups run the same program
         filled = [cells[i % len(cells)] for i in range(_TOGETHER)]
         chosen = [
             self.chosen(store, Choice(c["rule"], c["notion"]), c["trial"])[:budget] for c in filled
         ]
         began = time.perf_counter()
-        trained = train_many(
-            learner,
-            network_for(tests.pool, settings, scale=8.0),
-            [candidates[np.sort(indices)] for indices in chosen],
-            TrainConfig.one_pass(budget, self.plan.batch_size, **config),
-            seeds=[c["trial"] for c in filled],
-        )
-        every = evaluate_many(learner, trained.state, tests)
+        every = train_and_test(
+            first["learner"], first["settings"],
+            [candidates[np.sort(indices)] for indices in chosen], tests,
+            seeds=[c["trial"] for c in filled], batch_size=self.plan.batch_size, scale=8.0,
+        )  # fmt: skip
         seconds = (time.perf_counter() - began) / len(cells)
         for cell, one in zip(cells, every, strict=False):
             means = without_each_class(one.accuracy, tests.classes)

@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.errors import DataError
-from taskscape.meta import TrainConfig, evaluate_many, train_many
 from taskscape.meta.episodes import redrawn
 from taskscape.pools import ClassPool
 from taskscape.pools.cache import cache_dir, cache_key
@@ -19,10 +18,9 @@ from taskscape.studies.recipes import (
     PIXEL_COMPONENTS,
     difficulty,
     draw_tasks,
-    learner_and_training,
     nearest_centroid,
-    network_for,
     prepared_pool,
+    train_and_test,
 )
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.prepare import PrepareConfig, choose_config
@@ -198,18 +196,15 @@ def measured_accuracies(
 def _accuracies(
     study: SimilarityStudy, name: str, seeds: Sequence[int]
 ) -> dict[int, Float[np.ndarray, "tasks episodes"]]:
-    pool, n, settings = study.learning_pool, study.sizes.learner_tasks, study.settings(name)
-    learner, config = learner_and_training(name, settings)
     training = [
         sample_tasks(
-            pool, n, n_way=study.n_way, n_shot=1, n_query=study.n_query, split="train",
-            seed=3000 + s,
+            study.learning_pool, study.sizes.learner_tasks, n_way=study.n_way, n_shot=1,
+            n_query=study.n_query, split="train", seed=3000 + s,
         )
         for s in seeds
     ]  # fmt: skip
-    trained = train_many(
-        learner, network_for(pool, settings), training, TrainConfig.one_pass(n, **config),
-        seeds=seeds, n_way=study.n_way,
+    every = train_and_test(
+        name, study.settings(name), training, study.asked(), seeds=seeds,
+        episodes=study.sizes.episodes,
     )  # fmt: skip
-    every = evaluate_many(learner, trained.state, study.asked(), episodes=study.sizes.episodes)
     return {s: e.accuracy_by_episode.astype(np.float64) for s, e in zip(seeds, every, strict=True)}
