@@ -12,6 +12,7 @@ from taskscape.pools import ClassPool, load_pool
 from taskscape.studies import choosing, forecasting, similarity
 from taskscape.studies.__main__ import STUDIES, main
 from taskscape.studies.lab import Lab, read_ledger
+from taskscape.studies.recipes import unit_length
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
 GLYPHS = (
@@ -49,13 +50,20 @@ def glyphs() -> ClassPool:
     return load_pool("glyphs")
 
 
+@pytest.fixture(scope="module")
+def features(glyphs: ClassPool) -> ClassPool:
+    return unit_length(glyphs, pca=64)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("file", GLYPHS)
 def test_finished_cells_are_recognised(
-    file: str, glyphs: ClassPool, monkeypatch: pytest.MonkeyPatch
+    file: str, glyphs: ClassPool, features: ClassPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (choosing, forecasting, similarity):
         monkeypatch.setattr(module, "load_pool", lambda name: {"glyphs": glyphs}[name])
+    for module in (choosing, forecasting):
+        monkeypatch.setattr(module, "unit_length", lambda pool, pca: {64: features}[pca])
     path = RESULTS / f"{file}.jsonl"
     before, entries = path.read_bytes(), read_ledger(path)
     for command in dict.fromkeys(e["command"] for e in entries):

@@ -111,7 +111,7 @@ def test_a_finished_study_is_read_back(whole, tmp_path):
     assert (read.versions, read.hardware) == (result.versions, result.hardware)
     np.testing.assert_array_equal(read.nearest, result.nearest)
     assert read.selection == result.selection
-    assert repr(read) == "StudyResult('arrays': 30 test and 60 training tasks, ProtoNet)"
+    assert repr(read) == "StudyResult('arrays': 30 test and 56 training tasks, ProtoNet)"
     assert read.summary().split("\n\n") == list(result.findings)
     other = replace(toy_pool(), class_names=tuple(f"k{c}" for c in range(24)))
     with pytest.raises(DataError, match="is not the data that the study in"):
