@@ -2,7 +2,7 @@
 
 The public names, in the order of the pipeline: pools, tasks, fit, embed, compare, select, diagram,
 forecast.
-The meta-learners are in :mod:`taskscape.meta`, other notions of similarity in
+The meta-learners are in :mod:`taskscape.meta`, all notions of similarity in
 :mod:`taskscape.similarity`.
 """
 
@@ -24,7 +24,7 @@ from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.forecast import Forecaster
 from taskscape.pools import ClassPool, load_pool
-from taskscape.select import select, select_by
+from taskscape.select import select
 from taskscape.tasks import (
     TaskSet,
     enumerate_tasks,
@@ -72,6 +72,5 @@ __all__ = [
     "save_tasks",
     "search_sizes",
     "select",
-    "select_by",
     "stream_tasks",
 ]

@@ -1,10 +1,9 @@
 """The posterior of tasks: in memory, in a Parquet file, and as a catalogue of millions on disk."""
 
-import json
 import os
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,13 @@ from numpy.typing import ArrayLike
 
 from taskscape.errors import DataError
 from taskscape.files import Kind, check_output, written_in_one_piece
+from taskscape.storage import check_format, header_of, table_with_header
 from taskscape.tasks import TaskSet
 from taskscape.tasks.manifest import class_column, padded_classes
 from taskscape.tasks.taskset import Rows, as_rows
 
 __all__ = ["CATALOGUE", "EMBEDDINGS", "Catalogue", "Embeddings", "Header", "TaskFilter"]
 
-_FORMAT = 1
-_HEADER = b"taskscape"
 _BATCH = 1 << 16
 _ROW_GROUP = 1 << 17
 
@@ -460,26 +458,20 @@ def _to_table(embeddings: Embeddings) -> pa.Table:
         columns[f"lam_{i}"] = pa.FixedSizeListArray.from_arrays(flat, lam.shape[1])
         columns[f"elbo_{i}"] = pa.array(e.elbo[i])
         columns[f"sweeps_{i}"] = pa.array(e.sweeps[i])
-    header = {"format": _FORMAT, "what": "embeddings", **vars(e.header)}
-    text = json.dumps(header, ensure_ascii=False)
-    return pa.table(columns).replace_schema_metadata({_HEADER: text})
+    return table_with_header(columns, {"what": "embeddings", **vars(e.header)})
 
 
 def _read_header(schema: pa.Schema, source: str) -> Header:
     """The header of a table made by :func:`_to_table`."""
-    try:
-        header = json.loads((schema.metadata or {}).get(_HEADER) or b"{}")
-    except ValueError:
-        header = {}
-    if header.pop("what", None) != "embeddings":
+    header = header_of(schema, "embeddings")
+    if header is None:
         raise DataError(
             f"{source} does not hold embedded tasks. Write them with `taskscape embed`."
         )
-    if header.pop("format") > _FORMAT:
-        raise DataError(f"{source} was written by a newer taskscape; please upgrade.")
-    groups = header.pop("groups")
-    names = tuple(header.pop("class_names"))
-    return Header(class_names=names, groups=None if groups is None else tuple(groups), **header)
+    check_format(header, source)
+    values = {f.name: header[f.name] for f in fields(Header)}
+    values |= {k: tuple(values[k]) for k in ("class_names", "groups") if values[k] is not None}
+    return Header(**values)
 
 
 def _from_table(table: pa.Table, header: Header) -> Embeddings:

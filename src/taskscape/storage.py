@@ -38,7 +38,9 @@ __all__ = [
     "CHECKPOINT",
     "arrays_of",
     "arrays_of_kind",
+    "check_format",
     "get_array",
+    "header_of",
     "load_arrays",
     "load_checkpoint",
     "plain",
@@ -46,6 +48,7 @@ __all__ = [
     "read_table",
     "save_arrays",
     "save_checkpoint",
+    "table_with_header",
     "tree_from",
     "versions",
     "write_csv",
@@ -55,6 +58,7 @@ __all__ = [
 
 Tree = TypeVar("Tree")
 _FORMAT = 1
+_HEADER = b"taskscape"
 _FILES = {"arrays.safetensors", "header.json"}
 
 
@@ -125,7 +129,7 @@ def load_arrays(
         raise DataError(f"{folder} is damaged: header.json cannot be read ({error}).") from error
     if not isinstance(header, dict) or header.get("what") != what:
         raise DataError(f"{folder} does not hold a {what}.")
-    _check_format(header, folder)
+    check_format(header, folder)
     if hashlib.sha256(raw).hexdigest() != header.get("sha256"):
         raise DataError(
             f"{folder} is damaged: arrays.safetensors does not match the checksum in header.json."
@@ -172,7 +176,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray]
         raise CheckpointError(
             f"{os.fspath(path)} is not a readable checkpoint ({error}). Delete it and start anew."
         ) from error
-    _check_format(header, path)
+    check_format(header, path)
     return arrays, header
 
 
@@ -197,7 +201,8 @@ def _is_checkpoint(path: Path) -> bool:
 CHECKPOINT = Kind("a checkpoint", _is_checkpoint)
 
 
-def _check_format(header: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+def check_format(header: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Raise an error unless this version can read what a header of that format describes."""
     written = header.get("format")
     if not isinstance(written, int):
         raise DataError(f"{os.fspath(path)} is damaged: format={written!r} is not a number.")
@@ -317,6 +322,21 @@ def read_table(path: Path) -> dict[str, Any]:
         else:
             columns[name] = column.to_numpy(zero_copy_only=False)
     return columns
+
+
+def table_with_header(columns: Mapping[str, Any], header: Mapping[str, Any]) -> pa.Table:
+    """An Arrow table whose schema says what it holds (``what``) and all else in the header."""
+    text = json.dumps({"format": _FORMAT, **header}, ensure_ascii=False)
+    return pa.table(dict(columns)).replace_schema_metadata({_HEADER: text})
+
+
+def header_of(schema: pa.Schema, what: str) -> dict[str, Any] | None:
+    """The header of such a table; None where it is none, or holds something else."""
+    try:
+        header = json.loads((schema.metadata or {}).get(_HEADER) or b"{}")
+    except ValueError:
+        return None
+    return header if isinstance(header, dict) and header.get("what") == what else None
 
 
 def write_csv(path: Path, columns: Mapping[str, Sequence[Any] | np.ndarray]) -> None:

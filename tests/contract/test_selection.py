@@ -6,15 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskscape.compare import cdist
-from taskscape.select import (
-    RULES,
-    DistanceSource,
-    EmbeddingSource,
-    KLSource,
-    MatrixSource,
-    Selection,
-    select_by,
-)
+from taskscape.select import RULES, Selection, select
+from taskscape.similarity import DistanceSource, EmbeddingSource, KLSource, MatrixSource
 
 RNG = np.random.default_rng(0)
 N_TEST, N_TRAIN = 9, 120
@@ -29,6 +22,11 @@ SOURCES = {
     "embedding": lambda test, train: EmbeddingSource(test, train, "euclidean"),
 }
 
+
+def select_by(source, n, rule, **options):
+    return select(None, None, n, rule, similarity=source, **options)
+
+
 every_rule = pytest.mark.parametrize("rule", RULES)
 every_source = pytest.mark.parametrize("source", SOURCES)
 
@@ -39,6 +37,8 @@ def test_sources_agree_on_their_protocol(source):
     assert isinstance(made, DistanceSource)
     tests, trains = np.arange(N_TEST), np.arange(N_TRAIN)
     block = made.block(tests, trains)
+    np.testing.assert_allclose(made.matrix(), block)
+    np.testing.assert_allclose(made.mean_distance(), block.mean(axis=1), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(
         made.means(np.full(N_TEST, 1 / N_TEST)), block.mean(axis=0), rtol=1e-9, atol=1e-9
     )
@@ -51,6 +51,12 @@ def test_sources_agree_on_their_protocol(source):
     same = TRAIN[found.indices[:, 1:]] == TRAIN[found.indices[:, :-1]]
     in_key_order = keys[found.indices[:, 1:]] > keys[found.indices[:, :-1]]
     assert in_key_order[same.all(axis=-1)].all()
+    other = made.nearest(tests, N_TRAIN, unused, keys[::-1].copy())
+    same = TRAIN[other.indices[:, 1:]] == TRAIN[other.indices[:, :-1]]
+    in_key_order = keys[::-1][other.indices[:, 1:]] > keys[::-1][other.indices[:, :-1]]
+    assert in_key_order[same.all(axis=-1)].all()
+    plain = made.nearest(tests, 30)
+    np.testing.assert_allclose(plain.distances, np.sort(block, axis=1)[:, :30], atol=1e-9)
 
 
 @every_rule
@@ -97,9 +103,18 @@ def test_the_order_of_the_input_plays_no_part(rule, source, seed, n, known):
 
 
 @every_rule
-def test_it_is_written_and_read(rule):
+def test_what_it_heeds_is_recorded(rule):
+    chosen = select(TEST, TRAIN, 10, rule, train_classes=CLASSES, candidates=40, max_test=5)
+    assert set(RULES[rule].options) <= set(chosen.settings)
+
+
+@every_rule
+def test_it_is_written_and_read(rule, tmp_path):
     chosen = select_by(KLSource(TEST, TRAIN), 10, rule, train_classes=CLASSES)
-    back = Selection.from_dict(chosen.to_dict())
+    chosen.save(tmp_path / "selection.json")
+    back = Selection.load(tmp_path / "selection.json")
+    assert back.to_dict() == chosen.to_dict()
+    assert repr(back) == f"Selection(10 tasks, rule={rule!r})"
     np.testing.assert_array_equal(back.indices, chosen.indices)
     np.testing.assert_array_equal(back.scores, chosen.scores)
     assert back.rule == rule

@@ -1,6 +1,7 @@
 """``taskscape select``: choose training tasks for test tasks."""
 
 import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,19 +11,30 @@ import pyarrow.parquet as pq
 import typer
 from jaxtyping import Int
 
-from taskscape.cli.auto import Trial
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
-from taskscape.files import check_output, json_with, written_in_one_piece
-from taskscape.select import RULES
+from taskscape.files import check_output, written_in_one_piece
+from taskscape.pools import ClassPool, load_pool
+from taskscape.select import RULES, LearnerJudge, Selection, TrialOptions
 from taskscape.select import select as select_tasks
-from taskscape.tasks import TASKS
+from taskscape.select.selection import SELECTION_FILE
+from taskscape.similarity import SIMILARITIES, TASK_THEMES
+from taskscape.similarity.registry import find_similarity
+from taskscape.studies.recipes import (
+    LEARNER_PRESETS,
+    learner_and_training,
+    network_for,
+    prepared_pool,
+)
+from taskscape.tasks import TASKS, TaskSet, load_tasks, save_tasks
+from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["register"]
+__all__ = ["SIMILARITY_HELP", "read_tasks_of", "register"]
 
-_JSON = json_with("a selection", what="selection")
-_RULES = "; ".join(f"{rule.name}: {rule.meaning}" for rule in RULES.values())
+_RULES = "; ".join(f"{name}: {rule.meaning}" for name, rule in RULES.items())
 _RULES += "; auto: the one that helps a learner on validation tasks"
+SIMILARITY_HELP = "; ".join(f"{name}: {known.meaning}" for name, known in SIMILARITIES.items())
+_SCALE = 8.0
 
 
 def register(app: typer.Typer) -> None:
@@ -30,15 +42,28 @@ def register(app: typer.Typer) -> None:
     app.command(
         "select",
         epilog="Example:  taskscape select test.parquet train.parquet -n 500 --rule coverage "
-        "--out selection.json --tasks train_tasks.parquet --out-tasks chosen.parquet",
+        "--out selection.json --tasks train_tasks.parquet --out-tasks chosen.parquet  ·  "
+        "taskscape select test_tasks.parquet train_tasks.parquet -n 500 --data glyphs "
+        "--similarity prototypes",
     )(select)
 
 
 def select(
-    test: Annotated[Path, typer.Argument(help="Test tasks, written by `taskscape embed`.")],
-    train: Annotated[Path, typer.Argument(help="Training tasks: such a file, or a catalogue.")],
+    test: Annotated[
+        Path,
+        typer.Argument(
+            help="Test tasks, written by `taskscape embed`; with another --similarity, by "
+            "`taskscape tasks`."
+        ),
+    ],
+    train: Annotated[
+        Path, typer.Argument(help="Training tasks: such a file, or a catalogue of embedded ones.")
+    ],
     n: Annotated[int, typer.Option("-n", help="How many tasks, or samples, to choose.")],
     rule: Annotated[str, typer.Option(help=f"{_RULES}.")] = "coverage",
+    similarity: Annotated[
+        str, typer.Option(help=f"{SIMILARITY_HELP}. All but the first need --data and no model.")
+    ] = TASK_THEMES,
     seed: Annotated[int, typer.Option(help="Settles ties and the order of turns.")] = 0,
     max_shared: Annotated[
         int | None, typer.Option(help="No two chosen tasks share more classes than this.")
@@ -61,10 +86,11 @@ def select(
         Path | None, typer.Option(help="For --rule auto: the model that embedded the tasks.")
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="For --rule auto: the data that the tasks are from.")
+        str | None,
+        typer.Option(help="For --similarity and --rule auto: the data that the tasks are from."),
     ] = None,
     validation: Annotated[
-        Path | None, typer.Option(help="For --rule auto: embedded tasks of validation classes.")
+        Path | None, typer.Option(help="For --rule auto: tasks of validation classes, as TEST.")
     ] = None,
     validation_tasks: Annotated[
         Path | None, typer.Option(help="For --rule auto: those tasks; they need queries.")
@@ -81,46 +107,125 @@ def select(
     was chosen, and keeps the rule that beats random choice by more than the noise, if any does.
     """
     if out is not None:
-        check_output(out, _JSON, out_tasks)
+        check_output(out, SELECTION_FILE, out_tasks)
     if out_tasks is not None:
-        check_output(out_tasks, TASKS, tasks, validation_tasks)
-    asked, pool = Embeddings.load(test), Embeddings.load(train)
-    asked.header.check_same_model(pool.header, str(test), str(train))
-    if out_tasks is not None and tasks is None:
+        check_output(out_tasks, TASKS, tasks, validation_tasks, test, train)
+    find_similarity(similarity)
+    embedded = similarity == TASK_THEMES
+    if embedded and out_tasks is not None and tasks is None:
         raise DataError("--out-tasks needs --tasks, the tasks that were embedded.")
-    listed = None if tasks is None else _read_tasks(tasks, pool, train)
-    samples = _samples(budget, samples_per_class, pool, listed)
-    options: dict[str, Any] = {
-        "seed": seed,
-        "train_classes": pool.classes,
-        "train_samples": samples,
-        "max_shared": max_shared,
-        "budget": budget,
-    }
+    asked, known = read_tasks_of(similarity, data, test, train)
+    listed = _read_tasks(tasks, known, train) if embedded and tasks is not None else None
+    judge: dict[str, Any] = {}
     if rule == "auto":
-        trial = Trial(learner, model, data, tasks, validation, validation_tasks, trials, trial_n)
-        chosen = trial.select(asked, pool, n, **options)
-    else:
-        chosen = select_tasks(asked, pool, n, rule, **options)
+        trained_on = tasks if embedded else train
+        wanted = _Auto(learner, model, data, trained_on, validation, validation_tasks)
+        judge = wanted.options(known, seed)
+        judge["trial"] = TrialOptions(trials=trials, n=trial_n)
+    chosen = select_tasks(
+        asked,
+        known,
+        n,
+        rule,
+        similarity=similarity,
+        seed=seed,
+        train_classes=known.classes if embedded else known,
+        train_samples=_samples(budget, samples_per_class, known, listed),
+        max_shared=max_shared,
+        budget=budget,
+        **judge,
+    )
     if out is not None:
-        with written_in_one_piece(out, _JSON) as made:
-            made.write_text(chosen.to_json() + "\n", encoding="utf-8")
-    if out_tasks is not None and listed is not None:
-        with written_in_one_piece(out_tasks, TASKS) as made:
-            pq.write_table(listed.take(pa.array(chosen.indices)), made, compression="zstd")
+        chosen.save(out)
+    if out_tasks is not None and isinstance(known, TaskSet):
+        save_tasks(known[chosen.indices], out_tasks)
+    elif out_tasks is not None and listed is not None:
+        with written_in_one_piece(out_tasks, TASKS) as file:
+            pq.write_table(listed.take(pa.array(chosen.indices)), file, compression="zstd")
     if as_json:
         typer.echo(json.dumps(chosen.to_dict()))
         return
+    _say(chosen, known)
+    for path in (out, out_tasks):
+        if path is not None:
+            typer.echo(f"written to {path}")
+
+
+def _say(chosen: Selection, known: Embeddings | TaskSet) -> None:
     typer.echo(chosen.summary())
     if "auto" in chosen.settings:
         typer.echo(f"  {chosen.settings['auto']['why']}")
     for index, why in list(zip(chosen.indices.tolist(), chosen.why, strict=True))[:5]:
-        typer.echo(f"  task {pool.ids[index]} ({', '.join(pool.names(index))}): {why}")
+        name = known.ids[index] if isinstance(known, Embeddings) else index
+        typer.echo(f"  task {name} ({', '.join(known.names(index))}): {why}")
     if len(chosen) > 5:
         typer.echo(f"  … and {len(chosen) - 5:,} more")
-    for path in (out, out_tasks):
-        if path is not None:
-            typer.echo(f"written to {path}")
+
+
+def read_tasks_of(similarity: str, data: str | None, test: Path, train: Path) -> tuple[Any, Any]:
+    """Test and training tasks as a notion of similarity takes them: embedded, or as task sets."""
+    if similarity == TASK_THEMES:
+        asked, known = Embeddings.load(test), Embeddings.load(train)
+        asked.header.check_same_model(known.header, str(test), str(train))
+        return asked, known
+    if data is None:
+        raise DataError(
+            f"--similarity {similarity} looks at samples: give --data, what the tasks are from."
+        )
+    pool = load_pool(data)
+    return load_tasks(test, pool), load_tasks(train, pool)
+
+
+@dataclass(frozen=True)
+class _Auto:
+    """What only ``--rule auto`` looks at: a learner to try the rules with."""
+
+    learner: str | None
+    model: Path | None
+    data: str | None
+    tasks: Path | None
+    validation: Path | None
+    validation_tasks: Path | None
+
+    def options(self, train: Embeddings | TaskSet, seed: int) -> dict[str, Any]:
+        """The validation tasks, and the learner that judges what was chosen for them."""
+        if (
+            self.learner is None
+            or self.model is None
+            or self.data is None
+            or self.tasks is None
+            or self.validation is None
+            or self.validation_tasks is None
+        ):
+            raise DataError(
+                "--rule auto trains a learner and needs --learner, --model, --data, --tasks, "
+                "--validation and --validation-tasks; from Python: taskscape.select.LearnerJudge."
+            )
+        settings = LEARNER_PRESETS["forecasting"].get(self.learner, {})
+        learner, training = learner_and_training(self.learner, settings)
+        pool = train.pool if isinstance(train, TaskSet) else load_pool(self.data)
+        preparation = TaskThemes.load(self.model).preparation_
+        features = prepared_pool(pool, preparation, unit_length=True)
+        judge = LearnerJudge(
+            learner,
+            network_for(features, settings, scale=_SCALE),
+            _over(self.tasks, pool, features),
+            _over(self.validation_tasks, pool, features),
+            training=training,
+            seed=seed,
+        )
+        validation: Embeddings | TaskSet
+        if isinstance(train, TaskSet):
+            validation = load_tasks(self.validation, pool)
+        else:
+            validation = Embeddings.load(self.validation)
+            where = str(self.validation)
+            validation.header.check_same_model(train.header, where, "the training tasks")
+        return {"judge": judge, "validation": validation}
+
+
+def _over(path: Path, pool: ClassPool, features: ClassPool) -> TaskSet:
+    return replace(load_tasks(path, pool), pool=features)
 
 
 def _read_tasks(path: Path, embedded: Embeddings, source: Path) -> pa.Table:
@@ -142,17 +247,22 @@ def _read_tasks(path: Path, embedded: Embeddings, source: Path) -> pa.Table:
 
 
 def _samples(
-    budget: str, samples_per_class: int | None, embedded: Embeddings, tasks: pa.Table | None
+    budget: str,
+    samples_per_class: int | None,
+    train: Embeddings | TaskSet,
+    listed: pa.Table | None,
 ) -> Int[np.ndarray, "tasks"] | None:
     if budget != "samples":
         return None
     if samples_per_class is not None:
-        return embedded.n_way * samples_per_class
-    if tasks is not None:
-        header = json.loads(tasks.schema.metadata[b"taskscape"])
-        shots = tasks["n_shot"].to_numpy()
+        return train.n_way * samples_per_class
+    if isinstance(train, TaskSet):
+        return None  # it knows its own
+    if listed is not None:
+        header = json.loads(listed.schema.metadata[b"taskscape"])
+        shots = listed["n_shot"].to_numpy()
         if shots.all():
-            return embedded.n_way * (shots + int(header["n_query"]))
+            return train.n_way * (shots + int(header["n_query"]))
     raise DataError(
         "--budget samples needs to know the samples of each task: give --samples-per-class, or "
         "--tasks that have a number of shots."

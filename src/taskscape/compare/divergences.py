@@ -16,10 +16,9 @@ from taskscape.compare.posteriors import (
     expected_log,
     kl,
     log_beta,
-    member_weights,
     ndim_of,
     read_lam,
-    read_scales,
+    weights_of,
 )
 from taskscape.compare.rows import row_hashes
 from taskscape.errors import DataError
@@ -370,11 +369,6 @@ def _read_alpha(alpha: Any, members: int, L: int) -> Float[np.ndarray, "members 
 def _combine(by_member: list[Estimate], scales: object) -> Estimate:
     values = np.stack([e.value for e in by_member])
     stderr = np.stack([e.stderr for e in by_member])
-    if scales is not None:
-        weights = member_weights(read_scales(scales, len(by_member)))
-    elif len(by_member) == 1:
-        weights = np.ones(1)
-    else:
-        weights = member_weights(values.reshape(len(by_member), -1).mean(axis=1))
+    weights = weights_of(values, scales)
     spread = np.sqrt(np.tensordot(weights**2, stderr**2, axes=1))
     return Estimate(np.tensordot(weights, values, axes=1), spread)

@@ -150,14 +150,19 @@ def combine_members(
     Themes of two fits are not aligned, so distances are averaged, never λ. A single fit is left
     in nats unless ``scales`` is given.
     """
+    return np.asarray(np.tensordot(weights_of(distances, scales), distances, axes=1))
+
+
+def weights_of(
+    distances: Float[np.ndarray, "members *any"], scales: object
+) -> Float[np.ndarray, "members"]:
+    """What the distances of each member are multiplied by before they are summed."""
     members = len(distances)
     if scales is not None:
-        weights = member_weights(read_scales(scales, members))
-    elif members == 1:
-        weights = np.ones(1)
-    else:
-        weights = member_weights(distances.reshape(members, -1).mean(axis=1))
-    return np.asarray(np.tensordot(weights, distances, axes=1))
+        return member_weights(read_scales(scales, members))
+    if members == 1:
+        return np.ones(1)
+    return member_weights(distances.reshape(members, -1).mean(axis=1))
 
 
 def member_weights(scales: Float[np.ndarray, "members"]) -> Float[np.ndarray, "members"]:

@@ -36,6 +36,17 @@ class Resemblance:
     folds: int
     """Partitions of the training classes; 0 where the reference was given."""
 
+    @staticmethod
+    def of(
+        distance: Float[np.ndarray, "tasks"],
+        reference: Float[np.ndarray, "references"],
+        measure: str,
+        n_train: int,
+    ) -> "Resemblance":
+        """From distances to the training tasks by any measure, of test and reference tasks."""
+        percentile = _percentiles(distance, reference)
+        return Resemblance(distance, percentile, reference, measure, n_train, folds=0)
+
     def __repr__(self) -> str:
         return f"Resemblance({self.answer}: {len(self.distance):,} test tasks)"
 

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from taskscape.diagram.result import Bin, CorrelationDiagram, Curve
 from taskscape.errors import DataError
 from taskscape.seeds import Seed, check_seed
+from taskscape.similarity import DistanceSource
 from taskscape.statistics import (
     RankTarget,
     Resamples,
@@ -39,7 +40,8 @@ def correlation_diagram(
 ) -> CorrelationDiagram:
     """Accuracy on test tasks as a function of their distance to the training tasks.
 
-    ``distance`` has a number for each test task, such as ``mean_kl(test, train)``. ``accuracy``
+    ``distance`` has a number for each test task, such as ``mean_kl(test, train)``, or is what
+    :func:`taskscape.similarity.distances_between` made by any notion of similarity. ``accuracy``
     has one too, or several, (tasks, evaluations), from independent episodes, which gives the noise
     ceiling; a dict holds several learners by name. ``classes`` (a TaskSet, or ids (tasks, way)
     padded with -1) makes the intervals leave out classes instead of tasks, which share them.
@@ -53,6 +55,8 @@ def correlation_diagram(
     -1.0
     """
     seed = check_seed(seed)
+    if isinstance(distance, DistanceSource):
+        distance = distance.mean_distance()
     x = _read_numbers(distance, "distance", None)
     if x.min() < -1e-6:
         raise DataError(f"distance goes down to {x.min():g}; distances are not negative.")

@@ -5,7 +5,7 @@ same in whatever company the task comes.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -15,11 +15,16 @@ from jaxtyping import Float
 from taskscape.compare import class_separation, mean_kl, member_scales, nearest, normalise_ways
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
-from taskscape.similarity import TaskHardness
-from taskscape.similarity.features import TaskFeatures, class_means, classes_of, gather
-from taskscape.tasks import TaskBatch, TaskSet
+from taskscape.similarity import Similarity, TaskHardness
+from taskscape.similarity.similarity import (
+    TaskFeatures,
+    TaskVectors,
+    class_means,
+    support_features,
+)
+from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import OutlierTasksWarning, TaskThemes
-from taskscape.themes.prepare import Preparation, PreparedSamples
+from taskscape.themes.prepare import Preparation
 
 __all__ = ["GROUPS", "LESS_TRUSTED", "MAIN", "WORDS", "Described", "Describer", "chosen_features"]
 
@@ -59,12 +64,13 @@ LESS_TRUSTED = 0.1
 _SCALE = 5.0
 """Of the cosines in ``hardness``."""
 _NEAR = 10
+_TYPICAL = 200
+"""Training tasks whose mean distance to the others is the unit of a notion of similarity."""
 _FLOOR = 1e-3
 """Added to distances before their logarithm; they are in units of the mean distance."""
 _NATS = 0.1
 """Added to the divergences between classes before their logarithm."""
 _TINY = 1e-12
-_CELLS_AT_ONCE = 1 << 24
 
 
 class Describer:
@@ -72,11 +78,20 @@ class Describer:
 
     λ are put on five ways (:func:`taskscape.compare.normalise_ways`), so that distances do not
     depend on the number of classes. Distances are divided by each member's mean distance between
-    training tasks and averaged over the members of an ensemble; λ never are.
+    training tasks and averaged over the members of an ensemble; λ never are. With a
+    ``similarity``, distances are by it, to the training tasks as it embedded them (``known``).
     """
 
-    def __init__(self, model: TaskThemes, train: Float[np.ndarray, "members tasks L"]) -> None:
-        self.model = model
+    def __init__(
+        self,
+        model: TaskThemes,
+        train: Float[np.ndarray, "members tasks L"],
+        similarity: Similarity | None = None,
+        known: TaskVectors | None = None,
+    ) -> None:
+        self.model, self.similarity, self.known = model, similarity, known
+        if similarity is not None and known is not None:
+            self.scale = float(similarity.mean_distance(known[:_TYPICAL], known).mean()) or 1.0
         self.train = normalise_ways(train, delta=model.delta)
         self.scales = member_scales(self.train, self.train)
         self.near = min(_NEAR, train.shape[1])
@@ -88,11 +103,22 @@ class Describer:
             warnings.simplefilter("ignore", OutlierTasksWarning)
             embedded = self.model.embed(tasks, keep_gamma=True)
         return {
-            **self._distances(embedded),
+            **(self._distances(embedded) if self.known is None else self._by_similarity(tasks)),
             **_difficulty(self.model.preparation_, embedded, tasks),
             "n_way": tasks.n_way.astype(np.float64),
             "n_shot": np.log(shots_of(tasks)),
             **_uncertainty(embedded),
+        }
+
+    def _by_similarity(self, tasks: TaskSet) -> dict[str, Float[np.ndarray, "tasks"]]:
+        assert self.similarity is not None
+        assert self.known is not None
+        distances = self.similarity.distances(tasks, self.known)
+        near = distances.nearest(np.arange(len(tasks)), self.near).distances / self.scale
+        return {
+            "mean_distance": np.log(distances.mean_distance() / self.scale + _FLOOR),
+            "nearest_distance": np.log(near[:, 0] + _FLOOR),
+            "near_distance": np.log(near.mean(axis=1) + _FLOOR),
         }
 
     def _distances(self, embedded: Embeddings) -> dict[str, Float[np.ndarray, "tasks"]]:
@@ -133,7 +159,7 @@ def _difficulty(
     apart = [np.log(class_separation(g, class_mask=mask).mean + _NATS) for g in embedded.gamma]
     hardness = TaskHardness(scale=_SCALE, prepare=None)
     hardness.preparation_ = preparation
-    parts = [_geometry(features) for features in _support(preparation, tasks)]
+    parts = [_geometry(features) for features in support_features(tasks, preparation)]
     together = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     # logarithms, so that members on different scales differ by a constant only
     return {
@@ -141,14 +167,6 @@ def _difficulty(
         **together,
         "hardness": hardness.embed(tasks)[:, 0],
     }
-
-
-def _support(preparation: Preparation, tasks: TaskSet) -> Iterator[TaskFeatures]:
-    prepared = PreparedSamples(tasks.pool, preparation, classes_of(tasks))
-    step = max(1, _CELLS_AT_ONCE // (tasks.max_way * tasks.max_shot * preparation.dims))
-    batch: TaskBatch
-    for batch in tasks.batches(step):
-        yield gather(prepared, batch.support, batch.support_mask)
 
 
 def _geometry(features: TaskFeatures) -> dict[str, Float[np.ndarray, "tasks"]]:

@@ -32,6 +32,7 @@ from taskscape.forecast.result import Forecasts, Judgement, judge
 from taskscape.meta import Trained, evaluate
 from taskscape.pools import ClassPool
 from taskscape.seeds import Seed
+from taskscape.similarity import Similarity
 from taskscape.storage import load_arrays, save_arrays
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
@@ -54,7 +55,8 @@ class Forecaster:
     was trained on, or others of the same classes: :class:`taskscape.Embeddings`, or λ (tasks, L)
     or (members, tasks, L). ``learner`` is its name, for the results. ``confidence`` is the part of
     tasks that intervals are meant to hold. ``groups`` are the things to look at, by default all of
-    distance, difficulty, shape and uncertainty.
+    distance, difficulty, shape and uncertainty. ``similarity`` is a fitted notion of similarity to
+    measure distances by, in place of the model's KL; ``train`` is then a TaskSet.
 
     ``fit`` wants tasks of *validation* classes, which neither the model nor the learner has learned
     from, and the learner's accuracy on them. Tasks are described by their support samples alone.
@@ -68,14 +70,17 @@ class Forecaster:
         *,
         confidence: float = 0.9,
         groups: Sequence[str] | None = None,
+        similarity: Similarity | None = None,
     ) -> None:
         if not 0.5 <= confidence < 1:
             raise DataError(f"confidence={confidence} must be at least 0.5 and below 1.")
         self.columns = chosen_features(groups)
         self.model, self.learner, self.confidence = model, learner, confidence
-        self.train = _read_train(model, train)
+        self.similarity = similarity
+        self.train = _read_train(model, train, similarity)
         self._train_classes = _classes_known(train)
-        self._describer = Describer(model, self.train)
+        known = None if similarity is None else similarity.embed(train)
+        self._describer = Describer(model, self.train, similarity, known)
         self.calibration: Calibration | None = None
         self._seen: tuple[str, frozenset[int]] = ("", frozenset())
 
@@ -171,6 +176,11 @@ class Forecaster:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a folder (safetensors and JSON) that :meth:`load` reads, given the same model."""
         calibration = self._fitted()
+        if self.similarity is not None:
+            raise DataError(
+                f"distances of this forecaster are by {type(self.similarity).__name__}, which is "
+                "not stored; only those of a model of task-themes are."
+            )
         arrays, header = to_disk(calibration)
         header |= {
             "what": _KIND,
@@ -267,6 +277,7 @@ def forecast(
     episodes: int = 10,
     confidence: float = 0.9,
     seed: Seed = 0,
+    similarity: Similarity | None = None,
 ) -> Forecasts:
     """The expected accuracy of a trained learner on new tasks, from their support samples alone.
 
@@ -274,14 +285,17 @@ def forecast(
     ``calibration_tasks`` have queries and classes that the learner has not seen; each is evaluated
     ``episodes`` times with freshly drawn samples. ``learner_pool`` holds the same classes and
     samples as the learner takes them, where that differs from what the model takes, such as
-    features of unit length.
+    features of unit length. ``similarity`` is a fitted notion of similarity to measure distances
+    by; ``train_tasks`` are then a TaskSet.
     """
     if calibration_tasks.n_query == 0:
         raise DataError("calibration_tasks have no queries; make them with n_query=15, say.")
     if episodes < 1:
         raise DataError(f"episodes={episodes} must be at least 1.")
-    embedded = model.transform(train_tasks) if isinstance(train_tasks, TaskSet) else train_tasks
-    forecaster = Forecaster(model, embedded, type(trained.learner).__name__, confidence=confidence)
+    by_model = isinstance(train_tasks, TaskSet) and similarity is None
+    train = model.transform(train_tasks) if by_model else train_tasks
+    learner = type(trained.learner).__name__
+    forecaster = Forecaster(model, train, learner, confidence=confidence, similarity=similarity)
     taken = calibration_tasks
     if learner_pool is not None:
         taken = _as_learned(calibration_tasks, learner_pool)
@@ -299,7 +313,16 @@ def _as_learned(tasks: TaskSet, pool: ClassPool) -> TaskSet:
     return replace(tasks, pool=pool)
 
 
-def _read_train(model: TaskThemes, train: Any) -> Float[np.ndarray, "members tasks L"]:
+def _read_train(
+    model: TaskThemes, train: Any, similarity: Similarity | None
+) -> Float[np.ndarray, "members tasks L"]:
+    if similarity is not None:
+        if not isinstance(train, TaskSet):
+            raise DataError(
+                f"train is {type(train).__name__}; with a similarity it must be a TaskSet, to "
+                "measure distances to."
+            )
+        train = model.transform(train)
     if isinstance(train, TaskSet):
         raise DataError("train must be embedded tasks or λ; pass model.transform(tasks).")
     header = getattr(train, "header", None)
@@ -336,6 +359,8 @@ def _class_ids(tasks: TaskSet) -> list[int]:
 
 
 def _classes_known(train: Any) -> tuple[str, frozenset[int]]:
+    if isinstance(train, TaskSet):
+        return train.pool.fingerprint, frozenset(_class_ids(train))
     if not isinstance(train, Embeddings):
         return "", frozenset()
     return train.header.fingerprint, frozenset(

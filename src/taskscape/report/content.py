@@ -21,6 +21,7 @@ from taskscape.report.tables import (
 )
 from taskscape.report.task_data import task_data, used_classes
 from taskscape.report.theme_views import ThemeViews, view_themes
+from taskscape.similarity import TASK_THEMES
 from taskscape.studies.result import StudyResult
 
 __all__ = ["gather"]
@@ -59,7 +60,7 @@ def gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "missing": _missing(result),
         "figures": figures,
         **_fit(result, figures),
-        **_outcomes(result, shown, colours, figures, unit),
+        **_outcomes(result, shown, colours, figures),
     }
     data = task_data(result, shown, book.place) | {
         "classes": book.names,
@@ -69,7 +70,7 @@ def gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "matrix": content["matrix"].names,
         "scale": SCALE,
         "unit": unit,
-        "short_unit": "nats" if content["members"] == 1 else "× mean",
+        "short_unit": "" if _other(result) else "nats" if content["members"] == 1 else "× mean",
     }
     images = {
         "classes": book.sheet,
@@ -81,9 +82,18 @@ def gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
 
 def distance_unit(result: StudyResult) -> str:
     """What distances are measured in; an ensemble's are relative to its own mean."""
+    return f"distance ({result.settings['similarity']})" if _other(result) else _kl_unit(result)
+
+
+def _kl_unit(result: StudyResult) -> str:
     if result.test.lam.shape[0] == 1:
         return "KL divergence (nats)"
     return "KL divergence (relative to each fit's mean)"
+
+
+def _other(result: StudyResult) -> bool:
+    """Whether distances are by another notion of similarity than the task-themes."""
+    return result.settings.get("similarity", TASK_THEMES) != TASK_THEMES
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +213,7 @@ def _themes(result: StudyResult, views: ThemeViews, book: _ClassBook) -> Content
 
 
 def _outcomes(
-    result: StudyResult, shown: Shown, colours: dict[str, str], figures: Content, unit: str
+    result: StudyResult, shown: Shown, colours: dict[str, str], figures: Content
 ) -> Content:
     if result.diagram is not None:
         figures["diagram"] = charts.diagram_chart(result.diagram, colours)
@@ -215,7 +225,7 @@ def _outcomes(
     judged = [name for name in result.forecasts if name in result.accuracy]
     for i, name in enumerate(judged):
         figures[f"forecast-{i}"] = charts.forecast_chart(result, name, shown.test, colours[name])
-    matrix = distance_matrix(result, unit)
+    matrix = distance_matrix(result, _kl_unit(result))
     figures["matrix"] = matrix.figure()
     return {"selection": tables, "judged": judged, "matrix": matrix}
 

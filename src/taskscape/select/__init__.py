@@ -1,18 +1,14 @@
-"""Rules that choose training tasks for test tasks."""
+"""Rules that choose training tasks for test tasks, by any notion of similarity."""
 
-from taskscape.select.auto import Judge, RuleChoice, TrialOptions, choose_rule
-from taskscape.select.choosing import select, select_by
+from taskscape.select.auto import Judge, LearnerJudge, RuleChoice, TrialOptions, choose_rule
+from taskscape.select.choosing import select
 from taskscape.select.rules import RULES, Rule, RuleOptions
 from taskscape.select.selection import Selection
-from taskscape.select.sources import DistanceSource, EmbeddingSource, KLSource, MatrixSource
 
 __all__ = [
     "RULES",
-    "DistanceSource",
-    "EmbeddingSource",
     "Judge",
-    "KLSource",
-    "MatrixSource",
+    "LearnerJudge",
     "Rule",
     "RuleChoice",
     "RuleOptions",
@@ -20,5 +16,4 @@ __all__ = [
     "TrialOptions",
     "choose_rule",
     "select",
-    "select_by",
 ]

@@ -1,18 +1,27 @@
 """Which rule to use? The one that helped on validation tasks, or chance where none did."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.errors import DataError
+from taskscape.meta import (
+    Architecture,
+    Learner,
+    TrainConfig,
+    evaluate_many,
+    make_learner,
+    train_many,
+)
 from taskscape.select.rules import RULES
 from taskscape.select.selection import Selection
 from taskscape.statistics import gain_interval
+from taskscape.tasks import TaskSet
 
-__all__ = ["AUTO", "Judge", "RuleChoice", "TrialOptions", "Tried", "choose_rule", "rules_to_try"]
+__all__ = ["AUTO", "Judge", "LearnerJudge", "RuleChoice", "TrialOptions", "choose_rule"]
 
 Judge: TypeAlias = Callable[[Sequence[Int[np.ndarray, "_"]]], Any]
 """Given the training tasks of several trials, as lists of indices, returns a score for each: how
@@ -56,8 +65,67 @@ def rules_to_try(trial: TrialOptions, classes_known: bool) -> tuple[str, ...]:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class LearnerJudge:
+    """Scores lists of training tasks by training a learner on each.
+
+    The trials of one call are trained side by side, with seeds 0, 1, … in every call, so that all
+    rules start from the same weights. A score is the mean accuracy over the validation tasks, whose
+    classes must be new to the learner.
+    """
+
+    learner: Learner | str
+    network: Architecture
+    train: TaskSet
+    """The training tasks, with queries, over the pool that the learner takes."""
+    validation: TaskSet
+    """The validation tasks, likewise."""
+    epochs: int = 1
+    batch_size: int = 4
+    episodes: int = 1
+    training: Mapping[str, Any] = field(default_factory=dict)
+    """Other settings of :class:`taskscape.meta.TrainConfig`, such as ``learning_rate``."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, tasks in (("train", self.train), ("validation", self.validation)):
+            if tasks.n_query == 0:
+                raise DataError(
+                    f"{name} tasks of the judge have no queries; make them with n_query=15, say."
+                )
+
+    def check(self, n_train: int, n_validation: int) -> None:
+        """Raise an error unless its tasks can be those that distances are known of."""
+        for name, tasks, n in (
+            ("train", self.train, n_train),
+            ("validation", self.validation, n_validation),
+        ):
+            if len(tasks) != n:
+                raise DataError(
+                    f"the judge has {len(tasks)} {name} tasks, and distances are known of {n}; "
+                    "both must be the same tasks in the same order."
+                )
+
+    def __call__(self, chosen: Sequence[Int[np.ndarray, "_"]]) -> Float[np.ndarray, "trials"]:
+        """The score of each list of training tasks."""
+        learner = make_learner(self.learner) if isinstance(self.learner, str) else self.learner
+        most = max(len(rows) for rows in chosen)
+        trained = train_many(
+            learner,
+            self.network,
+            [self.train[rows] for rows in chosen],
+            TrainConfig.one_pass(most, self.batch_size, self.epochs, **self.training),
+            seeds=[self.seed + trial for trial in range(len(chosen))],
+            n_way=max(self.train.max_way, self.validation.max_way),
+        )
+        evaluations = evaluate_many(
+            learner, trained.state, self.validation, seed=self.seed, episodes=self.episodes
+        )
+        return np.array([float(e.accuracy.mean()) for e in evaluations])
+
+
 @dataclass(frozen=True)
-class Tried:
+class RuleScores:
     """How a rule did on validation tasks."""
 
     rule: str
@@ -73,7 +141,7 @@ class RuleChoice:
     """The rule to use, and what it was chosen by."""
 
     rule: str
-    tried: tuple[Tried, ...]
+    tried: tuple[RuleScores, ...]
     """Random choice first."""
     confidence: float
 
@@ -119,10 +187,10 @@ def choose_rule(
     scores = {rule: _scores(choose, judge, rule, trials, seed) for rule in (RANDOM, *rules)}
     level = 1 - (1 - confidence) / len(rules)  # of one side
     base = scores[RANDOM]
-    tried = [Tried(RANDOM, tuple(base.tolist()))]
+    tried = [RuleScores(RANDOM, tuple(base.tolist()))]
     for rule in rules:
         gain = gain_interval(scores[rule], base, confidence=2 * level - 1)
-        tried.append(Tried(rule, tuple(scores[rule].tolist()), gain.value, gain.low))
+        tried.append(RuleScores(rule, tuple(scores[rule].tolist()), gain.value, gain.low))
     best = max(tried[1:], key=lambda t: t.low)
     return RuleChoice(best.rule if best.low > 0 else RANDOM, tuple(tried), confidence)
 

@@ -1,43 +1,79 @@
 """``select``: choose training tasks for test tasks."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, UInt64
 
-from taskscape.compare.posteriors import Tasks
 from taskscape.compare.resemblance import read_classes
 from taskscape.compare.rows import class_hashes
 from taskscape.errors import DataError
 from taskscape.seeds import Seed, check_seed
-from taskscape.select.auto import AUTO, Judge, TrialOptions, choose_rule, rules_to_try
-from taskscape.select.rules import RuleOptions, find_rule
-from taskscape.select.run import Run
+from taskscape.select.auto import (
+    AUTO,
+    Judge,
+    LearnerJudge,
+    TrialOptions,
+    choose_rule,
+    rules_to_try,
+)
+from taskscape.select.rules import RuleOptions, Run, find_rule
 from taskscape.select.selection import Selection
-from taskscape.select.sources import DistanceSource, KLSource
+from taskscape.similarity import (
+    DistanceSource,
+    Similarity,
+    SimilarityLike,
+    distances_between,
+    fitted_to,
+)
+from taskscape.tasks import TaskSet
 from taskscape.tasks.draws import subkeys
 
-__all__ = ["select", "select_by"]
+__all__ = ["select"]
 
 
 def select(
-    test: Tasks,
-    train: Tasks,
+    test: Any,
+    train: Any,
     n: int,
     rule: str = "coverage",
     *,
+    similarity: SimilarityLike = "task_themes",
     seed: Seed = 0,
     scales: object = None,
-    validation: Tasks = None,
-    **options: Any,
+    train_classes: Any = None,
+    train_samples: Any = None,
+    test_weights: Any = None,
+    max_shared: int | None = None,
+    budget: str = "tasks",
+    penalty: float = 0.25,
+    candidates: int | None = None,
+    max_test: int = 2000,
+    validation: Any = None,
+    judge: Judge | None = None,
+    trial: TrialOptions | None = None,
 ) -> Selection:
-    """Choose ``n`` training tasks for the test tasks, by KL between their posteriors.
+    """Choose ``n`` training tasks for the test tasks, by any rule and any notion of similarity.
 
-    ``test`` and ``train`` are λ (tasks, L), ensembles (members, tasks, L), or embedded tasks.
-    Rules: ``nearest`` (the paper's), ``coverage``, ``facility``, ``classes``, ``random``, and
-    ``auto``, which tries them on ``validation`` tasks (λ like the others) by a ``judge``. The
-    options are those of :func:`select_by`, which also takes distances of other kinds.
+    ``test`` and ``train`` are λ (tasks, L), ensembles (members, tasks, L) or embedded tasks, which
+    are compared by KL. With another ``similarity`` (see
+    :func:`taskscape.similarity.distances_between`) they are task sets, or what it embedded, or
+    None where it is distances already. ``rule`` is one of ``RULES``, or ``"auto"``.
+
+    ``train_classes`` is a TaskSet or class ids (tasks, way) padded with -1, and ``train`` itself
+    where that is a TaskSet; ``max_shared`` then forbids two chosen tasks with more classes in
+    common. ``test_weights`` says how much each test task counts. With ``budget="samples"``, ``n``
+    counts samples: those of each task come from the TaskSet or from ``train_samples``, and tasks
+    that no longer fit are passed over. ``penalty``, ``candidates`` and ``max_test`` are described
+    in :class:`RuleOptions`.
+
+    ``rule="auto"`` tries the rules where the outcome can be seen: it selects *for validation
+    tasks*, given like ``test``, and asks ``judge``, which trains a learner on each list of tasks it
+    is given and returns its scores on the validation tasks (:class:`LearnerJudge` does). The rule
+    that beats random choice by more than the noise is then used for the test tasks; where none
+    does, random choice. ``trial`` says how (:class:`TrialOptions`); what was tried is in
+    ``settings["auto"]``.
 
     Ties, and the order in which test tasks take turns, are settled by a hash of the seed and of
     what the task is (λ, classes, key), never of its place: the same tasks in another order give
@@ -47,98 +83,132 @@ def select(
     >>> select(lam[:1], lam, 1, rule="nearest").indices.tolist()
     [0]
     """
-    if validation is not None:
-        options["validation"] = KLSource(validation, train, scales=scales)
-    return select_by(KLSource(test, train, scales=scales), n, rule, seed=seed, **options)
-
-
-def select_by(
-    source: DistanceSource,
-    n: int,
-    rule: str = "coverage",
-    *,
-    seed: Seed = 0,
-    validation: DistanceSource | None = None,
-    judge: Judge | None = None,
-    trial: TrialOptions | None = None,
-    test_weights: object = None,
-    **options: Any,
-) -> Selection:
-    """Choose training tasks by distances from any source; see :func:`select`.
-
-    ``train_classes`` is a TaskSet or class ids (tasks, way) padded with -1; ``max_shared`` then
-    forbids two chosen tasks with more classes in common. ``test_weights`` says how much each test
-    task counts. With ``budget="samples"``, ``n`` counts samples: those of each task come from the
-    TaskSet or from ``train_samples``, and tasks that no longer fit are passed over. ``penalty``,
-    ``candidates`` and ``max_test`` are described in :class:`RuleOptions`.
-
-    ``rule="auto"`` tries the rules where the outcome can be seen: it selects *for validation
-    tasks*, given by their distances to the same training tasks, and asks ``judge``, which trains
-    a learner on each list of tasks it is given and returns its scores on the validation tasks. The
-    rule that beats random choice by more than the noise is then used for the test tasks; where none
-    does, random choice. ``trial`` says how (:class:`TrialOptions`); what was tried is in
-    ``settings["auto"]``. :func:`taskscape.studies.auto.select_auto` brings a judge along.
-    """
     seed = check_seed(seed)
     if rule != AUTO:
-        return _select_by(source, n, rule, seed=seed, test_weights=test_weights, **options)
-    if validation is None or judge is None:
+        find_rule(rule)
+    elif validation is None or judge is None:
         raise DataError(
             "rule='auto' needs validation, tasks to try the rules for, and judge, which scores a "
-            "learner trained on chosen tasks; taskscape.studies.auto.select_auto has one."
+            "learner trained on chosen tasks, such as taskscape.select.LearnerJudge."
         )
+    if train_classes is None:
+        known = judge.train if isinstance(judge, LearnerJudge) else train
+        train_classes = known if isinstance(known, TaskSet) else None
+    limits = _Limits(
+        train_classes, train_samples, max_shared, budget,
+        RuleOptions(penalty, candidates, max_test),
+    )  # fmt: skip
+    similarity = fitted_to(train, similarity, seed=seed)  # once, for test and validation tasks
+    source = distances_between(test, train, similarity, scales=scales)
+    if rule != AUTO or judge is None:
+        return _choose(source, n, rule, seed, limits, test_weights)
+    if isinstance(similarity, str | Similarity):
+        tried_for = distances_between(validation, train, similarity, scales=scales)
+    else:
+        tried_for = distances_between(None, train, validation)
+    return _choose_by_trial(
+        source, tried_for, n, seed, limits, test_weights, judge, trial or TrialOptions()
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Limits:
+    """What every rule keeps to."""
+
+    train_classes: Any = None
+    train_samples: Any = None
+    max_shared: int | None = None
+    budget: str = "tasks"
+    options: RuleOptions = field(default_factory=RuleOptions)
+
+
+def _choose_by_trial(
+    source: DistanceSource,
+    validation: DistanceSource,
+    n: int,
+    seed: int,
+    limits: _Limits,
+    test_weights: Any,
+    judge: Judge,
+    trial: TrialOptions,
+) -> Selection:
+    """Try the rules for the validation tasks, and choose by the one that helps."""
     if validation.n_train != source.n_train:
         raise DataError(
             f"validation has distances to {validation.n_train} training tasks, the test tasks to "
             f"{source.n_train}; both must be to the same."
         )
-    trial = trial or TrialOptions()
-    rules = rules_to_try(trial, options.get("train_classes") is not None)
-    m = trial.budget(n, options.get("budget", "tasks"))
+    if isinstance(judge, LearnerJudge):
+        judge.check(source.n_train, validation.n_test)
+    m = trial.budget(n, limits.budget)
     choice = choose_rule(
-        lambda name, number: _select_by(validation, m, name, seed=number, **options),
-        judge, rules=rules, trials=trial.trials, confidence=trial.confidence, seed=seed,
-    )  # fmt: skip
-    chosen = _select_by(source, n, choice.rule, seed=seed, test_weights=test_weights, **options)
+        lambda name, number: _choose(validation, m, name, number, limits),
+        judge,
+        rules=rules_to_try(trial, limits.train_classes is not None),
+        trials=trial.trials,
+        confidence=trial.confidence,
+        seed=seed,
+    )
+    chosen = _choose(source, n, choice.rule, seed, limits, test_weights)
     record = {**choice.to_dict(), "n": m, "n_validation": validation.n_test}
     return replace(chosen, settings={**chosen.settings, "auto": record})
 
 
-def _select_by(
+def _choose(
     source: DistanceSource,
     n: int,
     rule: str,
-    *,
     seed: int,
-    train_classes: Any = None,
-    train_samples: object = None,
-    test_weights: object = None,
-    max_shared: int | None = None,
-    budget: str = "tasks",
-    penalty: float = 0.25,
-    candidates: int | None = None,
-    max_test: int = 2000,
+    limits: _Limits,
+    test_weights: Any = None,
 ) -> Selection:
     """Choose by one rule."""
     chosen_rule = find_rule(rule)
-    classes = None if train_classes is None else read_classes(train_classes, source.n_train)
-    if classes is None and (max_shared is not None or chosen_rule.needs_classes):
+    run = _start(source, n, rule, seed, limits, test_weights)
+    chosen_rule.choose(run, limits.options)
+    if not run.chosen or (limits.budget == "tasks" and len(run.chosen) < n):
+        raise DataError(
+            f"only {len(run.chosen)} of the {n} {limits.budget} could be chosen by rule={rule!r} "
+            f"with max_shared={limits.max_shared}. Lower n, raise max_shared or candidates, or "
+            "give more training tasks."
+        )
+    settings = {"n": n, "budget": limits.budget, "seed": seed, "max_shared": limits.max_shared}
+    settings |= {"weighted": test_weights is not None, "n_test": source.n_test}
+    settings |= {"n_train": source.n_train, "distance": type(source).__name__}
+    settings |= {name: getattr(limits.options, name) for name in chosen_rule.options}
+    return Selection(
+        indices=np.array(run.chosen, dtype=np.int64),
+        scores=np.array(run.scores),
+        for_test=np.array(run.for_test, dtype=np.int64),
+        rule=rule,
+        score_is=chosen_rule.score_is,
+        settings=settings,
+    )
+
+
+def _start(
+    source: DistanceSource, n: int, rule: str, seed: int, limits: _Limits, test_weights: Any
+) -> Run:
+    """A selection of nothing yet, after a check of everything that it is to keep to."""
+    given, max_shared = limits.train_classes, limits.max_shared
+    classes = None if given is None else read_classes(given, source.n_train)
+    if classes is None and (max_shared is not None or find_rule(rule).needs_classes):
         why = "max_shared" if max_shared is not None else f"rule={rule!r}"
         raise DataError(f"{why} needs train_classes: a TaskSet, or class ids (tasks, way).")
     if max_shared is not None and max_shared < 0:
         raise DataError(f"max_shared={max_shared} must not be negative.")
-    if penalty < 0:
-        raise DataError(f"penalty={penalty} must not be negative.")
-    costs = _read_costs(budget, train_classes, train_samples, source.n_train)
-    if n < 1 or (budget == "tasks" and n > source.n_train):
+    if limits.options.penalty < 0:
+        raise DataError(f"penalty={limits.options.penalty} must not be negative.")
+    costs = _read_costs(limits.budget, given, limits.train_samples, source.n_train)
+    if n < 1 or (limits.budget == "tasks" and n > source.n_train):
         raise DataError(f"n={n} must lie between 1 and the {source.n_train} training tasks.")
     test_content, train_content = source.contents()
     if classes is not None:
         train_content = class_hashes(classes, train_content)
-        keys = getattr(train_classes, "keys", None)
+        keys = getattr(given, "keys", None)
         if isinstance(keys, np.ndarray):
             train_content = subkeys(train_content, keys.view(np.int64))
-    run = Run(
+    return Run(
         source,
         tie_keys=_keys(train_content, seed),
         test_keys=_keys(test_content, seed),
@@ -147,28 +217,6 @@ def _select_by(
         costs=costs,
         classes=classes,
         max_shared=max_shared,
-    )
-    chosen_rule.choose(run, RuleOptions(penalty, candidates, max_test))
-    if not run.chosen or (budget == "tasks" and len(run.chosen) < n):
-        raise DataError(
-            f"only {len(run.chosen)} of the {n} {budget} could be chosen by rule={rule!r} with "
-            f"max_shared={max_shared}. Lower n, raise max_shared or candidates, or give more "
-            "training tasks."
-        )
-    settings = {"n": n, "budget": budget, "seed": seed, "max_shared": max_shared}
-    settings |= {"weighted": test_weights is not None, "n_test": source.n_test}
-    settings |= {"n_train": source.n_train, "distance": type(source).__name__}
-    if rule == "classes":
-        settings |= {"penalty": penalty}
-    if rule in ("classes", "facility"):
-        settings |= {"candidates": candidates}
-    return Selection(
-        indices=np.array(run.chosen, dtype=np.int64),
-        scores=np.array(run.scores),
-        for_test=np.array(run.for_test, dtype=np.int64),
-        rule=rule,
-        score_is=chosen_rule.score_is,
-        settings=settings,
     )
 
 

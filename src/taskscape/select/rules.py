@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int, UInt64
 
 from taskscape.errors import DataError
 from taskscape.progress import progress_bar
-from taskscape.select.facility import facility
-from taskscape.select.run import Run, ascending
+from taskscape.similarity import DistanceSource
 
-__all__ = ["RULES", "Rule", "RuleOptions"]
+__all__ = ["RULES", "Rule", "RuleOptions", "Run", "find_rule"]
 
 _TURNS = 128
 """Turns that are looked up together: k = _TURNS neighbours outlast the others' choices."""
+_MOST_NUMBERS = 40_000_000
+"""Distances that ``facility`` holds in memory."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,90 @@ class RuleOptions:
 class Rule:
     """A selection rule and what it goes by."""
 
-    name: str
-    choose: Callable[[Run, RuleOptions], None]
+    choose: Callable[["Run", RuleOptions], None]
     score_is: str
     meaning: str
+    options: tuple[str, ...] = ()
+    """The fields of :class:`RuleOptions` that it heeds."""
     needs_classes: bool = False
+
+
+class Run:
+    """Keeps account of the tasks chosen so far, under a budget and a limit on shared classes.
+
+    A task that was refused is never asked for again: the budget only shrinks, and the tasks it
+    shares classes with only grow in number.
+    """
+
+    def __init__(
+        self,
+        source: DistanceSource,
+        tie_keys: UInt64[np.ndarray, "trains"],
+        test_keys: UInt64[np.ndarray, "tests"],
+        weights: Float[np.ndarray, "tests"],
+        budget: int,
+        costs: Int[np.ndarray, "trains"],
+        classes: Int[np.ndarray, "trains way"] | None,
+        max_shared: int | None,
+    ) -> None:
+        self.source, self.tie_keys, self.test_keys = source, tie_keys, test_keys
+        self.weights = weights
+        self.costs, self.left = costs, budget
+        self.classes, self.max_shared = classes, max_shared
+        self.unused = np.ones(source.n_train, dtype=bool)
+        self.chosen: list[int] = []
+        self.scores: list[float] = []
+        self.for_test: list[int] = []
+        self.uses = np.zeros(0 if classes is None else int(classes.max(initial=-1)) + 1)
+        self._has_class = np.zeros((len(self.uses), 256), dtype=np.uint8)
+        self._cheapest = int(costs.min(initial=1))
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more can be chosen."""
+        return self.left < self._cheapest or not self.unused.any()
+
+    def classes_of(self, task: int) -> Int[np.ndarray, "its_way"]:
+        """The class ids of a training task."""
+        assert self.classes is not None
+        row = self.classes[task]
+        return row[row >= 0]
+
+    def take(self, task: int, score: float, test: int = -1) -> bool:
+        """Choose a task if it may be chosen; either way it is used up."""
+        self.unused[task] = False
+        if self.costs[task] > self.left or not self._apart(task):
+            return False
+        self.left -= int(self.costs[task])
+        if self.classes is not None:
+            if len(self.chosen) == self._has_class.shape[1]:
+                self._has_class = np.concatenate([self._has_class, 0 * self._has_class], axis=1)
+            self._has_class[self.classes_of(task), len(self.chosen)] = 1
+            self.uses[self.classes_of(task)] += 1
+        self.chosen.append(int(task))
+        self.scores.append(float(score))
+        self.for_test.append(int(test))
+        return True
+
+    def _apart(self, task: int) -> bool:
+        if self.max_shared is None:
+            return True
+        shared = self._has_class[self.classes_of(task), : len(self.chosen)].sum(axis=0)
+        return int(shared.max(initial=0)) <= self.max_shared
+
+
+def ascending(
+    values: Float[np.ndarray, "n"], tie_keys: UInt64[np.ndarray, "n"], first: int
+) -> Iterator[int]:
+    """Places from the smallest value up, of equals the least key first; sorts only what is read."""
+    size, last = max(first, 256), -np.inf
+    while True:
+        upto = np.partition(values, size)[size] if size < len(values) else np.inf
+        some = np.flatnonzero((values > last) & (values <= upto))
+        yield from some[np.lexsort((tie_keys[some], values[some]))].tolist()
+        if upto == np.inf:
+            return
+        size, last = 4 * size, upto
 
 
 def nearest(run: Run, options: RuleOptions) -> None:
@@ -139,16 +219,105 @@ def _turns(run: Run) -> Iterator[int]:
         yield test
 
 
-_ALL = (
-    Rule("nearest", nearest, "mean distance", "smallest mean distance from the test tasks"),
-    Rule("coverage", coverage, "distance", "each test task in turn takes its nearest unused task"),
-    Rule("facility", lambda run, options: facility(run, options.candidates, options.max_test),
-         "gain", "greedy facility location: together nearest to all test tasks"),
-    Rule("classes", classes, "distance", "coverage that avoids classes used often", True),
-    Rule("random", random, "mean distance", "by chance"),
-)  # fmt: skip
-RULES: Mapping[str, Rule] = MappingProxyType({rule.name: rule for rule in _ALL})
-"""Every selection rule by name."""
+def facility(run: Run, options: RuleOptions) -> None:
+    r"""Greedy maximisation of how much nearer the chosen set is to the test tasks.
+
+    .. math:: f(S) = \sum_t w_t \left( \max_{d} D_{td} - \min_{d \in S} D_{td} \right)
+
+    f is monotone and submodular, so with unit costs and without ``max_shared`` the greedy set
+    reaches at least 1 - 1/e of the best value of its size, over the candidates and the test tasks
+    that were looked at (Nemhauser, Wolsey and Fisher 1978). Where costs differ, the next task is
+    the one with the largest gain for its cost, which guarantees nothing. Gains are not computed
+    anew but corrected for the test tasks whose nearest chosen task has changed, which are few after
+    the first choices. Once every test task has its nearest candidate, f cannot grow; the rule then
+    starts again with the candidates that are left.
+    """
+    n_chosen = min(run.left // max(1, int(run.costs.min())), run.source.n_train)
+    size = min(options.candidates or max(2000, 4 * n_chosen), run.source.n_train)
+    if size < n_chosen:
+        raise DataError(f"candidates={size} is less than the {n_chosen} tasks to choose.")
+    order = np.lexsort((np.arange(run.source.n_test), run.test_keys))
+    order = order[run.weights[order] > 0]
+    tests = order[: max(1, min(options.max_test, _MOST_NUMBERS // size))]
+    pool = _preselect(run, tests, size)
+    distances = run.source.block(tests, pool)
+    weights = run.weights[tests] / run.weights[tests].sum()
+    waiting = np.ones(len(pool), dtype=bool)
+    with progress_bar("selecting tasks", run.left) as advance:
+        while not run.done and waiting.any():
+            before = run.left
+            _one_layer(run, pool, distances, weights, waiting)
+            advance(before - run.left)
+
+
+def _preselect(run: Run, tests: Int[np.ndarray, "some"], size: int) -> Int[np.ndarray, "pool"]:
+    """The tasks that are among the nearest of some test task, best ranks first, in key order."""
+    k = max(1, -(-2 * size // len(tests)))
+    while True:
+        k = min(k, run.source.n_train)
+        found = run.source.nearest(tests, k, run.unused, run.tie_keys).indices
+        rank = np.full(run.source.n_train, k)
+        np.minimum.at(rank, found, np.broadcast_to(np.arange(found.shape[1]), found.shape))
+        pool = np.flatnonzero(rank < k)
+        if len(pool) >= size or k == run.source.n_train:
+            break
+        k *= 2
+    best = np.lexsort((run.tie_keys[pool], rank[pool]))[:size]
+    pool = pool[best]
+    return pool[np.argsort(run.tie_keys[pool], kind="stable")]
+
+
+def _one_layer(
+    run: Run,
+    pool: Int[np.ndarray, "pool"],
+    distances: Float[np.ndarray, "tests pool"],
+    weights: Float[np.ndarray, "tests"],
+    waiting: Bool[np.ndarray, "pool"],
+) -> None:
+    """Choose until every test task has its nearest of the candidates that were waiting."""
+    reached = distances[:, waiting].max(axis=1)
+    negligible = 1e-12 * float(reached @ weights)
+    costs = run.costs[pool]
+    gains = weights @ np.maximum(reached[:, None] - distances, 0.0)
+    chosen = 0
+    while waiting.any() and not run.done:
+        j = int(np.argmax(np.where(waiting, gains / costs, -np.inf)))
+        if gains[j] <= negligible and chosen:
+            return
+        waiting[j] = False
+        if not run.take(int(pool[j]), float(gains[j] / costs[j])):
+            continue
+        chosen += 1
+        nearer = np.flatnonzero(distances[:, j] < reached)
+        was, now = reached[nearer, None], distances[nearer, j, None]
+        there = distances[nearer]
+        gains -= weights[nearer] @ (np.maximum(was - there, 0.0) - np.maximum(now - there, 0.0))
+        reached[nearer] = now[:, 0]
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "nearest": Rule(nearest, "mean distance", "smallest mean distance from the test tasks"),
+        "coverage": Rule(
+            coverage, "distance", "each test task in turn takes its nearest unused task"
+        ),
+        "facility": Rule(
+            facility,
+            "gain",
+            "greedy facility location: together nearest to all test tasks",
+            options=("candidates", "max_test"),
+        ),
+        "classes": Rule(
+            classes,
+            "distance",
+            "coverage that avoids classes used often",
+            options=("penalty", "candidates"),
+            needs_classes=True,
+        ),
+        "random": Rule(random, "mean distance", "by chance"),
+    }
+)
+"""Every selection rule by name; a new one is a line here."""
 
 
 def find_rule(name: str) -> Rule:

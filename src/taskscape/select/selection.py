@@ -1,6 +1,6 @@
 """What a selection rule returns: which tasks, in which order, and why."""
 
-import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,10 +9,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.errors import DataError
+from taskscape.files import json_with, load_json, save_json
 
-__all__ = ["Selection"]
+__all__ = ["SELECTION_FILE", "Selection"]
 
 _FORMAT = 1
+SELECTION_FILE = json_with("a selection", what="selection")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +32,9 @@ class Selection:
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    def __repr__(self) -> str:
+        return f"Selection({len(self):,} tasks, rule={self.rule!r})"
 
     @property
     def why(self) -> list[str]:
@@ -76,15 +81,11 @@ class Selection:
             settings=dict(values["settings"]),
         )
 
-    def to_json(self) -> str:
-        """Everything, as a JSON string."""
-        return json.dumps(self.to_dict())
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a JSON file that :meth:`load` reads."""
+        save_json(path, self.to_dict(), SELECTION_FILE)
 
     @staticmethod
-    def from_json(text: str) -> "Selection":
-        """The selection that :meth:`to_json` wrote."""
-        try:
-            values = json.loads(text)
-        except ValueError as error:
-            raise DataError(f"this is not a selection written by taskscape: {error}.") from error
-        return Selection.from_dict(values if isinstance(values, dict) else {})
+    def load(path: str | os.PathLike[str]) -> "Selection":
+        """The selection that :meth:`save` wrote."""
+        return Selection.from_dict(load_json(path, SELECTION_FILE))

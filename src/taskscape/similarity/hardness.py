@@ -5,15 +5,21 @@ from jaxtyping import Bool, Float
 from scipy.special import logsumexp
 
 from taskscape.errors import DataError
-from taskscape.select.sources import DistanceSource
-from taskscape.similarity.features import FeatureEmbedding, Prepare, TaskFeatures, gather
-from taskscape.similarity.similarity import Rows, TaskDistances, TaskVectors
+from taskscape.similarity.similarity import (
+    FeatureSimilarity,
+    Prepare,
+    Rows,
+    TaskFeatures,
+    TaskVectors,
+    gather,
+    prepared_batches,
+)
 from taskscape.tasks import TaskSet
 
 __all__ = ["TaskHardness"]
 
 
-class TaskHardness(FeatureEmbedding):
+class TaskHardness(FeatureSimilarity):
     r"""Mean log-odds of a sample being classified wrongly by cosine to the class means.
 
     .. math:: \Omega = \frac1N \sum_n \ln \frac{1 - p(y_n \mid x_n)}{p(y_n \mid x_n)}, \quad
@@ -31,6 +37,9 @@ class TaskHardness(FeatureEmbedding):
     it knows nothing of the training tasks. As a distance it is the absolute difference.
     """
 
+    cheap = True
+    within_task = True
+
     def __init__(
         self,
         *,
@@ -47,18 +56,19 @@ class TaskHardness(FeatureEmbedding):
 
     def embed(self, tasks: TaskSet) -> TaskVectors:
         if self.on == "support":
-            return np.concatenate([self._embed(f) for f in self._features(tasks)])
+            return super().embed(tasks)
         if tasks.n_query == 0:
             raise DataError("on='query' needs tasks with queries; make them with n_query=15.")
         parts = []
-        for batch, prepared in self._batches(tasks, tasks.max_shot + tasks.n_query):
+        per_class = tasks.max_shot + tasks.n_query
+        for batch, prepared in prepared_batches(tasks, self._fitted(tasks), per_class):
             support = gather(prepared, batch.support, batch.support_mask)
             query = gather(prepared, batch.query, batch.query_mask)
             cosines = _cosines(query.x, support.x.sum(axis=2, dtype=np.float64))
             parts.append(self._log_odds(cosines, query.mask, batch.class_mask))
         return np.concatenate(parts)
 
-    def _embed(self, features: TaskFeatures) -> TaskVectors:
+    def embed_features(self, features: TaskFeatures) -> TaskVectors:
         x, mask = features.x, features.mask
         sums = x.sum(axis=2, dtype=np.float64)
         cosines = _cosines(x, sums)
@@ -86,9 +96,6 @@ class TaskHardness(FeatureEmbedding):
 
     def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         return lambda some: np.abs(a[some] - b[:, 0])
-
-    def source(self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors) -> DistanceSource:
-        return TaskDistances(self, self._embedded(test, "test"), self._embedded(train, "train"))
 
 
 def _cosines(

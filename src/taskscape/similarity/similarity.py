@@ -1,4 +1,4 @@
-"""The contract of a notion of similarity: tasks in, embeddings out, distances out.
+"""The contract of a notion of similarity, and what the notions on features share.
 
 An embedding is one array with the tasks along its first axis, so it is saved as it is; NaN stands
 where a task has no class or no sample. Whatever its shape, only the notion that made it says how
@@ -6,39 +6,64 @@ far apart two embeddings are.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Float, Int, UInt64
+from jaxtyping import Bool, Float, Int, UInt64
 
-from taskscape.compare import DIVERGENCES, mean_kl
-from taskscape.compare import cdist as theme_cdist
 from taskscape.compare.rows import row_hashes
 from taskscape.errors import DataError
 from taskscape.progress import progress_bar
-from taskscape.select.sources import DistanceSource, KLSource, MatrixSource, _Dense
-from taskscape.tasks import TaskSet
+from taskscape.similarity.distances import DistanceSource
+from taskscape.tasks import TaskBatch, TaskSet
+from taskscape.themes.prepare import (
+    Preparation,
+    PrepareConfig,
+    PreparedSamples,
+    choose_config,
+    learn_preparation,
+)
 
-__all__ = ["Rows", "TaskDistances", "TaskEmbedding", "TaskVectors", "ThemeEmbedding"]
+__all__ = [
+    "FeatureSimilarity",
+    "Prepare",
+    "Rows",
+    "Similarity",
+    "TaskFeatures",
+    "TaskVectors",
+    "class_means",
+    "classes_of",
+    "support_features",
+]
 
 TaskVectors: TypeAlias = Float[np.ndarray, "_ ..."]
 Rows: TypeAlias = Callable[[slice], Float[np.ndarray, "_ _"]]
 """The distances of a range of the first tasks to all of the others."""
+Prepare: TypeAlias = PrepareConfig | str | None
+_CELLS_AT_ONCE = 1 << 24
 
 
-class TaskEmbedding(ABC):
+class Similarity(ABC):
     """A notion of how similar tasks are; one of many that can stand in for another.
 
     :meth:`fit` learns from training tasks what the notion needs, :meth:`embed` is then a function
-    of each task alone. Distances take tasks, or what :meth:`embed` made of them.
+    of each task alone, and :meth:`distances` takes tasks, or what :meth:`embed` made of them. A
+    new notion says what these two do and gives :meth:`rows` of distances.
     """
 
     pairs_at_once: int = 1 << 20
     """How many distances are computed between two steps of the progress bar."""
+    cheap: bool = False
+    """Whether distances are computed each time they are asked for, and never kept as a matrix."""
+    symmetric: bool = True
+    """Whether the distance there is the distance back."""
+    within_task: bool = False
+    """Whether it looks at each task alone, and knows nothing of where its classes lie."""
 
     @abstractmethod
-    def fit(self, tasks: TaskSet) -> "TaskEmbedding":
+    def fit(self, tasks: TaskSet) -> "Similarity":
         """Learn from the training tasks."""
 
     @abstractmethod
@@ -49,29 +74,23 @@ class TaskEmbedding(ABC):
     def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         """A function that gives rows of the distances from ``a`` to ``b``."""
 
+    def distances(
+        self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors
+    ) -> DistanceSource:
+        """The distances from test tasks to training tasks, for rules, diagrams and studies."""
+        return TaskDistances(self, self._embedded(test, "test"), self._embedded(train, "train"))
+
     def cdist(
-        self, a: TaskSet | TaskVectors, b: TaskSet | TaskVectors
-    ) -> Float[np.ndarray, "tasks others"]:
-        """Distance from every task of ``a`` (test tasks) to every task of ``b`` (training)."""
-        first, second = self._embedded(a, "a"), self._embedded(b, "b")
-        found = np.empty((len(first), len(second)))
-        for some, distances in self._blocks(first, second):
-            found[some] = distances
-        return found
+        self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors
+    ) -> Float[np.ndarray, "tests trains"]:
+        """Distance from every test task to every training task."""
+        return self.distances(test, train).matrix()
 
     def mean_distance(
         self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors
-    ) -> Float[np.ndarray, "tasks"]:
-        """Mean distance from each test task to all training tasks: the diagram's horizontal axis.
-
-        The matrix of all distances is never in memory.
-        """
-        first, second = self._embedded(test, "test"), self._embedded(train, "train")
-        return np.concatenate([d.mean(axis=1) for _, d in self._blocks(first, second)])
-
-    def source(self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors) -> DistanceSource:
-        """The distances as :func:`taskscape.select.select_by` takes them."""
-        return MatrixSource(self.cdist(test, train))
+    ) -> Float[np.ndarray, "tests"]:
+        """Mean distance from each test task to all training tasks; never a matrix."""
+        return self.distances(test, train).mean_distance()
 
     def _embedded(self, tasks: TaskSet | TaskVectors, name: str) -> TaskVectors:
         values = self.embed(tasks) if isinstance(tasks, TaskSet) else np.asarray(tasks)
@@ -81,89 +100,160 @@ class TaskEmbedding(ABC):
             )
         return values
 
-    def _blocks(self, a: TaskVectors, b: TaskVectors) -> Any:
-        if a.ndim != b.ndim or a.shape[-1] != b.shape[-1]:
+
+class TaskDistances(DistanceSource):
+    """Distances between embedded tasks; kept once computed, unless the notion says cheap."""
+
+    def __init__(self, similarity: Similarity, test: TaskVectors, train: TaskVectors) -> None:
+        if test.ndim != train.ndim or test.shape[-1] != train.shape[-1]:
             raise DataError(
-                f"embeddings of shapes {a.shape} and {b.shape} cannot be compared; "
+                f"embeddings of shapes {test.shape} and {train.shape} cannot be compared; "
                 "embed both with the same settings."
             )
-        rows, step = self.rows(a, b), max(1, self.pairs_at_once // len(b))
-        with progress_bar("distances between tasks", len(a)) as advance:
-            for start in range(0, len(a), step):
-                some = slice(start, min(start + step, len(a)))
-                yield some, rows(some)
-                advance(some.stop - some.start)
-
-
-class TaskDistances(_Dense):
-    """Distances of vectors that are cheap to compute, made when a selection rule asks for them."""
-
-    def __init__(self, notion: TaskEmbedding, test: TaskVectors, train: TaskVectors) -> None:
-        self._notion, self._test, self._train = notion, test, train
+        self._similarity, self._test, self._train = similarity, test, train
+        self._matrix: Float[np.ndarray, "tests trains"] | None = None
         self.n_test, self.n_train = len(test), len(train)
-
-    def contents(self) -> tuple[UInt64[np.ndarray, "tests"], UInt64[np.ndarray, "trains"]]:
-        return row_hashes(_flat(self._test)), row_hashes(_flat(self._train))
 
     def block(
         self, tests: Int[np.ndarray, "some"], trains: Int[np.ndarray, "others"]
     ) -> Float[np.ndarray, "some others"]:
-        rows = self._notion.rows(self._test[tests], self._train[trains])
+        if not self._similarity.cheap:
+            return self.matrix()[np.ix_(tests, trains)]
+        rows = self._similarity.rows(self._test[tests], self._train[trains])
         return rows(slice(0, len(tests)))
 
+    def matrix(self) -> Float[np.ndarray, "tests trains"]:
+        if self._matrix is not None:
+            return self._matrix
+        found = np.empty((self.n_test, self.n_train))
+        for some, distances in self._parts():
+            found[some] = distances
+        if not self._similarity.cheap:
+            self._matrix = found
+        return found
 
-class ThemeEmbedding(TaskEmbedding):
-    """Task-themes as one notion among others: λ, with a divergence between Dirichlet posteriors.
+    def mean_distance(self) -> Float[np.ndarray, "tests"]:
+        if self._matrix is not None:
+            return self._matrix.mean(axis=1)
+        return np.concatenate([distances.mean(axis=1) for _, distances in self._parts()])
 
-    ``model`` is a :class:`taskscape.TaskThemes`, or anything whose ``transform(tasks)`` gives λ
-    (tasks, L), or (members, tasks, L) for an ensemble. A model that is fitted already need not be
-    fitted again. Embeddings are λ; those of an ensemble are (tasks, members, L). ``kind`` is the
-    divergence and ``alpha`` what ``"emd"`` needs besides.
+    def contents(self) -> tuple[UInt64[np.ndarray, "tests"], UInt64[np.ndarray, "trains"]]:
+        if not self._similarity.cheap:
+            return super().contents()
+        test, train = (row_hashes(e.reshape(len(e), -1)) for e in (self._test, self._train))
+        return test, train
+
+    def _parts(self) -> Iterator[tuple[slice, Float[np.ndarray, "some trains"]]]:
+        rows = self._similarity.rows(self._test, self._train)
+        step = max(1, self._similarity.pairs_at_once // self.n_train)
+        with progress_bar("distances between tasks", self.n_test) as advance:
+            for start in range(0, self.n_test, step):
+                some = slice(start, min(start + step, self.n_test))
+                yield some, rows(some)
+                advance(some.stop - some.start)
+
+
+@dataclass(frozen=True)
+class TaskFeatures:
+    """Prepared support samples of some tasks; padded samples are zero and masked."""
+
+    x: Float[np.ndarray, "tasks way shot dims"]
+    mask: Bool[np.ndarray, "tasks way shot"]
+
+
+class FeatureSimilarity(Similarity):
+    """A notion of similarity that looks at prepared features of the support samples.
+
+    ``prepare`` is as in :class:`taskscape.TaskThemes`: ``"auto"`` chooses steps by the data, None
+    takes features as they are. What the steps learn, they learn from the training tasks' classes.
     """
 
-    def __init__(self, model: Any, kind: str = "kl", *, alpha: Any = None) -> None:
-        if kind not in DIVERGENCES:
-            raise DataError(
-                f"kind={kind!r} is not a divergence; use one of {', '.join(DIVERGENCES)}."
-            )
-        if not hasattr(model, "transform"):
-            raise DataError(
-                f"model is {type(model).__name__}; expected something with transform(tasks), such "
-                "as TaskThemes. λ that you have already go straight to cdist and mean_distance."
-            )
-        self.model, self.kind, self.alpha = model, kind, alpha
+    def __init__(self, *, prepare: Prepare = "auto") -> None:
+        if prepare not in (None, "auto") and not isinstance(prepare, PrepareConfig):
+            raise DataError(f"prepare={prepare!r} must be 'auto', None or a PrepareConfig.")
+        self.prepare = prepare
+        self.preparation_: Preparation | None = None
 
-    def fit(self, tasks: TaskSet) -> "ThemeEmbedding":
-        self.model.fit(tasks)
+    def fit(self, tasks: TaskSet) -> "FeatureSimilarity":
+        if len(tasks) == 0:
+            raise DataError("there are no tasks to fit on.")
+        classes = classes_of(tasks)
+        if isinstance(self.prepare, PrepareConfig):
+            config = self.prepare
+        elif self.prepare is None:
+            config = PrepareConfig(centre=False, pca=None)
+        else:
+            config = choose_config(tasks.pool, classes)
+        self.preparation_ = learn_preparation(tasks.pool, classes, config)
         return self
 
     def embed(self, tasks: TaskSet) -> TaskVectors:
-        lam = np.asarray(self.model.transform(tasks), dtype=np.float64)
-        return lam if lam.ndim == 2 else np.moveaxis(lam, 0, 1)
+        features = support_features(tasks, self._fitted(tasks))
+        parts = [self.embed_features(f) for f in features]
+        most = [max(p.shape[i] for p in parts) for i in range(1, parts[0].ndim)]
+        return np.concatenate([_pad(p, most) for p in parts])
 
-    def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
-        # whole, not by blocks: an ensemble divides by each member's mean over all pairs
-        distances = theme_cdist(_members_first(a), _members_first(b), self.kind, alpha=self.alpha)
-        return lambda some: distances[some]
+    def embed_features(self, features: TaskFeatures) -> TaskVectors:
+        """The embedding of some tasks, from their prepared samples."""
+        raise NotImplementedError
 
-    def mean_distance(
-        self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors
-    ) -> Float[np.ndarray, "tasks"]:
-        a, b = self._embedded(test, "test"), self._embedded(train, "train")
-        if self.kind == "kl":  # exact from two means over the training tasks
-            return mean_kl(_members_first(a), _members_first(b))
-        return super().mean_distance(a, b)
-
-    def source(self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors) -> DistanceSource:
-        if self.kind != "kl":
-            return super().source(test, train)
-        a, b = self._embedded(test, "test"), self._embedded(train, "train")
-        return KLSource(_members_first(a), _members_first(b))
-
-
-def _members_first(lam: TaskVectors) -> Float[np.ndarray, "*members tasks L"]:
-    return lam if lam.ndim == 2 else np.moveaxis(lam, 1, 0)
+    def _fitted(self, tasks: TaskSet) -> Preparation:
+        """What :meth:`fit` learned, after a check that these tasks can be embedded."""
+        if self.preparation_ is None:
+            raise DataError(f"{type(self).__name__} is not fitted; call fit(train_tasks) first.")
+        if len(tasks) == 0:
+            raise DataError("there are no tasks to embed.")
+        dims, want = int(np.prod(tasks.pool.sample_shape)), len(self.preparation_.mean)
+        if dims != want:
+            raise DataError(
+                f"samples of {tasks.pool!r} have {dims} dimensions; {type(self).__name__} was "
+                f"fitted on {want}. Use the same kind of data, size and encoder."
+            )
+        return self.preparation_
 
 
-def _flat(values: TaskVectors) -> Float[np.ndarray, "tasks numbers"]:
-    return values.reshape(len(values), -1)
+def support_features(tasks: TaskSet, preparation: Preparation) -> Iterator[TaskFeatures]:
+    """The prepared support samples of all tasks, some tasks at a time."""
+    for batch, prepared in prepared_batches(tasks, preparation, tasks.max_shot):
+        yield gather(prepared, batch.support, batch.support_mask)
+
+
+def prepared_batches(
+    tasks: TaskSet, preparation: Preparation, per_class: int
+) -> Iterator[tuple[TaskBatch, PreparedSamples]]:
+    """Batches of tasks that fit in memory, with the prepared samples of all their classes."""
+    prepared = PreparedSamples(tasks.pool, preparation, classes_of(tasks))
+    step = max(1, _CELLS_AT_ONCE // (tasks.max_way * per_class * preparation.dims))
+    with progress_bar("embedding tasks", len(tasks)) as advance:
+        for batch in tasks.batches(step):
+            yield batch, prepared
+            advance(len(batch))
+
+
+def gather(
+    prepared: PreparedSamples,
+    rows: Int[np.ndarray, "tasks way shot"],
+    mask: Bool[np.ndarray, "tasks way shot"],
+) -> TaskFeatures:
+    """The prepared samples in these rows of the pool."""
+    x = np.zeros((*mask.shape, prepared.preparation.dims), dtype=np.float32)
+    x[mask] = prepared.take(rows[mask])
+    return TaskFeatures(x, mask)
+
+
+def classes_of(tasks: TaskSet) -> np.ndarray:
+    """The classes that occur in the tasks, ascending."""
+    return np.unique(tasks.classes[tasks.classes >= 0]).astype(np.int64)
+
+
+def class_means(features: TaskFeatures) -> Float[np.ndarray, "tasks way dims"]:
+    """The mean of each class's support samples, NaN where there is no class."""
+    count = features.mask.sum(axis=2)[..., None]
+    total = features.x.sum(axis=2, dtype=np.float64)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _pad(values: TaskVectors, shape: list[int]) -> TaskVectors:
+    """Room for more classes and samples, filled with NaN."""
+    extra = [(0, 0), *((0, n - have) for n, have in zip(shape, values.shape[1:], strict=True))]
+    return np.pad(values, extra, constant_values=np.nan)

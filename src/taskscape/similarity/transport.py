@@ -1,4 +1,4 @@
-"""Optimal transport between the classes of many pairs of tasks."""
+"""Optimal transport between tasks: of class means, of classes as Gaussians, or of samples."""
 
 from functools import cache
 from itertools import permutations
@@ -7,10 +7,254 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import linear_sum_assignment
 
-__all__ = ["transport", "transport_classes"]
+from taskscape.compare.rows import DistinctRows, distinct_rows
+from taskscape.errors import DataError
+from taskscape.similarity.similarity import (
+    FeatureSimilarity,
+    Prepare,
+    Rows,
+    TaskFeatures,
+    TaskVectors,
+    class_means,
+)
+from taskscape.tasks import TaskSet
+
+__all__ = ["OTDD", "PrototypeDistance", "gaussian_distances", "transport_classes"]
 
 _TRY_ALL = 5
 """Up to this many classes all assignments (120) are tried at once, in one matrix product."""
+_MOST_BYTES = 1 << 32
+_PAIRS_AT_ONCE = 1 << 16
+
+
+class PrototypeDistance(FeatureSimilarity):
+    r"""Distance between the class means of two tasks under their best assignment.
+
+    .. math:: d(a, b) = \sqrt{\min_\pi \frac1C \sum_c
+        \lVert m^a_c - m^b_{\pi(c)} \rVert^2}
+
+    in prepared features. Tasks with different numbers of classes are compared by optimal transport
+    with equal weights, :math:`1/C_a` and :math:`1/C_b`, so that it is a metric for all tasks: the
+    2-Wasserstein distance of the two sets of means. Embeddings are the class means, (tasks,
+    classes, dims).
+    """
+
+    pairs_at_once = 1 << 17
+
+    def embed_features(self, features: TaskFeatures) -> TaskVectors:
+        return class_means(features)
+
+    def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
+        way_a, way_b = n_way(a), n_way(b)
+        second = np.nan_to_num(b).reshape(-1, b.shape[2])
+
+        def some_rows(some: slice) -> Float[np.ndarray, "some others"]:
+            first = np.nan_to_num(a[some]).reshape(-1, a.shape[2])
+            costs = squared_distances(first, second).reshape(-1, a.shape[1], len(b), b.shape[1])
+            return np.sqrt(transport_classes(costs.swapaxes(1, 2), way_a[some], way_b))
+
+        return some_rows
+
+
+class OTDD(FeatureSimilarity):
+    r"""Optimal transport data set distance: samples and labels are moved together.
+
+    A sample of one task moves onto one of another at the cost of their squared distance and of the
+    squared 2-Wasserstein distance of their classes, taken as Gaussians:
+
+    .. math:: d(a, b)^2 = \min_T \sum_{nm} T_{nm} \left( \lVert x_n - x_m \rVert^2
+        + W_2^2(\mathcal N_{y_n}, \mathcal N_{y_m}) \right), \quad
+        W_2^2 = \lVert m - m' \rVert^2
+        + \mathrm{tr}\bigl(S + S' - 2 (S^{1/2} S' S^{1/2})^{1/2}\bigr)
+
+    with ``level="samples"``: exact transport, samples of a task weigh the same, :math:`m` and
+    :math:`S` are the mean and covariance (divided by n) of a class's support samples; a class of
+    one sample has covariance zero. With ``level="classes"``, the default, whole classes are moved:
+
+    .. math:: d(a, b)^2 = 2 \min_T \sum_{cd} T_{cd} W_2^2(\mathcal N_c, \mathcal N_d)
+
+    where classes of a task weigh the same. That is what the first becomes when the samples of each
+    class are a Gaussian's and classes are moved as such; it costs a fraction, and pairs of classes
+    that occur in many tasks (with the same samples) are compared once.
+
+    ``covariance="diagonal"`` ignores covariances between features: faster again.
+
+    Alvarez-Melis and Fusi 2020, "Geometric dataset distances via optimal transport".
+
+    Differs: no entropic smoothing; ``level="classes"`` is the distance between Gaussian mixtures of
+    Delon and Desolneux 2020. Embeddings of samples are (tasks, classes, samples, dims); those of
+    classes (tasks, classes, 1 + rank, dims): the mean, then rows A with S = AᵀA (for a diagonal
+    covariance, the standard deviations).
+    """
+
+    pairs_at_once = 1 << 12
+
+    def __init__(
+        self,
+        *,
+        level: str = "classes",
+        covariance: str = "full",
+        prepare: Prepare = "auto",
+    ) -> None:
+        super().__init__(prepare=prepare)
+        if level not in ("classes", "samples"):
+            raise DataError(f"level={level!r} is not known; use 'classes' or 'samples'.")
+        if covariance not in ("full", "diagonal"):
+            raise DataError(f"covariance={covariance!r} is not known; use 'full' or 'diagonal'.")
+        self.level, self.covariance = level, covariance
+
+    def embed(self, tasks: TaskSet) -> TaskVectors:
+        dims = self._fitted(tasks).dims
+        rank = min(tasks.max_shot, dims) if self.covariance == "full" else 1
+        per_class = tasks.max_shot if self.level == "samples" else 1 + rank
+        size = len(tasks) * tasks.max_way * per_class * dims * 4
+        if size > _MOST_BYTES:
+            raise DataError(
+                f"embedding {len(tasks):,} tasks of up to {tasks.max_shot} samples per class takes "
+                f"{size / 2**30:.0f} GiB. Use level='classes', covariance='diagonal', fewer "
+                "principal components or fewer tasks."
+            )
+        return super().embed(tasks)
+
+    def embed_features(self, features: TaskFeatures) -> TaskVectors:
+        if self.level == "samples":
+            return np.where(features.mask[..., None], features.x, np.float32(np.nan))
+        return _gaussians(features, self.covariance).astype(np.float32)
+
+    def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
+        if self.level == "samples":
+            return self._sample_rows(a, b)
+        way_a, way_b = n_way(a), n_way(b)
+        table = ClassTable(_rows_of(a), _rows_of(b), self.covariance)
+
+        def some_rows(some: slice) -> Float[np.ndarray, "some others"]:
+            costs = table.costs(some, len(a), len(b))
+            return np.sqrt(2 * transport_classes(costs, way_a[some], way_b))
+
+        return some_rows
+
+    def _sample_rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
+        classes = [_gaussians(_features(e), self.covariance).astype(np.float32) for e in (a, b)]
+        table = ClassTable(_rows_of(classes[0]), _rows_of(classes[1]), self.covariance)
+        seconds = [_samples(task) for task in b]
+
+        def some_rows(some: slice) -> Float[np.ndarray, "some others"]:
+            labels = table.costs(some, len(a), len(b))
+            found = np.empty((len(labels), len(b)))
+            for i, task in enumerate(a[some]):
+                x, y = _samples(task)
+                weight = np.full(len(x), 1 / len(x))
+                for j, (z, label) in enumerate(seconds):
+                    costs = squared_distances(x, z) + labels[i, j][np.ix_(y, label)]
+                    found[i, j] = transport(costs, weight, np.full(len(z), 1 / len(z)))
+            return np.sqrt(np.maximum(found, 0.0))
+
+        return some_rows
+
+
+def gaussian_distances(
+    a: Float[np.ndarray, "n rows_a dims"], b: Float[np.ndarray, "m rows_b dims"], covariance: str
+) -> Float[np.ndarray, "n m"]:
+    r"""Squared 2-Wasserstein distance of all pairs of Gaussians, given as mean and factor rows.
+
+    With :math:`S = A^\top A` the cross term is :math:`\mathrm{tr}(S^{1/2} S' S^{1/2})^{1/2}
+    = \lVert A A'^\top \rVert_*`, the sum of singular values, of a matrix no larger than the
+    number of samples; so singular covariances need no care.
+    """
+    means = squared_distances(a[:, 0], b[:, 0])
+    A, B = a[:, 1:].astype(np.float64), b[:, 1:].astype(np.float64)
+    if covariance == "diagonal":
+        return means + squared_distances(A[:, 0], B[:, 0])
+    traces = (A**2).sum(axis=(1, 2))[:, None] + (B**2).sum(axis=(1, 2))
+    cross = np.empty_like(means)
+    step = max(1, _PAIRS_AT_ONCE // max(1, len(b)))
+    for start in range(0, len(a), step):
+        products = np.einsum("nrd,msd->nmrs", A[start : start + step], B, optimize=True)
+        cross[start : start + step] = np.linalg.svd(products, compute_uv=False).sum(axis=-1)
+    return means + np.maximum(traces - 2 * cross, 0.0)
+
+
+class ClassTable:
+    """Distances between the classes of tasks; equal classes are compared once.
+
+    Where all classes differ, as they do when every task draws its own few samples, they are
+    compared when they are asked for.
+    """
+
+    def __init__(
+        self,
+        a: Float[np.ndarray, "tasks way numbers dims"],
+        b: Float[np.ndarray, "others another_way numbers_b dims"],
+        covariance: str,
+    ) -> None:
+        self._a, self._b, self._covariance = a, b, covariance
+        self._kinds = [_distinct(x) for x in (a, b)]
+        first, second = (len(k.first) for k in self._kinds)
+        self._known: Float[np.ndarray, "n m"] | None = None
+        # once and for all where that is less work than pair by pair, and not too much to hold
+        if first * second <= min(len(a) * len(b) * a.shape[1] * b.shape[1] // 2, 1 << 24):
+            self._known = self._between(self._kinds[0].first)
+
+    def _between(self, rows: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some m"]:
+        a, b = (x.reshape(-1, *x.shape[2:]) for x in (self._a, self._b))
+        return gaussian_distances(a[rows], b[self._kinds[1].first], self._covariance)
+
+    def costs(
+        self, some: slice, n: int, m: int
+    ) -> Float[np.ndarray, "some others way another_way"]:
+        """Squared distances between the classes of some tasks and those of all others."""
+        way, other = self._a.shape[1], self._b.shape[1]
+        columns = self._kinds[1].kind
+        if self._known is not None:
+            kinds = self._kinds[0].kind.reshape(n, way)[some].reshape(-1)
+            flat = self._known[np.ix_(kinds, columns)]
+        else:
+            flat = self._between(np.arange(n * way).reshape(n, way)[some].reshape(-1))[:, columns]
+        return flat.reshape(-1, way, m, other).swapaxes(1, 2)
+
+
+def _distinct(classes: Float[np.ndarray, "tasks way numbers dims"]) -> DistinctRows:
+    return distinct_rows(classes.reshape(classes.shape[0] * classes.shape[1], -1))
+
+
+def _rows_of(embedded: TaskVectors) -> Float[np.ndarray, "tasks way numbers dims"]:
+    return np.nan_to_num(embedded)
+
+
+def _gaussians(
+    features: TaskFeatures, covariance: str
+) -> Float[np.ndarray, "tasks way numbers dims"]:
+    """Mean and factor rows of every class, NaN where there is none."""
+    means = class_means(features)
+    left = np.where(features.mask[..., None], features.x - np.nan_to_num(means)[:, :, None], 0.0)
+    left /= np.sqrt(np.maximum(features.mask.sum(axis=2), 1))[..., None, None]
+    if covariance == "diagonal":
+        rows = np.sqrt((left**2).sum(axis=2, keepdims=True))
+    elif left.shape[2] > left.shape[3]:
+        rows = _square_roots(left)  # as many rows as dimensions are enough
+    else:
+        rows = left
+    none = np.isnan(means[..., :1])[..., None]
+    return np.where(none, np.nan, np.concatenate([means[:, :, None], rows], axis=2))
+
+
+def _square_roots(
+    left: Float[np.ndarray, "tasks way shot dims"],
+) -> Float[np.ndarray, "tasks way dims dims"]:
+    values, vectors = np.linalg.eigh(np.einsum("twnd,twne->twde", left, left, optimize=True))
+    return np.sqrt(np.maximum(values, 0.0))[..., None] * vectors.swapaxes(-1, -2)
+
+
+def _features(embedded: Float[np.ndarray, "tasks way shot dims"]) -> TaskFeatures:
+    return TaskFeatures(np.nan_to_num(embedded), ~np.isnan(embedded[..., 0]))
+
+
+def _samples(
+    task: Float[np.ndarray, "way shot dims"],
+) -> tuple[Float[np.ndarray, "n dims"], Int[np.ndarray, "n"]]:
+    """The real samples of a task and the class of each."""
+    real = ~np.isnan(task[..., 0])
+    return task[real], np.nonzero(real)[0]
 
 
 def transport_classes(
@@ -59,3 +303,18 @@ def transport(
     from ot import emd2
 
     return float(emd2(a, b, np.ascontiguousarray(costs), check_marginals=False))
+
+
+def n_way(embedded: Float[np.ndarray, "tasks way *rest"]) -> Int[np.ndarray, "tasks"]:
+    """The number of classes of each task, from an embedding that is NaN where there is none."""
+    flat = embedded.reshape(*embedded.shape[:2], -1)
+    return (~np.isnan(flat[:, :, 0])).sum(axis=1)
+
+
+def squared_distances(
+    a: Float[np.ndarray, "n dims"], b: Float[np.ndarray, "m dims"]
+) -> Float[np.ndarray, "n m"]:
+    """Squared Euclidean distance of all pairs."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2 * a @ b.T
+    return np.maximum(squares, 0.0)

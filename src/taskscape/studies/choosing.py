@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from taskscape.pools import ClassPool, load_pool
-from taskscape.select import TrialOptions
+from taskscape.select import LearnerJudge, TrialOptions, select
 from taskscape.statistics import losing_share
-from taskscape.studies.auto import LearnerJudge, select_auto
 from taskscape.studies.lab import Lab, option
 from taskscape.studies.recipes import (
     LEARNER_PRESETS,
@@ -91,14 +90,14 @@ class ChoosingStudy:
         for split, n in sizes.items():
             lam[split] = model.transform(self.tasks(self.pool, split, n, seeds[split]))
             tasks[split] = self.tasks(self.features, split, n, seeds[split])
-        chosen = select_auto(
-            lam["test"], lam["train"], budget, learner=kind, network=network,
-            train_tasks=tasks["train"], validation=lam["val"], validation_tasks=tasks["val"],
-            trial=TrialOptions(rules=self.rules, trials=s.trials), training=config, seed=seed,
-        )  # fmt: skip
-        judge = LearnerJudge(
-            kind, network, tasks["train"], tasks["test"], training=config, seed=seed
+        trying, judge = (
+            LearnerJudge(kind, network, tasks["train"], tasks[split], training=config, seed=seed)
+            for split in ("val", "test")
         )
+        chosen = select(
+            lam["test"], lam["train"], budget, "auto", validation=lam["val"], judge=trying,
+            trial=TrialOptions(rules=self.rules, trials=s.trials), seed=seed,
+        )  # fmt: skip
         rng = np.random.default_rng([seed, budget])
         by_chance = [rng.permutation(s.candidates)[:budget] for _ in range(s.trials)]
         ours = by_chance if chosen.rule == "random" else [chosen.indices] * s.trials

@@ -33,7 +33,7 @@ class StudyResult:
     train: Embeddings
     test: Embeddings
     distance: Float[np.ndarray, "tests"]
-    """Mean KL divergence from each test task to all training tasks."""
+    """Mean distance from each test task to all training tasks, by the study's similarity."""
     nearest: Int[np.ndarray, "tests k"]
     """Rows of ``train``: the nearest training tasks of each test task."""
     nearest_distance: Float[np.ndarray, "tests k"]

@@ -1,6 +1,5 @@
 """A TaskSet as an Arrow table and as a file, bound to its pool by the pool's fingerprint."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from jaxtyping import Int, Integer
 from taskscape.errors import DataError
 from taskscape.files import Kind, written_in_one_piece
 from taskscape.pools import ClassPool
+from taskscape.storage import check_format, header_of, table_with_header
 from taskscape.tasks.taskset import (
     TaskSet,
     check_drawn,
@@ -32,8 +32,6 @@ __all__ = [
     "to_table",
 ]
 
-_FORMAT = 1
-_HEADER = b"taskscape"
 _HEADER_KINDS = {
     "format": int, "pool": str, "fingerprint": str, "n_query": int, "class_names": list
 }  # fmt: skip
@@ -55,15 +53,13 @@ def to_table(tasks: TaskSet) -> pa.Table:
             inner = pa.FixedSizeListArray.from_arrays(flat, ids.shape[2])
             columns[name] = pa.FixedSizeListArray.from_arrays(inner, ids.shape[1])
     header = {
-        "format": _FORMAT,
         "what": "tasks",
         "pool": tasks.pool.name,
         "fingerprint": tasks.pool.fingerprint,
         "n_query": tasks.n_query,
         "class_names": tasks.pool.class_names,
     }
-    table = pa.table(columns)
-    return table.replace_schema_metadata({_HEADER: json.dumps(header, ensure_ascii=False)})
+    return table_with_header(columns, header)
 
 
 def from_table(table: pa.Table, pool: ClassPool, source: str = "the table") -> TaskSet:
@@ -107,12 +103,8 @@ def _checked(table: pa.Table, pool: ClassPool, n_query: int) -> TaskSet:
 
 def read_header(schema: pa.Schema, source: str) -> dict[str, Any]:
     """What the schema of a table made by :func:`to_table` says of the tasks."""
-    raw = (schema.metadata or {}).get(_HEADER)
-    try:
-        header = json.loads(raw or b"{}")
-    except ValueError:
-        header = {}
-    if not isinstance(header, dict) or header.get("what") != "tasks":
+    header = header_of(schema, "tasks")
+    if header is None:
         raise DataError(
             f"{source} is not a list of tasks written by taskscape. "
             "Write one with save_tasks or `taskscape tasks`."
@@ -123,8 +115,7 @@ def read_header(schema: pa.Schema, source: str) -> dict[str, Any]:
                 f"{source}: its header has {key}={header.get(key)!r}; expected {kind.__name__}. "
                 "Write it again with save_tasks or `taskscape tasks`."
             )
-    if header["format"] > _FORMAT:
-        raise DataError(f"{source} was written by a newer taskscape; please upgrade.")
+    check_format(header, source)
     return header
 
 

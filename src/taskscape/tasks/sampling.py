@@ -33,7 +33,7 @@ class TaskStream:
     chunk_size: int
     make: Callable[[int, int], TaskSet]
     """Makes the tasks from a first index up to, not including, a last one."""
-    classes: Int[np.ndarray, "some"]
+    class_ids: Int[np.ndarray, "n"]
     """The classes that may occur."""
     max_way: int
     """The number of classes that batches are padded to."""

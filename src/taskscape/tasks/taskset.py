@@ -91,6 +91,11 @@ class TaskSet:
         return (self.classes >= 0).sum(axis=1)
 
     @property
+    def class_ids(self) -> Int[np.ndarray, "n"]:
+        """The classes that occur in the tasks, ascending."""
+        return np.unique(self.classes[self.classes >= 0]).astype(np.int64)
+
+    @property
     def max_way(self) -> int:
         """The number of classes that batches are padded to."""
         return self.classes.shape[1]
@@ -101,8 +106,7 @@ class TaskSet:
         if self.support is not None:
             return self.support.shape[2]
         if len(self) and not self.n_shot.all():
-            used = np.unique(self.classes[self.classes >= 0])
-            return int(self.pool.counts[used].max(initial=self.n_query)) - self.n_query
+            return int(self.pool.counts[self.class_ids].max(initial=self.n_query)) - self.n_query
         return int(self.n_shot.max(initial=0))
 
     @property
@@ -124,7 +128,7 @@ class TaskSet:
         """The same tasks with other numbers of samples; more shots extend the samples of fewer."""
         if self.support is not None:
             raise DataError("these tasks list their samples one by one; n_shot cannot be changed.")
-        shots = check_shots(self.pool, n_shot, n_query, np.unique(self.classes[self.classes >= 0]))
+        shots = check_shots(self.pool, n_shot, n_query, self.class_ids)
         return replace(
             self, n_shot=np.full(len(self), shots[0], dtype=self.n_shot.dtype), n_query=n_query
         )

@@ -14,7 +14,7 @@ from taskscape.tasks import TaskSet, TaskStream
 from taskscape.tasks.draws import task_keys
 from taskscape.themes.prepare import PreparedSamples
 
-__all__ = ["FitBatch", "TaskSource", "check_enough", "classes_of", "gather", "padded_size"]
+__all__ = ["FitBatch", "TaskSource", "check_enough", "gather", "padded_size"]
 
 _LEAST_CLASSES = 30
 """With fewer classes, none are held out."""
@@ -107,7 +107,7 @@ class TaskSource:
         if not isinstance(tasks, TaskSet | TaskStream):
             tasks = TaskSet.concatenate(list(tasks))
         n_tasks = check_enough(tasks)
-        classes = classes_to_hold_out(tasks.pool, classes_of(tasks), least)
+        classes = classes_to_hold_out(tasks.pool, tasks.class_ids, least)
         listed = isinstance(tasks, TaskSet) and tasks.support is not None
         if len(classes) and held_out and not listed:
             judged = tasks_of(classes, tasks[:_LIKE], held_out)
@@ -156,13 +156,6 @@ class TaskSource:
         for start in range(self.skip, self.skip + self.n_tasks, batch_size):
             stop = min(start + batch_size, self.skip + self.n_tasks)
             yield self.without_held_out(self.tasks[start:stop])
-
-
-def classes_of(tasks: TaskSet | TaskStream) -> Int[np.ndarray, "some"]:
-    """The classes that occur in the tasks."""
-    if isinstance(tasks, TaskStream):
-        return tasks.classes
-    return np.unique(tasks.classes[tasks.classes >= 0]).astype(np.int64)
 
 
 def classes_to_hold_out(

@@ -155,7 +155,7 @@ def _parts(
     description: str,
 ) -> Iterator[_Part]:
     """The posteriors under one member, a chunk of tasks at a time."""
-    classes = np.unique(tasks.classes[tasks.classes >= 0])
+    classes = tasks.class_ids
     table = LikelihoodTable(themes, prepared, classes)
     _refuse_lost(table, tasks)
     fit = partial(_fit_classes, table, themes, tol, max_iter)

@@ -22,7 +22,7 @@ from taskscape.statistics import spearman
 from taskscape.storage import load_arrays, save_arrays
 from taskscape.tasks import TaskSet, TaskStream
 from taskscape.themes.config import FitConfig
-from taskscape.themes.data import TaskSource, check_enough, classes_of
+from taskscape.themes.data import TaskSource, check_enough
 from taskscape.themes.embed import embed
 from taskscape.themes.health import Health, check_health
 from taskscape.themes.loop import Callback, Fit, Restarts, check_no_checkpoint
@@ -161,11 +161,11 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if checkpoint is not None and not resume:
             check_no_checkpoint(checkpoint)
         tasks = _as_tasks(tasks)
-        self.random_state_ = _drawn_seed() if self.random_state is None else int(self.random_state)
-        source, held_out, judged_on = self._source(tasks, validation, config)
-        classes = np.setdiff1d(classes_of(tasks), list(source.held_out))
+        seed = _drawn_seed() if self.random_state is None else int(self.random_state)
+        source, held_out, judged_on = self._source(tasks, validation, config, seed)
+        classes = np.setdiff1d(tasks.class_ids, list(source.held_out))
         preparation = self._learn_preparation(tasks.pool, classes)
-        every = np.union1d(classes, classes_of(held_out))
+        every = np.union1d(classes, held_out.class_ids)
         prepared = PreparedSamples(tasks.pool, preparation, every)
         finished = Restarts(
             self.get_params(), config, source, held_out, prepared,
@@ -173,7 +173,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ).run(resume)  # fmt: skip
         order = sorted(range(len(finished)), key=lambda i: _quality(finished[i].state))
         kept = [finished[i] for i in order[: self.ensemble]]
-        self.preparation_, self.held_out_ = preparation, judged_on
+        self.preparation_, self.held_out_, self.random_state_ = preparation, judged_on, seed
         self._set_states([f.state for f in kept])
         self.fit_info_ = kept[0].history
         looks = [(i.tasks, i.held_out) for i in self.fit_info_ if i.held_out is not None]
@@ -184,10 +184,9 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _source(
-        self, tasks: Tasks, validation: TaskSet | None, config: FitConfig
+        self, tasks: Tasks, validation: TaskSet | None, config: FitConfig, seed: int = 0
     ) -> tuple[TaskSource, TaskSet, str]:
         """Tasks to learn from, tasks to judge by, and what these are."""
-        seed = self.random_state_
         if validation is None:
             least = max(config.task_themes, 2)
             source, held_out = TaskSource.of(tasks, seed, int(self.n_held_out), least=least)
@@ -214,7 +213,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._check_pool(tasks.pool)
         if isinstance(tasks, TaskSet) and len(tasks) == 0:
             raise DataError("there are no tasks to learn from.")
-        prepared = PreparedSamples(tasks.pool, self.preparation_, classes_of(tasks))
+        prepared = PreparedSamples(tasks.pool, self.preparation_, tasks.class_ids)
         source = TaskSource(tasks.pool, tasks, self.random_state_)
         if source.n_tasks is None:
             raise DataError("partial_fit needs a task set or a stream with an end.")
@@ -294,7 +293,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._check_pool(tasks.pool)
         if len(tasks) == 0:
             raise DataError("there are no tasks to embed.")
-        prepared = PreparedSamples(tasks.pool, self.preparation_, classes_of(tasks))
+        prepared = PreparedSamples(tasks.pool, self.preparation_, tasks.class_ids)
         embedded = self._posteriors(tasks, prepared, tol, keep_gamma)
         self._warn_of_outliers(embedded)
         return embedded

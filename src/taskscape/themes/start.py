@@ -189,7 +189,7 @@ def start_themes(
 def _rows_with_class(tasks: TaskSet) -> tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "rows"]]:
     """All samples of the classes that occur in the tasks, and the class of each."""
     pool: ClassPool = tasks.pool
-    classes = np.unique(tasks.classes[tasks.classes >= 0])
+    classes = tasks.class_ids
     by_start = classes[np.argsort(pool.starts[classes])]
     return all_rows(pool, classes), np.repeat(by_start, pool.counts[by_start])
 

@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 from taskscape.cli import compare
 from taskscape.embeddings import Catalogue, Embeddings
 from taskscape.errors import DataError
-from taskscape.pools import ClassPool
+from taskscape.pools import ClassPool, load_pool
 from taskscape.select import Selection
-from taskscape.tasks import load_tasks, sample_tasks, save_tasks
+from taskscape.similarity import SIMILARITIES, TASK_THEMES
+from taskscape.tasks import load_tasks, make_tasks, sample_tasks, save_tasks
 
 RNG = np.random.default_rng(0)
 POOL = ClassPool.from_arrays(
@@ -158,7 +159,7 @@ def test_select_writes_a_selection_and_its_tasks(run, files, tmp_path):
         "--out-tasks", tmp_path / "chosen.parquet",
     )  # fmt: skip
     assert words.startswith("25 tasks by rule 'coverage'")
-    chosen = Selection.from_json((tmp_path / "s.json").read_text())
+    chosen = Selection.load(tmp_path / "s.json")
     tasks = load_tasks(tmp_path / "chosen.parquet", POOL)
     whole = load_tasks(files / "train_tasks.parquet", POOL)
     np.testing.assert_array_equal(tasks.keys, whole.keys[chosen.indices])
@@ -173,6 +174,36 @@ def test_select_by_samples(run, files):
     assert found["indices"] == again["indices"]
     with pytest.raises(DataError, match=r"^--budget samples needs to know the samples"):
         run(*common)
+
+
+QUICK = [n for n, s in SIMILARITIES.items() if n != TASK_THEMES and s.least_samples == 1]
+
+
+@pytest.mark.parametrize("similarity", QUICK)  # without those that train a network
+def test_other_similarities_need_tasks_and_no_model(run, tmp_path, similarity):
+    np.savez(tmp_path / "own.npz", features=RNG.normal(size=(300, 3)).astype(np.float32),
+             label=np.repeat(np.arange(30), 10))  # fmt: skip
+    pool = load_pool(tmp_path / "own.npz")
+    names = ("test", "train", "val")
+    for name, low in zip(names, (20, 0, 10), strict=True):
+        classes = [low + RNG.choice(10, 3, replace=False) for _ in range(12)]
+        rows = [c.tolist() for c in classes]
+        save_tasks(make_tasks(pool, rows, n_shot=3), tmp_path / f"{name}.parquet")
+    files = [tmp_path / "test.parquet", tmp_path / "train.parquet"]
+    rest = ["--similarity", similarity, "--data", tmp_path / "own.npz"]
+    out = tmp_path / "chosen.parquet"
+    told = json.loads(run("select", *files, "-n", 5, *rest, "--out-tasks", out, "--json"))
+    chosen, whole = load_tasks(out, pool), load_tasks(files[1], pool)
+    np.testing.assert_array_equal(chosen.keys, whole.keys[told["indices"]])
+    assert run("select", *files, "-n", 5, *rest).startswith("5 tasks by rule 'coverage'")
+    words = run("compare", *files, *rest, "--reference", tmp_path / "val.parquet")
+    assert words.startswith("mean distance to all training tasks: median ")
+    assert "The middle test task is at percentile" in words
+    found = json.loads(run("compare", *files, *rest, "--json"))
+    assert len(found["mean_distance"]) == 12
+    assert found["resemblance"] is None
+    with pytest.raises(DataError, match=f"^--similarity {similarity} looks at samples: give --dat"):
+        run("compare", *files, "--similarity", similarity)
 
 
 def test_select_refuses_other_tasks(run, files, tmp_path):

@@ -7,14 +7,7 @@ import pytest
 
 from taskscape.compare import cdist
 from taskscape.errors import DataError
-from taskscape.select import (
-    MatrixSource,
-    Selection,
-    TrialOptions,
-    choose_rule,
-    select,
-    select_by,
-)
+from taskscape.select import RULES, Selection, TrialOptions, choose_rule, select
 
 RNG = np.random.default_rng(0)
 TEST, VAL = RNG.gamma(1, 2, (12, 4)) + 0.1, RNG.gamma(1, 2, (9, 4)) + 0.1
@@ -51,7 +44,7 @@ def test_a_rule_that_helps_is_used_for_the_test_tasks():
     assert re.match(
         r"nearest beat random choice .* by 0\.\d+, at least 0\.\d+ with 95 %", told["why"]
     )
-    assert Selection.from_json(found.to_json()).settings["auto"]["why"] == told["why"]
+    assert Selection.from_dict(found.to_dict()).settings["auto"]["why"] == told["why"]
     # tried for the validation tasks, at the small budget
     near = select(VAL, TRAIN, 10, "nearest", seed=3).indices
     np.testing.assert_array_equal(judge.asked[1][3], near)
@@ -89,9 +82,11 @@ def test_classes_are_tried_where_they_are_known():
 
 
 def test_any_source_of_distances_will_do():
-    test, val = MatrixSource(cdist(TEST, TRAIN)), MatrixSource(cdist(VAL, TRAIN))
+    test, val = cdist(TEST, TRAIN), cdist(VAL, TRAIN)
     trial = TrialOptions(rules=("nearest",), trials=4, n=10)
-    found = select_by(test, 20, "auto", validation=val, judge=NearIsGood(0.3), trial=trial)
+    found = select(
+        None, None, 20, "auto", similarity=test, validation=val, judge=NearIsGood(0.3), trial=trial
+    )
     assert found.rule == "nearest"
 
 
@@ -107,11 +102,10 @@ def test_the_budget_of_a_trial():
     ("options", "message"),
     [
         ({"judge": None}, "rule='auto' needs validation, tasks to try the rules for, and judge, "
-         "which scores a learner trained on chosen tasks; taskscape.studies.auto.select_auto has "
-         "one."),
+         "which scores a learner trained on chosen tasks, such as taskscape.select.LearnerJudge."),
         ({"trial": TrialOptions(trials=2)}, "trials=2 must be at least 3, to know the noise."),
-        ({"trial": TrialOptions(rules=("random",))}, "rules=['random']: give some of nearest, "
-         "coverage, facility, classes to try against random choice."),
+        ({"trial": TrialOptions(rules=("random",))}, "rules=['random']: give some of "
+         f"{', '.join(r for r in RULES if r != 'random')} to try against random choice."),
         ({"trial": TrialOptions(confidence=1.5)}, "confidence=1.5 must be at least 0.5 and below "
          "1."),
     ],
@@ -125,8 +119,8 @@ def test_what_cannot_be_tried_is_refused(options, message):
 def test_a_judge_must_score_every_trial():
     with pytest.raises(DataError, match=r"^judge returned \[.*\] for 6 trials of rule 'random'"):
         select(TEST, TRAIN, 20, "auto", validation=VAL, judge=lambda lists: [0.5], trial=TRIAL)
-    other = MatrixSource(np.ones((3, 7)))
     with pytest.raises(DataError, match="distances to 7 training tasks, the test tasks to 300"):
-        select_by(
-            MatrixSource(cdist(TEST, TRAIN)), 5, "auto", validation=other, judge=NearIsGood(0.1)
-        )
+        select(
+            None, None, 5, "auto", similarity=cdist(TEST, TRAIN), validation=np.ones((3, 7)),
+            judge=NearIsGood(0.1),
+        )  # fmt: skip

@@ -1,5 +1,6 @@
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,9 +8,11 @@ import pytest
 from taskscape.compare import cdist, mean_kl
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.select import MatrixSource, Selection, select, select_by
+from taskscape.select import RULES, Selection, select
+from taskscape.similarity import KLSource
 from taskscape.tasks import make_tasks, sample_tasks
 
+DOCS = Path(__file__).parents[3] / "docs" / "compare.md"
 RNG = np.random.default_rng(0)
 TEST, TRAIN = RNG.gamma(1, 2, (12, 4)) + 0.1, RNG.gamma(1, 2, (300, 4)) + 0.1
 CLASSES = np.array([RNG.choice(20, 5, replace=False) for _ in range(300)])
@@ -84,7 +87,7 @@ def test_facility_reaches_its_guarantee():
         return (start - distances[:, list(chosen)].min(axis=1)).sum()
 
     best = max(value(c) for c in combinations(range(9), 3))
-    chosen = select_by(MatrixSource(distances), 3, "facility")
+    chosen = select(None, None, 3, "facility", similarity=distances)
     assert value(chosen.indices) >= (1 - 1 / np.e) * best
 
 
@@ -104,7 +107,7 @@ def test_classes_are_used_more_evenly():
     np.testing.assert_array_equal(same.indices, plain.indices)
 
 
-@pytest.mark.parametrize("rule", ["nearest", "coverage", "facility", "classes", "random"])
+@pytest.mark.parametrize("rule", RULES)
 def test_no_two_tasks_share_too_many_classes(rule):
     chosen = select(TEST, TRAIN, 12, rule, train_classes=CLASSES, max_shared=2)
     sets = [set(c) for c in CLASSES[chosen.indices]]
@@ -153,23 +156,38 @@ def test_random_is_random_even_if_all_tasks_are_equal():
     assert 350 < chosen.indices.mean() < 650
 
 
-def test_a_selection_is_written_and_read():
+def test_a_selection_is_written_and_read(tmp_path):
     chosen = select(TEST, TRAIN, 7, "coverage")
-    back = Selection.from_json(chosen.to_json())
-    assert json.loads(back.to_json()) == json.loads(chosen.to_json())
+    chosen.save(tmp_path / "s.json")
+    back = Selection.load(tmp_path / "s.json")
+    assert json.loads((tmp_path / "s.json").read_text()) == chosen.to_dict()
     np.testing.assert_array_equal(back.indices, chosen.indices)
     assert back.rule == "coverage"
     assert back.settings["n"] == 7
     assert len(back.why) == 7
     assert re.fullmatch(r"distance [\d.e-]+, for test task \d+", back.why[0])
     with pytest.raises(DataError, match=r"^this is not a selection written by taskscape\.$"):
-        Selection.from_json("[]")
+        Selection.from_dict({})
+    with pytest.raises(DataError, match=r"^no such file: .*gone\.json"):
+        Selection.load(tmp_path / "gone.json")
+    (tmp_path / "own.json").write_text("[1]")
+    with pytest.raises(DataError, match=r"is not a selection written by taskscape; it is left"):
+        chosen.save(tmp_path / "own.json")
 
 
 def test_ensembles_are_taken():
     test, train = np.stack([TEST, TEST[:, ::-1]]), np.stack([TRAIN, TRAIN[:, ::-1]])
     chosen = select(test, train, 5, "nearest")
     np.testing.assert_array_equal(chosen.indices, select(TEST, TRAIN, 5, "nearest").indices)
+
+
+def test_a_source_serves_many_seeds():
+    source = KLSource(TEST, np.tile(TRAIN[:3], (40, 1)))
+    for rule in ("nearest", "coverage"):
+        picks = {
+            tuple(select(None, None, 9, rule, similarity=source, seed=s).indices) for s in range(4)
+        }
+        assert len(picks) == 4
 
 
 def test_scores_of_nearest_are_mean_kl_the_other_way_round():
@@ -182,8 +200,7 @@ def test_scores_of_nearest_are_mean_kl_the_other_way_round():
     [
         ({"n": 0}, "n=0 must lie between 1 and the 300 training tasks."),
         ({"n": 301}, "n=301 must lie between 1 and the 300 training tasks."),
-        ({"rule": "best"}, "rule='best' is not a selection rule; use one of nearest, coverage, "
-         "facility, classes, random."),
+        ({"rule": "best"}, f"rule='best' is not a selection rule; use one of {', '.join(RULES)}."),
         ({"rule": "classes"}, "rule='classes' needs train_classes: a TaskSet, or class ids "
          "(tasks, way)."),
         ({"max_shared": 2}, "max_shared needs train_classes: a TaskSet, or class ids "
@@ -201,3 +218,16 @@ def test_scores_of_nearest_are_mean_kl_the_other_way_round():
 def test_wishes_that_cannot_be_met_are_refused(options, message):
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         select(TEST, TRAIN, **{"n": 5} | options)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_is_described(rule):
+    assert f"| `{rule}` | {RULES[rule].meaning} |" in DOCS.read_text(encoding="utf-8")
+
+
+def test_task_sets_bring_their_classes():
+    pool = ClassPool.from_arrays(RNG.normal(size=(200, 2)), np.repeat(np.arange(20), 10))
+    test, train = (sample_tasks(pool, n, n_way=4, n_shot=3, seed=n) for n in (6, 40))
+    chosen = select(test, train, 5, "classes", similarity="prototypes", max_shared=2)
+    sets = [set(c) for c in train.classes[chosen.indices]]
+    assert max(len(a & b) for i, a in enumerate(sets) for b in sets[:i]) <= 2

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from baseline_cases import DIMS, grouped_pool, task_of
+from similarity_cases import DIMS, grouped_pool, task_of
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.similarity import TaskHardness

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cosine as scipy_cosine
 
-from baseline_cases import DIMS, QUICK, grouped_pool, task_of
+from similarity_cases import DIMS, QUICK, grouped_pool, task_of
 from taskscape.diagram import correlation_diagram
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool

@@ -7,11 +7,10 @@ from scipy.linalg import sqrtm
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from baseline_cases import grouped_pool, task_of
+from similarity_cases import grouped_pool, task_of
 from taskscape.errors import DataError
 from taskscape.similarity import OTDD, PrototypeDistance
-from taskscape.similarity.otdd import ClassTable, gaussian_distances
-from taskscape.similarity.transport import transport_classes
+from taskscape.similarity.transport import ClassTable, gaussian_distances, transport_classes
 from taskscape.tasks import sample_tasks
 from taskscape.themes.prepare import PrepareConfig
 
@@ -132,7 +131,7 @@ def test_what_is_not_known_or_too_large_is_refused():
 
 
 def test_huge_embeddings_are_refused(monkeypatch):
-    monkeypatch.setattr("taskscape.similarity.otdd._MOST_BYTES", 100)
+    monkeypatch.setattr("taskscape.similarity.transport._MOST_BYTES", 100)
     tasks = sample_tasks(POOL, 4, n_way=4, n_shot=5)
     with pytest.raises(DataError, match=r"^embedding 4 tasks of up to 5 samples"):
         OTDD(prepare=PrepareConfig(pca=2)).fit(tasks).embed(tasks)

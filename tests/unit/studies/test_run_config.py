@@ -10,6 +10,8 @@ import pytest
 
 from taskscape.errors import DataError
 from taskscape.meta import MAML
+from taskscape.select import RULES
+from taskscape.similarity import SIMILARITIES
 from taskscape.studies.pipeline import (
     PRESETS,
     StudyConfig,
@@ -58,6 +60,7 @@ def test_a_file_changes_its_preset_and_only_what_it_names(tmp_path: Path):
     assert rest == {"learning_rate": 0.003}
 
 
+OTHER_RULES = ", ".join(rule for rule in RULES if rule != "random")
 WRONG: list[tuple[dict[str, Any], str]] = [
     (
         {"tasks": {"n_ways": 5}},
@@ -66,8 +69,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"task": {}},
-        "task={} in the settings is not a setting; the top level has preset, data, seed, tasks, "
-        "fit, learners, evaluate, selection, forecast, report. Did you mean tasks?",
+        "task={} in the settings is not a setting; the top level has preset, data, seed, "
+        "similarity, tasks, fit, learners, evaluate, selection, forecast, report. Did you mean "
+        "tasks?",
     ),
     ({"tasks": 5}, "tasks=5 in the settings must be a section, [tasks], with settings in it."),
     ({"seed": "one"}, "seed='one' in the settings must be a whole number."),
@@ -129,8 +133,18 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"selection": {"rules": ["random"]}},
-        "selection.rules: 'random' is not a rule; choose from nearest, coverage, facility, "
-        "classes, task2vec. Random choice is always there, to compare with.",
+        f"selection.rules: 'random' is not a rule; choose from {OTHER_RULES}, alone or with a "
+        f"notion of similarity as in 'nearest:task2vec' ({', '.join(SIMILARITIES)}). Random choice "
+        "is always there, to compare with.",
+    ),
+    (
+        {"selection": {"rules": ["nearest:kl"]}},
+        f"selection.rules: 'nearest:kl' is not a rule; choose from {OTHER_RULES}, alone or with a "
+        f"notion of similarity as in 'nearest:task2vec' ({', '.join(SIMILARITIES)}).",
+    ),
+    (
+        {"similarity": "kl"},
+        f"similarity='kl' is not known; choose from {', '.join(SIMILARITIES)}.",
     ),
     ({"selection": {"budgets": [0]}}, "selection.budgets=[0] must be 1 or more each."),
     (

@@ -13,8 +13,10 @@ from meta_cases import toy_pool
 from run_cases import Recorder, go, own_features, tiny
 from taskscape import Embeddings, TaskThemes, load_pool
 from taskscape.errors import DataError
+from taskscape.similarity import PrototypeDistance
 from taskscape.studies import StudyResult, load_study
 from taskscape.studies.pipeline import learn, read_config
+from taskscape.studies.pipeline.plan import make_plan
 
 pytestmark = pytest.mark.slow
 STAGES = [
@@ -207,3 +209,17 @@ def test_own_features_without_splits_with_all_rules(tmp_path):
     assert by_cell["coverage", 1, 10][:6] == by_cell["coverage", 1, 6]
     assert result.to_dict()["notes"] == result.notes == heard.notes
     assert np.isfinite(result.difficulty).all()
+
+
+def test_a_study_by_another_similarity(tmp_path):
+    rules = {"rules": ["coverage", "nearest:hardness", "nearest:task_themes"], "repeats": 1}
+    config = replace(tiny(selection=rules), similarity="prototypes")
+    result, _ = go(tmp_path / "out", config)
+    plan = make_plan(toy_pool(), config)
+    notion = PrototypeDistance().fit(plan.train)
+    np.testing.assert_allclose(result.distance, notion.mean_distance(plan.test, plan.train))
+    assert result.resemblance is not None
+    assert result.resemblance.measure == "mean distance (prototypes)"
+    assert result.diagram is not None
+    assert result.diagram.distance_label == "mean distance to the training tasks (prototypes)"
+    assert {t.rule for t in result.selection} == {"random", *rules["rules"]}

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.pools import ClassPool
-from taskscape.select import KLSource, MatrixSource, select_by
+from taskscape.select import select
 from taskscape.statistics import without_each_class
 from taskscape.studies.lab import Store
 from taskscape.studies.paper.plan import SelectionPlan, as_cell
@@ -94,13 +94,12 @@ class SelectionFigure:
         )["indices"]
 
     def _choose(self, store: Store, choice: Choice, trial: int, n: int) -> Int[np.ndarray, "n"]:
+        candidates = self.candidates()
+        options: dict[str, Any] = {"train_classes": candidates, "seed": self.seed + trial}
         if choice.notion == "task2vec":
-            source: Any = MatrixSource(self._task2vec_means(store)[None])
-        else:
-            source = KLSource(*self._lam(store, choice.notion))
-        return select_by(
-            source, n, rule=choice.rule, train_classes=self.candidates(), seed=self.seed + trial
-        ).indices
+            means = self._task2vec_means(store)[None]
+            return select(None, None, n, choice.rule, similarity=means, **options).indices
+        return select(*self._lam(store, choice.notion), n, choice.rule, **options).indices
 
     def _lam(self, store: Store, version: str) -> tuple[np.ndarray, np.ndarray]:
         model = fitted(store, self.pool, self.plan, version, self.seed)

@@ -9,12 +9,11 @@ from taskscape.meta import LEARNERS, conv4
 from taskscape.pools import ClassPool
 from taskscape.seeds import MOST_FOR_JAX, check_seed
 from taskscape.select import RULES
+from taskscape.similarity import SIMILARITIES
 from taskscape.studies.pipeline.config import StudyConfig
 
-__all__ = ["TASK2VEC", "check_config", "fitted_to", "splits_of"]
+__all__ = ["check_config", "fitted_to", "read_rule", "splits_of"]
 
-TASK2VEC = "task2vec"
-_PROBE_SAMPLES = 6
 _LEAST_TEST_TASKS = 10
 _AT_LEAST = {
     "tasks": {"n_way": 2, "n_shot": 0, "n_train": 20, "n_val": 1, "n_test": _LEAST_TEST_TASKS},
@@ -70,17 +69,32 @@ def _check_learners(config: StudyConfig) -> None:
 
 def _check_selection(config: StudyConfig) -> None:
     chosen = config.selection
-    known = [*(r for r in RULES if r != "random"), TASK2VEC]
-    for rule in chosen.rules:
-        if rule not in known:
-            hint = " Random choice is always there, to compare with." if rule == "random" else ""
-            raise DataError(
-                f"selection.rules: {rule!r} is not a rule; choose from {', '.join(known)}.{hint}"
-            )
+    if config.similarity not in SIMILARITIES:
+        raise DataError(
+            f"similarity={config.similarity!r} is not known; choose from {', '.join(SIMILARITIES)}."
+        )
+    for text in chosen.rules:
+        read_rule(text, config.similarity)
     if any(budget < 1 for budget in chosen.budgets):
         raise DataError(f"selection.budgets={list(chosen.budgets)} must be 1 or more each.")
     if chosen.rules and not chosen.budgets:
         raise DataError("selection.budgets is empty; give one, or empty selection.rules too.")
+
+
+def read_rule(text: str, similarity: str) -> tuple[str, str]:
+    """A rule and the notion it goes by: ``rule:notion``, or one of the two alone.
+
+    A rule alone goes by the study's ``similarity``; a notion alone means its nearest tasks.
+    """
+    rule, _, notion = ("nearest", "", text) if text in SIMILARITIES else text.partition(":")
+    if rule not in RULES or rule == "random" or (notion or similarity) not in SIMILARITIES:
+        rules = ", ".join(r for r in RULES if r != "random")
+        hint = " Random choice is always there, to compare with." if rule == "random" else ""
+        raise DataError(
+            f"selection.rules: {text!r} is not a rule; choose from {rules}, alone or with a notion "
+            f"of similarity as in 'nearest:task2vec' ({', '.join(SIMILARITIES)}).{hint}"
+        )
+    return rule, notion or similarity
 
 
 def splits_of(pool: ClassPool) -> list[str]:
@@ -166,9 +180,12 @@ def _check_classes(config: StudyConfig, pool: ClassPool) -> None:
         shots = getattr(config, section).n_shot
         if section == "evaluate" or config.selection.rules:
             pool.require(shots + 1, f"{section}.n_shot={shots} and at least one query", index)
-    if TASK2VEC in config.selection.rules:
-        train = pool.classes_in("train").tolist()
-        pool.require(_PROBE_SAMPLES, f"the rule {TASK2VEC!r} of selection.rules", train)
+    notions = {f"similarity={config.similarity!r}": config.similarity} | {
+        f"the rule {text!r} of selection.rules": read_rule(text, config.similarity)[1]
+        for text in config.selection.rules
+    }
+    for what, name in notions.items():
+        pool.require(SIMILARITIES[name].least_samples, what, pool.classes_in("train").tolist())
     if config.learners.network == "conv4":
         if not pool.is_images:
             raise DataError(

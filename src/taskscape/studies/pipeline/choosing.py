@@ -11,12 +11,13 @@ from taskscape.errors import DataError
 from taskscape.meta import TrainConfig, evaluate_many, train_many
 from taskscape.pools import ClassPool
 from taskscape.seeds import MOST_FOR_JAX
-from taskscape.select import select, select_by
-from taskscape.similarity import Task2Vec, Task2VecConfig
+from taskscape.select import select
+from taskscape.similarity import TASK_THEMES, DistanceSource, distances_between
 from taskscape.statistics import without_each_class
 from taskscape.storage import read_json, write_json, write_table
 from taskscape.studies.outcome import RANDOM, Gain, SelectionTrial, outcomes
-from taskscape.studies.pipeline.checks import TASK2VEC
+from taskscape.studies.pipeline.checks import read_rule
+from taskscape.studies.pipeline.distances import fit_similarity, similarity_settings
 from taskscape.studies.pipeline.plan import Plan, joined
 from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
@@ -52,29 +53,29 @@ def chosen_stage(plan: Plan, model: TaskThemes, embedded: SplitEmbeddings) -> St
 
     def make(folder: Path, steps: Steps) -> None:
         candidates = plan.train[: setting.candidates]
-        few = plan.episodes(plan.test, plan.pool, "selection")
-        with steps.step(0.2, "embedding test tasks by their labelled samples"):
-            test = model.embed(few).lam.astype(np.float64)
-        train = embedded.train[: len(candidates)].lam.astype(np.float64)
-        fisher = None
-        if TASK2VEC in setting.rules:
-            with steps.step(0.6, "Task2Vec"):
-                fisher = _task2vec(plan, few, candidates)
-        found: list[ChosenTasks] = []
+        turns = _turns(plan)
+        notions = dict.fromkeys(notion for *_, notion in turns)
+        distances = {}
+        for notion in notions:
+            with steps.step(0.8 / len(notions), f"distances by {notion}"):
+                distances[notion] = _distances(plan, notion, model, embedded)
+        choices: list[ChosenTasks] = []
         with steps.step(0.2, "choosing tasks"):
-            for rule, trial in _turns(plan):
-                seed = 1000 * plan.config.seed + trial
-                options: dict[str, Any] = {"seed": seed, "train_classes": candidates}
-                if rule == TASK2VEC:
-                    assert fisher is not None
-                    made = select_by(fisher, max(setting.budgets), "nearest", **options)
-                else:
-                    made = select(test, train, max(setting.budgets), rule, **options)
-                found += [
-                    ChosenTasks(rule, budget, trial, tuple(made.indices[:budget].tolist()))
+            for name, trial, rule, notion in turns:
+                chosen = select(
+                    None,
+                    None,
+                    max(setting.budgets),
+                    rule,
+                    similarity=distances[notion],
+                    seed=1000 * plan.config.seed + trial,
+                    train_classes=candidates,
+                )
+                choices += [
+                    ChosenTasks(name, budget, trial, tuple(chosen.indices[:budget].tolist()))
                     for budget in setting.budgets
                 ]
-        write_json(folder / "chosen.json", [asdict(choice) for choice in found])
+        write_json(folder / "chosen.json", [asdict(choice) for choice in choices])
 
     def load(folder: Path) -> Chosen:
         told = read_json(folder / "chosen.json")
@@ -82,23 +83,31 @@ def chosen_stage(plan: Plan, model: TaskThemes, embedded: SplitEmbeddings) -> St
 
     ignored = ("updates", "episodes")
     settings = {k: v for k, v in asdict(setting).items() if k not in ignored}
-    settings["seed"] = plan.config.seed
+    settings |= {"seed": plan.config.seed, **similarity_settings(plan)}
     return Stage("selection/chosen", settings, make, load, ("embed",))
 
 
-def _turns(plan: Plan) -> list[tuple[str, int]]:
-    setting = plan.config.selection
+def _turns(plan: Plan) -> list[tuple[str, int, str, str]]:
+    """Every choice to make: its name, its trial, the rule and the notion of similarity."""
+    setting, own = plan.config.selection, plan.config.similarity
     turns = {RANDOM: setting.trials} | dict.fromkeys(setting.rules, setting.repeats)
-    return [(rule, trial) for rule, n in turns.items() for trial in range(n)]
+    read = {RANDOM: (RANDOM, own)} | {text: read_rule(text, own) for text in setting.rules}
+    return [(name, trial, *read[name]) for name, n in turns.items() for trial in range(n)]
 
 
-def _task2vec(plan: Plan, test: Any, candidates: Any) -> Any:
-    """The distances of Task2Vec from the test tasks to the candidates."""
+def _distances(
+    plan: Plan, notion: str, model: TaskThemes, embedded: SplitEmbeddings
+) -> DistanceSource:
+    """From the test tasks, by as many labelled samples as learners will have, to the candidates."""
+    candidates = plan.train[: plan.config.selection.candidates]
+    test = plan.episodes(plan.test, plan.pool, "selection")
+    if notion == TASK_THEMES:
+        train_lam = embedded.train[: len(candidates)].lam.astype(np.float64)
+        return distances_between(model.embed(test).lam.astype(np.float64), train_lam)
     train = plan.episodes(candidates, plan.pool, "selection")
-    settings = Task2VecConfig(train=TrainConfig(updates=plan.config.selection.probe_updates))
-    notion = Task2Vec(config=settings, seed=plan.config.seed).fit(train)
-    both = notion.embed(joined(test, train))
-    return notion.source(both[: len(test)], both[len(test) :])
+    fitted = fit_similarity(plan, notion, train)
+    both = fitted.embed(joined(test, train))
+    return fitted.distances(both[: len(test)], both[len(test) :])
 
 
 @dataclass(frozen=True)

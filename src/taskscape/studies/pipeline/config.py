@@ -143,6 +143,8 @@ class SelectionSettings:
     """Training on few tasks, chosen by rules, against as many chosen at random."""
 
     rules: tuple[str, ...] = ("nearest", "coverage", "task2vec")
+    """A rule alone goes by the study's similarity; ``rule:similarity`` by that one, and a notion of
+    similarity alone means its nearest."""
     budgets: tuple[int, ...] = (50, 500)
     """How many tasks are chosen."""
     candidates: int = 4000
@@ -183,6 +185,8 @@ class StudyConfig:
     data: str = "glyphs"
     """What to open: a known name or a path. A pool given as an object goes before it."""
     seed: int = 0
+    similarity: str = "task_themes"
+    """How far tasks are from each other: one of :data:`taskscape.similarity.SIMILARITIES`."""
     tasks: TaskSettings = field(default_factory=TaskSettings)
     fit: FitSettings = field(default_factory=FitSettings)
     learners: LearnerSettings = field(default_factory=LearnerSettings)

@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.compare import (
-    Resemblance,
-    mean_kl,
-    member_scales,
-    nearest,
-    resemblance,
-)
+from taskscape.compare import Resemblance, resemblance
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
+from taskscape.similarity import (
+    TASK_THEMES,
+    DistanceSource,
+    Similarity,
+    distances_between,
+    make_similarity,
+)
 from taskscape.storage import (
     read_json,
     read_table,
@@ -27,9 +28,10 @@ from taskscape.studies.pipeline.plan import Plan
 from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.studies.recipes import difficulty
+from taskscape.tasks import TaskSet
 from taskscape.tasks.class_lists import write_classes
 
-__all__ = ["Distances", "distances_stage"]
+__all__ = ["Distances", "distances_stage", "fit_similarity", "similarity_settings"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,14 +49,13 @@ def distances_stage(plan: Plan, embedded: SplitEmbeddings, features: ClassPool) 
     """Distances, neighbours and difficulty of the test tasks; their likeness to training."""
 
     def make(folder: Path, steps: Steps) -> None:
-        test, train = (e.lam.astype(np.float64) for e in (embedded.test, embedded.train))
-        scales = member_scales(test, train) if len(test) > 1 else None
         with steps.step(0.8, "nearest training tasks"):
-            near = nearest(test, train, plan.config.evaluate.k, scales=scales)
-        likeness = _likeness(embedded, test, train, plan.config.seed)
+            distances, likeness = _measure(plan, embedded)
+            tests = np.arange(distances.n_test)
+            near = distances.nearest(tests, plan.config.evaluate.k)
         columns = {
             "task": embedded.test.ids,
-            "distance": mean_kl(test, train, scales=scales),
+            "distance": distances.mean_distance(),
             "nearest": near.indices,
             "nearest_distance": near.distances,
             "difficulty": difficulty(features, plan.test)[:, 0],
@@ -80,8 +81,42 @@ def distances_stage(plan: Plan, embedded: SplitEmbeddings, features: ClassPool) 
             None if told is None else _resemblance(told),
         )  # fmt: skip
 
-    settings = {"k": plan.config.evaluate.k, "seed": plan.config.seed}
+    settings = {"k": plan.config.evaluate.k, "seed": plan.config.seed, **similarity_settings(plan)}
     return Stage("distances", settings, make, load, ("embed",))
+
+
+def similarity_settings(plan: Plan) -> dict[str, Any]:
+    """What distances follow from besides the model; nothing where they are the model's own."""
+    if plan.config.similarity == TASK_THEMES:
+        return {}
+    updates = plan.config.selection.probe_updates
+    return {"similarity": plan.config.similarity, "probe_updates": updates}
+
+
+def fit_similarity(plan: Plan, name: str, train: TaskSet) -> Similarity:
+    """A notion of similarity other than the study's own model, fitted to training tasks."""
+    updates = plan.config.selection.probe_updates
+    return make_similarity(name, seed=plan.config.seed, updates=updates).fit(train)
+
+
+def _measure(plan: Plan, embedded: SplitEmbeddings) -> tuple[DistanceSource, Resemblance | None]:
+    """The distances of the test tasks, and whether they are usual: like those of held-out classes.
+
+    That is told by validation tasks, or, by task-themes, by folds of the training classes; None
+    where neither can be.
+    """
+    name = plan.config.similarity
+    if name == TASK_THEMES:
+        test, train = (e.lam.astype(np.float64) for e in (embedded.test, embedded.train))
+        return distances_between(test, train), _likeness(embedded, test, train, plan.config.seed)
+    fitted = fit_similarity(plan, name, plan.train)
+    known = fitted.embed(plan.train)
+    distances = fitted.distances(plan.test, known)
+    if plan.val is None:
+        return distances, None
+    reference = fitted.mean_distance(plan.val, known)
+    measure = f"mean distance ({name})"
+    return distances, Resemblance.of(distances.mean_distance(), reference, measure, len(known))
 
 
 def _likeness(
@@ -90,7 +125,6 @@ def _likeness(
     train: Float[np.ndarray, "members trains L"],
     seed: int,
 ) -> Resemblance | None:
-    """Against validation tasks, or folds of the training classes; None where neither can be."""
     if embedded.val is not None:
         return resemblance(test, train, reference=embedded.val.lam.astype(np.float64))
     try:

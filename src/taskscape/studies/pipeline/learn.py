@@ -15,6 +15,7 @@ from taskscape.forecast import Forecaster, Forecasts, ForecastWarning, Judgement
 from taskscape.forecast.calibration import FORMAT
 from taskscape.meta import TrainConfig, evaluate, to_store, train
 from taskscape.pools import ClassPool
+from taskscape.similarity import TASK_THEMES
 from taskscape.statistics import class_interval
 from taskscape.storage import read_json, read_table, save_arrays, write_json, write_table
 from taskscape.studies.pipeline.distances import Distances
@@ -118,6 +119,7 @@ def diagram_stage(
             diagram = correlation_diagram(
                 distances.distance,
                 {a.learner: a.test for a in accuracies},
+                **_label(plan.config.similarity),
                 classes=plan.test,
                 difficulty=distances.difficulty,
                 n_bins=evaluate.n_bins,
@@ -135,6 +137,13 @@ def diagram_stage(
     settings = {k: getattr(evaluate, k) for k in ("n_bins", "bins", "confidence")}
     needs = ("distances", *(f"learners/{name}" for name in plan.config.learners.names))
     return Stage("diagram", settings, make, load, needs)
+
+
+def _label(similarity: str) -> dict[str, Any]:
+    """What the diagram's axis is called where its distances are not the usual ones."""
+    if similarity == TASK_THEMES:
+        return {}
+    return {"distance_label": f"mean distance to the training tasks ({similarity})"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,14 @@ from jaxtyping import Float
 from taskscape.compare import DIVERGENCES, cdist, class_separation
 from taskscape.embeddings import Embeddings
 from taskscape.meta import TrainConfig
-from taskscape.similarity import OTDD, PrototypeDistance, Task2Vec, Task2VecConfig, TaskHardness
-from taskscape.similarity.similarity import TaskEmbedding
+from taskscape.similarity import (
+    OTDD,
+    PrototypeDistance,
+    Similarity,
+    Task2Vec,
+    Task2VecConfig,
+    TaskHardness,
+)
 from taskscape.studies.lab import Lab
 from taskscape.studies.recipes import without_advice
 from taskscape.studies.similarity.association import Target, association
@@ -292,9 +298,7 @@ def _task2vec(shared: Shared, seed: int) -> Distances:
     yield Variant("Task2Vec per layer"), summarise_distances(notion.cdist(a, b))
 
 
-def _by(
-    name: str, notion: TaskEmbedding, n_shot: int | str | None = None
-) -> Callable[..., Distances]:
+def _by(name: str, notion: Similarity, n_shot: int | str | None = None) -> Callable[..., Distances]:
     def compute(shared: Shared, seed: int) -> Distances:
         tasks, reference = shared.few(seed)
         if n_shot is not None:

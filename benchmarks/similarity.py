@@ -1,6 +1,6 @@
 """Notions of similarity: tasks embedded per second and pairs compared per second.
 
-    python benchmarks/baselines.py --out benchmarks/results/baselines.json
+    python benchmarks/similarity.py --out benchmarks/results/similarity.json
 
 The peer of Task2Vec is a plain loop over tasks with the same mathematics: scikit-learn fits the
 classifier, automatic differentiation gives the gradient of every sample and label. The peers of

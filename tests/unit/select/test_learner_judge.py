@@ -6,8 +6,7 @@ import pytest
 from meta_cases import DIMS, toy_pool, toy_tasks
 from taskscape.errors import DataError
 from taskscape.meta import ProtoNet, mlp
-from taskscape.select import TrialOptions
-from taskscape.studies.auto import LearnerJudge, select_auto
+from taskscape.select import LearnerJudge, TrialOptions, select
 
 POOL = toy_pool()
 TRAIN, VAL = (toy_tasks(POOL, split, n, n_way=3) for split, n in (("train", 40), ("val", 10)))
@@ -23,11 +22,10 @@ def test_a_judge_trains_on_what_was_chosen():
     np.testing.assert_array_equal(scores, judge([np.arange(8), np.arange(8, 16), np.arange(8)]))
 
 
-def test_select_auto_keeps_a_record():
-    found = select_auto(
-        LAM[6], LAM[40], 12,
-        learner="protonet", network=mlp(DIMS, (8,)), train_tasks=TRAIN,
-        validation=LAM[10], validation_tasks=VAL,
+def test_selection_by_a_judge_keeps_a_record():
+    found = select(
+        LAM[6], LAM[40], 12, "auto", validation=LAM[10],
+        judge=LearnerJudge("protonet", mlp(DIMS, (8,)), TRAIN, VAL),
         trial=TrialOptions(rules=("nearest", "classes"), trials=3, n=8),
     )  # fmt: skip
     assert len(found) == 12
@@ -38,9 +36,11 @@ def test_select_auto_keeps_a_record():
 
 
 def test_tasks_and_embeddings_must_belong_together():
-    rest = {"learner": "protonet", "network": mlp(DIMS, (8,)), "validation": LAM[10]}
-    with pytest.raises(DataError, match=r"^validation has λ of shape \(10, 3\) and vali"):
-        select_auto(LAM[6], LAM[40], 5, train_tasks=TRAIN, validation_tasks=VAL[:9], **rest)
-    bare = TRAIN.with_samples(3)
-    with pytest.raises(DataError, match=r"^train_tasks have no queries; make them with n_query"):
-        select_auto(LAM[6], LAM[40], 5, train_tasks=bare, validation_tasks=VAL, **rest)
+    network = mlp(DIMS, (8,))
+    with pytest.raises(DataError, match=r"^the judge has 9 validation tasks, and distances are k"):
+        select(
+            LAM[6], LAM[40], 5, "auto", validation=LAM[10],
+            judge=LearnerJudge("protonet", network, TRAIN, VAL[:9]),
+        )  # fmt: skip
+    with pytest.raises(DataError, match=r"^train tasks of the judge have no queries; make them w"):
+        LearnerJudge("protonet", network, TRAIN.with_samples(3), VAL)

@@ -1,20 +1,22 @@
 """Every notion of similarity: the same tests for all of them."""
 
 import io
+from functools import partial
 
 import numpy as np
 import pytest
 
-from baseline_cases import QUICK, grouped_pool, task_of
+from similarity_cases import QUICK, grouped_pool, task_of
 from taskscape.errors import DataError
-from taskscape.select import DistanceSource, select_by
+from taskscape.select import RULES, select
 from taskscape.similarity import (
     OTDD,
-    PrototypeDistance,
+    SIMILARITIES,
+    DistanceSource,
+    Similarity,
     Task2Vec,
-    TaskEmbedding,
-    TaskHardness,
-    ThemeEmbedding,
+    ThemeSimilarity,
+    make_similarity,
 )
 from taskscape.tasks import TaskSet, sample_tasks
 
@@ -36,27 +38,29 @@ class CountingModel:
         return lam if self.members == 1 else np.stack([lam * (e + 1) for e in range(self.members)])
 
 
-NOTIONS = {
-    "task2vec, per layer": lambda: Task2Vec(config=QUICK),
+def registered(name: str) -> Similarity:
+    """A notion as its name makes it; fitting task-themes is tested elsewhere, and takes long."""
+    notion = make_similarity(name, updates=30)
+    if isinstance(notion, ThemeSimilarity):
+        notion.model = CountingModel()
+    return notion
+
+
+VARIANTS = {
     "task2vec, per unit": lambda: Task2Vec(per="unit", config=QUICK),
     "task2vec, plain cosine": lambda: Task2Vec(distance="cosine", config=QUICK),
-    "class prototypes": PrototypeDistance,
-    "otdd, classes": OTDD,
     "otdd, diagonal": lambda: OTDD(covariance="diagonal"),
     "otdd, samples": lambda: OTDD(level="samples"),
-    "hardness": TaskHardness,
-    "themes": lambda: ThemeEmbedding(CountingModel()),
-    "themes, hellinger": lambda: ThemeEmbedding(CountingModel(), "hellinger"),
-    "themes, ensemble": lambda: ThemeEmbedding(CountingModel(3)),
+    "task_themes, hellinger": lambda: ThemeSimilarity(CountingModel(), "hellinger"),
+    "task_themes, ensemble": lambda: ThemeSimilarity(CountingModel(3)),
 }
-WITHIN_TASK = {"hardness"}  # knows nothing of where classes are
-ASYMMETRIC = {"themes", "themes, ensemble"}
+NOTIONS = {name: partial(registered, name) for name in SIMILARITIES} | VARIANTS
 POOL = grouped_pool()
-_FITTED: dict[str, TaskEmbedding] = {}
+_FITTED: dict[str, Similarity] = {}
 
 
 @pytest.fixture(name="notion", params=list(NOTIONS))
-def fitted(request: pytest.FixtureRequest) -> TaskEmbedding:
+def fitted(request: pytest.FixtureRequest) -> Similarity:
     name = request.param
     if name not in _FITTED:
         train = sample_tasks(POOL, 40, n_way=5, n_shot=5, seed=0)
@@ -64,7 +68,7 @@ def fitted(request: pytest.FixtureRequest) -> TaskEmbedding:
     return _FITTED[name]
 
 
-def name_of(notion: TaskEmbedding) -> str:
+def name_of(notion: Similarity) -> str:
     return next(name for name, fitted in _FITTED.items() if fitted is notion)
 
 
@@ -109,7 +113,7 @@ def test_distances_are_not_negative_and_zero_to_itself(notion):
     assert np.isfinite(d).all()
     assert (d >= 0).all()
     np.testing.assert_allclose(np.diag(d), 0, atol=1e-5)
-    if name_of(notion) not in ASYMMETRIC:
+    if notion.symmetric:
         np.testing.assert_allclose(d, d.T, atol=1e-5)
 
 
@@ -137,23 +141,32 @@ def test_order_of_classes_does_not_matter(notion):
     )
 
 
-def test_selection_takes_the_distances(notion):
+def test_the_distances_are_one_object(notion):
     test, train = some_tasks(4), some_tasks(12, seed=2)
-    source = notion.source(test, train)
+    source, d = notion.distances(test, train), notion.cdist(test, train)
     assert isinstance(source, DistanceSource)
-    d = notion.cdist(test, train)
     rows, columns = np.arange(1, 4), np.array([0, 5, 11])
-    if name_of(notion) != "themes, ensemble":  # divides by means over what is compared
-        np.testing.assert_allclose(source.block(rows, columns), d[np.ix_(rows, columns)], rtol=1e-6)
-    for rule in ("nearest", "coverage"):
-        chosen = select_by(source, 3, rule).indices
-        assert len(set(chosen.tolist())) == 3
-    nearest = select_by(source, 1, "nearest").indices[0]
-    assert d.mean(axis=0)[nearest] == pytest.approx(d.mean(axis=0).min(), rel=1e-5)
+    np.testing.assert_allclose(source.block(rows, columns), d[np.ix_(rows, columns)], rtol=1e-6)
+    np.testing.assert_allclose(source.mean_distance(), d.mean(axis=1), rtol=1e-6)
+    near = source.nearest(rows, 3)
+    np.testing.assert_allclose(near.distances, np.sort(d[rows], axis=1)[:, :3], rtol=1e-6)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_selection_takes_it(notion, rule):
+    test, train = some_tasks(4), some_tasks(12, seed=2)
+    chosen = select(test, train, 3, rule, similarity=notion).indices
+    assert len(set(chosen.tolist())) == 3
+    embedded = notion.embed(test), notion.embed(train)
+    again = select(*embedded, 3, rule, similarity=notion, train_classes=train).indices
+    np.testing.assert_array_equal(chosen, again)
+    if rule == "nearest":
+        means = notion.cdist(test, train).mean(axis=0)
+        assert means[chosen[0]] == pytest.approx(means.min(), rel=1e-5)
 
 
 def test_tasks_that_share_classes_are_nearer(notion):
-    if name_of(notion) in WITHIN_TASK:
+    if notion.within_task:
         pytest.skip("looks at one task at a time")
     here = task_of(POOL, [[0, 1, 2, 3, 4], [3, 5, 6, 1, 7], [2, 4, 6, 0, 5]], seed=5)
     there = task_of(POOL, [[8, 9, 10, 11, 12], [11, 13, 14, 9, 15], [10, 12, 14, 8, 13]], seed=6)

@@ -1,0 +1,222 @@
+"""Distances from test tasks to training tasks, whatever notion of similarity made them.
+
+Selection rules, diagrams and studies ask one kind of object: for the mean distance to the training
+tasks, for the nearest of them, or for a matrix.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, UInt64
+
+from taskscape.compare import mean_kl, member_scales
+from taskscape.compare import nearest as nearest_by_kl
+from taskscape.compare.index import Neighbours, TaskIndex
+from taskscape.compare.means import weights_for
+from taskscape.compare.posteriors import Tasks, check_together, expected_log, log_beta, read_lam
+from taskscape.compare.rows import row_hashes
+from taskscape.errors import DataError
+
+__all__ = ["DistanceSource", "EmbeddingSource", "KLSource", "MatrixSource"]
+
+_NUMBERS = 1 << 23
+
+
+class DistanceSource(ABC):
+    """Distances from ``n_test`` test tasks to ``n_train`` training tasks.
+
+    A subclass sets the two numbers and says what :meth:`block` is. The rest is computed from
+    blocks, which serves thousands of tasks; what can do better for millions says so.
+    """
+
+    n_test: int
+    n_train: int
+
+    @abstractmethod
+    def block(
+        self, tests: Int[np.ndarray, "some"], trains: Int[np.ndarray, "others"]
+    ) -> Float[np.ndarray, "some others"]:
+        """Distances from some test tasks to some training tasks."""
+
+    def matrix(self) -> Float[np.ndarray, "tests trains"]:
+        """All distances."""
+        return self.block(np.arange(self.n_test), np.arange(self.n_train))
+
+    def contents(self) -> tuple[UInt64[np.ndarray, "tests"], UInt64[np.ndarray, "trains"]]:
+        """A hash of what each task is, whatever its place: equal for tasks that are equal."""
+        # sorted, so that the order of the other side's tasks plays no part
+        d = self.matrix()
+        return row_hashes(np.sort(d, axis=1)), row_hashes(np.sort(d.T, axis=1))
+
+    def mean_distance(self) -> Float[np.ndarray, "tests"]:
+        """Mean distance from each test task to all training tasks: a diagram's horizontal axis."""
+        everything, step = np.arange(self.n_train), max(1, _NUMBERS // self.n_train)
+        return np.concatenate(
+            [
+                self.block(np.arange(start, min(start + step, self.n_test)), everything).mean(1)
+                for start in range(0, self.n_test, step)
+            ]
+        )
+
+    def means(self, weights: Float[np.ndarray, "tests"]) -> Float[np.ndarray, "trains"]:
+        """Weighted mean distance from the test tasks to every training task; weights sum to 1."""
+        order = np.argsort(self.contents()[0], kind="stable")
+        total, everything = np.zeros(self.n_train), np.arange(self.n_train)
+        step = max(1, _NUMBERS // self.n_train)
+        for start in range(0, self.n_test, step):
+            tests = order[start : start + step]
+            for row, weight in zip(self.block(tests, everything), weights[tests], strict=True):
+                total += weight * row
+        return total
+
+    def nearest(
+        self,
+        tests: Int[np.ndarray, "some"],
+        k: int,
+        unused: Bool[np.ndarray, "trains"] | None = None,
+        tie_keys: UInt64[np.ndarray, "trains"] | None = None,
+    ) -> Neighbours:
+        """The k nearest training tasks of some test tasks; of equals the least key first.
+
+        ``unused`` says which may be found; where these are fewer than k, all of them are. Without
+        keys, equals come in the order of the training tasks.
+        """
+        left = np.arange(self.n_train) if unused is None else np.flatnonzero(unused)
+        if tie_keys is not None:
+            left = left[np.argsort(tie_keys[left], kind="stable")]
+        k = min(k, len(left))
+        indices = np.empty((len(tests), k), dtype=np.int64)
+        distances = np.empty((len(tests), k))
+        step = max(1, _NUMBERS // max(1, len(left)))
+        for start in range(0, len(tests), step):
+            rows = slice(start, start + step)
+            values = self.block(tests[rows], left)
+            order = np.argsort(values, axis=1, kind="stable")[:, :k]
+            indices[rows] = left[order]
+            distances[rows] = np.take_along_axis(values, order, axis=1)
+        return Neighbours(indices, distances)
+
+
+class KLSource(DistanceSource):
+    """KL between Dirichlet posteriors, from the test to the training task; never a matrix."""
+
+    def __init__(self, test: Tasks, train: Tasks, *, scales: object = None) -> None:
+        self._test, self._train = read_lam(test, "test"), read_lam(train, "train")
+        check_together(self._test, self._train)
+        if scales is None and len(self._test) > 1:
+            scales = member_scales(self._test, self._train)
+        self._scales = scales
+        self._weights = weights_for(self._test, self._train, scales)
+        self._F: np.ndarray | None = None
+        self._index: tuple[UInt64[np.ndarray, "trains"], TaskIndex] | None = None
+        self.n_test, self.n_train = self._test.shape[1], self._train.shape[1]
+
+    def block(
+        self, tests: Int[np.ndarray, "some"], trains: Int[np.ndarray, "others"]
+    ) -> Float[np.ndarray, "some others"]:
+        g, constant = self._queries(tests)
+        linear = g @ _flat(self._train[:, trains]).T
+        return np.maximum(constant[:, None] + self._log_beta[trains] - linear, 0.0)
+
+    def contents(self) -> tuple[UInt64[np.ndarray, "tests"], UInt64[np.ndarray, "trains"]]:
+        test, train = (row_hashes(_flat(lam)) for lam in (self._test, self._train))
+        return test, train
+
+    def mean_distance(self) -> Float[np.ndarray, "tests"]:
+        # exact from two means over the training tasks
+        return mean_kl(self._test, self._train, scales=self._scales)
+
+    def means(self, weights: Float[np.ndarray, "tests"]) -> Float[np.ndarray, "trains"]:
+        g, constant = self._queries(slice(None))
+        # exactly rounded sums do not depend on the order of the test tasks
+        mean_g = np.array([math.fsum(column) for column in (g * weights[:, None]).T])
+        linear = np.zeros(self.n_train)
+        for column, slope in zip(_flat(self._train).T, mean_g, strict=True):
+            linear += column * slope
+        return np.maximum(self._log_beta - linear + math.fsum(constant * weights), 0.0)
+
+    def nearest(
+        self,
+        tests: Int[np.ndarray, "some"],
+        k: int,
+        unused: Bool[np.ndarray, "trains"] | None = None,
+        tie_keys: UInt64[np.ndarray, "trains"] | None = None,
+    ) -> Neighbours:
+        if tie_keys is None:
+            if unused is not None:
+                return super().nearest(tests, k, unused)
+            return nearest_by_kl(
+                self._test[:, tests], self._train, min(k, self.n_train), scales=self._scales
+            )
+        if self._index is None or not np.array_equal(self._index[0], tie_keys):
+            self._index = tie_keys, TaskIndex(self._train, tie_keys)
+        all_left = unused is None or bool(unused.all())
+        return self._index[1].search(
+            self._test[:, tests], k, self._weights, None if all_left else unused
+        )
+
+    def _queries(
+        self, tests: Int[np.ndarray, "some"] | slice
+    ) -> tuple[Float[np.ndarray, "some dims"], Float[np.ndarray, "some"]]:
+        a = self._test[:, tests]
+        log_phi = expected_log(a) * self._weights[:, None, None]
+        return _flat(log_phi), (a * log_phi).sum(axis=(0, 2)) - self._weights @ log_beta(a)
+
+    @property
+    def _log_beta(self) -> Float[np.ndarray, "trains"]:
+        if self._F is None:
+            self._F = self._weights @ log_beta(self._train)
+        return self._F
+
+
+class MatrixSource(DistanceSource):
+    """Distances that were computed elsewhere, (test tasks, training tasks)."""
+
+    def __init__(self, distances: object) -> None:
+        self._d = _read(distances, "distances")
+        self.n_test, self.n_train = self._d.shape
+
+    def block(
+        self, tests: Int[np.ndarray, "some"], trains: Int[np.ndarray, "others"]
+    ) -> Float[np.ndarray, "some others"]:
+        return self._d[np.ix_(tests, trains)]
+
+    def matrix(self) -> Float[np.ndarray, "tests trains"]:
+        return self._d
+
+
+class EmbeddingSource(DistanceSource):
+    """Embeddings of your own, and a metric of SciPy's ``cdist``."""
+
+    def __init__(self, test: object, train: object, metric: Any = "cosine") -> None:
+        self._test, self._train = _read(test, "test"), _read(train, "train")
+        if self._test.shape[1] != self._train.shape[1]:
+            raise DataError(
+                f"test has {self._test.shape[1]} dimensions and train {self._train.shape[1]}; "
+                "embed both the same way."
+            )
+        self._metric = metric
+        self.n_test, self.n_train = len(self._test), len(self._train)
+
+    def block(
+        self, tests: Int[np.ndarray, "some"], trains: Int[np.ndarray, "others"]
+    ) -> Float[np.ndarray, "some others"]:
+        from scipy.spatial.distance import cdist
+
+        return cdist(self._test[tests], self._train[trains], metric=self._metric)
+
+    def contents(self) -> tuple[UInt64[np.ndarray, "tests"], UInt64[np.ndarray, "trains"]]:
+        return row_hashes(self._test), row_hashes(self._train)
+
+
+def _flat(lam: Float[np.ndarray, "members tasks L"]) -> Float[np.ndarray, "tasks dims"]:
+    return lam[0] if len(lam) == 1 else np.concatenate(list(lam), axis=1)
+
+
+def _read(values: object, name: str) -> Float[np.ndarray, "rows columns"]:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2 or array.size == 0 or not np.isfinite(array).all():
+        raise DataError(f"{name} has shape {array.shape}; expected a matrix of finite numbers.")
+    return array

@@ -1,0 +1,159 @@
+"""Every notion of similarity by name, and the distances that any of them gives."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from taskscape.errors import DataError
+from taskscape.meta import TrainConfig
+from taskscape.seeds import Seed, check_seed
+from taskscape.similarity.distances import DistanceSource, KLSource, MatrixSource
+from taskscape.similarity.hardness import TaskHardness
+from taskscape.similarity.similarity import Similarity
+from taskscape.similarity.task2vec import PROBE_SAMPLES, Task2Vec, Task2VecConfig
+from taskscape.similarity.task_themes import ThemeSimilarity
+from taskscape.similarity.transport import OTDD, PrototypeDistance
+from taskscape.tasks import TaskSet
+from taskscape.themes.estimator import TaskThemes
+
+__all__ = [
+    "SIMILARITIES",
+    "TASK_THEMES",
+    "KnownSimilarity",
+    "SimilarityLike",
+    "distances_between",
+    "find_similarity",
+    "fitted_to",
+    "make_similarity",
+]
+
+TASK_THEMES = "task_themes"
+"""The notion that is used where none is named."""
+
+SimilarityLike: TypeAlias = str | Similarity | DistanceSource | Any
+"""A name of ``SIMILARITIES``, a similarity that is fitted, or distances: a source or a matrix."""
+
+
+@dataclass(frozen=True)
+class KnownSimilarity:
+    """A notion of similarity that can be asked for by name."""
+
+    make: Callable[[int, int | None], Similarity]
+    """From a seed, and the number of updates where a network is trained (None: the usual)."""
+    meaning: str
+    needs: str = "tasks"
+    """What it looks at, in words."""
+    least_samples: int = 1
+    """Samples that every training class must have."""
+    of_embedded: Callable[[Any, Any, Any], DistanceSource] | None = None
+    """Distances between embeddings that come without a fitted similarity, given their scales."""
+
+
+def _task2vec(seed: int, updates: int | None) -> Similarity:
+    config = None if updates is None else Task2VecConfig(train=TrainConfig(updates=updates))
+    return Task2Vec(config=config, seed=seed)
+
+
+SIMILARITIES: Mapping[str, KnownSimilarity] = MappingProxyType(
+    {
+        TASK_THEMES: KnownSimilarity(
+            lambda seed, updates: ThemeSimilarity(TaskThemes(random_state=seed)),
+            "KL divergence between posteriors over task-themes",
+            "a model of task-themes, or tasks to fit one to",
+            of_embedded=lambda test, train, scales: KLSource(test, train, scales=scales),
+        ),
+        "task2vec": KnownSimilarity(
+            _task2vec,
+            "what a probe network needs to tell a task's classes apart: Fisher information",
+            f"{PROBE_SAMPLES} samples of every training class, to train the probe",
+            PROBE_SAMPLES,
+        ),
+        "prototypes": KnownSimilarity(
+            lambda seed, updates: PrototypeDistance(),
+            "distance between class means under their best assignment",
+            "nothing besides tasks",
+        ),
+        "otdd": KnownSimilarity(
+            lambda seed, updates: OTDD(),
+            "optimal transport between classes taken as Gaussians",
+            "a few samples of each class",
+        ),
+        "hardness": KnownSimilarity(
+            lambda seed, updates: TaskHardness(),
+            "difference in how likely a simple classifier errs within the task",
+            "nothing besides tasks",
+        ),
+    }
+)
+"""Every notion of similarity by name; a new one is a line here."""
+
+
+def find_similarity(name: str) -> KnownSimilarity:
+    """The notion of that name."""
+    if name not in SIMILARITIES:
+        raise DataError(
+            f"similarity={name!r} is not known; use one of {', '.join(SIMILARITIES)}, a fitted "
+            "similarity, or distances."
+        )
+    return SIMILARITIES[name]
+
+
+def make_similarity(name: str, *, seed: Seed = 0, updates: int | None = None) -> Similarity:
+    """A notion of similarity by name, with its usual settings, not yet fitted.
+
+    ``updates`` is how long those that train a network do so.
+    """
+    return find_similarity(name).make(check_seed(seed), updates)
+
+
+def fitted_to(train: Any, similarity: SimilarityLike, *, seed: Seed = 0) -> SimilarityLike:
+    """A notion given by name, made and fitted where ``train`` is a task set; others as they are."""
+    if isinstance(similarity, str) and isinstance(train, TaskSet):
+        return make_similarity(similarity, seed=seed).fit(train)
+    return similarity
+
+
+def distances_between(
+    test: Any,
+    train: Any,
+    similarity: SimilarityLike = TASK_THEMES,
+    *,
+    scales: object = None,
+    seed: Seed = 0,
+) -> DistanceSource:
+    """The distances from test tasks to training tasks, by any notion of similarity.
+
+    ``similarity`` is
+
+    - a name of ``SIMILARITIES``: with task sets it is made and fitted to the training tasks; with
+      embeddings it is known how to compare those of task-themes only, which are λ (tasks, L),
+      ensembles (members, tasks, L), or embedded tasks;
+    - a :class:`Similarity` that is fitted, with task sets or what it embedded;
+    - distances: a :class:`DistanceSource`, or a matrix (test tasks, training tasks). ``test`` and
+      ``train`` are then None, or only counted.
+
+    ``scales`` is what an ensemble's distances are divided by, where λ are given.
+
+    >>> lam = np.array([[1.0, 2.0], [2.0, 1.0], [4.0, 1.0]])
+    >>> distances_between(lam[:1], lam).nearest(np.array([0]), 2).indices.tolist()
+    [[0, 1]]
+    """
+    similarity = fitted_to(train, similarity, seed=seed)
+    if isinstance(similarity, str):
+        of_embedded = find_similarity(similarity).of_embedded
+        if of_embedded is None:
+            raise DataError(
+                f"similarity={similarity!r} by name needs task sets; for what it embedded, pass "
+                "the fitted similarity itself."
+            )
+        return of_embedded(test, train, scales)
+    if scales is not None:
+        raise DataError("scales is for λ of an ensemble; leave it out with other similarities.")
+    if isinstance(similarity, Similarity):
+        return similarity.distances(test, train)
+    source = similarity if isinstance(similarity, DistanceSource) else MatrixSource(similarity)
+    for name, tasks, n in (("test", test, source.n_test), ("train", train, source.n_train)):
+        if tasks is not None and len(tasks) != n:
+            raise DataError(f"{name} has {len(tasks)} tasks; the distances are of {n}.")
+    return source
