@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,25 +46,24 @@ def asked_by(command: str, ledger: Path, monkeypatch: pytest.MonkeyPatch) -> set
     return asked
 
 
-@pytest.fixture(scope="module")
+@cache
 def glyphs() -> ClassPool:
     return load_pool("glyphs")
 
 
-@pytest.fixture(scope="module")
-def features(glyphs: ClassPool) -> ClassPool:
-    return unit_length(glyphs, pca=64)
+@cache
+def features() -> ClassPool:
+    return unit_length(glyphs(), pca=64)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_cache")
 @pytest.mark.parametrize("file", GLYPHS)
-def test_finished_cells_are_recognised(
-    file: str, glyphs: ClassPool, features: ClassPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_cells_are_recognised(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (choosing, forecasting, similarity):
-        monkeypatch.setattr(module, "load_pool", lambda name: {"glyphs": glyphs}[name])
+        monkeypatch.setattr(module, "load_pool", lambda name: {"glyphs": glyphs()}[name])
     for module in (choosing, forecasting):
-        monkeypatch.setattr(module, "unit_length", lambda pool, pca: {64: features}[pca])
+        monkeypatch.setattr(module, "unit_length", lambda pool, pca: {64: features()}[pca])
     path = RESULTS / f"{file}.jsonl"
     before, entries = path.read_bytes(), read_ledger(path)
     for command in dict.fromkeys(e["command"] for e in entries):
