@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test check lint types imports fast-tests all-tests browser readme clean
+.PHONY: run test check lint types imports docs fast-tests all-tests browser readme clean
 .DELETE_ON_ERROR:
 
 $(STAMP): pyproject.toml
@@ -19,6 +19,10 @@ run: $(STAMP)
 test: lint types imports all-tests
 
 check: lint types imports fast-tests
+
+# The tables of the docs that list what a registry holds.
+docs: $(STAMP)
+	$(BIN)/python docs/tables.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -21,7 +21,7 @@ import record
 from taskscape.meta import Architecture, Learner, TrainConfig, begin, conv4, make_learner, mlp
 from taskscape.meta.episodes import TaskFeed, gather, rows_of
 from taskscape.meta.evaluation import score
-from taskscape.meta.trials import advance
+from taskscape.meta.training import advance
 from taskscape.pools import ClassPool
 from taskscape.tasks import TaskSet, sample_tasks
 

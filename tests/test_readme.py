@@ -28,7 +28,7 @@ def test_python(block: str, tmp_path: Path):
 
 @pytest.mark.usefixtures("shared_cache")
 def test_commands(tmp_path: Path):
-    assert len(COMMANDS) == 7
+    assert len(COMMANDS) == 9
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for command in COMMANDS:
         words = shlex.split(command)

@@ -74,13 +74,13 @@ def json_with(name: str, *keys: str, **values: str) -> Kind:
 
     def known(path: Path) -> bool:
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(path.read_text(encoding="utf-8"))
         except ValueError:
             return False
         return (
-            isinstance(found, dict)
-            and set(keys) <= set(found)
-            and all(found.get(k) == v for k, v in values.items())
+            isinstance(content, dict)
+            and set(keys) <= set(content)
+            and all(content.get(k) == v for k, v in values.items())
         )
 
     return Kind(name, known)
@@ -92,11 +92,11 @@ def csv_with(name: str, *columns: str, more: str | None = None) -> Kind:
     def known(path: Path) -> bool:
         try:
             with path.open(newline="", encoding="utf-8") as file:
-                found = next(csv.reader(file), [])
+                header = next(csv.reader(file), [])
         except (ValueError, csv.Error):
             return False
-        rest = found[len(columns) :]
-        return tuple(found[: len(columns)]) == columns and all(
+        rest = header[len(columns) :]
+        return tuple(header[: len(columns)]) == columns and all(
             more is not None and column.startswith(more) for column in rest
         )
 
@@ -116,8 +116,8 @@ PICTURE = Kind("a picture", lambda path: any(s in path.read_bytes() for s in _SI
 def save_picture(figure: "Figure", path: PathLike, **options: Any) -> None:
     """Write a figure in one piece, signed so that it is known as a picture of ours."""
     ending = Path(path).suffix[1:].lower() or "png"
-    with written_in_one_piece(path, PICTURE) as made:
-        figure.savefig(made, format=ending, metadata=_SIGNED.get(ending), **options)
+    with written_in_one_piece(path, PICTURE) as unfinished:
+        figure.savefig(unfinished, format=ending, metadata=_SIGNED.get(ending), **options)
 
 
 def save_json(path: PathLike, values: Mapping[str, Any], kind: Kind) -> None:
@@ -153,15 +153,15 @@ def written_in_one_piece(path: PathLike, kind: Kind | None = None) -> Iterator[P
     _sweep_abandoned(final)
     descriptor, name = tempfile.mkstemp(dir=final.parent, prefix=_prefix(final))
     os.close(descriptor)
-    made = Path(name)
+    unfinished = Path(name)
     try:
-        yield made
-        _as_any_other(made, 0o666)
-        _onto_disk(made)
-        made.replace(final)
+        yield unfinished
+        _as_any_other(unfinished, 0o666)
+        _onto_disk(unfinished)
+        unfinished.replace(final)
         _onto_disk(final.parent)
     finally:
-        made.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -177,22 +177,22 @@ def folder_in_one_piece(path: PathLike, *, replace: bool = True) -> Iterator[Pat
         _check_place(path, final, folder=True)
     final.parent.mkdir(parents=True, exist_ok=True)
     _sweep_abandoned(final)
-    made = Path(tempfile.mkdtemp(dir=final.parent, prefix=_prefix(final)))
+    unfinished = Path(tempfile.mkdtemp(dir=final.parent, prefix=_prefix(final)))
     try:
-        yield made
-        _as_any_other(made, 0o777)
-        for inside in made.rglob("*"):
+        yield unfinished
+        _as_any_other(unfinished, 0o777)
+        for inside in unfinished.rglob("*"):
             _onto_disk(inside)
-        _onto_disk(made)
+        _onto_disk(unfinished)
         if final.exists() and not replace:
             return  # somebody else finished the same folder first: keep theirs
         if not final.exists():
-            made.rename(final)
-        elif not _exchange(made, final):
-            _take_the_place(made, final)
+            unfinished.rename(final)
+        elif not _exchange(unfinished, final):
+            _take_the_place(unfinished, final)
         _onto_disk(final.parent)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def recover(path: PathLike) -> None:
@@ -204,7 +204,7 @@ def recover(path: PathLike) -> None:
                 (aside / final.name).rename(final)
 
 
-def _exchange(made: Path, final: Path) -> bool:
+def _exchange(unfinished: Path, final: Path) -> bool:
     """Let two folders change places in one step; False where the system cannot."""
     if sys.platform != "linux":
         return False
@@ -213,21 +213,21 @@ def _exchange(made: Path, final: Path) -> bool:
     except (OSError, AttributeError):
         return False
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    return bool(renameat2(here, os.fsencode(made), here, os.fsencode(final), exchange) == 0)
+    return bool(renameat2(here, os.fsencode(unfinished), here, os.fsencode(final), exchange) == 0)
 
 
-def _take_the_place(made: Path, final: Path) -> None:
+def _take_the_place(unfinished: Path, final: Path) -> None:
     """The same in several steps, each of which leaves the old or the new one to be found."""
     aside = Path(tempfile.mkdtemp(dir=final.parent, prefix=_prefix(final, "before")))
     try:
         final.rename(aside / final.name)
-        made.rename(final)
+        unfinished.rename(final)
     except BaseException:
         recover(final)
         with suppress(OSError):
             aside.rmdir()
         raise
-    aside.rename(made)  # a name that is never put back: it is deleted bit by bit
+    aside.rename(unfinished)  # a name that is never put back: it is deleted bit by bit
 
 
 def _prefix(final: Path, what: str = "unfinished") -> str:
@@ -264,11 +264,11 @@ def _is_empty(final: Path) -> bool:
     return not any(final.iterdir()) if final.is_dir() else final.stat().st_size == 0
 
 
-def _as_any_other(made: Path, mode: int) -> None:
+def _as_any_other(unfinished: Path, mode: int) -> None:
     """Temporary files are private; what they become should be as readable as any other file."""
     mask = os.umask(0)
     os.umask(mask)
-    made.chmod(mode & ~mask)
+    unfinished.chmod(mode & ~mask)
 
 
 def _onto_disk(path: Path) -> None:

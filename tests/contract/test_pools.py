@@ -10,9 +10,9 @@ import pyarrow.parquet
 import pytest
 
 import pool_files as files
+from taskscape.errors import DataError
+from taskscape.pools import POOLS, ClassPool, load_pool
 from taskscape.pools.cache import write_pool
-from taskscape.pools.load import load_pool
-from taskscape.pools.pool import ClassPool
 
 
 def _arrays(folder: Path, seed: int) -> ClassPool:
@@ -90,7 +90,7 @@ def _stored(folder: Path, seed: int) -> ClassPool:
     return load_pool(folder / f"stored{seed}")
 
 
-POOLS: dict[str, Callable[[Path, int], ClassPool]] = {
+SOURCES: dict[str, Callable[[Path, int], ClassPool]] = {
     "arrays": _arrays,
     "classes": _classes,
     "npz": _npz,
@@ -108,9 +108,9 @@ POOLS: dict[str, Callable[[Path, int], ClassPool]] = {
 """Each opens 6 classes of 5 samples with splits; the seed decides their content."""
 
 
-@pytest.fixture(params=POOLS)
+@pytest.fixture(params=SOURCES)
 def open_pool(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], ClassPool]:
-    return lambda seed=0: POOLS[request.param](tmp_path, seed)
+    return lambda seed=0: SOURCES[request.param](tmp_path, seed)
 
 
 def test_classes_and_counts(open_pool: Callable[..., ClassPool]) -> None:
@@ -179,3 +179,22 @@ def test_the_cache_holds_whole_pools_only(
     open_pool()
     left = [entry for entry in own_cache.glob("pools/*") if not (entry / "pool.json").is_file()]
     assert left == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", POOLS)
+def test_a_known_data_set_is_a_pool_or_says_how_to_get_it(name: str) -> None:
+    known = POOLS[name]
+    assert known.name == name
+    assert known.description
+    assert "\n" not in known.description + known.how_to_get
+    assert len(repr(known)) < 200
+    if known.locate() is None:
+        with pytest.raises(DataError, match="is a known data set but is not on this machine"):
+            load_pool(name)
+        return
+    pool = load_pool(name)
+    assert len(pool) == len(set(pool.class_names)) > 1
+    assert pool.splits is not None
+    assert not set(pool.split("train").class_names) & set(pool.split("test").class_names)
+    assert load_pool(name).fingerprint == pool.fingerprint

@@ -5,9 +5,16 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskscape.compare import cdist, distance_quantiles, mean_kl, nearest, normalise_ways
+from taskscape.compare import (
+    DIVERGENCES,
+    cdist,
+    distance_quantiles,
+    mean_kl,
+    nearest,
+    normalise_ways,
+)
 
-CLOSED = ("kl", "kl_reverse", "jeffreys", "hellinger", "bhattacharyya")
+CLOSED = [d.name for d in DIVERGENCES.values() if not (d.needs_alpha or d.has_stderr)]
 numbers = st.floats(0.01, 200.0)
 
 

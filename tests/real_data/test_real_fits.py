@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from taskscape import TaskThemes, load_pool, sample_tasks
-from taskscape.pools.load import KNOWN
+from taskscape.pools.load import POOLS
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_cache")]
 
@@ -28,7 +28,7 @@ def check(name: str, n_tasks: int) -> None:
 @pytest.mark.real_data
 @pytest.mark.parametrize("name", ["omniglot", "mini_imagenet"])
 def test_a_default_fit_on_real_data_is_healthy(name: str):
-    if KNOWN[name].locate() is None:
+    if POOLS[name].locate() is None:
         at = os.environ.get("TASKSCAPE_DATA", "not set")
         pytest.skip(f"no {name}: put it in a folder and set TASKSCAPE_DATA to that (now: {at})")
     check(name, n_tasks=3000)

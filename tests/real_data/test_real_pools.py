@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from taskscape.pools.load import KNOWN, load_pool
+from taskscape.pools.load import POOLS, load_pool
 
 pytestmark = pytest.mark.real_data
 
 
 def _need(name: str) -> None:
-    if KNOWN[name].locate() is None:
+    if POOLS[name].locate() is None:
         at = os.environ.get("TASKSCAPE_DATA", "not set")
         pytest.skip(f"no {name}: put it in a folder and set TASKSCAPE_DATA to that (now: {at})")
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from taskscape.compare import mean_kl, nearest
+from taskscape.compare import class_separation, mean_kl, nearest, resemblance
 from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
@@ -166,3 +166,16 @@ def test_pieces_are_joined_and_tasks_compared_as_they_are():
     assert both[0].names(0) == narrow.names(0)
     np.testing.assert_array_equal(both.sweeps[:, : len(narrow)], narrow.sweeps)
     np.testing.assert_array_equal(mean_kl(ALL[:9], ALL), mean_kl(LAM[:, :9], LAM))
+
+
+def test_embedded_tasks_know_their_classes():
+    alike = resemblance(ALL[:50], ALL)
+    assert alike.folds > 0
+    by_hand = resemblance(LAM[:, :50], LAM, train_classes=TASKS)
+    np.testing.assert_array_equal(alike.percentile, by_hand.percentile)
+    gamma = 0.5 + RNG.gamma(1, 1, (2, 900, 5, 3))
+    apart = class_separation(replace(ALL, gamma=gamma))
+    masked = class_separation(gamma, class_mask=TASKS.classes >= 0)
+    np.testing.assert_array_equal(apart.mean, masked.mean)
+    with pytest.raises(DataError, match=r"^posterior has no gamma; embed the tasks with keep_gam"):
+        class_separation(ALL)

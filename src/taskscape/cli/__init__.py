@@ -26,11 +26,13 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-_STAGES = ("run", "data", "tasks", "fit", "embed", "sizes", "compare", "forecast", "reproduce")
+_MODULES = (
+    "run", "data", "themes", "sizes", "compare", "select", "learners", "forecast",
+)  # fmt: skip
 
 
-def _print_version(wanted: bool | None) -> None:
-    if wanted:
+def _print_version(asked: bool | None) -> None:
+    if asked:
         typer.echo(f"taskscape {__version__}")
         raise typer.Exit
 
@@ -45,23 +47,23 @@ def _common(
     """How similar are classification tasks? Embed, compare and select few-shot tasks."""
 
 
-for _stage in _STAGES:
-    importlib.import_module(f"taskscape.cli.{_stage}").register(app)
+for _module in _MODULES:
+    importlib.import_module(f"taskscape.cli.{_module}").register(app)
 
 
 def _keep_compiled_programs() -> None:
     """Keep what takes long to compile, so that the next command starts at once.
 
-    In a folder for this kind of processor, because a home folder may serve many machines.
+    In a folder for this kind of processor, because a home folder may serve many machines; it is
+    made when the first program is kept.
     """
     flags = Path("/proc/cpuinfo")
     kind = [platform.machine(), platform.processor(), jax.__version__]
     if flags.exists():
         kind += [line for line in flags.read_text().splitlines() if line.startswith("flags")][:1]
     folder = cache_dir() / "compiled" / cache_key(*kind)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:  # works without, only slower
+    above = next(p for p in (folder, *folder.parents) if p.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):  # works without, only slower
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))  # type: ignore[no-untyped-call]
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""``taskscape data``: what data is known, whether it is here, and what is in it."""
+"""``taskscape data`` and ``taskscape tasks``: from data sets to lists of tasks."""
 
 import json
 from pathlib import Path
@@ -8,15 +8,21 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from taskscape.cli.options import AsJson, NQuery, Seed, Source, parse_range, parse_shots
 from taskscape.errors import DataError
 from taskscape.files import PICTURE, check_output
-from taskscape.pools import KNOWN, SPLITS, ClassPool, data_dir, load_pool
+from taskscape.pools import POOLS, SPLITS, ClassPool, data_dir, load_pool
 from taskscape.pools.sheet import contact_sheet
+from taskscape.tasks import TASKS, TaskSet, enumerate_tasks, sample_tasks, save_tasks
 
 if TYPE_CHECKING:
     from typer import Context
 else:  # typer passes an instance of the base class, which a run-time type checker would refuse
     Context = typer.Context.__mro__[1]
+
+__all__ = ["register"]
+
+_MOST_TO_WRITE = 50_000_000
 
 data_app = typer.Typer(
     help="List known data sets, look into one, or download one.",
@@ -26,14 +32,19 @@ data_app = typer.Typer(
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
+    """Add the commands to the command line."""
     app.add_typer(data_app, name="data")
+    app.command(
+        "tasks",
+        epilog="Example:  taskscape tasks glyphs --split train --n-tasks 20000 --n-way 5-10 "
+        "--n-shot 16 --seed 0 --out train.parquet",
+    )(tasks)
 
 
 @data_app.callback()
 def list_known(
     context: Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the known data sets and whether they are here.
 
@@ -41,17 +52,17 @@ def list_known(
     """
     if context.invoked_subcommand is not None:
         return
-    found = {name: known.locate() for name, known in KNOWN.items()}
+    paths = {name: known.locate() for name, known in POOLS.items()}
     if as_json:
         rows = [
-            {"name": n, "description": KNOWN[n].description, "path": path and str(path)}
-            for n, path in found.items()
+            {"name": n, "description": POOLS[n].description, "path": path and str(path)}
+            for n, path in paths.items()
         ]
         typer.echo(json.dumps({"folder": str(data_dir()), "pools": rows}, indent=2))
         return
     table = Table("name", "what it is", "here?")
-    for name, path in found.items():
-        table.add_row(name, KNOWN[name].description, "not found" if path is None else str(path))
+    for name, path in paths.items():
+        table.add_row(name, POOLS[name].description, "not found" if path is None else str(path))
     console = Console()
     console.print(table)
     console.print(
@@ -63,10 +74,10 @@ def list_known(
 
 @data_app.command(epilog="Example:  taskscape data show glyphs --split test --out glyphs.png")
 def show(
-    source: Annotated[str, typer.Argument(help="A known name, or the path of your own data.")],
+    source: Source,
     split: Annotated[str | None, typer.Option(help="Only train, val, test, or train+val.")] = None,
     out: Annotated[Path | None, typer.Option(help="Also write a contact sheet (PNG) here.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show counts by split and group, sample sizes, and a contact sheet."""
     if out is not None:
@@ -85,8 +96,8 @@ def show(
 @data_app.command(epilog="Example:  taskscape data get omniglot")
 def get(name: Annotated[str, typer.Argument(help="The name of a known data set.")]) -> None:
     """Download a known data set into the data folder and check it."""
-    if name not in KNOWN:
-        raise DataError(f"no known data set {name!r}; known are {', '.join(KNOWN)}.")
+    if name not in POOLS:
+        raise DataError(f"no known data set {name!r}; known are {', '.join(POOLS)}.")
     pool = load_pool(name, download=True)
     typer.echo(f"{pool!r}")
 
@@ -137,3 +148,49 @@ def _print_summary(pool: ClassPool, summary: dict[str, object]) -> None:
     )
     console.print(f"{pool!r}; {per_class} samples per class", soft_wrap=True, highlight=False)
     console.print(f"fingerprint {pool.fingerprint}", highlight=False)
+
+
+def tasks(
+    source: Source,
+    out: Annotated[Path, typer.Option(help="The Parquet file to write.")],
+    n_tasks: Annotated[int, typer.Option(help="How many tasks.")] = 1000,
+    n_way: Annotated[str, typer.Option(help="Classes per task: 5, or a range 5-10.")] = "5",
+    n_shot: Annotated[str, typer.Option(help="Samples per class: 5, 1-5, or all.")] = "5",
+    n_query: NQuery = 0,
+    split: Annotated[str | None, typer.Option(help="train, val, test, or train+val.")] = None,
+    within_group: Annotated[
+        bool, typer.Option("--within-group", help="All classes of a task from one group.")
+    ] = False,
+    unique: Annotated[
+        bool, typer.Option("--unique", help="Each set of classes at most once.")
+    ] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every combination of classes instead of a sample.")
+    ] = False,
+    seed: Seed = 0,
+) -> None:
+    """Draw tasks, or list all of them, and write a manifest that can be published and re-used."""
+    way, shot = parse_range(n_way, "--n-way"), parse_shots(n_shot, "--n-shot")
+    check_output(out, TASKS)
+    pool = load_pool(source)
+    if every:
+        if not isinstance(way, int):
+            raise DataError(f"--all lists tasks of one size; --n-way {n_way} is a range.")
+        stream = enumerate_tasks(
+            pool, n_way=way, n_shot=shot, n_query=n_query, split=split,
+            within_group=within_group, seed=seed,
+        )  # fmt: skip
+        if len(stream) > _MOST_TO_WRITE:
+            raise DataError(
+                f"--all would write {len(stream):,} tasks; the most is {_MOST_TO_WRITE:,}. "
+                "Leave --all out and give --n-tasks."
+            )
+        drawn: TaskSet = stream.collect()
+    else:
+        drawn = sample_tasks(
+            pool, n_tasks, n_way=way, n_shot=shot, n_query=n_query, split=split,
+            within_group=within_group, unique=unique, seed=seed,
+        )  # fmt: skip
+    save_tasks(drawn, out)
+    typer.echo(f"{drawn!r}")
+    typer.echo(f"written to {out}")

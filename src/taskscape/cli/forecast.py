@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 import typer
 from jaxtyping import Float
 
-from taskscape.cli.ranges import parse_range, parse_shots
-from taskscape.cli.wishes import (
+from taskscape.cli.learners import samples_for
+from taskscape.cli.options import (
+    AsJson,
+    Model,
     NQuery,
     NShot,
     NTasks,
@@ -24,22 +26,21 @@ from taskscape.cli.wishes import (
     TasksFile,
     get_tasks,
 )
+from taskscape.cli.tables import Tables
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
-from taskscape.files import Kind, check_output, csv_with, written_in_one_piece
+from taskscape.files import check_output
 from taskscape.forecast import FORECASTS_FILE, Forecaster, Forecasts
-from taskscape.meta import Trained, evaluate, restore
-from taskscape.pools import ClassPool, load_pool
-from taskscape.storage import arrays_of_kind, load_arrays
-from taskscape.studies.recipes import prepared_pool
-from taskscape.tasks import TaskSet, load_tasks, sample_tasks
-from taskscape.tasks.class_lists import write_classes
+from taskscape.meta import Trained, evaluate
+from taskscape.pools import load_pool
+from taskscape.storage import arrays_of_kind
+from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["register"]
 
 EPILOG = (
-    "Example:  taskscape forecast model glyphs --train train.parquet --learner out/learner "
+    "Example:  taskscape forecast model glyphs --train train.parquet --trained out/learner "
     "--split test --n-way 5 --n-shot 5 --out forecasts.csv  ·  "
     "taskscape forecast model glyphs --train train.parquet --calibration val-tasks.parquet "
     "--accuracy val-accuracies.csv --tasks new-tasks.parquet"
@@ -49,20 +50,7 @@ _COLUMNS = ("task", "expected", "low", "high", "outside", "classes")
 _BECAUSE = "because of "
 
 
-def _is_table(path: Path) -> bool:
-    try:
-        names = pq.read_schema(path).names
-    except (pa.ArrowInvalid, OSError):
-        return False
-    rest = names[len(_COLUMNS) :]
-    return tuple(names[: len(_COLUMNS)]) == _COLUMNS and all(n.startswith(_BECAUSE) for n in rest)
-
-
-_KINDS = {
-    ".csv": csv_with("a table of forecasts", *_COLUMNS, more=_BECAUSE),
-    ".parquet": Kind("a table of forecasts", _is_table),
-    ".json": FORECASTS_FILE,
-}
+_TABLES = Tables("forecasts", _COLUMNS, FORECASTS_FILE, more=_BECAUSE)
 
 
 def register(app: typer.Typer) -> None:
@@ -71,13 +59,13 @@ def register(app: typer.Typer) -> None:
 
 
 def forecast(
-    model: Annotated[Path, typer.Argument(help="A model written by `taskscape fit`.")],
+    model: Model,
     source: Source,
     train: Annotated[
         Path | None, typer.Option(help="The learner's training tasks, by `taskscape embed`.")
     ] = None,
-    learner: Annotated[
-        Path | None, typer.Option(help="A trained learner, as `taskscape run` stores it.")
+    trained: Annotated[
+        Path | None, typer.Option(help="A trained learner, by `taskscape train` or `run`.")
     ] = None,
     accuracy: Annotated[
         Path | None,
@@ -104,67 +92,61 @@ def forecast(
     confidence: Annotated[float, typer.Option(help="What the intervals should hold.")] = 0.9,
     save: Annotated[Path | None, typer.Option(help="Keep the forecaster in this folder.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write a .csv, .parquet or .json file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Expected accuracy of a trained learner on new tasks, from their labelled samples alone.
 
     It is calibrated on tasks of classes that the learner has not seen: give the learner, which is
     then evaluated on them, or its accuracies on them.
     """
-    _check_wishes(train, learner, accuracy, calibration, forecaster, out)
+    _check_options(train, trained, accuracy, calibration, forecaster, out)
     if save is not None:
         check_output(save, arrays_of_kind("forecaster"), forecaster, out)
-    if out is not None:
-        check_output(out, _KINDS[out.suffix])
+    _TABLES.check(out)
     fitted, pool = TaskThemes.load(model), load_pool(source)
     new = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
     if forecaster is not None:
-        made = Forecaster.load(forecaster, fitted)
+        ready = Forecaster.load(forecaster, fitted)
     else:
         assert train is not None
-        if calibration is not None:
-            known = load_tasks(calibration, pool)
-        else:
-            known = sample_tasks(
-                pool, n_calibration, split=calibration_split,
-                n_way=parse_range(n_way, "--n-way"), n_shot=parse_shots(n_shot, "--n-shot"),
-                n_query=n_query, seed=seed + 1,
-            )  # fmt: skip
-        name, measured = _measured(fitted, known, learner, accuracy, episodes, seed)
-        made = Forecaster(fitted, Embeddings.load(train), name, confidence=confidence)
-        made.fit(known, measured)
+        known = get_tasks(
+            pool, calibration, calibration_split, n_calibration, n_way, n_shot, seed + 1, n_query
+        )
+        name, measured = _measured(fitted, known, trained, accuracy, episodes, seed)
+        ready = Forecaster(fitted, Embeddings.load(train), name, confidence=confidence)
+        ready.fit(known, measured)
     if save is not None:
-        made.save(save)
-    found = made.predict(new)
+        ready.save(save)
+    forecasts = ready.predict(new)
     if out is not None:
-        _write(out, found, new)
+        _write(out, forecasts, new)
     if as_json:
-        typer.echo(json.dumps(_plain(found, new), ensure_ascii=False))
+        typer.echo(json.dumps(_plain(forecasts, new), ensure_ascii=False))
     else:
-        _tell(made, found, new)
+        _print(ready, forecasts, new)
         for path in (out, save):
             if path is not None:
                 typer.echo(f"written to {path}")
 
 
-def _check_wishes(
+def _check_options(
     train: Path | None,
-    learner: Path | None,
+    trained: Path | None,
     accuracy: Path | None,
     calibration: Path | None,
     forecaster: Path | None,
     out: Path | None,
 ) -> None:
-    if out is not None and out.suffix not in _KINDS:
-        raise DataError(f"--out {out}: expected a name that ends in .csv, .parquet or .json.")
+    if out is not None:
+        _TABLES.check_name(out)
     if forecaster is not None:
-        if learner is not None or accuracy is not None:
-            raise DataError("--forecaster is calibrated already; leave --learner, --accuracy out.")
+        if trained is not None or accuracy is not None:
+            raise DataError("--forecaster is calibrated already; leave --trained, --accuracy out.")
         return
     if train is None:
         raise DataError("--train is missing: the learner's training tasks, embedded.")
-    if (learner is None) == (accuracy is None):
-        raise DataError("give either --learner, to be evaluated, or --accuracy, already measured.")
+    if (trained is None) == (accuracy is None):
+        raise DataError("give either --trained, to be evaluated, or --accuracy, already measured.")
     if accuracy is not None and calibration is None:
         raise DataError("--accuracy needs --calibration, the tasks that it was measured on.")
 
@@ -172,7 +154,7 @@ def _check_wishes(
 def _measured(
     model: TaskThemes,
     tasks: TaskSet,
-    learner: Path | None,
+    path: Path | None,
     accuracy: Path | None,
     episodes: int,
     seed: int,
@@ -180,26 +162,12 @@ def _measured(
     """The name of the learner, and its accuracy on each calibration task."""
     if accuracy is not None:
         return accuracy.stem, _read_accuracy(accuracy)
-    assert learner is not None
-    arrays, header = load_arrays(learner, "trained learner")
-    trained = restore(arrays, header)
-    seen = replace(tasks, pool=_as_learned(trained, tasks.pool, model, learner))
-    found = evaluate(trained.learner, trained.state, seen, episodes=episodes, seed=seed)
+    assert path is not None
+    trained = Trained.load(path)
+    seen = replace(tasks, pool=samples_for(trained, tasks.pool, model, path))
+    scores = evaluate(trained.learner, trained.state, seen, episodes=episodes, seed=seed)
     name = type(trained.learner).__name__
-    return name, found.accuracy_by_episode.astype(np.float64)
-
-
-def _as_learned(trained: Trained, pool: ClassPool, model: TaskThemes, path: Path) -> ClassPool:
-    """The samples as the learner takes them: prepared at unit length, or as they are."""
-    wanted = tuple(trained.network.sample_shape)
-    if wanted == (model.preparation_.dims,):
-        return prepared_pool(pool, model.preparation_, unit_length=True)
-    if wanted == tuple(pool.sample_shape):
-        return pool
-    raise DataError(
-        f"{path} takes samples of shape {wanted}; the data have {tuple(pool.sample_shape)}, and "
-        f"({model.preparation_.dims},) as the model prepares them."
-    )
+    return name, scores.accuracy_by_episode.astype(np.float64)
 
 
 def _read_accuracy(path: Path) -> Float[np.ndarray, "tasks episodes"]:
@@ -222,52 +190,44 @@ def _read_accuracy(path: Path) -> Float[np.ndarray, "tasks episodes"]:
     return np.concatenate([p.reshape(len(p), -1) for p in parts], axis=1)
 
 
-def _plain(found: Forecasts, tasks: TaskSet) -> dict[str, Any]:
-    values = found.to_dict()
+def _plain(forecasts: Forecasts, tasks: TaskSet) -> dict[str, Any]:
+    values = forecasts.to_dict()
     for i, row in enumerate(values["tasks"]):
         row["classes"] = list(tasks.names(i))
     return values
 
 
-def _write(path: Path, found: Forecasts, tasks: TaskSet) -> None:
-    told = _plain(found, tasks)
-    with written_in_one_piece(path, _KINDS[path.suffix]) as made:
-        if path.suffix == ".json":
-            made.write_text(json.dumps(told, ensure_ascii=False) + "\n", encoding="utf-8")
-            return
-        flat = [
-            {
-                **{k: row[k] for k in _COLUMNS},
-                **{f"{_BECAUSE}{what}": moved for what, moved in row["reasons"].items()},
-            }
-            for row in told["tasks"]
-        ]
-        if path.suffix == ".parquet":
-            pq.write_table(pa.Table.from_pylist(flat), made, compression="zstd")
-            return
-        with made.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(flat[0]))
-            writer.writeheader()
-            writer.writerows({**row, "classes": write_classes(row["classes"])} for row in flat)
+def _write(path: Path, forecasts: Forecasts, tasks: TaskSet) -> None:
+    plain = _plain(forecasts, tasks)
+    rows = [
+        {
+            **{k: row[k] for k in _COLUMNS},
+            **{f"{_BECAUSE}{what}": moved for what, moved in row["reasons"].items()},
+        }
+        for row in plain["tasks"]
+    ]
+    _TABLES.write(path, rows, plain)
 
 
-def _tell(made: Forecaster, found: Forecasts, tasks: TaskSet) -> None:
-    calibration = made.calibration
+def _print(ready: Forecaster, forecasts: Forecasts, tasks: TaskSet) -> None:
+    calibration = ready.calibration
     assert calibration is not None
     typer.echo(
-        f"{found.learner}: expected accuracy over {len(found):,} tasks "
-        f"{100 * found.expected.mean():.1f} % (from {100 * found.expected.min():.1f} to "
-        f"{100 * found.expected.max():.1f}); calibrated on {calibration.n_tasks:,} tasks of "
+        f"{forecasts.learner}: expected accuracy over {len(forecasts):,} tasks "
+        f"{100 * forecasts.expected.mean():.1f} % (from {100 * forecasts.expected.min():.1f} to "
+        f"{100 * forecasts.expected.max():.1f}); calibrated on {calibration.n_tasks:,} tasks of "
         f"{calibration.n_classes} classes, mean error on classes left out "
         f"{100 * calibration.error:.1f} points."
     )
-    typer.echo(f"{'task':>6}  expected  {100 * found.confidence:.0f} % interval  mainly because of")
-    for i in range(min(_SHOWN, len(found))):
-        what, moved = max(found.reasons.items(), key=lambda r: abs(r[1][i]))
+    typer.echo(
+        f"{'task':>6}  expected  {100 * forecasts.confidence:.0f} % interval  mainly because of"
+    )
+    for i in range(min(_SHOWN, len(forecasts))):
+        what, moved = max(forecasts.reasons.items(), key=lambda r: abs(r[1][i]))
         typer.echo(
-            f"{i:>6}  {100 * found.expected[i]:7.1f}  {100 * found.low[i]:5.1f} to "
-            f"{100 * found.high[i]:5.1f}  {what} ({100 * moved[i]:+.1f}): "
+            f"{i:>6}  {100 * forecasts.expected[i]:7.1f}  {100 * forecasts.low[i]:5.1f} to "
+            f"{100 * forecasts.high[i]:5.1f}  {what} ({100 * moved[i]:+.1f}): "
             f"{', '.join(tasks.names(i))}"
         )
-    if len(found) > _SHOWN:
-        typer.echo(f"  … and {len(found) - _SHOWN:,} more")
+    if len(forecasts) > _SHOWN:
+        typer.echo(f"  … and {len(forecasts) - _SHOWN:,} more")

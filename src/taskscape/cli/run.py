@@ -1,7 +1,8 @@
-"""``taskscape run``: the whole study in one command."""
+"""``taskscape run``, ``report`` and ``reproduce``: whole studies in one command."""
 
 import json
 import shlex
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +10,23 @@ from typing import Annotated
 
 import typer
 
-from taskscape.cli.run_live import LiveStudy
+from taskscape.cli.display import StudyDisplay
+from taskscape.cli.options import AsJson, Seed
 from taskscape.errors import DataError
 from taskscape.files import check_output
+from taskscape.meta import LEARNERS
 from taskscape.progress import heard_by
-from taskscape.studies.pipeline import PRESETS, StudyConfig, preset, read_config, run_study
+from taskscape.studies.pipeline import (
+    PRESETS,
+    StudyConfig,
+    load_study,
+    preset,
+    read_config,
+    run_study,
+)
 from taskscape.studies.result import StudyResult
 
-__all__ = ["register", "run"]
+__all__ = ["register", "settings"]
 
 EPILOG = (
     "Example:  taskscape run --preset quick --out look  ·  "
@@ -27,15 +37,25 @@ EPILOG = (
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
+    """Add the commands to the command line."""
     app.command("run", epilog=EPILOG)(run)
+    app.command(
+        "report",
+        epilog="Example:  taskscape report out  ·  taskscape report out --out page.html",
+    )(report)
+    app.command(
+        "reproduce",
+        epilog="Examples:  taskscape reproduce fig3 --scale 0.02 --out reproduced  ·  "
+        "taskscape reproduce fig2-mini-imagenet --minutes 30  ·  "
+        "taskscape reproduce fig4 --only draw",
+    )(reproduce)
 
 
 def run(
     out: Annotated[Path, typer.Option(help="The folder for all results.")] = Path("out"),
     preset_name: Annotated[
         str | None,
-        typer.Option("--preset", help="quick, default, or paper (the paper's sizes, for a GPU)."),
+        typer.Option("--preset", help=f"{', '.join(PRESETS)} (paper: its sizes, for a GPU)."),
     ] = None,
     data: Annotated[
         str | None,
@@ -45,7 +65,7 @@ def run(
         Path | None, typer.Option(help="Settings in TOML; options given besides go before them.")
     ] = None,
     learners: Annotated[
-        str | None, typer.Option(help="protonet, maml, abml, bmaml, vampire; joined by commas.")
+        str | None, typer.Option(help=f"{', '.join(LEARNERS)}; joined by commas.")
     ] = None,
     budget: Annotated[
         str | None, typer.Option(help="How many training tasks to choose: 500, or 50,500.")
@@ -57,7 +77,7 @@ def run(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Make a study that is in the folder anew.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fit, embed, compare, train learners, select tasks, forecast, and write a report.
 
@@ -72,34 +92,34 @@ def run(
         "--budget": budget,
         "--seed": None if seed is None else str(seed),
     }
-    wanted = settings(preset_name, config, data, learners, budget, seed)
+    chosen = settings(preset_name, config, data, learners, budget, seed)
     words = [w for option, value in given.items() if value is not None for w in (option, value)]
     command = shlex.join(["taskscape", "run", *words, "--out", str(out)])
-    if wanted.report.enabled:
+    if chosen.report.enabled:
         from taskscape.report import REPORT
 
         check_output(out / "report.html", REPORT)
-    live = LiveStudy(wanted, quiet=as_json)
+    display = StudyDisplay(chosen, quiet=as_json)
     try:
-        with live:
+        with display:
             result = run_study(
                 None,
-                wanted,
+                chosen,
                 out,
                 resume=resume,
                 overwrite=overwrite,
                 command=command,
-                listener=live,
+                listener=display,
             )
-            report = _report(result, out, live) if wanted.report.enabled else None
+            page = _write_page(result, out, display) if chosen.report.enabled else None
     except KeyboardInterrupt:
-        _keep_going("interrupted", live, out, command)
+        _say_how_to_go_on("interrupted", display, out, command)
         raise typer.Exit(130) from None
     except Exception:
-        if live.finished:
-            _keep_going("the study broke off", live, out, command)
+        if display.finished:
+            _say_how_to_go_on("the study broke off", display, out, command)
         raise
-    _tell(result, out, report, as_json)
+    _print(result, out, page, as_json)
 
 
 def settings(
@@ -114,14 +134,14 @@ def settings(
     if preset_name is not None and preset_name not in PRESETS:
         raise DataError(f"--preset {preset_name!r} is not known; choose from {', '.join(PRESETS)}.")
     base = None if preset_name is None else preset(preset_name)
-    made = (base or preset("default")) if config is None else read_config(config, base)
+    study = (base or preset("default")) if config is None else read_config(config, base)
     if data is not None:
-        made = replace(made, data=data)
+        study = replace(study, data=data)
     if seed is not None:
-        made = replace(made, seed=seed)
+        study = replace(study, seed=seed)
     if learners is not None:
         names = tuple(name.strip() for name in learners.split(","))
-        made = replace(made, learners=replace(made.learners, names=names))
+        study = replace(study, learners=replace(study.learners, names=names))
     if budget is not None:
         try:
             budgets = tuple(int(word) for word in budget.split(","))
@@ -129,42 +149,112 @@ def settings(
             raise DataError(
                 f"--budget {budget!r}: use a number such as 500, or several: 50,500."
             ) from None
-        made = replace(made, selection=replace(made.selection, budgets=budgets))
-    return made
+        study = replace(study, selection=replace(study.selection, budgets=budgets))
+    return study
 
 
-def _report(result: StudyResult, out: Path, live: LiveStudy) -> Path:
+def _write_page(result: StudyResult, out: Path, display: StudyDisplay) -> Path:
     from taskscape.report import write_report
 
-    live.begin("report")
+    display.begin("report")
     began = time.perf_counter()
-    with heard_by(lambda what, done, total: live.advance(done / total if total else 0.0, what)):
+    with heard_by(lambda what, done, total: display.advance(done / total if total else 0.0, what)):
         write_report(result, out / "report.html")
-    live.end("report", time.perf_counter() - began, False)
+    display.end("report", time.perf_counter() - began, False)
     return out / "report.html"
 
 
-def _keep_going(what: str, live: LiveStudy, out: Path, command: str) -> None:
+def _say_how_to_go_on(what: str, display: StudyDisplay, out: Path, command: str) -> None:
     typer.echo(
-        f"\n{what}; {live.finished} finished stages are kept in {out}. Go on with:\n"
+        f"\n{what}; {display.finished} finished stages are kept in {out}. Go on with:\n"
         f"  {command} --resume",
         err=True,
     )
 
 
-def _tell(result: StudyResult, out: Path, report: Path | None, as_json: bool) -> None:
+def _print(result: StudyResult, out: Path, page: Path | None, as_json: bool) -> None:
     if as_json:
-        told = {
+        outcome = {
             "out": str(out),
-            "report": None if report is None else str(report),
+            "report": None if page is None else str(page),
             "findings": list(result.findings),
             "notes": list(result.notes),
         }
-        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(outcome, indent=2, ensure_ascii=False))
         return
     typer.echo("")
     for number, finding in enumerate(result.findings, start=1):
         typer.echo(f"{number}. {finding}\n")
     typer.echo(f"results: {out}")
-    if report is not None:
-        typer.echo(f"report:  {report}")
+    if page is not None:
+        typer.echo(f"report:  {page}")
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder of a study, by `taskscape run`.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The page to write; default: FOLDER/report.html.")
+    ] = None,
+) -> None:
+    """Write the report of a finished study again, from the results in its folder."""
+    from taskscape.report import REPORT, write_report
+
+    page = out or folder / "report.html"
+    check_output(page, REPORT)
+    write_report(load_study(folder), page)
+    typer.echo(f"report: {page}")
+
+
+def reproduce(
+    figure: Annotated[str, typer.Argument(help="fig2-mini-imagenet, fig2-omniglot, fig3 or fig4.")],
+    out: Annotated[
+        Path, typer.Option(help="The folder of results; what is finished in it is not run again.")
+    ] = Path("reproduced"),
+    learners: Annotated[
+        str | None, typer.Option(help=f"Some of {', '.join(LEARNERS)}; joined by commas.")
+    ] = None,
+    versions: Annotated[
+        str, typer.Option(help="The model to the letter of the paper, ours, or both.")
+    ] = "literal,ours",
+    only: Annotated[
+        str | None, typer.Option(help="prepare, train or draw; default: one after another.")
+    ] = None,
+    scale: Annotated[
+        float, typer.Option(help="Shrink every count, for a machine without a GPU; 1: full size.")
+    ] = 1.0,
+    minutes: Annotated[
+        float | None, typer.Option(help="Start nothing new after this long; run again to go on.")
+    ] = None,
+    seed: Seed = 0,
+) -> None:
+    """Run one of the paper's experiments on the real data under TASKSCAPE_DATA.
+
+    The paper to the letter and our version side by side, with the published numbers in the table.
+    At full size this is hours on a CPU; every finished cell is a line in results.jsonl.
+    """
+    from taskscape.studies.paper import STAGES
+    from taskscape.studies.paper import reproduce as run
+
+    if minutes is not None and minutes <= 0:
+        raise DataError(f"--minutes {minutes:g} must be positive.")
+    finished = run(
+        figure,
+        out,
+        learners=None if learners is None else _words(learners),
+        versions=_words(versions),
+        stages=STAGES if only is None else _words(only),
+        scale=scale,
+        minutes=minutes,
+        seed=seed,
+        command="taskscape " + shlex.join(sys.argv[1:]),
+    )
+    table = out / f"{figure}.md"
+    if only is None or "draw" in only:
+        typer.echo(table.read_text(encoding="utf-8"))
+        typer.echo(f"written to {table}, {figure}.png and results.jsonl beside it")
+    if not finished:
+        typer.echo("the time was up; the same command goes on where this one stopped.")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())

@@ -118,8 +118,9 @@ def select(
     listed = _read_tasks(tasks, known, train) if embedded and tasks is not None else None
     judge: dict[str, Any] = {}
     if rule == "auto":
-        trained_on = tasks if embedded else train
-        wanted = _Auto(learner, model, data, trained_on, validation, validation_tasks)
+        if not embedded:  # nothing is embedded beforehand: the lists of tasks are all there is
+            tasks, validation = train, validation or validation_tasks
+        wanted = _Auto(learner, model, data, tasks, validation, validation_tasks)
         judge = wanted.options(known, seed)
         judge["trial"] = TrialOptions(trials=trials, n=trial_n)
     chosen = select_tasks(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from taskscape.cli.wishes import NShot, NTasks, NWay, Seed, Source, Split, TasksFile, get_tasks
+from taskscape.cli.options import NShot, NTasks, NWay, Seed, Source, Split, TasksFile, get_tasks
 from taskscape.errors import DataError
 from taskscape.files import PICTURE, check_output, json_with, written_in_one_piece
 from taskscape.pools import load_pool

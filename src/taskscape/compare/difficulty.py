@@ -36,14 +36,18 @@ def class_separation(
 ) -> Separation:
     """Divergence between the class posteriors Dir(γ_c) of each task: as the model sees it.
 
-    ``posterior`` has ``gamma`` (tasks, classes, K), or (members, tasks, classes, K), and ``eta``,
-    by which padded classes are known; or it is a bare array of γ, with ``class_mask`` (tasks,
-    classes) where there is padding. Members are averaged after division by each one's mean.
+    ``posterior`` has ``gamma`` (tasks, classes, K), or (members, tasks, classes, K), and ``eta`` or
+    ``classes``, by which padded classes are known, as ``model.embed(tasks, keep_gamma=True)`` has;
+    or it is a bare array of γ, with ``class_mask`` (tasks, classes) where there is padding. Members
+    are averaged after division by each one's mean.
     """
     if kind not in DIVERGENCES or DIVERGENCES[kind].needs_alpha or DIVERGENCES[kind].has_stderr:
         known = [d.name for d in DIVERGENCES.values() if not (d.needs_alpha or d.has_stderr)]
         raise DataError(f"kind={kind!r} cannot be used here; use one of {', '.join(known)}.")
-    gamma = np.asarray(getattr(posterior, "gamma", posterior), dtype=np.float64)
+    given = getattr(posterior, "gamma", posterior)
+    if given is None:
+        raise DataError("posterior has no gamma; embed the tasks with keep_gamma=True.")
+    gamma = np.asarray(given, dtype=np.float64)
     gamma = gamma[None] if gamma.ndim == 3 else gamma
     if gamma.ndim != 4 or not (gamma > 0).all():
         raise DataError(
@@ -132,6 +136,8 @@ def _read_mask(
     if class_mask is None and hasattr(posterior, "eta"):
         eta = np.asarray(posterior.eta)
         return (eta[0] if eta.ndim == 4 else eta).sum(axis=-1) > 0
+    if class_mask is None and hasattr(posterior, "classes"):
+        class_mask = np.asarray(posterior.classes) >= 0
     mask = np.ones(shape, dtype=bool) if class_mask is None else np.asarray(class_mask, dtype=bool)
     if mask.shape != shape:
         raise DataError(f"class_mask has shape {mask.shape}; expected (tasks, classes) = {shape}.")

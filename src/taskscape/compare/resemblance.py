@@ -123,15 +123,17 @@ def resemblance(
 
     The reference is either given (``reference``: tasks of classes that no training task has,
     such as validation classes), or made from the training tasks (``train_classes``: a TaskSet or
-    class ids (tasks, way) padded with -1): the classes are dealt into ``folds``; the reference
-    tasks of a fold have all their classes in it, and are compared, like the test tasks, with the
-    training tasks that have none. ``measure`` is ``"mean"`` (mean KL to all) or ``"nearest"``
-    (mean KL to the ``k`` nearest).
+    class ids (tasks, way) padded with -1; ``Embeddings`` know their own): the classes are dealt
+    into ``folds``; the reference tasks of a fold have all their classes in it, and are compared,
+    like the test tasks, with the training tasks that have none. ``measure`` is ``"mean"`` (mean KL
+    to all) or ``"nearest"`` (mean KL to the ``k`` nearest).
     """
     a, b = read_lam(test, "test"), read_lam(train, "train")
     check_together(a, b)
     if measure not in ("mean", "nearest"):
         raise DataError(f"measure={measure!r} is not known; use 'mean' or 'nearest'.")
+    if reference is None and train_classes is None:
+        train_classes = getattr(train, "classes", None)
     if (reference is None) == (train_classes is None):
         raise DataError(
             "give either train_classes, from which held-out classes are taken, or reference, "

@@ -9,6 +9,7 @@ from typing import Any
 from taskscape.errors import DataError
 from taskscape.files import json_with, load_json, save_json
 from taskscape.statistics import Interval
+from taskscape.storage import plain
 
 __all__ = ["DIAGRAM_FILE", "Bin", "CorrelationDiagram", "Curve"]
 
@@ -106,7 +107,7 @@ class CorrelationDiagram:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain numbers, lists and dicts, ready for JSON; NaN becomes None."""
-        return {"format": _FORMAT, "what": _KIND, **_without_nan(asdict(self))}
+        return {"format": _FORMAT, "what": _KIND, **plain(asdict(self))}
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "CorrelationDiagram":
@@ -149,11 +150,3 @@ def _curve(values: Mapping[str, Any]) -> Curve:
 
 def _with_nan(values: Mapping[str, Any]) -> dict[str, Any]:
     return {k: math.nan if v is None else v for k, v in values.items()}
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _without_nan(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(v) for v in value]
-    return None if isinstance(value, float) and math.isnan(value) else value

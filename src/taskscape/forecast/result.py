@@ -10,8 +10,9 @@ from jaxtyping import Bool, Float, Int
 
 from taskscape.errors import DataError
 from taskscape.files import json_with, load_json, save_json, save_picture
-from taskscape.plain_text import plain
+from taskscape.plain_text import plain as as_text
 from taskscape.statistics import coverage, make_resamples, noise_ceiling, spearman
+from taskscape.storage import plain
 
 __all__ = ["FORECASTS_FILE", "Forecasts", "Judgement", "judge"]
 
@@ -132,7 +133,7 @@ class Forecasts:
                 axes.plot(place, accuracy[order], "x", color="#D55E00", label="measured")
             axes.set_xlabel("tasks, from the hardest")
             axes.set_ylabel("accuracy")
-            axes.set_title(plain(title or self.learner), fontsize=10, loc="left")
+            axes.set_title(as_text(title or self.learner), fontsize=10, loc="left")
             axes.legend(frameon=False)
             save_picture(figure, path, dpi=200)
 
@@ -173,9 +174,8 @@ class Judgement:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, ready for JSON; a rank correlation of none is None."""
-        values = asdict(self)
-        return {**values, "spearman": None if np.isnan(self.spearman) else self.spearman}
+        """Everything as plain numbers and lists, ready for JSON; NaN becomes None."""
+        return plain(asdict(self))
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "Judgement":

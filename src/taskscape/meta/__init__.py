@@ -3,15 +3,34 @@
 from taskscape.meta.abml import ABML
 from taskscape.meta.bmaml import BMAML
 from taskscape.meta.episodes import tasks_from_episodes
-from taskscape.meta.evaluation import Evaluation, evaluate, evaluate_many
-from taskscape.meta.learner import Episode, Learner, Shots, nll
+from taskscape.meta.evaluation import (
+    Evaluation,
+    evaluate,
+    evaluate_many,
+    weight_spread,
+)
+from taskscape.meta.learner import (
+    Bayesian,
+    Episode,
+    Learner,
+    LearnerEntry,
+    Shots,
+    nll,
+)
+from taskscape.meta.learners import LEARNERS, find_learner, label_of, make_learner
 from taskscape.meta.maml import MAML
 from taskscape.meta.networks import Architecture, Network, architecture, conv4, mlp
 from taskscape.meta.protonet import ProtoNet
-from taskscape.meta.spread import Bayesian, weight_spread
-from taskscape.meta.stored import LEARNERS, make_learner, restore, to_store
-from taskscape.meta.training import train, train_many
-from taskscape.meta.trials import TrainConfig, Trained, TrainState, begin
+from taskscape.meta.training import (
+    TRAINED,
+    TrainConfig,
+    Trained,
+    TrainState,
+    begin,
+    split_settings,
+    train,
+    train_many,
+)
 from taskscape.meta.vampire import VAMPIRE
 
 __all__ = [
@@ -19,12 +38,14 @@ __all__ = [
     "BMAML",
     "LEARNERS",
     "MAML",
+    "TRAINED",
     "VAMPIRE",
     "Architecture",
     "Bayesian",
     "Episode",
     "Evaluation",
     "Learner",
+    "LearnerEntry",
     "Network",
     "ProtoNet",
     "Shots",
@@ -36,12 +57,13 @@ __all__ = [
     "conv4",
     "evaluate",
     "evaluate_many",
+    "find_learner",
+    "label_of",
     "make_learner",
     "mlp",
     "nll",
-    "restore",
+    "split_settings",
     "tasks_from_episodes",
-    "to_store",
     "train",
     "train_many",
     "weight_spread",

@@ -13,9 +13,9 @@ from taskscape.meta.gaussian_weights import (
     free_energy,
     noise,
 )
-from taskscape.meta.learner import Episode, n_samples
+from taskscape.meta.learner import Episode, LearnerEntry, n_samples
 
-__all__ = ["ABML", "hyper_prior"]
+__all__ = ["ABML", "ENTRY", "hyper_prior"]
 
 
 @dataclass(frozen=True)
@@ -70,3 +70,17 @@ def hyper_prior(prior: GaussianWeights, shape: float, rate: float) -> Float[Arra
 
     terms = jax.tree.map(one, prior.mean, prior.log_variance)
     return jnp.asarray(sum(jax.tree.leaves(terms)))
+
+
+ENTRY = LearnerEntry(
+    "abml",
+    ABML,
+    "a Gaussian over the weights with a hyper-prior; the loss is the bound on the whole task",
+    settings={"scale": 8.0, "learning_rate": 0.001},
+    grid={
+        "inner_rate": (0.2, 0.5),
+        "inner_steps": (10,),
+        "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
+        "initial_std": (0.02, 0.1),
+    },
+)

@@ -97,9 +97,9 @@ class TaskFeed:
         n, parts = len(self.tasks), []
         for epoch in range(start // n, (stop - 1) // n + 1):
             order = np.random.default_rng([self.seed, epoch]).permutation(n)
-            some = order[max(start - epoch * n, 0) : stop - epoch * n]
+            rest = order[max(start - epoch * n, 0) : stop - epoch * n]
             tasks = redrawn(self.tasks, epoch if self.fresh_samples else 0)
-            batch = tasks.batch(some)
+            batch = tasks.batch(rest)
             parts.append(
                 EpisodeRows(
                     np.where(batch.support_mask, batch.support, -1).astype(np.int32),

@@ -1,14 +1,14 @@
-"""How well a learner does on each of many tasks: accuracy, log-likelihood, calibration error.
+"""How well a learner does on each of many tasks, and how far its weights spread in them.
 
 Tasks are evaluated in one compiled pass: a scan over chunks of tasks that are adapted and predicted
 side by side. What a task gets does not depend on the chunk it is in. Chunks are as large as is
 useful and as the device's free memory allows.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -16,19 +16,33 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree, Shaped
 
-from taskscape.errors import DataError
+from taskscape.errors import DataError, TaskscapeError
 from taskscape.meta.episodes import EpisodeRows, gather, redrawn, rows_of
-from taskscape.meta.learner import Learner, Shots
-from taskscape.meta.memory import fitting_size, free_bytes, halved_until_it_fits
+from taskscape.meta.learner import Bayesian, Learner, Shots
+from taskscape.meta.learners import bayesian_labels
 from taskscape.progress import track
 from taskscape.seeds import MOST_FOR_JAX, Seed, check_seed
 from taskscape.tasks import TaskSet
 
-__all__ = ["Evaluation", "TaskScores", "evaluate", "evaluate_many", "score"]
+__all__ = [
+    "Evaluation",
+    "TaskScores",
+    "disagreement",
+    "evaluate",
+    "evaluate_many",
+    "fitting_size",
+    "halved_until_it_fits",
+    "score",
+    "weight_spread",
+]
+
+T = TypeVar("T")
 
 BINS = 15
 """Equal-width bins of the confidence, from 0 to 1, that calibration errors are computed with."""
 _TINY = 1e-12
+_SHARE = 0.8
+"""Of the free memory; the rest is for what the compiler's account leaves out."""
 _sizes: dict[Hashable, int] = {}
 """Tasks side by side that fitted into memory, by program: the next call begins there."""
 
@@ -42,7 +56,7 @@ class TaskScores(eqx.Module):
     bins: Float[Array, "*batch 3 bins"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """Scores of every task, averaged over its episodes (other draws of its samples).
 
@@ -65,8 +79,23 @@ class Evaluation:
             raise DataError("halves need at least 2 episodes per task; evaluate with episodes=2.")
         return self.accuracy_by_episode[:, ::2].mean(1), self.accuracy_by_episode[:, 1::2].mean(1)
 
-    def summary(self) -> dict[str, float]:
-        """Means over the tasks, for printing and JSON."""
+    def __repr__(self) -> str:
+        tasks, episodes = self.accuracy_by_episode.shape
+        return (
+            f"Evaluation(tasks={tasks}, episodes={episodes}, accuracy={self.accuracy.mean():.4f})"
+        )
+
+    def summary(self) -> str:
+        """The means over the tasks in words."""
+        tasks, episodes = self.accuracy_by_episode.shape
+        return (
+            f"accuracy {100 * self.accuracy.mean():.2f} %, log-likelihood "
+            f"{self.log_likelihood.mean():.3f}, calibration error "
+            f"{self.pooled_calibration_error:.3f}, over {tasks:,} tasks in {episodes} episode(s)"
+        )
+
+    def to_dict(self) -> dict[str, float]:
+        """Means over the tasks, for JSON."""
         return {
             "accuracy": float(self.accuracy.mean()),
             "log_likelihood": float(self.log_likelihood.mean()),
@@ -154,7 +183,7 @@ def score(
     if size is None:
         free = free_bytes(next(iter(samples.devices())))
         size = fitting_size(most, lambda size: _score_chunks.lower(*arguments(size)), free)
-    found, _sizes[program] = halved_until_it_fits(
+    scores, _sizes[program] = halved_until_it_fits(
         size,
         lambda size: _score_chunks(*arguments(size)),
         f"evaluating tasks with {trials} trained state(s)",
@@ -164,7 +193,7 @@ def score(
     def by_trial(a: Array) -> Array:
         return jnp.swapaxes(a, 0, 1).reshape(trials, -1, *a.shape[3:])[:, :n]
 
-    return jax.tree.map(by_trial, found)
+    return jax.tree.map(by_trial, scores)
 
 
 def tasks_at_once() -> int:
@@ -242,3 +271,113 @@ def _summarise(scores: TaskScores) -> Evaluation:
         reliability=np.stack([bins[0], bins[1] / count, bins[2] / count], axis=1),
         accuracy_by_episode=np.asarray(scores.accuracy).T,
     )
+
+
+def weight_spread(
+    learner: Learner,
+    state: PyTree,
+    tasks: TaskSet,
+    *,
+    seed: Seed = 0,
+    chunk_size: int | None = None,
+) -> dict[str, Float[np.ndarray, "tasks"]]:
+    """The learner's own measures of spread for every task, and how often its members disagree.
+
+    With the ``seed`` of an evaluation, the posteriors are those of the evaluation. ``chunk_size``
+    tasks are held in memory side by side.
+    """
+    if not isinstance(learner, Bayesian):
+        raise DataError(
+            f"{type(learner).__name__} adapts one set of weights, which has no spread; "
+            f"weight_spread is for {bayesian_labels()}."
+        )
+    if len(tasks) == 0 or (chunk_size is not None and chunk_size < 1):
+        raise DataError(f"{len(tasks)} tasks and chunk_size={chunk_size}: give at least 1 of each.")
+    start = check_seed(seed, most=MOST_FOR_JAX)
+    rows, index = rows_of(tasks), np.arange(len(tasks), dtype=np.int32)
+    samples = jnp.asarray(tasks.pool.samples)
+    size = min(chunk_size or tasks_at_once(), len(tasks))
+    spread = _spread_chunks(learner, size, state, samples, rows, index, start)
+    return {name: np.asarray(values) for name, values in spread.items()}
+
+
+@partial(jax.jit, static_argnames=("learner", "size"))
+def _spread_chunks(
+    learner: Bayesian,
+    size: int,
+    state: PyTree,
+    samples: Shaped[Array, "rows *shape"],
+    rows: EpisodeRows,
+    index: Int[Array, "tasks"],
+    seed: int | Int[Array, ""],
+) -> dict[str, Float[Array, "tasks"]]:
+    base = jax.random.key(seed)
+
+    def one(args: tuple[EpisodeRows, Int[Array, ""]]) -> dict[str, Float[Array, ""]]:
+        rows, index = args
+        inner, outer = jax.random.split(jax.random.fold_in(base, index))
+        episode = gather(samples, rows)
+        adapted = learner.adapt(state, episode.support, inner)
+        p = learner.members(adapted, episode.query, outer)
+        return {**learner.spread(state, adapted), "disagreement": disagreement(p, episode.query)}
+
+    return jax.lax.map(one, (rows, index), batch_size=size)
+
+
+def disagreement(p: Float[Array, "members n way"], query: Shots) -> Float[Array, ""]:
+    r"""How often a member's most probable class is not that of the average of all.
+
+    .. math:: \frac{1}{M n} \sum_{mn} [\arg\max_c p_{mnc} \ne \arg\max_c \bar p_{nc}]
+    """
+    other = (p.argmax(-1) != p.mean(0).argmax(-1)) & query.mask
+    return other.mean(0).sum() / jnp.maximum(query.mask.sum(), 1)
+
+
+# -- work side by side, as far as the device's memory allows ------------------------------------
+
+
+def halved_until_it_fits(
+    size: int, run: Callable[[int], T], what: str, remedy: str
+) -> tuple[T, int]:
+    """What ``run(size)`` gives, with the size halved as often as memory runs out; and that size."""
+    while True:
+        try:
+            return jax.block_until_ready(run(size)), size  # type: ignore[no-untyped-call]
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            if size == 1:
+                reason = str(error).splitlines()[0]
+                raise TaskscapeError(
+                    f"the device's memory is too small for {what}, even one at a time: {reason} "
+                    f"{remedy}"
+                ) from error
+        size = (size + 1) // 2
+
+
+def fitting_size(most: int, program: Callable[[int], jax.stages.Lowered], free: int | None) -> int:
+    """The largest size tried whose compiled program needs no more than a share of free memory.
+
+    ``program(size)`` is lowered; what it needs grows with the size, so the next size tried follows
+    from what the last one needed. Without a figure for free memory it is ``most``.
+    """
+    size = most
+    while free is not None and size > 1:
+        need = _bytes_of(program(size))
+        if need <= _SHARE * free:
+            break
+        size = max(1, min(size // 2, int(size * _SHARE * free / need)))
+    return size
+
+
+def free_bytes(device: Any) -> int | None:
+    """Memory of the device that is not in use; None where it keeps no account, as on a CPU."""
+    account: dict[str, int] = device.memory_stats() or {}
+    if "bytes_limit" not in account:
+        return None
+    return account["bytes_limit"] - account.get("bytes_in_use", 0)
+
+
+def _bytes_of(program: jax.stages.Lowered) -> int:
+    analysis: Any = program.compile().memory_analysis()
+    return 0 if analysis is None else analysis.temp_size_in_bytes + analysis.output_size_in_bytes

@@ -1,30 +1,194 @@
 """The one training loop of all learners: compiled, resumable, and for many trials at once.
 
 A dispatch runs many updates: row numbers of all its tasks are drawn on the host, the samples are
-gathered on the device. :func:`train` is the case of one trial.
+gathered on the device. Everything has a leading axis of trials: seeds, or different lists of tasks,
+trained side by side; :func:`train` is the case of one trial.
 """
 
-from collections.abc import Callable, Sequence
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PyTree, Shaped
+import optax  # type: ignore[import-untyped]
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from taskscape.errors import DataError, TaskscapeError
-from taskscape.meta.episodes import EpisodeRows, TaskFeed, pad_rows, rows_of
-from taskscape.meta.evaluation import score
+from taskscape.meta.episodes import EpisodeRows, TaskFeed, gather, pad_rows, rows_of
+from taskscape.meta.evaluation import halved_until_it_fits, score
 from taskscape.meta.learner import Learner
-from taskscape.meta.memory import halved_until_it_fits
-from taskscape.meta.networks import Architecture
-from taskscape.meta.trials import TrainConfig, Trained, TrainState, advance, begin
+from taskscape.meta.learners import LEARNERS, find_learner, make_learner
+from taskscape.meta.networks import Architecture, architecture
 from taskscape.progress import progress_bar
 from taskscape.seeds import MOST_FOR_JAX, Seed, check_seed
+from taskscape.storage import arrays_of, arrays_of_kind, load_arrays, save_arrays, tree_from
 from taskscape.tasks import TaskSet, TaskStream
 
-__all__ = ["train", "train_many"]
+__all__ = [
+    "TRAINED",
+    "TrainConfig",
+    "TrainState",
+    "Trained",
+    "advance",
+    "begin",
+    "split_settings",
+    "train",
+    "train_many",
+]
+
+_WHAT = "trained learner"
+TRAINED = arrays_of_kind(_WHAT)
+"""Folders that :meth:`Trained.save` writes."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to meta-train: Adam on the mean loss of batches of tasks.
+
+    ``validate_every`` updates run in one dispatch; after each, validation tasks (if any) are
+    evaluated and the checkpoint is offered. ``patience`` checks without a better validation
+    accuracy end the training; the best state is kept.
+    """
+
+    updates: int = 2500
+    batch_size: int = 4
+    learning_rate: float = 1e-3
+    schedule: Literal["constant", "cosine"] = "cosine"
+    warmup: int = 0
+    weight_decay: float = 0.0
+    clip_norm: float | None = 10.0
+    validate_every: int = 250
+    patience: int | None = None
+    fresh_samples: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("updates", "batch_size", "validate_every"):
+            if getattr(self, name) < 1:
+                raise DataError(f"{name}={getattr(self, name)} must be at least 1.")
+        if not self.learning_rate > 0:
+            raise DataError(f"learning_rate={self.learning_rate} must be positive.")
+
+    @staticmethod
+    def one_pass(n_tasks: int, batch_size: int = 4, epochs: int = 1, **rest: Any) -> "TrainConfig":
+        """Settings that show each of ``n_tasks`` tasks ``epochs`` times."""
+        updates = math.ceil(epochs * n_tasks / batch_size)
+        return TrainConfig(updates=updates, batch_size=batch_size, **rest)
+
+    def optimiser(self) -> optax.GradientTransformation:
+        """Adam with its schedule, decay and clipping."""
+        rate: Any = self.learning_rate
+        if self.schedule == "cosine":
+            rate = optax.cosine_decay_schedule(rate, max(1, self.updates - self.warmup))
+        if self.warmup:
+            rise = optax.linear_schedule(0.0, self.learning_rate, self.warmup)
+            rest = rate if callable(rate) else optax.constant_schedule(rate)
+            rate = optax.join_schedules([rise, rest], [self.warmup])
+        clip = (
+            optax.identity()
+            if self.clip_norm is None
+            else optax.clip_by_global_norm(self.clip_norm)
+        )
+        return optax.chain(clip, optax.adamw(rate, weight_decay=self.weight_decay))
+
+
+class TrainState(eqx.Module):
+    """Where a training stands; what a checkpoint holds. Arrays have a leading axis of trials."""
+
+    state: PyTree
+    opt_state: PyTree
+    best: PyTree
+    """The state with the best validation accuracy so far."""
+    losses: Float[Array, "*trials updates"]
+    """The loss of every update, NaN for those to come."""
+    scores: Float[Array, "*trials checks"]
+    """Validation accuracy at every check, NaN for those to come."""
+    step: Int[Array, "*trials"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trained:
+    """What came of a training. From :func:`train_many`, arrays have a leading axis of trials."""
+
+    learner: Learner
+    network: Architecture
+    n_way: int
+    state: PyTree
+    losses: Float[np.ndarray, "*trials updates"]
+    scores: Float[np.ndarray, "*trials checks"]
+
+    def __getitem__(self, trial: int) -> "Trained":
+        """One of many trials."""
+        state = jax.tree.map(lambda leaf: leaf[trial], self.state)
+        return Trained(
+            self.learner, self.network, self.n_way, state, self.losses[trial], self.scores[trial]
+        )
+
+    def __repr__(self) -> str:
+        """Settings and sizes; never the weights."""
+        return (
+            f"Trained({self.learner!r}, {self.network!r}, n_way={self.n_way}, "
+            f"updates={self.losses.shape[-1]}, trials={self.losses[..., 0].size})"
+        )
+
+    def summary(self) -> str:
+        """How the training went, in words."""
+        last = self.losses[..., -min(100, self.losses.shape[-1]) :]
+        text = f"{type(self.learner).__name__} after {self.losses.shape[-1]:,} updates: "
+        text += f"mean loss of the last {last.shape[-1]} is {np.nanmean(last):.3f}"
+        if np.isfinite(self.scores).any():
+            text += f"; best validation accuracy {100 * np.nanmax(self.scores):.2f} %"
+        return text
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is needed besides the weights to use them again, as plain values."""
+        name = next((n for n, e in LEARNERS.items() if type(self.learner) is e.kind), None)
+        if name is None:
+            raise DataError(f"{self.learner!r} is not one of {', '.join(LEARNERS)}.")
+        return {
+            "learner": name,
+            "settings": asdict(self.learner),  # type: ignore[call-overload]
+            "network": self.network.config(),
+            "n_way": self.n_way,
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a single trained learner to a folder; one that is there is replaced."""
+        arrays = arrays_of(self.state)
+        arrays |= {"history.losses": self.losses, "history.scores": self.scores}
+        save_arrays(path, arrays, {"what": _WHAT, **self.to_dict()})
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> "Trained":
+        """Read what :meth:`save` wrote."""
+        arrays, header = load_arrays(path, _WHAT)
+        learner = make_learner(header["learner"], **header["settings"])
+        network, n_way = architecture(header["network"]), int(header["n_way"])
+        like = jax.eval_shape(lambda: learner.init(jax.random.key(0), network, n_way))
+        return Trained(
+            learner=learner,
+            network=network,
+            n_way=n_way,
+            state=tree_from(arrays, like),
+            losses=arrays["history.losses"],
+            scores=arrays["history.scores"],
+        )
+
+
+def split_settings(name: str, settings: Mapping[str, Any]) -> tuple[Learner, dict[str, Any]]:
+    """A learner and the settings of its training; ``scale`` is the network's, and left out."""
+    own = set(find_learner(name).defaults)
+    known = own | {f.name for f in fields(TrainConfig)}
+    odd = sorted(set(settings) - known - {"scale"})
+    if odd:
+        raise DataError(f"{name} has no setting {odd[0]!r}; it has {', '.join(sorted(known))}.")
+    learner = make_learner(name, **{k: v for k, v in settings.items() if k in own})
+    return learner, {k: v for k, v in settings.items() if k not in own and k != "scale"}
 
 
 def train(
@@ -34,13 +198,19 @@ def train(
     config: TrainConfig | None = None,
     *,
     seed: Seed = 0,
-    **rest: Any,
+    n_way: int | None = None,
+    validation: TaskSet | None = None,
+    checkpoint: Callable[[TrainState], None] | None = None,
+    resume: TrainState | None = None,
 ) -> Trained:
     """Meta-train a learner on a list of tasks, or on an endless stream of them.
 
-    ``rest`` is that of :func:`train_many`.
+    The options are those of :func:`train_many`.
     """
-    return train_many(learner, network, [tasks], config, seeds=[seed], **rest)[0]
+    return train_many(
+        learner, network, [tasks], config, seeds=[seed], n_way=n_way, validation=validation,
+        checkpoint=checkpoint, resume=resume,
+    )[0]  # fmt: skip
 
 
 def train_many(
@@ -97,6 +267,81 @@ def train_many(
     )
 
 
+def begin(
+    learner: Learner,
+    network: Architecture,
+    config: TrainConfig,
+    *,
+    n_way: int,
+    seeds: Sequence[int] = (0,),
+) -> TrainState:
+    """The start of a training, one trial for each seed."""
+    checks = -(-config.updates // config.validate_every)
+
+    def one(seed: Int[Array, ""]) -> TrainState:
+        state = learner.init(jax.random.key(seed), network, n_way)
+        return TrainState(
+            state=state,
+            opt_state=config.optimiser().init(state),
+            best=state,
+            losses=jnp.full(config.updates, jnp.nan),
+            scores=jnp.full(checks, jnp.nan),
+            step=jnp.zeros((), jnp.int32),
+        )
+
+    return jax.vmap(one)(jnp.asarray(seeds))
+
+
+@partial(jax.jit, static_argnames=("learner", "config"))
+def advance(
+    learner: Learner,
+    config: TrainConfig,
+    samples: Shaped[Array, "rows *shape"],
+    rows: EpisodeRows,
+    live: int | Int[Array, ""],
+    seeds: Int[Array, "trials"],
+    trials: TrainState,
+) -> TrainState:
+    """The first ``live`` of the updates whose tasks are given, for all trials, compiled once.
+
+    ``rows`` has axes (trials, updates, tasks of a batch, …). An update whose gradient is not finite
+    is left out; its loss stays on record.
+    """
+    optimiser = config.optimiser()
+
+    def mean_loss(state: PyTree, rows: EpisodeRows, key: PRNGKeyArray) -> Float[Array, ""]:
+        episodes = jax.vmap(partial(gather, samples))(rows)
+        keys = jax.random.split(key, config.batch_size)
+        return jax.vmap(learner.loss, in_axes=(None, 0, 0))(state, episodes, keys).mean()
+
+    def one(trial: TrainState, rows: EpisodeRows, seed: Int[Array, ""]) -> TrainState:
+        base = jax.random.fold_in(jax.random.key(seed), 1)  # 0 gave the weights
+
+        def update(i: Int[Array, ""], trial: TrainState) -> TrainState:
+            batch = jax.tree.map(lambda r: r[i], rows)
+            key = jax.random.fold_in(base, trial.step)
+            loss, gradient = jax.value_and_grad(mean_loss)(trial.state, batch, key)
+            change, opt_state = optimiser.update(gradient, trial.opt_state, trial.state)
+            sound = jnp.stack([jnp.isfinite(g).all() for g in jax.tree.leaves(gradient)]).all()
+            state, opt_state = jax.tree.map(
+                partial(jnp.where, sound),
+                (optax.apply_updates(trial.state, change), opt_state),
+                (trial.state, trial.opt_state),
+            )
+            return TrainState(
+                state=state,
+                opt_state=opt_state,
+                best=trial.best,
+                losses=trial.losses.at[trial.step].set(loss),
+                scores=trial.scores,
+                step=trial.step + 1,
+            )
+
+        return jax.lax.fori_loop(0, live, update, trial)
+
+    return jax.vmap(one)(trials, rows, seeds)
+
+
 def _fitted(
     step: Callable[[int], TrainState], together: int, config: TrainConfig
 ) -> tuple[TrainState, int]:
@@ -120,10 +365,10 @@ def _in_groups(
         return advance(learner, config, samples, rows, live, jnp.asarray(seeds), trials)
     parts = []
     for start in range(0, len(seeds), size):
-        some = slice(start, start + size)
-        theirs, state = jax.tree.map(lambda a, some=some: a[some], (rows, trials))
+        group = slice(start, start + size)
+        theirs, state = jax.tree.map(lambda a, group=group: a[group], (rows, trials))
         parts.append(
-            advance(learner, config, samples, theirs, live, jnp.asarray(seeds[some]), state)
+            advance(learner, config, samples, theirs, live, jnp.asarray(seeds[group]), state)
         )
     return jax.tree.map(lambda *p: jnp.concatenate(p), *parts)
 
@@ -141,9 +386,9 @@ def _feeds(
 def _dispatch_rows(feeds: list[TaskFeed], config: TrainConfig, done: int, live: int) -> EpisodeRows:
     """Tasks of the next updates, (trials, updates, tasks, …); room for a whole dispatch."""
     size = config.batch_size
-    found = [feed.rows(done * size, (done + live) * size) for feed in feeds]
-    shape = np.max([(*r.support.shape[1:], r.query.shape[2]) for r in found], axis=0).tolist()
-    stacked = jax.tree.map(lambda *r: np.stack(r), *[pad_rows(r, *shape) for r in found])
+    each = [feed.rows(done * size, (done + live) * size) for feed in feeds]
+    shape = np.max([(*r.support.shape[1:], r.query.shape[2]) for r in each], axis=0).tolist()
+    stacked = jax.tree.map(lambda *r: np.stack(r), *[pad_rows(r, *shape) for r in each])
     room = min(config.validate_every, config.updates) * size
 
     def batched(rows: np.ndarray) -> np.ndarray:

@@ -11,9 +11,9 @@ from taskscape.meta.gaussian_weights import (
     expected_nll,
     noise,
 )
-from taskscape.meta.learner import Episode
+from taskscape.meta.learner import Episode, LearnerEntry
 
-__all__ = ["VAMPIRE"]
+__all__ = ["ENTRY", "VAMPIRE"]
 
 
 @dataclass(frozen=True)
@@ -45,3 +45,17 @@ class VAMPIRE(GaussianLearner):
         inner, outer = jax.random.split(key)
         q = self.adapt(state, episode.support, inner)
         return expected_nll(q, (episode.query,), noise(q, outer, self.train_samples))
+
+
+ENTRY = LearnerEntry(
+    "vampire",
+    VAMPIRE,
+    "a Gaussian over the weights of each task; the loss is on the queries",
+    settings={"scale": 8.0, "learning_rate": 0.001},
+    grid={
+        "inner_rate": (0.2, 0.5),
+        "inner_steps": (10,),
+        "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
+        "initial_std": (0.02, 0.1),
+    },
+)

@@ -15,10 +15,10 @@ from taskscape.pools.mini_imagenet import load_mini_imagenet, locate_mini_imagen
 from taskscape.pools.omniglot import FILES, load_omniglot, locate_omniglot
 from taskscape.pools.pool import ClassPool
 
-__all__ = ["KNOWN", "KnownSet"]
+__all__ = ["POOLS", "KnownSet"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KnownSet:
     """A data set known by name."""
 
@@ -33,10 +33,13 @@ class KnownSet:
     files: tuple[RemoteFile, ...] | None = None
     """What :meth:`download` fetches; None if it cannot be fetched automatically."""
 
+    def __repr__(self) -> str:
+        return f"KnownSet({self.name!r}: {self.description})"
+
     def download(self) -> Path:
         """Fetch the data set into the folder of known data sets; nothing is fetched twice.
 
-        >>> KNOWN["omniglot"].download()  # doctest: +SKIP
+        >>> POOLS["omniglot"].download()  # doctest: +SKIP
         PosixPath('/home/me/.cache/taskscape/data/omniglot')
         """
         here = self.locate()
@@ -72,7 +75,7 @@ def _locate_glyphs() -> Path | None:
     return Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf"
 
 
-KNOWN: dict[str, KnownSet] = {
+POOLS: dict[str, KnownSet] = {
     known.name: known
     for known in (
         KnownSet(

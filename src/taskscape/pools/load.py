@@ -2,16 +2,20 @@
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from taskscape.errors import DataError
 from taskscape.pools.arrays import load_arrays, load_classes
 from taskscape.pools.cache import read_pool
 from taskscape.pools.encode import check_encoder, encode_pool
 from taskscape.pools.folders import load_folder
-from taskscape.pools.known import KNOWN, KnownSet
+from taskscape.pools.known import POOLS, KnownSet
 from taskscape.pools.mini_imagenet import has_leo_pickles, load_leo
 from taskscape.pools.npz import load_npz
 from taskscape.pools.omniglot import load_omniglot, looks_like_omniglot
@@ -19,25 +23,53 @@ from taskscape.pools.pool import ClassPool, parse_split
 from taskscape.pools.tables import SUFFIXES as TABLES
 from taskscape.pools.tables import load_table
 
-__all__ = ["KNOWN", "KnownSet", "load_pool"]
+__all__ = ["POOLS", "KnownSet", "load_pool"]
+
+
+if TYPE_CHECKING:
+    Source: TypeAlias = (
+        str | os.PathLike[str] | ClassPool | Mapping[Any, ArrayLike] | tuple[ArrayLike, ArrayLike]
+    )
+    File: TypeAlias = str | os.PathLike[str] | None
+    Text: TypeAlias = str | None
+    Texts: TypeAlias = Sequence[str] | np.ndarray | None
+    Number: TypeAlias = int | None
+    Flag: TypeAlias = bool | None
+    Size: TypeAlias = int | tuple[int, int] | None
+    Encoder: TypeAlias = Callable[[Any], Any] | None
+else:  # what is of another kind gets an error of ours, not that of a run-time type checker
+    Source = File = Text = Texts = Number = Flag = Size = Encoder = Any
 
 
 def load_pool(
-    source: Any,
+    source: Source,
     *,
-    split: Any = None,
-    encoder: Any = None,
-    encoder_name: Any = None,
-    encoder_batch: Any = 256,
-    image_size: Any = None,
-    colour: Any = None,
-    download: Any = False,
-    **options: Any,
+    split: Text = None,
+    encoder: Encoder = None,
+    encoder_name: Text = None,
+    encoder_batch: Number = 256,
+    image_size: Size = None,
+    colour: Flag = None,
+    download: Flag = False,
+    path: File = None,
+    seed: Number = None,
+    n_drawings: Number = None,
+    rotations: Flag = None,
+    name: Text = None,
+    class_names: Texts = None,
+    groups: Texts = None,
+    splits: Texts = None,
+    features_key: Text = None,
+    labels_key: Text = None,
+    label_column: Text = None,
+    feature_columns: Texts = None,
+    split_column: Text = None,
+    group_column: Text = None,
 ) -> ClassPool:
     """Open a pool of samples: a known data set, files, or arrays.
 
     Args:
-        source: a known name (``"glyphs"``, ``"omniglot"``, ``"mini_imagenet"``); the path of a
+        source: a known name such as ``"glyphs"`` (``taskscape data`` lists them); the path of a
             folder or zip of class folders of pictures, of an ``.npz``, ``.parquet``, ``.arrow`` or
             ``.feather`` file, of a folder with LEO's pickles or with a stored pool; a pair
             ``(X, y)``; a dict of class name to array; or a pool. A known name wins over a folder of
@@ -51,10 +83,22 @@ def load_pool(
         image_size: size in pixels to bring pictures to, a number or (height, width).
         colour: for folders of pictures: True, False, or None for colour if there is any.
         download: fetch a known data set that is not on this machine.
-        options: what else the kind of source takes: glyphs ``seed, n_drawings``; omniglot
-            ``rotations, path``; mini_imagenet ``path``; arrays ``class_names, groups, splits,
-            name``; npz ``features_key, labels_key, name``; tables ``label_column,
-            feature_columns, split_column, group_column, name``; folders ``name``.
+        path: where a known data set lies, if not in the folder of data sets.
+        seed: for glyphs, what decides how they are drawn.
+        n_drawings: for glyphs, drawings of each character.
+        rotations: for Omniglot, whether every character turned is a class of its own.
+        name: what to call the pool; for arrays, npz, tables and folders.
+        class_names: for a pair of arrays, a name for each class.
+        groups: for arrays, the group of each class or of each sample.
+        splits: for arrays, the split of each class or of each sample.
+        features_key: for npz, the array of samples; else it is found by its name.
+        labels_key: for npz, the array of labels.
+        label_column: for tables, the column of labels; else it is found by its name.
+        feature_columns: for tables, the columns of features.
+        split_column: for tables, the column of splits.
+        group_column: for tables, the column of groups.
+
+    An option that the kind of source does not take is an error.
 
     >>> load_pool({"a": [[0.0, 1.0]], "b": [[2.0, 3.0], [4.0, 5.0]]})
     ClassPool('arrays': 2 classes, 3 samples of 2 features)
@@ -64,9 +108,15 @@ def load_pool(
             raise DataError(f"split={split!r}: expected text such as 'train' or 'train+val'.")
         parse_split(split)
     check_encoder(encoder, encoder_name, encoder_batch)
-    for option, value in (("image_size", image_size), ("colour", colour)):
-        if value is not None:
-            options[option] = value
+    given = {
+        "image_size": image_size, "colour": colour, "path": path, "seed": seed,
+        "n_drawings": n_drawings, "rotations": rotations, "name": name,
+        "class_names": class_names, "groups": groups, "splits": splits,
+        "features_key": features_key, "labels_key": labels_key, "label_column": label_column,
+        "feature_columns": feature_columns, "split_column": split_column,
+        "group_column": group_column,
+    }  # fmt: skip
+    options = {option: value for option, value in given.items() if value is not None}
     pool = _open(source, bool(download), options)
     if split is not None:
         pool = pool.split(split)
@@ -76,11 +126,11 @@ def load_pool(
 
 
 def _open(source: Any, download: bool, options: Mapping[str, Any]) -> ClassPool:
-    if isinstance(source, str) and source in KNOWN:
-        return _open_known(KNOWN[source], download, options)
+    if isinstance(source, str) and source in POOLS:
+        return _open_known(POOLS[source], download, options)
     if download:
         raise DataError(
-            f"download=True is for known data sets ({', '.join(KNOWN)}), not for {_shown(source)}."
+            f"download=True is for known data sets ({', '.join(POOLS)}), not for {_shown(source)}."
         )
     if isinstance(source, ClassPool):
         return _call(lambda: source, options, "a pool", ())
@@ -91,7 +141,7 @@ def _open(source: Any, download: bool, options: Mapping[str, Any]) -> ClassPool:
     if isinstance(source, tuple) and len(source) == 2:
         return _call(load_arrays, options, "a pair (X, y)", source)
     raise DataError(
-        f"source={_shown(source)}: expected a known name ({', '.join(KNOWN)}), a path, a pair "
+        f"source={_shown(source)}: expected a known name ({', '.join(POOLS)}), a path, a pair "
         "(X, y), a dict of class name to array, or a ClassPool."
     )
 
@@ -110,9 +160,7 @@ def _call(
     unknown = [name for name in options if name not in accepted]
     if unknown:
         takes = f"it takes {', '.join(accepted)}" if accepted else "it takes no options"
-        near = difflib.get_close_matches(unknown[0], accepted, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise DataError(f"{unknown[0]}=… is not an option for {what}; {takes}.{hint}")
+        raise DataError(f"{unknown[0]}=… is not an option for {what}; {takes}.")
     return load(*source, **options)
 
 
@@ -182,7 +230,7 @@ def _open_pictures(path: Path, options: Mapping[str, Any], what: str) -> ClassPo
 
 
 def _not_found(source: str | Path, path: Path) -> DataError:
-    known = list(KNOWN)
+    known = list(POOLS)
     folded = str(source).lower().replace("-", "_").replace("imagenet", "_imagenet")
     near = difflib.get_close_matches(folded.replace("__", "_"), known, n=1, cutoff=0.6)
     if not near and path.parent.is_dir():

@@ -1,21 +1,36 @@
-"""Putting the page together: numbers and pictures into the templates, and the file onto disk."""
+"""From a study's results to the page: what the templates and the script get, and the file."""
 
 import base64
 import hashlib
 import os
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jaxtyping import Int
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from taskscape.files import Kind, written_in_one_piece
+from taskscape.pools import ClassPool
 from taskscape.progress import duration
-from taskscape.report.content import gather
+from taskscape.report import figures as charts
 from taskscape.report.escaping import data_island
-from taskscape.report.tables import percent
+from taskscape.report.palette import SCALE, SPLITS, learner_colours, rule_colours, theme_colours
+from taskscape.report.tables import (
+    flat_settings,
+    in_rows,
+    mean_of_trials,
+    percent,
+    selection_table,
+    split_rows,
+)
+from taskscape.report.tasks import Shown, choose_shown, task_data, used_classes
+from taskscape.report.themes import Sheet, ThemeViews, make_sheet, view_themes
+from taskscape.similarity import TASK_THEMES
 from taskscape.studies.result import StudyResult
 
 __all__ = ["REPORT", "render_report", "write_report"]
@@ -24,6 +39,10 @@ _SIGNED = b'<meta name="generator" content="taskscape">'
 REPORT = Kind("a report", lambda path: _SIGNED in path.read_bytes())
 
 _SCRIPTS = ("page.js", "charts.js", "panel.js", "map.js", "start.js")
+Content = dict[str, Any]
+_EXAMPLES, _ROWS_OF_GROUPS = 18, 8
+_PARTS = 4
+"""Image-themes that are named as the parts of a task-theme."""
 
 
 def write_report(result: StudyResult, path: str | os.PathLike[str]) -> Path:
@@ -39,7 +58,7 @@ def write_report(result: StudyResult, path: str | os.PathLike[str]) -> Path:
 
 def render_report(result: StudyResult) -> str:
     """The page as a string."""
-    content, data, images = gather(result)
+    content, data, images = _gather(result)
     scripts = [_plotly(), _script()]
     return (
         _environment()
@@ -98,3 +117,215 @@ def _number(value: Any, digits: int = 2) -> str:
     if value is None or value != value:
         return "–"
     return f"{value:,.{digits}f}".replace("-", "−")
+
+
+# -- what the templates and the script are given ------------------------------------------------
+
+
+def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
+    """What the templates need, what the script needs, and the sheets of pictures by name."""
+    shown = choose_shown(result)
+    views = view_themes(result.pool, result.model, result.train)
+    book = _ClassBook.of(result, shown, views)
+    colours = learner_colours(_learners(result))
+    unit = distance_unit(result)
+    figures: dict[str, Any] = {}
+    content = {
+        "result": result,
+        "shown": shown,
+        "learners": colours,
+        "unit": unit,
+        "n_themes": result.test.lam.shape[2],
+        "members": result.test.lam.shape[0],
+        "thumbnails": book.sheet,
+        "book": book,
+        "splits": _data(result.pool, book),
+        "split_colours": SPLITS,
+        "themes": _themes(result, views, book),
+        "settings": flat_settings(result.settings),
+        "surroundings": {
+            "Versions": in_rows(result.versions),
+            "Hardware": in_rows(result.hardware),
+        },
+        "missing": _missing(result),
+        "figures": figures,
+        **_fit(result, figures),
+        **_outcomes(result, shown, colours, figures),
+    }
+    data = task_data(result, shown, book.place) | {
+        "classes": book.names,
+        "sheet": None if book.sheet is None else book.sheet.to_dict(),
+        "figures": figures,
+        "learners": colours,
+        "matrix": content["matrix"].names,
+        "scale": SCALE,
+        "unit": unit,
+        "short_unit": "" if _other(result) else "nats" if content["members"] == 1 else "× mean",
+    }
+    images = {
+        "classes": book.sheet,
+        "samples": content["themes"]["sample_sheet"],
+        "means": content["themes"]["mean_sheet"],
+    }
+    return content, data, {name: sheet.uri for name, sheet in images.items() if sheet is not None}
+
+
+def distance_unit(result: StudyResult) -> str:
+    """What distances are measured in; an ensemble's are relative to its own mean."""
+    return f"distance ({result.settings['similarity']})" if _other(result) else _kl_unit(result)
+
+
+def _kl_unit(result: StudyResult) -> str:
+    if result.test.lam.shape[0] == 1:
+        return "KL divergence (nats)"
+    return "KL divergence (relative to each fit's mean)"
+
+
+def _other(result: StudyResult) -> bool:
+    """Whether distances are by another notion of similarity than the task-themes."""
+    return result.settings.get("similarity", TASK_THEMES) != TASK_THEMES
+
+
+@dataclass(frozen=True, eq=False)
+class _ClassBook:
+    """The classes that the page shows, their names, and a picture of each."""
+
+    place: Int[np.ndarray, "classes"]
+    """Where each class of the pool is in the book; -1 if it is not."""
+    names: list[str]
+    sheet: Sheet | None
+
+    @staticmethod
+    def of(result: StudyResult, shown: Shown, views: ThemeViews) -> "_ClassBook":
+        pool = result.pool
+        parts = [used_classes(result, shown), *views.classes, *(views.sample_classes or ())]
+        parts += [np.array(_few(c), dtype=np.int64) for r in split_rows(pool) for _, c in r.groups]
+        used = np.unique(np.concatenate(parts)).astype(np.int64)
+        place = np.full(len(pool), -1, dtype=np.int64)
+        place[used] = np.arange(len(used))
+        names = [pool.class_names[c] for c in used.tolist()]
+        if not pool.is_images:
+            return _ClassBook(place, names, None)
+        return _ClassBook(place, names, make_sheet(np.asarray(pool.samples[pool.starts[used]])))
+
+
+def _learners(result: StudyResult) -> list[str]:
+    in_diagram = () if result.diagram is None else (c.learner for c in result.diagram.curves)
+    chosen_for = (trial.learner for trial in result.selection)
+    return [*result.accuracy, *in_diagram, *chosen_for, *result.forecasts]
+
+
+def _few(classes: tuple[int, ...]) -> list[int]:
+    """A few classes from all over a group."""
+    picks = np.linspace(0, len(classes) - 1, min(_EXAMPLES, len(classes))).astype(int)
+    return [classes[i] for i in picks]
+
+
+def _data(pool: ClassPool, book: _ClassBook) -> list[Content]:
+    rows = []
+    for row in split_rows(pool):
+        groups = [
+            {"name": name, "n": len(members), "classes": book.place[_few(members)].tolist()}
+            for name, members in row.groups
+        ]
+        rows.append(
+            {
+                "split": row.split,
+                "n_classes": row.n_classes,
+                "n_samples": row.n_samples,
+                "n_groups": len(row.groups),
+                "first": groups[:_ROWS_OF_GROUPS],
+                "rest": groups[_ROWS_OF_GROUPS:],
+            }
+        )
+    return rows
+
+
+def _fit(result: StudyResult, figures: Content) -> Content:
+    model = result.model
+    health = model.health_
+    bound = charts.bound_chart(model)
+    if bound is not None:
+        figures["bound"] = bound
+    image, task = health.image_theme_usage, health.task_theme_usage
+    figures["image-usage"] = charts.usage_chart(image, "image-theme", ["#7b8794"] * len(image))
+    figures["task-usage"] = charts.usage_chart(task, "task-theme", theme_colours(len(task)))
+    steps = getattr(model, "fit_info_", None) or []
+    looks = model.elbo_history_.reshape(-1, 2)
+    return {
+        "health": health,
+        "stopped": steps[-1].done if steps else "",
+        "tasks_seen": int(steps[-1].tasks) if steps else None,
+        "best_bound": float(looks[:, 1].max()) if len(looks) else None,
+        "preparation": model.preparation_.config.describe(),
+        "explained": model.preparation_.explained,
+    }
+
+
+def _themes(result: StudyResult, views: ThemeViews, book: _ClassBook) -> Content:
+    pool, model = result.pool, result.model
+    pictured = pool.is_images and views.samples is not None
+    image_themes, at = [], 0
+    for k in range(len(model.mu_)):
+        rows = () if views.samples is None else views.samples[k].tolist()
+        owners = () if views.sample_classes is None else views.sample_classes[k].tolist()
+        image_themes.append(
+            {
+                "number": k + 1,
+                "usage": model.theme_usage_[k],
+                "samples": [
+                    {"picture": at + i, "name": pool.class_names[c], "sample": row - pool.starts[c]}
+                    for i, (row, c) in enumerate(zip(rows, owners, strict=True))
+                ],
+            }
+        )
+        at += len(rows)
+    mixture = model.alpha_ / model.alpha_.sum(axis=1, keepdims=True)
+    task_themes = [
+        {
+            "number": i + 1,
+            "usage": model.health_.task_theme_usage[i],
+            "colour": theme_colours(len(mixture))[i],
+            "concentration": model.alpha_[i].sum(),
+            "top": [(int(k), float(mixture[i, k])) for k in np.argsort(-mixture[i])[:_PARTS]],
+            "classes": [int(book.place[c]) for c in classes],
+        }
+        for i, classes in enumerate(views.classes)
+    ]
+    samples = np.concatenate(views.samples) if pictured and views.samples else np.zeros(0, int)
+    return {
+        "image_themes": image_themes,
+        "task_themes": task_themes,
+        "from_tasks": views.from_tasks,
+        "sample_sheet": make_sheet(np.asarray(pool.samples[samples])) if len(samples) else None,
+        "mean_sheet": None if views.means is None else make_sheet(views.means),
+    }
+
+
+def _outcomes(
+    result: StudyResult, shown: Shown, colours: dict[str, str], figures: Content
+) -> Content:
+    if result.diagram is not None:
+        figures["diagram"] = charts.diagram_chart(result.diagram, colours)
+    means = mean_of_trials(result.selection)
+    rules = rule_colours([m.rule for m in means])
+    tables = [selection_table(means, name) for name in dict.fromkeys(m.learner for m in means)]
+    for i, table in enumerate(tables):
+        figures[f"selection-{i}"] = charts.selection_chart(means, rules, table.learner)
+    judged = [name for name in result.forecasts if name in result.accuracy]
+    for i, name in enumerate(judged):
+        figures[f"forecast-{i}"] = charts.forecast_chart(result, name, shown.test, colours[name])
+    matrix = charts.distance_matrix(result, _kl_unit(result))
+    figures["matrix"] = matrix.figure()
+    return {"selection": tables, "judged": judged, "matrix": matrix}
+
+
+def _missing(result: StudyResult) -> list[str]:
+    """The parts of the page that this study has nothing for."""
+    parts = {
+        "accuracies of learners": bool(result.accuracy),
+        "the correlation diagram": result.diagram is not None,
+        "training on selected tasks": bool(result.selection),
+        "forecasts": bool(result.forecasts),
+    }
+    return [name for name, there in parts.items() if not there]

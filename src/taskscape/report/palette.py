@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from taskscape.diagram.plot import COLOURS
+from taskscape.select import RULES
 
 __all__ = [
     "FAINT",
@@ -25,10 +26,10 @@ THEMES = (
 """Of the task-themes; after Paul Tol, darkened until white numbers can be read on them."""
 SCALE = ((0.0, "#d9ecc7"), (0.25, "#7fcdbb"), (0.5, "#2c9fb8"), (0.75, "#225ea8"), (1.0, "#0c1f5c"))
 """From little to much: light to dark, so that it can be read in grey."""
-_RULES = {
-    "random": "#6b7280", "nearest": "#332288", "coverage": "#117733", "facility": "#AA4499",
-    "classes": "#7a7a1f", "task2vec": "#882255",
-}  # fmt: skip
+_RULES = ("#332288", "#117733", "#AA4499", "#7a7a1f", "#6b7280")
+"""Of the selection rules, in the order of their registry."""
+_OTHERS = ("#882255", *THEMES[4:], *THEMES[:4])
+"""Of what else a study chose by, in its own order."""
 
 
 def learner_colours(learners: Iterable[str]) -> dict[str, str]:
@@ -39,9 +40,10 @@ def learner_colours(learners: Iterable[str]) -> dict[str, str]:
 
 def rule_colours(rules: Sequence[str]) -> dict[str, str]:
     """A colour for each selection rule; known rules have the same one in every report."""
-    others = [rule for rule in dict.fromkeys(rules) if rule not in _RULES]
-    spare = {rule: THEMES[(i + 4) % len(THEMES)] for i, rule in enumerate(others)}
-    return {rule: _RULES.get(rule) or spare[rule] for rule in dict.fromkeys(rules)}
+    known = dict(zip(RULES, _RULES, strict=False))
+    others = [rule for rule in dict.fromkeys(rules) if rule not in known]
+    colours = known | {rule: _OTHERS[i % len(_OTHERS)] for i, rule in enumerate(others)}
+    return {rule: colours[rule] for rule in dict.fromkeys(rules)}
 
 
 def theme_colours(n: int) -> list[str]:

@@ -52,9 +52,9 @@ def mean_of_trials(trials: Sequence[SelectionTrial]) -> tuple[MeanOfTrials, ...]
     """
     cells: dict[tuple[str, str, int], list[float]] = {}
     for trial in trials:
-        found = cells.setdefault((trial.learner, trial.rule, trial.budget), [])
+        accuracies = cells.setdefault((trial.learner, trial.rule, trial.budget), [])
         if np.isfinite(trial.accuracy):
-            found.append(trial.accuracy)
+            accuracies.append(trial.accuracy)
     return tuple(MeanOfTrials(*cell, *_mean(values)) for cell, values in cells.items())
 
 

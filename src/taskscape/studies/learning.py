@@ -26,6 +26,7 @@ from taskscape.meta import (
     Learner,
     TrainConfig,
     evaluate_many,
+    find_learner,
     train_many,
     weight_spread,
 )
@@ -34,7 +35,6 @@ from taskscape.pools import ClassPool, load_pool
 from taskscape.statistics import class_interval
 from taskscape.studies.lab import Lab, option
 from taskscape.studies.recipes import (
-    GRIDS,
     draw_tasks,
     hold_out,
     learner_and_training,
@@ -156,7 +156,7 @@ class LearningStudy:
             print(f"  {name} {settings}: {error}", file=sys.stderr)
             nothing = dict.fromkeys(("val_accuracy", "val_log_likelihood"), float("nan"))
             return {**nothing, "train_seconds": 0.0}
-        scores = evaluate_many(learner, states, self.validation())[0].summary()
+        scores = evaluate_many(learner, states, self.validation())[0].to_dict()
         return {f"val_{name}": value for name, value in scores.items()} | {"train_seconds": seconds}
 
     def test(
@@ -193,7 +193,7 @@ class LearningStudy:
 def result(evaluation: Evaluation, tasks: TaskSet) -> dict[str, Any]:
     """Means over the test tasks with the interval that leaves out classes."""
     around = class_interval(evaluation.accuracy, tasks.classes)
-    return {**evaluation.summary(), "interval": [around.low, around.high], "test_tasks": len(tasks)}
+    return {**evaluation.to_dict(), "interval": [around.low, around.high], "test_tasks": len(tasks)}
 
 
 def spread(learner: Learner, state: Any, tasks: TaskSet) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def candidates(
     name: str, fixed: Mapping[str, Any], tried: Mapping[str, Sequence[Any]] | None = None
 ) -> Iterator[dict[str, Any]]:
     """The grid of a learner, changed by ``tried``, without the settings that are fixed."""
-    grid = {k: v for k, v in {**GRIDS[name], **(tried or {})}.items() if k not in fixed}
+    grid = {k: v for k, v in {**find_learner(name).grid, **(tried or {})}.items() if k not in fixed}
     for values in itertools.product(*grid.values()):
         yield {**dict(zip(grid, values, strict=True)), **fixed}
 
@@ -255,7 +255,7 @@ def _tuned(
 
 def run(settings: LearningSettings, lab: Lab) -> None:
     """Study what the settings ask for."""
-    pool = load_pool(settings.pool, **({"rotations": True} if settings.rotations else {}))
+    pool = load_pool(settings.pool, rotations=True if settings.rotations else None)
     if settings.rotations:
         pool = pool.subset(upright_tests(pool))
     if settings.hold_out:

@@ -14,7 +14,6 @@ from jaxtyping import Float
 from taskscape.compare import class_moments, feature_separation
 from taskscape.errors import DataError
 from taskscape.meta import (
-    LEARNERS,
     Architecture,
     Evaluation,
     Learner,
@@ -23,6 +22,7 @@ from taskscape.meta import (
     conv4,
     evaluate,
     evaluate_many,
+    find_learner,
     make_learner,
     mlp,
     train_many,
@@ -33,11 +33,9 @@ from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning
 from taskscape.themes.prepare import Preparation, PrepareConfig, all_rows, learn_preparation
 
 __all__ = [
-    "GRIDS",
     "LEARNER_PRESETS",
     "PIXEL_COMPONENTS",
     "difficulty",
-    "display_name",
     "draw_tasks",
     "hold_out",
     "learner_and_training",
@@ -55,14 +53,6 @@ PIXEL_COMPONENTS = 64
 _LEAST_SEPARATION = 1e-6
 
 LEARNER_PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    # `taskscape run`: ProtoNet and MAML did well on validation classes; the others are not tuned
-    "run": {
-        "protonet": {"scale": 2.0, "learning_rate": 0.003},
-        "maml": {"scale": 4.0, "learning_rate": 0.003, "inner_rate": 0.5},
-        "abml": {"scale": 8.0, "learning_rate": 0.001},
-        "bmaml": {"scale": 8.0, "learning_rate": 0.001},
-        "vampire": {"scale": 8.0, "learning_rate": 0.001},
-    },
     # Features of mini-ImageNet, tuned 5-way on its validation classes: with 10,000 training tasks
     # at 1 shot, with 1,000 at 5 shots. Figure 4 uses them at 10 ways, and with other numbers of
     # tasks, as they are. ABML and VAMPIRE were tuned when their steps were plain gradient steps.
@@ -115,23 +105,6 @@ LEARNER_PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 """By preset and learner, what differs from the defaults: settings of the learner, those of
 :class:`taskscape.meta.TrainConfig`, and the ``scale`` of the features."""
 
-GRIDS: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
-    "protonet": {"scale": (1.0, 2.0, 4.0), "learning_rate": (3e-4, 1e-3)},
-    "maml": {
-        "inner_rate": (0.1, 0.2, 0.5), "inner_steps": (10, 20), "learning_rate": (3e-4, 1e-3),
-    },
-    "abml": {
-        "inner_rate": (0.2, 0.5), "inner_steps": (10,), "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
-        "initial_std": (0.02, 0.1),
-    },
-    "bmaml": {"inner_rate": (0.5, 1.0, 2.0), "inner_steps": (10,), "learning_rate": (3e-4, 1e-3)},
-    "vampire": {
-        "inner_rate": (0.2, 0.5), "inner_steps": (10,), "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
-        "initial_std": (0.02, 0.1),
-    },
-}  # fmt: skip
-"""What is tried for each learner when it is tuned."""
-
 
 # -- learners -----------------------------------------------------------------------------------
 
@@ -148,11 +121,9 @@ def learner_and_training(
     {'learning_rate': 0.1}
     """
     kind = name.split("-")[0]
-    if kind not in LEARNERS:
-        raise DataError(f"learner {name!r} is not known; choose from {', '.join(LEARNERS)}.")
-    own, training = _defaults(LEARNERS[kind]), _defaults(TrainConfig)
-    for decided in ("updates", "batch_size"):
-        del training[decided]
+    own = find_learner(kind).defaults
+    decided = ("updates", "batch_size")  # by the study
+    training = {f.name: f.default for f in fields(TrainConfig) if f.name not in decided}
     given = {k: v for k, v in settings.items() if k != "scale"}
     for key, value in given.items():
         if key not in own and key not in training:
@@ -164,21 +135,12 @@ def learner_and_training(
     return make_learner(kind, **{k: v for k, v in given.items() if k in own}), rest
 
 
-def _defaults(kind: Any) -> dict[str, Any]:
-    return {f.name: f.default for f in fields(kind)}
-
-
 def _check_kind(name: str, value: Any, default: Any) -> None:
     """Numbers must be numbers: text where a number stands by default cannot work."""
     text, flag = isinstance(default, str), isinstance(default, bool)
     if isinstance(value, str) != text or isinstance(value, bool) != flag:
         kind = "text in quotes" if text else "true or false" if flag else "a number"
         raise DataError(f"{name}={value!r} must be {kind}.")
-
-
-def display_name(name: str) -> str:
-    """What a learner is called in results: ``ProtoNet`` for ``protonet``."""
-    return LEARNERS[name].__name__
 
 
 def network_for(

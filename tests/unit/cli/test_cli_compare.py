@@ -4,10 +4,9 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from taskscape.cli import compare
+from taskscape.cli import app, compare
 from taskscape.embeddings import Catalogue, Embeddings
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool, load_pool
@@ -47,9 +46,6 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run():
-    app = typer.Typer()
-    compare.register(app)
-
     def invoke(*words):
         result = CliRunner().invoke(app, [str(w) for w in words], catch_exceptions=False)
         assert result.exit_code == 0, result.output
@@ -124,14 +120,13 @@ def test_nearest_needs_to_know_the_task(run, files):
 
 
 def test_nearest_embeds_a_task_by_its_classes(run, files, monkeypatch):
-    from taskscape.cli import nearest
     from taskscape.tasks import make_tasks
 
     def embed_query(model, data, classes):
         assert data == "my data"
         return embedded(make_tasks(POOL, [classes]))
 
-    monkeypatch.setattr(nearest, "embed_query", embed_query)
+    monkeypatch.setattr(compare, "embed_query", embed_query)
     for task in ("class 1, class 2", '["class 1", "class 2"]'):
         words = run(
             "nearest", "--catalogue", files / "catalogue", "--task", task, "-k", 2,

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from taskscape.cli import app
 from taskscape.errors import DataError
-from taskscape.pools import load_pool
+from taskscape.pools import POOLS, load_pool
 from taskscape.tasks import load_tasks
 
 runner = CliRunner()
@@ -42,7 +42,8 @@ def test_known_data_sets_are_listed(monkeypatch, tmp_path: Path):
     told = json.loads(run("data", "--json"))
     assert told["folder"] == str(tmp_path)
     here = {row["name"]: row["path"] is not None for row in told["pools"]}
-    assert here == {"glyphs": True, "omniglot": False, "mini_imagenet": False}
+    assert here == {name: known.locate() is not None for name, known in POOLS.items()}
+    assert (here["glyphs"], here["omniglot"]) == (True, False)
     assert "not found" in run("data")
 
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from interrupt_cases import start_hearing
 from taskscape import Catalogue, Embeddings, TaskThemes
 from taskscape.cli import app
-from taskscape.cli.fit import parse_prepare
+from taskscape.cli.themes import parse_prepare
 from taskscape.errors import DataError
 from taskscape.themes.prepare import PrepareConfig
 
@@ -127,8 +127,3 @@ def test_wrong_settings_are_named_before_the_data_is_read(tmp_path: Path):
     )
     assert done.returncode == 1
     assert done.stderr.startswith("error: covariance='round' must be one of")
-
-
-def test_every_command_has_help_with_an_example():
-    for command in ("fit", "embed", "score", "sizes", "compare", "nearest", "select", "diagram"):
-        assert "Example:" in run(command, "--help")

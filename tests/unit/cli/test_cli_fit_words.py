@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from taskscape import PrepareConfig, TaskThemes
-from taskscape.cli.fit import _tell
-from taskscape.cli.live import LiveFit
+from taskscape.cli.display import FitDisplay
+from taskscape.cli.themes import _print_fit
 from taskscape.themes import FitInfo
 from taskscape.themes.health import Health
 from taskscape.themes.prepare import Preparation
@@ -29,7 +29,7 @@ def finished() -> TaskThemes:
 
 
 def test_the_end_says_on_what_the_fit_was_judged(capsys: pytest.CaptureFixture[str]):
-    _tell(finished(), "glyphs", Path("model"), as_json=False)
+    _print_fit(finished(), "glyphs", Path("model"), as_json=False)
     assert capsys.readouterr().out == (
         f"prepared by: {PrepareConfig(pca=None).describe()}\n"
         "learned from 2,048 tasks; bound -3.1250 nats per sample on tasks of held-out classes; "
@@ -43,14 +43,14 @@ def test_the_end_says_on_what_the_fit_was_judged(capsys: pytest.CaptureFixture[s
 
 
 def test_so_does_the_json(capsys: pytest.CaptureFixture[str]):
-    _tell(finished(), "glyphs", Path("model"), as_json=True)
+    _print_fit(finished(), "glyphs", Path("model"), as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert (told["held_out_elbo"], told["held_out"]) == (-3.125, "tasks of held-out classes")
     assert told["health"]["judged_on"] == "tasks of held-out classes"
 
 
 def test_so_does_every_line_on_the_way(capsys: pytest.CaptureFixture[str]):
-    live = LiveFit(TaskThemes(2, 2), None, quiet=False)
+    live = FitDisplay(TaskThemes(2, 2), None, quiet=False)
     live.judged_on = "tasks of held-out classes"
     live(FitInfo(t=1, tasks=256, elbo=-3.5, usage=(0.5, 0.25), done="x"), 0)
     live(FitInfo(t=2, tasks=256, elbo=-3.4, held_out=-3.6, usage=(0.5, 0.25), done="x"), 0)

@@ -16,8 +16,7 @@ import forecast_cases as cases
 from taskscape import load_pool, sample_tasks, save_tasks
 from taskscape.cli import app
 from taskscape.errors import DataError
-from taskscape.meta import ProtoNet, TrainConfig, mlp, to_store, train
-from taskscape.storage import save_arrays
+from taskscape.meta import ProtoNet, TrainConfig, mlp, train
 from taskscape.studies.recipes import prepared_pool
 
 pytestmark = [
@@ -54,14 +53,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ProtoNet(), mlp(3, (4,)), replace(tasks, pool=features),
         TrainConfig(updates=4, validate_every=4),
     )  # fmt: skip
-    arrays, about = to_store(trained)
-    save_arrays(folder / "learner", arrays, {"what": "trained learner", **about})
+    trained.save(folder / "learner")
     return folder
 
 
 def test_a_learner_is_evaluated_and_forecast(folder: Path, tmp_path: Path):
     base = ["forecast", folder / "model", folder / "own.npz"]
-    text = run(*base, "--train", folder / "train.parquet", "--learner", folder / "learner", *NEW,
+    text = run(*base, "--train", folder / "train.parquet", "--trained", folder / "learner", *NEW,
                "--n-calibration", 100, "--n-query", 4, "--episodes", 2,
                "--save", tmp_path / "saved", "--out", tmp_path / "found.csv")  # fmt: skip
     assert text.startswith("ProtoNet: expected accuracy over 24 tasks")
@@ -104,10 +102,10 @@ def test_wrong_wishes_are_named_before_work_starts(folder: Path, tmp_path: Path)
     train = ["--train", folder / "train.parquet"]
     for words, message in (
         ([], "^--train is missing"),
-        (train, "^give either --learner, to be evaluated, or --accuracy"),
+        (train, "^give either --trained, to be evaluated, or --accuracy"),
         ([*train, "--accuracy", "a.csv"], "^--accuracy needs --calibration"),
         ([*train, "--out", "a.txt"], r"^--out a.txt: expected a name that ends in \.csv"),
-        (["--forecaster", "f", "--learner", "l"], "^--forecaster is calibrated already"),
+        (["--forecaster", "f", "--trained", "l"], "^--forecaster is calibrated already"),
     ):
         with pytest.raises(DataError, match=message):
             run(*base, *words)
@@ -127,6 +125,11 @@ def test_select_auto_tries_the_rules_with_a_learner(folder: Path):
     assert len(told["indices"]) == 8
     with pytest.raises(DataError, match=r"^--rule auto trains a learner and needs --learner"):
         run(*words, *rest[2:])
+    lists = [folder / "test-tasks.parquet", folder / "train-tasks.parquet", *words[3:]]
+    by = ["--similarity", "prototypes", "--validation-tasks", folder / "val-tasks.parquet"]
+    told = json.loads(run("select", *lists, *rest[:6], *by, "--trials", 3, "--json"))
+    assert len(told["settings"]["auto"]["tried"]) == 5
+    assert told["settings"]["auto"]["n_validation"] == 60
 
 
 def test_the_command_has_help_with_an_example():

@@ -48,6 +48,8 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 NOT = "exists and is not {} written by taskscape; it is left as it is. Choose another name."
 REFUSED = {
     "fit d.npz --out mine": f"mine {NOT.format('a task-theme model')}",
+    "fit d.npz --out .": "--out . is a folder that is there already; name one to be made, such as "
+    "model.",
     "fit d.npz --out mine.txt": "mine.txt exists and is not a folder; it is left as it is. "
     "Choose another name.",
     "fit d.npz --out new --checkpoint mine.txt": f"mine.txt {NOT.format('a checkpoint')}",
@@ -77,7 +79,8 @@ REFUSED = {
     + NOT.format("a table of forecasts"),
     "forecast model d.npz --forecaster f --out mine.parquet": "mine.parquet "
     + NOT.format("a table of forecasts"),
-    "forecast model d.npz --forecaster f --out mine.json": f"mine.json {NOT.format('forecasts')}",
+    "forecast model d.npz --forecaster f --out mine.json": "mine.json "
+    + NOT.format("a list of forecasts"),
     "forecast model d.npz --forecaster f --save model": f"model {NOT.format('a forecaster')}",
     "data show d.npz --out mine.png": f"mine.png {NOT.format('a picture')}",
 }  # fmt: skip

@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 from pool_files import png
 from run_cases import tiny
 from taskscape.cli import app
+from taskscape.cli.display import StudyDisplay, TimeLeft
 from taskscape.cli.run import settings
-from taskscape.cli.run_live import LiveStudy, TimeLeft
 from taskscape.errors import DataError
 from taskscape.studies.pipeline import PRESETS, learn, to_toml
 
@@ -110,7 +110,7 @@ def test_wrong_options_are_named():
     with pytest.raises(DataError) as raised:
         settings(None, None, None, None, "many", None)
     assert str(raised.value) == "--budget 'many': use a number such as 500, or several: 50,500."
-    with pytest.raises(DataError, match=r"^learner 'sgd' is not known; choose from protonet"):
+    with pytest.raises(DataError, match=r"^learner 'sgd' is not known; choose from "):
         invoke("--learners", "sgd", "--out", "nowhere")
     assert not Path("nowhere").exists()
 
@@ -136,7 +136,7 @@ def test_the_time_left_follows_the_pace():
 
 
 def test_the_display_shows_what_is_done_and_what_is_being_done():
-    live = LiveStudy(PRESETS["quick"], quiet=True)
+    live = StudyDisplay(PRESETS["quick"], quiet=True)
     live.plan([("data", "look at the data"), ("fit", "fit task-themes")], ())
     live.begin("data")
     live.end("data", 1.23, False)

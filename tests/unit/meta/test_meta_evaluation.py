@@ -13,7 +13,6 @@ from taskscape.meta import (
     evaluate,
     evaluate_many,
     evaluation,
-    memory,
     mlp,
 )
 from taskscape.meta.episodes import rows_of
@@ -153,12 +152,12 @@ def test_chunks_follow_from_what_the_program_needs(monkeypatch: pytest.MonkeyPat
         samples = jnp.asarray(tasks.pool.samples)
         return _score_chunks.lower(LEARNER, 3, states, samples, chunks, index, 0)
 
-    need = {s: memory._bytes_of(program(s)) for s in (1, 4, 13)}
+    need = {s: evaluation._bytes_of(program(s)) for s in (1, 4, 13)}
     assert need[1] < need[4] < need[13]
-    assert memory.fitting_size(13, program, None) == 13
-    assert memory.fitting_size(13, program, 2 * need[13]) == 13
-    assert 1 < memory.fitting_size(13, program, 2 * need[4]) < 13
-    assert memory.fitting_size(13, program, 1) == 1
+    assert evaluation.fitting_size(13, program, None) == 13
+    assert evaluation.fitting_size(13, program, 2 * need[13]) == 13
+    assert 1 < evaluation.fitting_size(13, program, 2 * need[4]) < 13
+    assert evaluation.fitting_size(13, program, 1) == 1
     whole = evaluate_many(LEARNER, states, tasks)
     monkeypatch.setattr(evaluation, "_sizes", {})
     monkeypatch.setattr(evaluation, "free_bytes", lambda device: 2 * need[4])
@@ -175,5 +174,5 @@ def test_free_memory_is_what_the_device_accounts_for() -> None:
         def memory_stats(self) -> dict[str, int] | None:
             return self.account
 
-    assert memory.free_bytes(Device(None)) is None
-    assert memory.free_bytes(Device({"bytes_limit": 100, "bytes_in_use": 30})) == 70
+    assert evaluation.free_bytes(Device(None)) is None
+    assert evaluation.free_bytes(Device({"bytes_limit": 100, "bytes_in_use": 30})) == 70

@@ -19,7 +19,7 @@ from taskscape.meta import (
     train_many,
     training,
 )
-from taskscape.meta.trials import advance
+from taskscape.meta.training import advance
 from taskscape.storage import arrays_of, tree_from
 from taskscape.tasks import stream_tasks
 

@@ -81,10 +81,10 @@ def test_omniglot_is_fetched_on_request_only(
     served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offered = _offer(served)
-    omniglot = known.KNOWN["omniglot"]
+    omniglot = known.POOLS["omniglot"]
     monkeypatch.setenv("TASKSCAPE_DATA", str(tmp_path / "data"))
     monkeypatch.setitem(
-        load.KNOWN,
+        load.POOLS,
         "omniglot",
         known.KnownSet(
             name="omniglot",
@@ -116,7 +116,7 @@ def test_what_cannot_be_fetched_says_how_to_get_it(
 
 
 def test_the_official_files_are_named_with_their_checksums() -> None:
-    offered = known.KNOWN["omniglot"].files
+    offered = known.POOLS["omniglot"].files
     assert offered is not None
     assert [f.file_name for f in offered] == ["images_background.zip", "images_evaluation.zip"]
     assert all(len(f.checksum) == 4 + 32 and f.url.startswith("https://") for f in offered)

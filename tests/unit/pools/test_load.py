@@ -8,7 +8,7 @@ import pytest
 import pool_files as files
 from taskscape.errors import DataError
 from taskscape.pools.cache import write_pool
-from taskscape.pools.load import KNOWN, load_pool
+from taskscape.pools.load import POOLS, load_pool
 from taskscape.pools.pool import ClassPool
 
 
@@ -27,7 +27,7 @@ def _error(*arguments: object, **options: object) -> str:
 
 def test_a_wrong_path_or_name(here: Path, own_cache: Path) -> None:
     assert _error("omniglott") == (
-        "source='omniglott' is neither a known data set (glyphs, omniglot, mini_imagenet) nor an "
+        f"source='omniglott' is neither a known data set ({', '.join(POOLS)}) nor an "
         f"existing path (looked for {here / 'omniglott'}). Did you mean 'omniglot'?"
     )
     assert "Did you mean 'mini_imagenet'?" in _error("miniImageNet")
@@ -57,9 +57,8 @@ def test_a_known_name_wins_over_a_folder(here: Path) -> None:
 
 
 def test_options_are_those_of_the_source(here: Path) -> None:
-    assert _error("omniglot", rotation=True) == (
-        "rotation=… is not an option for 'omniglot'; it takes rotations, image_size, path. "
-        "Did you mean rotations?"
+    assert _error("omniglot", splits=files.SPLIT_OF) == (
+        "splits=… is not an option for 'omniglot'; it takes rotations, image_size, path."
     )
     assert _error("mini_imagenet", image_size=28) == (
         "image_size=… is not an option for 'mini_imagenet'; it takes path."
@@ -114,15 +113,14 @@ def test_files_of_other_kinds(here: Path) -> None:
 @pytest.mark.parametrize("source", [None, 3, [1, 2], (1, 2, 3), np.zeros((3, 2))])
 def test_sources_of_other_kinds(source: object) -> None:
     message = _error(source)
-    assert message.startswith(f"source=a {type(source).__name__}: expected a known name (glyphs, ")
+    assert message.startswith(f"source=a {type(source).__name__}: expected a known name (")
 
 
 def test_known_sets_say_what_they_are() -> None:
-    assert list(KNOWN) == ["glyphs", "omniglot", "mini_imagenet"]
-    for name, known in KNOWN.items():
+    for name, known in POOLS.items():
         assert known.name == name
         assert "\n" not in known.description
-    located = {name: known.locate() for name, known in KNOWN.items()}
+    located = {name: known.locate() for name, known in POOLS.items()}
     assert located["omniglot"] is None
     assert located["mini_imagenet"] is None
     assert located["glyphs"] is not None

@@ -11,6 +11,7 @@ import pytest
 
 from report_cases import EVIL, awkward_study, bare_study, with_outcomes
 from taskscape.diagram import correlation_diagram
+from taskscape.embeddings import Embeddings
 from taskscape.report import render_report, write_report
 from taskscape.studies.result import StudyResult
 
@@ -51,11 +52,13 @@ class Page(HTMLParser):
 
 def ensemble(result: StudyResult) -> StudyResult:
     """The study as two fits would have made it."""
-    tasks = {
-        name: replace(getattr(result, name), lam=np.concatenate([lam, lam[..., ::-1]]))
-        for name, lam in (("test", result.test.lam), ("train", result.train.lam))
-    }
-    return replace(result, **tasks)
+
+    def twice(tasks: Embeddings) -> Embeddings:
+        lam = np.concatenate([tasks.lam, tasks.lam[..., ::-1]])
+        elbo, sweeps = (np.concatenate([x, x]) for x in (tasks.elbo, tasks.sweeps))
+        return replace(tasks, lam=lam, elbo=elbo, sweeps=sweeps)
+
+    return replace(result, test=twice(result.test), train=twice(result.train))
 
 
 CASES = {

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from taskscape.report.places import place_tasks
+from taskscape.report.tasks import place_tasks
 
 RNG = np.random.default_rng(0)
 

@@ -5,9 +5,14 @@ import pytest
 from scipy.stats import beta
 
 from report_cases import EVIL_NAMES, awkward_study, bare_study
-from taskscape.report.matrix import distance_matrix
-from taskscape.report.shown import choose_shown
-from taskscape.report.task_data import credible_interval, mean_accuracy, task_data, used_classes
+from taskscape.report.figures import distance_matrix
+from taskscape.report.tasks import (
+    choose_shown,
+    credible_interval,
+    mean_accuracy,
+    task_data,
+    used_classes,
+)
 
 
 def test_credible_intervals_are_those_of_the_beta_marginals():

@@ -8,8 +8,7 @@ from PIL import Image
 
 from report_cases import bare_study
 from taskscape.pools import ClassPool
-from taskscape.report.pictures import make_sheet
-from taskscape.report.theme_views import picture_means, view_themes
+from taskscape.report.themes import make_sheet, picture_means, view_themes
 from taskscape.themes.prepare import PrepareConfig, learn_preparation
 
 RNG = np.random.default_rng(0)

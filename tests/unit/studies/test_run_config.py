@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from taskscape.errors import DataError
-from taskscape.meta import MAML
+from taskscape.meta import LEARNERS, MAML
 from taskscape.select import RULES
 from taskscape.similarity import SIMILARITIES
 from taskscape.studies.pipeline import (
@@ -123,7 +123,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"learners": {"names": ["maml", "maml"]}}, "learners.names=['maml', 'maml'] names one twice."),
     (
         {"learners": {"names": ["sgd"]}},
-        "learner 'sgd' is not known; choose from protonet, maml, abml, bmaml, vampire.",
+        f"learner 'sgd' is not known; choose from {', '.join(LEARNERS)}.",
     ),
     ({"learners": {"network": "resnet"}}, "learners.network='resnet' must be 'mlp' or 'conv4'."),
     ({"learners": {"widths": [0]}}, "learners.widths=[0] must be 1 or more each."),

@@ -1,21 +1,18 @@
 """The paper's figures, drawn from its published numbers and from ours."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from taskscape.diagram import CorrelationDiagram
 from taskscape.diagram.plot import COLOURS, DASHES, MARKERS
+from taskscape.meta import LEARNERS, label_of
 from taskscape.studies.outcome import Outcome
 from taskscape.studies.paper.published import FIG3, FIG3_RANDOM_INTERVALS, FIG4
 from taskscape.studies.paper.selection import CHOICES
 
 __all__ = ["draw_fig2", "draw_fig3", "draw_fig4"]
 
-NAMES = {
-    "protonet": "ProtoNet", "maml": "MAML", "abml": "ABML", "bmaml": "BMAML",
-    "vampire": "VAMPIRE", "maml-untuned": "MAML, untuned",
-}  # fmt: skip
 _PAPER_CHOICES = {"random": 0, "nearest": 1, "task2vec": 2}
 _STYLE: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
 
@@ -34,7 +31,7 @@ def draw_fig2(
         panels = figure.subplots(1, 1 + len(diagrams))
         for i, (learner, points) in enumerate(published.items()):
             panels[0].plot(
-                [p[0] for p in points], [p[1] for p in points], label=NAMES[learner], **_look(i)
+                [p[0] for p in points], [p[1] for p in points], label=label_of(learner), **_look(i)
             )
         panels[0].set_title("published", loc="left")
         for panel, (version, diagram) in zip(panels[1:], diagrams.items(), strict=True):
@@ -67,7 +64,7 @@ def draw_fig3(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
     from matplotlib.figure import Figure
 
     (results,) = by_way.values()
-    learners = [n for n in NAMES if any(o.learner == n for o in results)]
+    learners = _in_order(o.learner for o in results)
     rules = [str(c) for c in CHOICES if any(o.rule == str(c) for o in results)]
     in_paper = [n for n in learners if n in FIG3["random"]]
     with rc_context(_STYLE):
@@ -94,7 +91,7 @@ def draw_fig3(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
             (above, in_paper, _values(FIG3)),
             (below, learners, [100 * o.accuracy.value for o in results]),
         ):
-            axes.set_xticks(range(len(names)), [NAMES[n] for n in names])
+            axes.set_xticks(range(len(names)), [label_of(n) for n in names])
             axes.set_ylim(min(values) - 2, max(values) + 2)
             axes.set_ylabel("accuracy (%)")
             axes.legend(
@@ -109,7 +106,7 @@ def draw_fig4(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
     from matplotlib.figure import Figure
 
     ways = sorted(by_way)
-    learners = [n for n in NAMES if any(o.learner == n for w in ways for o in by_way[w])]
+    learners = _in_order(o.learner for w in ways for o in by_way[w])
     with rc_context(_STYLE):
         figure = Figure(figsize=(3.8 * len(learners), 3.2 * len(ways) + 0.6), layout="constrained")
         panels = figure.subplots(len(ways), len(learners), squeeze=False)
@@ -134,7 +131,7 @@ def draw_fig4(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
                         reach = [100 * here[b].reach for b in x]
                         panel.errorbar(x, y, reach, fmt="none", ecolor=COLOURS[i], elinewidth=0.8)
                 panel.set_xscale("log")
-                panel.set_title(f"{NAMES[learner]}, {way}-way", loc="left")
+                panel.set_title(f"{label_of(learner)}, {way}-way", loc="left")
                 panel.grid(axis="y", color="0.9")
         for panel in panels[-1]:
             panel.set_xlabel("training tasks")
@@ -156,6 +153,12 @@ def _look(i: int) -> dict[str, Any]:
         "color": COLOURS[i], "marker": MARKERS[i], "linestyle": DASHES[i],
         "markersize": 4.5, "linewidth": 1.3, "markeredgecolor": "white", "markeredgewidth": 0.5,
     }  # fmt: skip
+
+
+def _in_order(learners: Iterable[str]) -> list[str]:
+    """The learners in the order of the registry, then their variants."""
+    names, known = set(learners), list(LEARNERS)
+    return [*(n for n in known if n in names), *sorted(names - set(known))]
 
 
 def _values(table: Mapping[str, Mapping[str, float]]) -> list[float]:

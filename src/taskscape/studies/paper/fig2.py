@@ -105,7 +105,7 @@ class Fig2:
         for cell, seed, one in zip(cells, self.plan.seeds, every, strict=True):
             by_episode = one.accuracy_by_episode.astype(np.float16)
             store.keep(self._name(learner, seed), accuracy=by_episode)
-            store.add(cell, {**one.summary(), "seconds": seconds})
+            store.add(cell, {**one.to_dict(), "seconds": seconds})
 
     def has_accuracy(self, store: Store, learner: str) -> bool:
         """Whether all seeds of a learner are finished."""

@@ -183,4 +183,4 @@ class SelectionFigure:
         for cell, one in zip(cells, every, strict=False):
             means = without_each_class(one.accuracy, tests.classes)
             without = [round(mean, 6) for mean in means.tolist()]
-            store.add(cell, {**one.summary(), "without_class": without, "seconds": seconds})
+            store.add(cell, {**one.to_dict(), "without_class": without, "seconds": seconds})

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from taskscape.errors import DataError
-from taskscape.meta import TrainConfig, evaluate_many, train_many
+from taskscape.meta import TrainConfig, evaluate_many, label_of, train_many
 from taskscape.pools import ClassPool
 from taskscape.seeds import MOST_FOR_JAX
 from taskscape.select import select
@@ -21,7 +21,6 @@ from taskscape.studies.pipeline.distances import fit_similarity, similarity_sett
 from taskscape.studies.pipeline.plan import Plan, joined
 from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
-from taskscape.studies.recipes import display_name
 from taskscape.studies.result import plot_selection
 from taskscape.themes.estimator import TaskThemes
 
@@ -126,7 +125,7 @@ def selection_stage(
 
     def make(folder: Path, steps: Steps) -> None:
         accuracy = _accuracies(plan, features, name, chosen, steps)
-        shown = display_name(name)
+        shown = label_of(name)
         trials = [_trial(plan, shown, c, a) for c, a in zip(chosen, accuracy, strict=True)]
         gains = [o.gain for o in outcomes(trials) if o.gain is not None]
         rows = [asdict(t) for t in trials]

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from taskscape.errors import DataError
 from taskscape.files import written_in_one_piece
-from taskscape.meta import Architecture, Learner
+from taskscape.meta import LEARNERS, Architecture, Learner
 from taskscape.pools import ClassPool
 from taskscape.storage import plain
-from taskscape.studies.recipes import LEARNER_PRESETS, learner_and_training, network_for
+from taskscape.studies.recipes import learner_and_training, network_for
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.prepare import PrepareConfig
 
@@ -107,7 +107,7 @@ class LearnerSettings:
     epochs: int = 1
     batch_size: int = 8
     settings: Mapping[str, Mapping[str, Number]] = field(
-        default_factory=lambda: LEARNER_PRESETS["run"]
+        default_factory=lambda: {name: entry.settings for name, entry in LEARNERS.items()}
     )
     """By learner: its own settings, those of the training, and ``scale`` of the features."""
 

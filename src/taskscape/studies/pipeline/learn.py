@@ -13,16 +13,15 @@ from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
 from taskscape.forecast import Forecaster, Forecasts, ForecastWarning, Judgement
 from taskscape.forecast.calibration import FORMAT
-from taskscape.meta import TrainConfig, evaluate, to_store, train
+from taskscape.meta import TrainConfig, evaluate, label_of, train
 from taskscape.pools import ClassPool
 from taskscape.similarity import TASK_THEMES
 from taskscape.statistics import class_interval
-from taskscape.storage import read_json, read_table, save_arrays, write_json, write_table
+from taskscape.storage import read_json, read_table, write_json, write_table
 from taskscape.studies.pipeline.distances import Distances
 from taskscape.studies.pipeline.plan import Plan, joined
 from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
-from taskscape.studies.recipes import display_name
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
@@ -64,11 +63,10 @@ def learner_stage(plan: Plan, features: ClassPool, name: str) -> Stage[Accuracy]
             evaluation = evaluate(
                 learner, trained.state, asked, seed=config.seed, episodes=config.evaluate.episodes
             )
-        arrays, about = to_store(trained)
-        save_arrays(folder / "learner", arrays, {"what": "trained learner", **about})
+        trained.save(folder / "learner")
         accuracy, n = evaluation.accuracy_by_episode, len(plan.test)
         write_table(folder / "test.parquet", _columns(accuracy[:n]))
-        summary = {"learner": display_name(name), "test": _summary(accuracy[:n], plan.test)}
+        summary = {"learner": label_of(name), "test": _summary(accuracy[:n], plan.test)}
         if plan.val is not None:
             write_table(folder / "val.parquet", _columns(accuracy[n:]))
             summary["val"] = _summary(accuracy[n:], plan.val)
@@ -77,7 +75,7 @@ def learner_stage(plan: Plan, features: ClassPool, name: str) -> Stage[Accuracy]
     def load(folder: Path) -> Accuracy:
         val = folder / "val.parquet"
         return Accuracy(
-            learner=display_name(name),
+            learner=label_of(name),
             test=read_table(folder / "test.parquet")["accuracy"],
             val=read_table(val)["accuracy"] if val.exists() else None,
             summary=read_json(folder / "learner.json"),

@@ -10,6 +10,7 @@ from typing import Any
 from taskscape import __version__
 from taskscape.errors import DataError
 from taskscape.files import check_output, json_with, written_in_one_piece
+from taskscape.meta import label_of
 from taskscape.pools import ClassPool, load_pool
 from taskscape.storage import CHECKPOINT, read_json, write_json
 from taskscape.studies.lab import only_run_in, versions_and_hardware
@@ -27,7 +28,7 @@ from taskscape.studies.pipeline.learn import (
 from taskscape.studies.pipeline.plan import Plan, make_plan
 from taskscape.studies.pipeline.represent import data_stage, embed_stage, fit_stage, health_stage
 from taskscape.studies.pipeline.stages import Listener, StageRunner, read_note
-from taskscape.studies.recipes import display_name, prepared_pool
+from taskscape.studies.recipes import prepared_pool
 from taskscape.studies.result import StudyResult, find
 
 __all__ = ["load_study", "run_study"]
@@ -82,7 +83,7 @@ def run_study(
 
 def stage_list(plan: Plan) -> list[tuple[str, str]]:
     """The stages of a study, by name and in words, in order."""
-    learners = [(n, display_name(n)) for n in plan.config.learners.names]
+    learners = [(n, label_of(n)) for n in plan.config.learners.names]
     stages = [
         ("data", "look at the data"),
         ("fit", "fit task-themes"),

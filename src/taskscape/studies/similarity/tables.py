@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from taskscape.meta import LEARNERS
-from taskscape.studies.recipes import display_name
+from taskscape.meta import label_of
 
 __all__ = ["tables"]
 
@@ -54,7 +53,7 @@ def _overview(entries: _Entries, summary: str) -> str:
         for key, group in _grouped(own, keys).items():
             at = [[e[statistic] for e in group if _where(e["cell"]) == place] for place in places]
             rows.append([*key, *(_over_seeds(values) if values else "" for values in at)])
-        columns = [f"{pool}, {split}, {_shown(who)}" for pool, split, who in places]
+        columns = [f"{pool}, {split}, {label_of(who)}" for pool, split, who in places]
         parts.append(_markdown(f"{words}, {summary} over training tasks", keys, columns, rows))
     return "\n".join(parts)
 
@@ -75,7 +74,7 @@ def _at_place(entries: _Entries, keys: Sequence[str]) -> str:
     seeds = {s for e in entries for s in e["cell"].get("seeds", [e["cell"].get("seed")])}
     many = "1 seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
     heading = (
-        f"{pool}, {split} classes, {_shown(learner)}: "
+        f"{pool}, {split} classes, {label_of(learner)}: "
         f"{largest:,} tasks of {whole[0]['n_classes']} classes, accuracy "
         f"{np.mean([e['mean_accuracy'] for e in whole]):.3f}, noise ceiling "
         f"{np.mean([e['ceiling'] for e in whole]):.2f}, {many}"
@@ -98,10 +97,6 @@ def _grouped(
     for entry in entries:
         groups.setdefault(tuple(_value(entry["cell"], key) for key in keys), []).append(entry)
     return groups
-
-
-def _shown(learner: str) -> str:
-    return display_name(learner) if learner in LEARNERS else learner
 
 
 def _where(cell: Mapping[str, Any]) -> tuple[str, str, str]:

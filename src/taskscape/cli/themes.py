@@ -1,4 +1,4 @@
-"""``taskscape fit``: learn task-themes from tasks."""
+"""``taskscape fit``, ``embed`` and ``score``: learn task-themes, and put tasks through them."""
 
 import json
 import warnings
@@ -7,8 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from taskscape.cli.live import LiveFit
-from taskscape.cli.wishes import NShot, NTasks, NWay, Seed, Source, Split, TasksFile, get_tasks
+from taskscape.cli.display import FitDisplay
+from taskscape.cli.options import (
+    AsJson,
+    Model,
+    NShot,
+    NTasks,
+    NWay,
+    Seed,
+    Source,
+    Split,
+    TasksFile,
+    get_tasks,
+)
+from taskscape.embeddings import CATALOGUE, EMBEDDINGS, Catalogue
 from taskscape.errors import DataError
 from taskscape.files import check_output
 from taskscape.pools import load_pool
@@ -17,6 +29,8 @@ from taskscape.themes.estimator import HealthWarning, TaskThemes
 from taskscape.themes.loop import check_no_checkpoint
 from taskscape.themes.prepare import PrepareConfig
 
+__all__ = ["register"]
+
 EPILOG = (
     "Example:  taskscape fit glyphs --split train --n-tasks 20000 --n-way 5-10 --n-shot 16 "
     "--out model"
@@ -24,8 +38,15 @@ EPILOG = (
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
+    """Add the commands to the command line."""
     app.command("fit", epilog=EPILOG)(fit)
+    app.command(
+        "embed",
+        epilog="Example:  taskscape embed model glyphs --split test --n-way 5 --out test.parquet",
+    )(embed)
+    app.command(
+        "score", epilog="Example:  taskscape score model glyphs --split val --n-tasks 2000"
+    )(score)
 
 
 def parse_prepare(text: str) -> PrepareConfig | str | None:
@@ -81,7 +102,7 @@ def fit(
     tensorboard: Annotated[
         Path | None, typer.Option(help="Also log to this folder for TensorBoard.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Learn task-themes from tasks and write the model.
 
@@ -95,21 +116,21 @@ def fit(
         random_state=seed,
     )  # fmt: skip
     config = model._config()
-    saved = checkpoint or out.with_name(out.name + ".checkpoint")
+    saved = checkpoint or _beside(out)
     check_output(out, arrays_of_kind("task-theme model"), saved)
     if resume:
         check_output(saved, CHECKPOINT)
     else:
         check_no_checkpoint(saved)
-    live = LiveFit(model, tensorboard, quiet=as_json)
+    display = FitDisplay(model, tensorboard, quiet=as_json)
     pool = load_pool(source)
     drawn = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
-    live.judged_on = model._source(drawn, None, config)[2]
+    display.judged_on = model._source(drawn, None, config)[2]
     try:
-        with live, warnings.catch_warnings():
+        with display, warnings.catch_warnings():
             warnings.simplefilter("ignore", HealthWarning)  # the summary says it
             model.fit(
-                drawn, callback=live, checkpoint=saved, checkpoint_every=checkpoint_every,
+                drawn, callback=display, checkpoint=saved, checkpoint_every=checkpoint_every,
                 resume=resume,
             )  # fmt: skip
     except KeyboardInterrupt:
@@ -121,13 +142,22 @@ def fit(
         raise typer.Exit(130) from None
     model.save(out)
     saved.unlink(missing_ok=True)
-    _tell(model, drawn.pool.name, out, as_json)
+    _print_fit(model, drawn.pool.name, out, as_json)
 
 
-def _tell(model: TaskThemes, pool: str, out: Path, as_json: bool) -> None:
+def _beside(out: Path) -> Path:
+    """Where the state of a fit is kept until the model is finished."""
+    if not out.name:
+        raise DataError(
+            f"--out {out} is a folder that is there already; name one to be made, such as model."
+        )
+    return out.with_name(f"{out.name}.checkpoint")
+
+
+def _print_fit(model: TaskThemes, pool: str, out: Path, as_json: bool) -> None:
     last = model.fit_info_[-1]
     if as_json:
-        told = {
+        outcome = {
             "model": str(out),
             "pool": pool,
             "tasks": last.tasks,
@@ -137,7 +167,7 @@ def _tell(model: TaskThemes, pool: str, out: Path, as_json: bool) -> None:
             "preparation": model.preparation_.config.describe(),
             "health": model.health_.to_dict(),
         }
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(outcome, indent=2))
         return
     typer.echo(f"prepared by: {model.preparation_.config.describe()}")
     typer.echo(
@@ -146,3 +176,60 @@ def _tell(model: TaskThemes, pool: str, out: Path, as_json: bool) -> None:
     )
     typer.echo(model.health_.summary())
     typer.echo(f"model: {out}")
+
+
+def embed(
+    model: Model,
+    source: Source,
+    out: Annotated[Path, typer.Option(help="A Parquet file, or a catalogue folder to add to.")],
+    tasks: TasksFile = None,
+    split: Split = None,
+    n_tasks: NTasks = 5000,
+    n_way: NWay = "5",
+    n_shot: NShot = "16",
+    seed: Seed = 0,
+) -> None:
+    """Write the Dirichlet posterior λ of each task, with its classes and its bound.
+
+    OUT ending in .parquet is a file of its own; a name without an ending is a catalogue, a folder
+    that each call adds to.
+    """
+    if out.suffix == ".parquet":
+        check_output(out, EMBEDDINGS, tasks)
+    elif out.suffix and not out.is_dir():
+        raise DataError(
+            f"--out {out}: expected a name that ends in .parquet, for a file, or one without an "
+            "ending, for a catalogue (a folder)."
+        )
+    else:
+        check_output(out, CATALOGUE, tasks)
+    fitted = TaskThemes.load(model)
+    pool = load_pool(source)
+    drawn = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
+    embedded = fitted.embed(drawn)
+    if out.suffix == ".parquet":
+        embedded.save(out)
+        typer.echo(f"{len(drawn):,} tasks embedded: {out}")
+    else:
+        typer.echo(f"{len(drawn):,} tasks embedded: {Catalogue.append(out, embedded)!r}")
+
+
+def score(
+    model: Model,
+    source: Source,
+    tasks: TasksFile = None,
+    split: Split = None,
+    n_tasks: NTasks = 1000,
+    n_way: NWay = "5-10",
+    n_shot: NShot = "16",
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Print how well the model explains tasks, in nats per sample (higher is better)."""
+    fitted = TaskThemes.load(model)
+    drawn = get_tasks(load_pool(source), tasks, split, n_tasks, n_way, n_shot, seed)
+    value = fitted.score(drawn)
+    if as_json:
+        typer.echo(json.dumps({"tasks": len(drawn), "nats_per_sample": value}))
+    else:
+        typer.echo(f"{value:.4f} nats per sample over {len(drawn):,} tasks")

@@ -1,9 +1,13 @@
 """What the themes are: their means as pictures, and the samples and classes typical of them."""
 
+import base64
+import io
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int, UInt8
+from PIL import Image, features
 
 from taskscape.embeddings import Embeddings
 from taskscape.pools import ClassPool
@@ -12,7 +16,7 @@ from taskscape.themes.embed import LikelihoodTable, embed
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.prepare import Preparation, PreparedSamples
 
-__all__ = ["ThemeViews", "picture_means", "view_themes"]
+__all__ = ["Sheet", "ThemeViews", "make_sheet", "picture_means", "view_themes"]
 
 _CLASSES, _SAMPLES_PER_CLASS = 2000, 20
 """Classes, and samples of each, among which typical ones are looked for."""
@@ -84,15 +88,15 @@ def _typical_samples(
     rows = first + np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
     log_lik = np.asarray(table.values)[table.where[rows]]
     best = (log_lik + np.log(np.maximum(model.theme_usage_, 1e-12))).argmax(axis=1)
-    found, owners = [], []
+    typical, owners = [], []
     for k in range(log_lik.shape[1]):
         mine = np.flatnonzero(best == k)
         mine = mine[np.argsort(-log_lik[mine, k], kind="stable")]
         _, once = np.unique(owner[mine], return_index=True)
         chosen = mine[np.sort(once)[:_TYPICAL]]
-        found.append(rows[chosen])
+        typical.append(rows[chosen])
         owners.append(owner[chosen])
-    return tuple(found), tuple(owners)
+    return tuple(typical), tuple(owners)
 
 
 def _typical_classes(
@@ -116,13 +120,13 @@ def _typical_classes(
     gamma = embedded.gamma[0, :, 0]
     mixture = gamma / gamma.sum(axis=1, keepdims=True)
     alpha = model.alpha_ / model.alpha_.sum(axis=1, keepdims=True)
-    found = []
+    typical = []
     for l in range(len(alpha)):  # noqa: E741
         overlap = np.sqrt(mixture * alpha[l]).sum(axis=1)
         mine = np.flatnonzero(eta.argmax(axis=1) == l)
         order = np.lexsort((-overlap[mine], -np.round(eta[mine, l], 2)))
-        found.append(classes[mine[order[:_TYPICAL]]])
-    return tuple(found)
+        typical.append(classes[mine[order[:_TYPICAL]]])
+    return tuple(typical)
 
 
 def _classes_by_tasks(train: Embeddings) -> tuple[Int[np.ndarray, "_"], ...]:
@@ -146,3 +150,58 @@ def _spread(values: Int[np.ndarray, "n"], most: int) -> Int[np.ndarray, "some"]:
     if len(values) <= most:
         return values
     return values[np.linspace(0, len(values) - 1, most).astype(np.int64)]
+
+
+# -- many small pictures in one image, which the page shows in parts ----------------------------
+
+_LARGEST, _SMALLEST = 64, 20
+_PIXELS = 3_000_000
+"""Of a whole sheet; thumbnails shrink where there are many."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Pictures of one size in rows, as a data URI."""
+
+    uri: str
+    columns: int
+    rows: int
+    width: int
+    height: int
+    """Of one picture, in pixels."""
+
+    def to_dict(self) -> dict[str, int]:
+        """How to find a picture in the sheet."""
+        return {"columns": self.columns, "rows": self.rows, "w": self.width, "h": self.height}
+
+
+def make_sheet(
+    images: UInt8[np.ndarray, "n height width *colour"], *, lossless: bool | None = None
+) -> Sheet:
+    """Put images of one shape into a sheet, shrunk where they are large or many."""
+    n, height, width = images.shape[:3]
+    room = math.sqrt(_PIXELS / max(n, 1))
+    side = max(_SMALLEST, min(_LARGEST, int(room)))
+    shrink = min(1.0, side / max(height, width))
+    w, h = max(1, round(width * shrink)), max(1, round(height * shrink))
+    columns = math.ceil(math.sqrt(n * h / w)) or 1
+    rows = max(1, math.ceil(n / columns))
+    grey = images.ndim == 3
+    whole = Image.new("L" if grey else "RGB", (columns * w, rows * h))
+    for i, image in enumerate(images):
+        small = Image.fromarray(image)
+        if shrink < 1:
+            small = small.resize((w, h), Image.Resampling.LANCZOS)
+        whole.paste(small, (i % columns * w, i // columns * h))
+    exact = grey if lossless is None else lossless
+    return Sheet(_data_uri(whole, exact), columns, rows, w, h)
+
+
+def _data_uri(image: Image.Image, lossless: bool) -> str:
+    stream = io.BytesIO()
+    if features.check("webp"):
+        kind, options = "webp", {"lossless": lossless, "quality": 70 if lossless else 80}
+    else:
+        kind, options = "png", {"optimize": True}
+    image.save(stream, kind, **options)
+    return f"data:image/{kind};base64,{base64.b64encode(stream.getvalue()).decode('ascii')}"

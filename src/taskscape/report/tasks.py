@@ -1,6 +1,7 @@
-"""What the page's script knows of tasks: classes, places, mixtures, neighbours, accuracies."""
+"""The tasks of the page: which are shown, where they stand on the map, what the script knows."""
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,133 @@ from scipy.special import betaincinv
 
 from taskscape.embeddings import Embeddings
 from taskscape.report.palette import theme_colours
-from taskscape.report.places import Places, place_tasks
-from taskscape.report.shown import Shown
 from taskscape.studies.result import StudyResult
 
-__all__ = ["CREDIBLE", "credible_interval", "task_data", "used_classes"]
+__all__ = [
+    "CREDIBLE",
+    "MOST_TASKS",
+    "Places",
+    "Shown",
+    "choose_shown",
+    "credible_interval",
+    "mean_accuracy",
+    "place_tasks",
+    "task_data",
+    "used_classes",
+]
+
+MOST_TASKS = 2000
+"""Points on the map; more make it slow and no clearer."""
+_NEIGHBOURS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """Rows of the study's test and training tasks."""
+
+    test: Int[np.ndarray, "tests"]
+    train: Int[np.ndarray, "trains"]
+    """Training tasks that the page knows: those on the map first, then neighbours."""
+    n_train: int
+    """How many of ``train`` are on the map."""
+    nearest: Int[np.ndarray, "tests k"]
+    """Places in ``train`` of each test task's nearest training tasks, nearest first."""
+
+    @property
+    def n_tasks(self) -> int:
+        """Points on the map."""
+        return len(self.test) + self.n_train
+
+
+def choose_shown(result: StudyResult, most: int = MOST_TASKS) -> Shown:
+    """All tasks if there are at most ``most``, else a sample that the study's seed decides."""
+    rng = np.random.default_rng(result.seed)
+    n_test, n_train = len(result.test), len(result.train)
+    test = _sample(rng, n_test, min(n_test, max(most // 2, most - n_train)))
+    train = _sample(rng, n_train, min(n_train, most - len(test)))
+    near = result.nearest[test, :_NEIGHBOURS].astype(np.int64)
+    rows = np.concatenate([train, np.setdiff1d(near, train)])
+    place = np.zeros(n_train, dtype=np.int64)
+    place[rows] = np.arange(len(rows))
+    return Shown(test, rows, len(train), place[near])
+
+
+def _sample(rng: np.random.Generator, n: int, size: int) -> Int[np.ndarray, "size"]:
+    if size >= n:
+        return np.arange(n)
+    return np.sort(rng.choice(n, size, replace=False))
+
+
+_SPREAD = 0.03
+"""Tasks with equal mixtures are moved apart by this part of the simplex's edge at most."""
+_TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])
+_TETRAHEDRON = np.array(
+    [[0, 0, 0], [1, 0, 0], [0.5, np.sqrt(3) / 2, 0], [0.5, np.sqrt(3) / 6, np.sqrt(2 / 3)]]
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Coordinates of tasks and of the pure themes, flat and, for four themes, in space."""
+
+    flat: Float[np.ndarray, "tasks 2"]
+    flat_corners: Float[np.ndarray, "L 2"]
+    kind: str
+    """``"line"``, ``"triangle"`` or ``"projection"``."""
+    axes: tuple[str, str]
+    solid: Float[np.ndarray, "tasks 3"] | None
+    solid_corners: Float[np.ndarray, "L 3"] | None
+
+
+def place_tasks(mixture: Float[np.ndarray, "tasks L"], seed: int) -> Places:
+    """Two themes make a line, three a triangle, four a tetrahedron; more are projected."""
+    rng = np.random.default_rng(seed)
+    L = mixture.shape[1]
+    if L <= 2:
+        flat, corners, kind = _line(mixture, rng)
+        axes = (f"share of theme {L}", "")
+    elif L == 3:
+        flat, corners, kind, axes = mixture @ _TRIANGLE, _TRIANGLE, "triangle", ("", "")
+    else:
+        flat, corners, shares = _project(mixture)
+        first, second = (f"{100 * share:.0f} % of the variance" for share in shares)
+        kind, axes = "projection", (f"first direction ({first})", f"second direction ({second})")
+    if kind != "line":
+        flat = flat + _moved(rng, flat.shape)
+    if L != 4:
+        return Places(flat, corners, kind, axes, None, None)
+    solid = mixture @ _TETRAHEDRON
+    return Places(flat, corners, kind, axes, solid + _moved(rng, solid.shape), _TETRAHEDRON)
+
+
+def _line(
+    mixture: Float[np.ndarray, "tasks L"], rng: np.random.Generator
+) -> tuple[Float[np.ndarray, "tasks 2"], Float[np.ndarray, "L 2"], str]:
+    height = rng.uniform(-1, 1, len(mixture))
+    corners = np.array([[float(i), 0.0] for i in range(mixture.shape[1])])
+    return np.stack([mixture[:, -1], height], axis=1), corners, "line"
+
+
+def _project(
+    mixture: Float[np.ndarray, "tasks L"],
+) -> tuple[Float[np.ndarray, "tasks 2"], Float[np.ndarray, "L 2"], Float[np.ndarray, "2"]]:
+    """The plane in which the tasks vary most, and where the pure themes fall in it."""
+    mean = mixture.mean(axis=0)
+    _, sizes, directions = np.linalg.svd(mixture - mean, full_matrices=False)
+    plane = np.zeros((mixture.shape[1], 2))
+    plane[:, : len(directions[:2])] = directions[:2].T
+    signs = np.where(plane[np.abs(plane).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
+    plane *= signs  # which way round a direction points is otherwise chance
+    variance = np.pad(sizes**2, (0, 2))
+    shares = variance[:2] / max(variance.sum(), np.finfo(np.float64).tiny)
+    return (mixture - mean) @ plane, (np.eye(len(mean)) - mean) @ plane, shares
+
+
+def _moved(rng: np.random.Generator, shape: tuple[int, ...]) -> Float[np.ndarray, "tasks axes"]:
+    direction = rng.normal(size=shape)
+    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    return direction * (_SPREAD * rng.uniform(0, 1, (shape[0], 1)) ** (1 / shape[1]))
+
 
 CREDIBLE = 0.9
 """The probability that a theme's share lies within its interval."""
@@ -74,7 +197,7 @@ def _tasks(
     colours: list[int] | None,
 ) -> dict[str, Any]:
     low, high = credible_interval(tasks.lam[0])
-    found: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "id": tasks.ids,
         "classes": [place[task[task >= 0]] for task in tasks.classes],
         "flat": places.flat[rows],
@@ -83,10 +206,10 @@ def _tasks(
         "high": _per_mille(high),
     }
     if places.solid is not None:
-        found["solid"] = places.solid[rows]
+        columns["solid"] = places.solid[rows]
     if colours is not None:
-        found["group"] = [_main_group([colours[c] for c in t if c >= 0]) for t in tasks.classes]
-    return found
+        columns["group"] = [_main_group([colours[c] for c in t if c >= 0]) for t in tasks.classes]
+    return columns
 
 
 def _outcome(result: StudyResult, shown: Shown) -> dict[str, Any]:

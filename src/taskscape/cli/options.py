@@ -1,0 +1,90 @@
+"""What the commands have in common: options that mean the same everywhere."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from taskscape.errors import DataError
+from taskscape.meta import LEARNERS
+from taskscape.pools import ClassPool
+from taskscape.tasks import TaskSet, load_tasks, sample_tasks
+
+__all__ = [
+    "AsJson",
+    "LearnerName",
+    "Model",
+    "NQuery",
+    "NShot",
+    "NTasks",
+    "NWay",
+    "Seed",
+    "Source",
+    "Split",
+    "TasksFile",
+    "get_tasks",
+    "learners_in_words",
+    "parse_range",
+    "parse_shots",
+]
+
+
+def learners_in_words() -> str:
+    """The learners of the registry and what they are, for help texts."""
+    return "; ".join(f"{entry.name}: {entry.meaning}" for entry in LEARNERS.values())
+
+
+Source = Annotated[str, typer.Argument(help="A known name, or the path of your own data.")]
+Model = Annotated[Path, typer.Argument(help="A model written by `taskscape fit`.")]
+TasksFile = Annotated[
+    Path | None, typer.Option("--tasks", help="Tasks written by `taskscape tasks`.")
+]
+Split = Annotated[str | None, typer.Option(help="Else draw from: train, val, test, train+val.")]
+NTasks = Annotated[int, typer.Option(help="How many tasks to draw.")]
+NWay = Annotated[str, typer.Option(help="Classes per task: 5, or a range 5-10.")]
+NShot = Annotated[str, typer.Option(help="Samples per class: 16, 1-5, or all.")]
+NQuery = Annotated[int, typer.Option(help="Further samples per class, as queries.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
+LearnerName = Annotated[
+    str, typer.Option("--learner", help=f"The learner's name. {learners_in_words()}.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
+
+
+def parse_range(text: str, option: str) -> int | tuple[int, int]:
+    """Read ``5`` or ``5-10``.
+
+    >>> parse_range("5-10", "--n-way")
+    (5, 10)
+    """
+    low, dash, high = text.replace("–", "-").partition("-")
+    try:
+        return (int(low), int(high)) if dash else int(low)
+    except ValueError:
+        raise DataError(
+            f"{option} {text!r}: use a number such as 5, or a range such as 5-10."
+        ) from None
+
+
+def parse_shots(text: str, option: str) -> int | tuple[int, int] | str:
+    """Read ``16``, ``1-5`` or ``all``."""
+    return text if text == "all" else parse_range(text, option)
+
+
+def get_tasks(
+    pool: ClassPool,
+    tasks: Path | None,
+    split: str | None,
+    n_tasks: int,
+    n_way: str,
+    n_shot: str,
+    seed: int,
+    n_query: int = 0,
+) -> TaskSet:
+    """The tasks of a file, or else tasks drawn as the other options say."""
+    if tasks is not None:
+        return load_tasks(tasks, pool)
+    return sample_tasks(
+        pool, n_tasks, split=split, n_way=parse_range(n_way, "--n-way"),
+        n_shot=parse_shots(n_shot, "--n-shot"), n_query=n_query, seed=seed,
+    )  # fmt: skip

@@ -1,0 +1,39 @@
+"""The registry of learners: what commands, messages and figures are made from."""
+
+import re
+
+import pytest
+
+from taskscape.errors import DataError
+from taskscape.meta import LEARNERS, MAML, label_of, make_learner, split_settings
+
+
+def test_entries_are_found_by_their_names() -> None:
+    for name, entry in LEARNERS.items():
+        assert entry.name == name
+        assert type(make_learner(name)) is entry.kind
+        assert label_of(name) == entry.label
+        assert label_of(f"{name}-untuned") == f"{entry.label}, untuned"
+        split_settings(name, entry.settings)  # all of them are settings
+        split_settings(name, {setting: tried[0] for setting, tried in entry.grid.items()})
+
+
+def test_unknown_learners_and_settings_are_told_what_there_is() -> None:
+    known = f"learner 'sgd' is not known; choose from {', '.join(LEARNERS)}."
+    with pytest.raises(DataError, match=re.escape(known)):
+        make_learner("sgd")
+    with pytest.raises(DataError) as error:
+        make_learner("maml", speed=1)
+    assert str(error.value) == (
+        "maml has no setting 'speed'; it has first_order, inner_rate, inner_steps."
+    )
+
+
+def test_settings_are_split_between_learner_and_training() -> None:
+    learner, rest = split_settings("maml", {"inner_steps": 2, "learning_rate": 0.1})
+    assert learner == MAML(inner_steps=2)
+    assert rest == {"learning_rate": 0.1}
+    with pytest.raises(DataError, match="maml has no setting 'speed'"):
+        split_settings("maml", {"speed": 1})
+    with pytest.raises(DataError, match="learner 'sgd' is not known"):
+        split_settings("sgd", {})

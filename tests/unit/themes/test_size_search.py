@@ -1,0 +1,41 @@
+"""The search for sizes: what it fits, what it reports, and what it refuses."""
+
+import re
+
+import pytest
+
+from fit_cases import small_model, small_tasks
+from taskscape import search_sizes
+from taskscape.errors import DataError
+from taskscape.themes.size_search import GridPoint, SizeSearch
+
+
+def point(K: int, L: int, elbo: float, error: float = 0.01) -> GridPoint:
+    return GridPoint(K, L, elbo, behind=-1.0 - elbo, behind_error=error, distinct=9, advice=0,
+                     seconds=1.0)  # fmt: skip
+
+
+def test_the_smallest_of_those_about_as_good_is_named():
+    found = SizeSearch((point(4, 2, -1.01), point(8, 4, -1.0), point(2, 2, -1.5)), 100)
+    assert (found.best.image_themes, found.smallest.image_themes) == (8, 4)
+    assert repr(found) == "SizeSearch(3 fits, best K=8, L=4)"
+    assert found.summary().endswith(
+        "best: K=8, L=4; smallest within two standard errors: K=4, L=2."
+    )
+    assert found.to_dict()["best"]["image_themes"] == 8
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        (((), (2,)), "image_themes and task_themes need at least one number each."),
+        (((2, 0), (2,)), "image_themes=0 must be greater than 0."),
+    ],
+)
+def test_sizes_are_checked_before_anything_is_fitted(
+    sizes: tuple[tuple[int, ...], tuple[int, ...]], message: str
+):
+    model = small_model()
+    with pytest.raises(DataError, match=f"^{re.escape(message)}"):
+        search_sizes(small_tasks(), *sizes, model=model)
+    assert not hasattr(model, "states_")
