@@ -7,8 +7,7 @@ import numpy as np
 
 from meta_cases import toy_pool
 from taskscape.pools import ClassPool
-from taskscape.studies.pipeline import StudyConfig, config_from, run_study
-from taskscape.studies.pipeline.stages import Silent
+from taskscape.studies.pipeline import Listener, StudyConfig, config_from, run_study
 from taskscape.studies.result import StudyResult
 
 TINY: dict[str, Any] = {
@@ -31,7 +30,7 @@ def tiny(**changes: dict[str, Any]) -> StudyConfig:
     return config_from({k: {**v, **changes.get(k, {})} for k, v in TINY.items()})
 
 
-class Recorder(Silent):
+class Recorder(Listener):
     """Remembers which stages were made and which were taken from before."""
 
     def __init__(self) -> None:
@@ -56,7 +55,7 @@ def go(
 ) -> tuple[StudyResult, Recorder]:
     """Run a study, and what was heard of it."""
     heard = Recorder()
-    made = run_study(pool or toy_pool(), config or tiny(), out, watch=heard, **rest)
+    made = run_study(pool or toy_pool(), config or tiny(), out, listener=heard, **rest)
     return made, heard
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from taskscape.errors import DataError
 from taskscape.progress import duration
-from taskscape.studies.pipeline import StudyConfig
+from taskscape.studies.pipeline import Listener, StudyConfig
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.loop import FitInfo
 
@@ -163,7 +163,7 @@ class TimeLeft:
         return left
 
 
-class StudyDisplay:
+class StudyDisplay(Listener):
     """A list of stages with a bar on a terminal, a line for each stage elsewhere."""
 
     def __init__(self, config: StudyConfig, quiet: bool = False) -> None:

@@ -39,7 +39,7 @@ from taskscape.meta import evaluate as evaluate_learner
 from taskscape.meta import train as train_learner
 from taskscape.pools import ClassPool, load_pool
 from taskscape.statistics import class_interval
-from taskscape.studies.pipeline.plan import prepared_pool
+from taskscape.studies.recipes import prepared_pool
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
@@ -195,7 +195,7 @@ def samples_for(
     if model is not None:
         dims = model.preparation_.dims
         if shape == (dims,):
-            return prepared_pool(pool, model)
+            return prepared_pool(pool, model.preparation_, unit_length=True)
     if shape == tuple(pool.sample_shape):
         return pool
     prepared = "" if dims is None else f", and ({dims},) as the model prepares them"

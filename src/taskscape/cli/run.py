@@ -19,7 +19,7 @@ from taskscape.progress import heard_by
 from taskscape.studies.pipeline import (
     PRESETS,
     StudyConfig,
-    open_study,
+    load_study,
     preset,
     read_config,
     run_study,
@@ -109,7 +109,7 @@ def run(
                 resume=resume,
                 overwrite=overwrite,
                 command=command,
-                watch=display,
+                listener=display,
             )
             page = _write_page(result, out, display) if chosen.report.enabled else None
     except KeyboardInterrupt:
@@ -201,7 +201,7 @@ def report(
 
     page = out or folder / "report.html"
     check_output(page, REPORT)
-    write_report(open_study(folder), page)
+    write_report(load_study(folder), page)
     typer.echo(f"report: {page}")
 
 

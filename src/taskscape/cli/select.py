@@ -14,15 +14,18 @@ from jaxtyping import Int
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.files import check_output, written_in_one_piece
-from taskscape.meta import mlp, split_settings
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import RULES, LearnerJudge, Selection, TrialOptions
 from taskscape.select import select as select_tasks
 from taskscape.select.selection import SELECTION_FILE
 from taskscape.similarity import SIMILARITIES, TASK_THEMES
 from taskscape.similarity.registry import find_similarity
-from taskscape.studies.forecasting import SETTINGS
-from taskscape.studies.pipeline.plan import prepared_pool
+from taskscape.studies.recipes import (
+    LEARNER_PRESETS,
+    learner_and_training,
+    network_for,
+    prepared_pool,
+)
 from taskscape.tasks import TASKS, TaskSet, load_tasks, save_tasks
 from taskscape.themes.estimator import TaskThemes
 
@@ -199,14 +202,14 @@ class _Auto:
                 "--rule auto trains a learner and needs --learner, --model, --data, --tasks, "
                 "--validation and --validation-tasks; from Python: taskscape.select.LearnerJudge."
             )
-        settings = dict(SETTINGS.get(self.learner, {}))
-        scale = float(settings.pop("scale", _SCALE))
-        learner, training = split_settings(self.learner, settings)
+        settings = LEARNER_PRESETS["forecasting"].get(self.learner, {})
+        learner, training = learner_and_training(self.learner, settings)
         pool = train.pool if isinstance(train, TaskSet) else load_pool(self.data)
-        features = prepared_pool(pool, TaskThemes.load(self.model))
+        preparation = TaskThemes.load(self.model).preparation_
+        features = prepared_pool(pool, preparation, unit_length=True)
         judge = LearnerJudge(
             learner,
-            mlp(features.sample_shape[0], scale=scale),
+            network_for(features, settings, scale=_SCALE),
             _over(self.tasks, pool, features),
             _over(self.validation_tasks, pool, features),
             training=training,

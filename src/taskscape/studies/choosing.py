@@ -1,34 +1,55 @@
 """Does ``rule="auto"`` choose well? Rules tried on validation classes, then judged on test classes.
 
-    python -m taskscape.studies.choosing --pool mini_imagenet --budgets 200 500 --out found.jsonl
+    python -m taskscape.studies choosing --pool mini_imagenet --budgets 200 500 --out found.jsonl
 
 For each learner, budget and seed: what auto chose, and on test tasks how learners trained on its
-choice compare with those trained on random tasks. Every finished cell is one line of JSON.
+choice compare with those trained on random tasks.
 """
 
-import argparse
-import shlex
-import sys
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from taskscape.meta import split_settings
-from taskscape.pools import ClassPool
+from taskscape.pools import ClassPool, load_pool
 from taskscape.select import LearnerJudge, TrialOptions, select
 from taskscape.statistics import losing_share
-from taskscape.studies.learning import unit_length
-from taskscape.studies.ledger import Ledger, surroundings
-from taskscape.studies.paper.fig2 import network_for
-from taskscape.studies.paper.plan import SETTINGS
+from taskscape.studies.lab import Lab, option
+from taskscape.studies.recipes import (
+    LEARNER_PRESETS,
+    PIXEL_COMPONENTS,
+    learner_and_training,
+    network_for,
+    unit_length,
+)
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["ChoosingStudy", "main"]
+__all__ = ["ChoosingSettings", "ChoosingSizes", "ChoosingStudy", "run"]
+
+_PRESET = LEARNER_PRESETS["paper 5-shot"]
+
+
+@dataclass(frozen=True)
+class ChoosingSizes:
+    """How many tasks, and trainings."""
+
+    fit_tasks: int = 5000
+    candidates: int = 5000
+    val_tasks: int = 300
+    test_tasks: int = 500
+    trials: int = 4
+
+
+@dataclass(frozen=True)
+class ChoosingSettings:
+    """What to study, and how."""
+
+    pool: str = option("a known data set or a path, with validation classes")
+    learners: tuple[str, ...] = option("", ("protonet", "maml", "maml-untuned"), commas=True)
+    budgets: tuple[int, ...] = option("how many training tasks to choose", (100, 500))
+    seeds: tuple[int, ...] = (0,)
+    sizes: ChoosingSizes = ChoosingSizes()
 
 
 @dataclass(frozen=True)
@@ -39,20 +60,17 @@ class ChoosingStudy:
     """What the task-themes take."""
     features: ClassPool
     """The same classes and samples as the learners take them."""
+    sizes: ChoosingSizes = ChoosingSizes()
     n_shot: int = 5
     n_query: int = 10
-    fit_tasks: int = 5000
-    candidates: int = 5000
-    val_tasks: int = 300
-    test_tasks: int = 500
-    trials: int = 4
     rules: tuple[str, ...] = ("nearest", "coverage", "classes")
 
     def model(self, seed: int) -> TaskThemes:
         """Task-themes of the training classes."""
         tasks = sample_tasks(
-            self.pool, self.fit_tasks, n_way=(5, 10), n_shot=self.n_shot, split="train", seed=seed
-        )
+            self.pool, self.sizes.fit_tasks, n_way=(5, 10), n_shot=self.n_shot, split="train",
+            seed=seed,
+        )  # fmt: skip
         return TaskThemes(max_passes=3, random_state=seed).fit(tasks)
 
     def tasks(self, pool: ClassPool, split: str, n: int, seed: int) -> TaskSet:
@@ -61,39 +79,29 @@ class ChoosingStudy:
             pool, n, n_shot=self.n_shot, n_query=self.n_query, split=split, seed=seed
         )
 
-    def cell(self, model: TaskThemes, learner: str, budget: int, seed: int) -> dict[str, Any]:
+    def results(self, model: TaskThemes, learner: str, budget: int, seed: int) -> dict[str, Any]:
         """What auto chose, and the test accuracies of its choice and of random ones."""
-        settings = dict(SETTINGS[5][learner])
-        made, config = split_settings(learner.split("-")[0], settings)
-        network = network_for(self.features, settings)
-        sizes = {"train": self.candidates, "val": self.val_tasks, "test": self.test_tasks}
+        kind, config = learner_and_training(learner, _PRESET[learner])
+        network = network_for(self.features, _PRESET[learner], scale=8.0)
+        s = self.sizes
+        sizes = {"train": s.candidates, "val": s.val_tasks, "test": s.test_tasks}
         seeds = {split: 10 * seed + i for i, split in enumerate(sizes, start=1)}
         lam, tasks = {}, {}
         for split, n in sizes.items():
             lam[split] = model.transform(self.tasks(self.pool, split, n, seeds[split]))
             tasks[split] = self.tasks(self.features, split, n, seeds[split])
+        trying, judge = (
+            LearnerJudge(kind, network, tasks["train"], tasks[split], training=config, seed=seed)
+            for split in ("val", "test")
+        )
         chosen = select(
-            lam["test"],
-            lam["train"],
-            budget,
-            "auto",
-            validation=lam["val"],
-            judge=LearnerJudge(
-                made, network, tasks["train"], tasks["val"], training=config, seed=seed
-            ),
-            trial=TrialOptions(rules=self.rules, trials=self.trials),
-            seed=seed,
-        )
-        judge = LearnerJudge(
-            made, network, tasks["train"], tasks["test"], training=config, seed=seed
-        )
+            lam["test"], lam["train"], budget, "auto", validation=lam["val"], judge=trying,
+            trial=TrialOptions(rules=self.rules, trials=s.trials), seed=seed,
+        )  # fmt: skip
         rng = np.random.default_rng([seed, budget])
-        by_chance = [rng.permutation(self.candidates)[:budget] for _ in range(self.trials)]
-        ours = by_chance if chosen.rule == "random" else None
-        scores = {
-            "random": judge(by_chance).tolist(),
-            "auto": judge(ours or [chosen.indices] * self.trials).tolist(),
-        }
+        by_chance = [rng.permutation(s.candidates)[:budget] for _ in range(s.trials)]
+        ours = by_chance if chosen.rule == "random" else [chosen.indices] * s.trials
+        scores = {"random": judge(by_chance).tolist(), "auto": judge(ours).tolist()}
         return {
             "rule": chosen.rule,
             "auto": chosen.settings["auto"],
@@ -103,44 +111,23 @@ class ChoosingStudy:
         }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line; see the module's docstring."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    add = parser.add_argument
-    add("--pool", required=True, help="a known data set or a path, with validation classes")
-    add("--learners", default="protonet,maml,maml-untuned")
-    add("--budgets", type=int, nargs="+", default=[100, 500])
-    add("--seeds", type=int, nargs="+", default=[0])
-    add("--minutes", type=float, default=1e9, help="start no new cell after this long")
-    for name in ("fit_tasks", "candidates", "val_tasks", "test_tasks", "trials"):
-        add(f"--{name.replace('_', '-')}", type=int, default=getattr(ChoosingStudy, name))
-    add("--out", required=True, help="file of JSON lines; finished cells in it are not run again")
-    options = parser.parse_args(arguments)
-    from taskscape.pools.load import load_pool
-
-    pool = load_pool(options.pool)
-    sizes = {n: getattr(options, n)
-             for n in ("fit_tasks", "candidates", "val_tasks", "test_tasks", "trials")}  # fmt: skip
-    study = ChoosingStudy(pool, unit_length(pool, pca=64 if pool.is_images else None), **sizes)
-    command = shlex.join(sys.argv[1:] if arguments is None else arguments)
-    about = {"command": f"python -m taskscape.studies.choosing {command}", **surroundings()}
-    ledger = Ledger(Path(options.out), about)
-    end = time.monotonic() + 60 * options.minutes
-    for seed in options.seeds:
+def run(settings: ChoosingSettings, lab: Lab) -> None:
+    """Study what the settings ask for; a seed's model is fitted when its first cell is missing."""
+    pool = load_pool(settings.pool)
+    features = unit_length(pool, pca=PIXEL_COMPONENTS if pool.is_images else None)
+    study = ChoosingStudy(pool, features, settings.sizes)
+    for seed in settings.seeds:
+        cells = [
+            {"what": "auto", "pool": pool.name, "learner": learner, "budget": budget, "seed": seed,
+             "settings": dict(_PRESET[learner]), **asdict(settings.sizes)}
+            for learner in settings.learners
+            for budget in settings.budgets
+        ]  # fmt: skip
         model: TaskThemes | None = None
-        for learner in options.learners.split(","):
-            for budget in options.budgets:
-                cell = {"what": "auto", "pool": pool.name, "learner": learner, "budget": budget,
-                        "seed": seed, "settings": dict(SETTINGS[5][learner]), **sizes}  # fmt: skip
-                if ledger.get(cell) is not None or time.monotonic() > end:
-                    continue
-                model = model or study.model(seed)
-                found = study.cell(model, learner, budget, seed)
-                ledger.add(cell, found)
-                print(learner, budget, seed, found["rule"], f"{found['gain']:+.4f}")
-
-
-if __name__ == "__main__":
-    main()
+        for cell in lab.missing(cells):
+            lab.check_time()
+            model = model or study.model(seed)
+            results = study.results(model, cell["learner"], cell["budget"], seed)
+            lab.ledger.add(cell, results)
+            gain = f"{results['gain']:+.4f}"
+            print(cell["learner"], cell["budget"], seed, results["rule"], gain)

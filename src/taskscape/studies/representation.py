@@ -1,6 +1,6 @@
 """Is the representation sound at any size, and do fits confirm each other? A line for each fit.
 
-    python -m taskscape.studies.representation --pools glyphs omniglot mini_imagenet \
+    python -m taskscape.studies representation --pools glyphs omniglot mini_imagenet \
         --image-themes 8 16 32 --task-themes 4 8 16 --out docs/results/representation.jsonl
 
 A cell is a pool, a size and a seed, which decides what tasks are learned from. ``--class-share
@@ -8,33 +8,44 @@ A cell is a pool, a size and a seed, which decides what tasks are learned from. 
 pool without any, five groups of the training classes are held out for it.
 """
 
-import argparse
 import itertools
-import shlex
-import sys
 import time
-import warnings
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
 from taskscape.compare import mean_kl
-from taskscape.meta import ProtoNet, evaluate, mlp
 from taskscape.pools import ClassPool, load_pool
 from taskscape.statistics import spearman
-from taskscape.studies.learning import hold_out, unit_length
-from taskscape.studies.ledger import Ledger, surroundings
+from taskscape.studies.lab import Lab, option
+from taskscape.studies.recipes import (
+    nearest_centroid,
+    unit_length,
+    with_validation,
+    without_advice,
+)
 from taskscape.tasks import TaskSet, sample_tasks
-from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
+from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["Size", "agreement", "main", "represent"]
+__all__ = ["RepresentationSettings", "Size", "agreement", "represent", "run"]
 
-_GROUPS_HELD_OUT = 5
 _QUERIES, _EPISODES = 4, 20
+
+
+@dataclass(frozen=True)
+class RepresentationSettings:
+    """What to study, and how."""
+
+    pools: tuple[str, ...] = option("known data sets or paths", ("glyphs",))
+    seeds: tuple[int, ...] = option("of the tasks that are learned from", (0, 1, 2))
+    image_themes: tuple[int, ...] = option("K, one or several", (8,))
+    task_themes: tuple[int, ...] = option("L, one or several", (4,))
+    ensemble: int = 1
+    n_train: int = 4000
+    class_share: float = option("part of the training classes that a fit sees", 1.0)
 
 
 @dataclass(frozen=True)
@@ -72,10 +83,8 @@ def agreement(fits: list[dict[str, Any]]) -> list[float]:
 def centroid_accuracy(pool: ClassPool, tasks: TaskSet) -> Float[np.ndarray, "tasks"]:
     """Accuracy of the nearest class mean from one sample per class, over several draws."""
     seen = pool if pool.is_images else unit_length(pool)
-    flat = mlp(int(np.prod(seen.sample_shape)), ())
-    state = ProtoNet().init(jax.random.key(0), flat, 5)
     asked = replace(tasks, pool=seen).with_samples(1, _QUERIES)
-    return np.asarray(evaluate(ProtoNet(), state, asked, episodes=_EPISODES).accuracy)
+    return np.asarray(nearest_centroid(asked, _EPISODES).accuracy)
 
 
 def _fit(
@@ -83,9 +92,7 @@ def _fit(
 ) -> tuple[dict[str, Any], Float[np.ndarray, "tasks"]]:
     train = sample_tasks(pool, size.n_train, split="train", n_way=(5, 10), n_shot=16, seed=seed)
     began = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HealthWarning)  # kept in the result instead
-        warnings.simplefilter("ignore", OutlierTasksWarning)
+    with without_advice():  # it is kept in the result instead
         model = TaskThemes(
             image_themes=size.image_themes, task_themes=size.task_themes, random_state=seed,
             n_restarts=size.ensemble, ensemble=size.ensemble,
@@ -126,38 +133,17 @@ def _part(pool: ClassPool, share: float, seed: int) -> ClassPool:
     return replace(pool, splits=tuple(splits))
 
 
-def load(name: str) -> ClassPool:
-    """A pool with validation classes."""
-    pool = load_pool(name)
-    return pool if "val" in (pool.splits or ()) else hold_out(pool, _GROUPS_HELD_OUT)
-
-
-def main() -> None:
-    """The command line; see the module's docstring."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pools", nargs="+", default=["glyphs"])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--image-themes", nargs="+", type=int, default=[8])
-    parser.add_argument("--task-themes", nargs="+", type=int, default=[4])
-    parser.add_argument("--ensemble", type=int, default=1)
-    parser.add_argument("--n-train", type=int, default=4000)
-    parser.add_argument("--class-share", type=float, default=1.0)
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args()
-    command = "python -m taskscape.studies.representation " + shlex.join(sys.argv[1:])
-    ledger = Ledger(options.out, {"command": command, **surroundings()})
-    for name in options.pools:
-        for K, L in itertools.product(options.image_themes, options.task_themes):
-            size = Size(K, L, options.ensemble, options.n_train, class_share=options.class_share)
-            about = {"what": "representation", "pool": name, **vars(size)}
+def run(settings: RepresentationSettings, lab: Lab) -> None:
+    """Fit every pool at every size with every seed."""
+    for name in settings.pools:
+        for K, L in itertools.product(settings.image_themes, settings.task_themes):
+            size = Size(K, L, settings.ensemble, settings.n_train, class_share=settings.class_share)
             fits = []
-            for seed in options.seeds:
-                cell = {**about, "seed": seed}
-                if ledger.get(cell) is None:
-                    ledger.add(cell, represent(load(name), size, seed))
-                fits.append(ledger.get(cell) or {})
+            for seed in settings.seeds:
+                cell = {"what": "representation", "pool": name, **vars(size), "seed": seed}
+                fits.append(lab.results(cell, partial(_loaded_and_fitted, name, size, seed)))
             print(name, K, L, "agreement", agreement(fits), flush=True)
 
 
-if __name__ == "__main__":
-    main()
+def _loaded_and_fitted(name: str, size: Size, seed: int) -> dict[str, Any]:
+    return represent(with_validation(load_pool(name)), size, seed)

@@ -17,7 +17,7 @@ from taskscape import load_pool, sample_tasks, save_tasks
 from taskscape.cli import app
 from taskscape.errors import DataError
 from taskscape.meta import ProtoNet, TrainConfig, mlp, train
-from taskscape.studies.pipeline.plan import prepared_pool
+from taskscape.studies.recipes import prepared_pool
 
 pytestmark = [
     pytest.mark.slow,
@@ -48,8 +48,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         save_tasks(tasks, folder / f"{split}-tasks.parquet")
         model.embed(tasks).save(folder / f"{split}.parquet")
     tasks = sample_tasks(pool, 16, split="train", **SIZES)
+    features = prepared_pool(pool, model.preparation_, unit_length=True)
     trained = train(
-        ProtoNet(), mlp(3, (4,)), replace(tasks, pool=prepared_pool(pool, model)),
+        ProtoNet(), mlp(3, (4,)), replace(tasks, pool=features),
         TrainConfig(updates=4, validate_every=4),
     )  # fmt: skip
     trained.save(folder / "learner")

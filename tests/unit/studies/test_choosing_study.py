@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from taskscape.pools import ClassPool
-from taskscape.studies.choosing import ChoosingStudy
+from taskscape.studies.choosing import ChoosingSizes, ChoosingStudy
 
 
 @pytest.mark.slow
@@ -20,11 +20,9 @@ def test_a_cell_says_what_was_chosen_and_how_it_did_on_test_classes(tmp_path: Pa
     pool = ClassPool.from_arrays(
         X.astype(np.float32), np.repeat(np.arange(24), 16), name="toy", splits=splits
     )
-    study = ChoosingStudy(
-        pool, pool, fit_tasks=60, candidates=60, val_tasks=10, test_tasks=10, trials=3,
-        rules=("nearest",),
-    )  # fmt: skip
-    found = study.cell(study.model(0), "protonet", 12, 0)
+    sizes = ChoosingSizes(fit_tasks=60, candidates=60, val_tasks=10, test_tasks=10, trials=3)
+    study = ChoosingStudy(pool, pool, sizes, rules=("nearest",))
+    found = study.results(study.model(0), "protonet", 12, 0)
     assert found["rule"] in ("nearest", "random")
     assert len(found["scores"]["auto"]) == len(found["scores"]["random"]) == 3
     if found["rule"] == "random":

@@ -11,13 +11,13 @@ import pytest
 
 from run_cases import go
 from taskscape.errors import DataError
-from taskscape.studies.folder_lock import only_run_in
-from taskscape.studies.pipeline.stages import Keeper, Silent, Stage
+from taskscape.studies.lab import only_run_in
+from taskscape.studies.pipeline.stages import Stage, StageRunner
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from taskscape.studies.folder_lock import only_run_in
+from taskscape.studies.lab import only_run_in
 with only_run_in(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -68,6 +68,6 @@ def test_a_stage_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> Non
         note.write_text(json.dumps({**json.loads(note.read_text()), "hash": "another"}))
         return (folder / "value.txt").read_text()
 
-    keeper = Keeper(tmp_path, "data", True, Silent())
+    runner = StageRunner(tmp_path, "data", resume=True)
     with pytest.raises(DataError, match=r"stage 'fit' in .* was changed while it was read"):
-        keeper.run(Stage("fit", {}, make, load))
+        runner.run(Stage("fit", {}, make, load))

@@ -10,18 +10,30 @@ import pytest
 
 import forecast_cases as cases
 from taskscape.errors import DataError
+from taskscape.studies.__main__ import main
 from taskscape.studies.class_splits import ClassSplits
-from taskscape.studies.forecasting import ABLATION, ForecastingStudy, load, main, run
-from taskscape.studies.ledger import Ledger
+from taskscape.studies.forecasting import (
+    ABLATION,
+    ForecastingSettings,
+    ForecastingSizes,
+    ForecastingStudy,
+    judge,
+)
+from taskscape.studies.lab import Lab
+from taskscape.studies.recipes import with_validation
 
 pytestmark = pytest.mark.filterwarnings("ignore::taskscape.forecast.ForecastWarning")
 
 
+SIZES = ForecastingSizes(
+    n_way=3, n_query=4, ensemble=1, known_tasks=50, train_tasks=16, val_tasks=100, test_tasks=60,
+    episodes=2,
+)  # fmt: skip
+SETTINGS = ForecastingSettings("blobs", learners=("protonet",), shots=(2,), labelled=(6,))
+
+
 def study() -> ForecastingStudy:
-    made = ForecastingStudy(
-        cases.pool(), cases.pool(), n_way=3, n_query=4, ensemble=1, known_tasks=50, train_tasks=16,
-        val_tasks=100, test_tasks=60, episodes=2, settings={"protonet": {"scale": 0.5}},
-    )  # fmt: skip
+    made = ForecastingStudy(cases.pool(), cases.pool(), SIZES, {"protonet": {"scale": 0.5}})
     made.__dict__["model"] = cases.model()  # a fit of its own would take a while
     return made
 
@@ -29,7 +41,7 @@ def study() -> ForecastingStudy:
 @pytest.mark.slow
 def test_one_line_for_each_learner_and_number_of_samples(tmp_path: Path):
     path = tmp_path / "found.jsonl"
-    run(study(), Ledger(path, {"command": "test"}), ["protonet"], [2], [6])
+    judge(study(), SETTINGS, Lab(path, "test"))
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["cell"]["labelled"] for line in lines] == [2, 6]
     for line in lines:
@@ -40,27 +52,39 @@ def test_one_line_for_each_learner_and_number_of_samples(tmp_path: Path):
             assert {"spearman", "ceiling", "coverage", "always_mean_error"} <= set(judged)
         assert set(line["results"]["distance"]["weights"]) < set(line["results"]["all"]["weights"])
     before = path.read_text()
-    run(study(), Ledger(path, {"command": "test"}), ["protonet"], [2], [6])
+    judge(study(), SETTINGS, Lab(path, "test"))
     assert path.read_text() == before
 
 
 def test_unknown_learners_are_refused_before_the_data_is_read(tmp_path: Path):
     with pytest.raises(DataError, match="learner 'luck' is not known; choose from protonet"):
-        main(["--pool", "nowhere", "--learners", "luck", "--out", str(tmp_path / "x.jsonl")])
+        main(
+            [
+                "forecasting",
+                "--pool",
+                "nowhere",
+                "--learners",
+                "luck",
+                "--out",
+                str(tmp_path / "x.jsonl"),
+            ]
+        )
 
 
-def test_a_pool_without_validation_classes_gets_some(monkeypatch: pytest.MonkeyPatch):
+def test_a_pool_without_validation_classes_gets_some():
     pool = cases.pool()
     groups = tuple(f"g{c // 4}" for c in range(60))
     splits = tuple("train" if s == "val" else s for s in pool.splits or ())
-    monkeypatch.setattr(
-        "taskscape.studies.forecasting.load_pool",
-        lambda _: replace(pool, groups=groups, splits=splits),
-    )
-    with_val, features = load("blobs")
-    assert with_val.splits is not None
-    assert with_val.splits.count("val") == 4
-    np.testing.assert_allclose(np.linalg.norm(features.samples, axis=1), 1, rtol=1e-5)
+    without = replace(pool, groups=groups, splits=splits)
+    for n_groups, classes in ((None, 4), (2, 8)):
+        held = with_validation(without, n_groups).splits
+        assert held is not None
+        assert held.count("val") == classes
+    assert with_validation(pool, 2) is pool
+    with pytest.raises(
+        DataError, match=r"held out by group, of training classes; .* has no splits"
+    ):
+        with_validation(replace(pool, splits=None), 2)
 
 
 @pytest.mark.slow
@@ -68,7 +92,7 @@ def test_coverage_over_splits_of_validation_classes(tmp_path: Path):
     path = tmp_path / "found.jsonl"
     splits = ClassSplits(12, n_splits=5, calibration_tasks=80, held_out_tasks=20)
     made = study()
-    run(made, Ledger(path, {"command": "test"}), ["protonet"], [2], [6], splits)
+    judge(made, SETTINGS, Lab(path, "test"), splits)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["cell"]["labelled"] for line in lines] == [2, 6]
     for line in lines:
@@ -81,11 +105,9 @@ def test_coverage_over_splits_of_validation_classes(tmp_path: Path):
         assert missed == pytest.approx(1 - line["coverage"])
         assert 0 < line["mean_width"] < 1
     before = path.read_text()
-    run(made, Ledger(path, {"command": "test"}), ["protonet"], [2], [6], splits)
+    judge(made, SETTINGS, Lab(path, "test"), splits)
     assert path.read_text() == before
-    run(
-        made, Ledger(path, {"command": "test"}), ["protonet"], [2], []
-    )  # test classes: another cell
+    judge(made, replace(SETTINGS, labelled=()), Lab(path, "test"))  # test classes: other cells
     assert len(path.read_text().splitlines()) == 3
 
 

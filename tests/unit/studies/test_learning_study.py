@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,48 +11,42 @@ import pytest
 
 from meta_cases import DIMS, toy_pool
 from taskscape.errors import DataError
-from taskscape.meta import BMAML, mlp
+from taskscape.meta import BMAML, MAML, mlp
+from taskscape.studies.lab import Lab, OutOfTimeError
 from taskscape.studies.learning import (
+    LearningSettings,
+    LearningSizes,
     LearningStudy,
     candidates,
-    hold_out,
-    run,
+    measure,
     spread,
-    unit_length,
 )
-from taskscape.studies.ledger import Ledger, surroundings
+from taskscape.studies.recipes import hold_out, learner_and_training, unit_length
+
+SIZES = LearningSizes(
+    n_way=3, train_way=3, n_shot=2, n_query=4, train_tasks=24, tune_tasks=12, val_tasks=10
+)
 
 
 def study() -> LearningStudy:
-    return LearningStudy(
-        pool=unit_length(toy_pool()),
-        network=mlp(DIMS, (8,), scale=4.0),
-        n_way=3,
-        train_way=3,
-        n_shot=2,
-        n_query=4,
-        train_tasks=24,
-        tune_tasks=12,
-        val_tasks=10,
-    )
+    return LearningStudy(unit_length(toy_pool()), mlp(DIMS, (8,), scale=4.0), SIZES)
 
 
-def go(path: Path, minutes: float = 9.0) -> list[dict]:
-    run(
-        study(),
-        Ledger(path, {"command": "test", **surroundings()}),
-        ["protonet"],
-        [0, 1],
-        fixed={"protonet": {"learning_rate": 0.01, "scale": 4.0}},
-        tune=True,
-        minutes=minutes,
-    )
+def settings(**changes: Any) -> LearningSettings:
+    return LearningSettings("toy", learners=("protonet",), tune=True, **changes)
+
+
+def go(path: Path) -> list[dict]:
+    fixed = {"protonet": {"learning_rate": 0.01, "scale": 4.0}}
+    measure(study(), settings(seeds=(0, 1), fixed=fixed), Lab(path, "test"))
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_a_study_writes_a_line_a_cell_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
     path = tmp_path / "found.jsonl"
-    assert [line["cell"]["what"] for line in go(path, minutes=-1.0)] == ["nearest_centroid"]
+    with pytest.raises(OutOfTimeError):
+        measure(study(), settings(), Lab(path, minutes=-1.0))
+    assert not path.exists()
     lines = go(path)
     assert [line["cell"]["what"] for line in lines] == ["nearest_centroid", "tune", "test", "test"]
     assert lines[-1]["cell"]["seed"] == 1
@@ -64,17 +59,8 @@ def test_a_study_writes_a_line_a_cell_and_goes_on_where_it_stopped(tmp_path: Pat
 
 def test_settings_can_be_chosen_by_likelihood(tmp_path: Path) -> None:
     path = tmp_path / "found.jsonl"
-    run(
-        study(),
-        Ledger(path, {}),
-        ["protonet"],
-        [0],
-        fixed={"protonet": {"learning_rate": 0.01}},
-        tried={"protonet": {"scale": [4.0, 60.0]}},
-        tune=True,
-        tune_by="log_likelihood",
-        minutes=9.0,
-    )
+    fixed, grid = {"protonet": {"learning_rate": 0.01}}, {"protonet": {"scale": [4.0, 60.0]}}
+    measure(study(), settings(fixed=fixed, grid=grid, tune_by="log_likelihood"), Lab(path))
     *tuned, test = [json.loads(line) for line in path.read_text().splitlines()][1:]
     best = max(tuned, key=lambda line: line["val_log_likelihood"])
     assert test["cell"]["settings"] == best["cell"]["settings"]
@@ -89,6 +75,16 @@ def test_bayesian_learners_report_their_spread() -> None:
     assert set(found) == {
         "distance_before", "distance_after", "moved", "moves_apart", "disagreement",
     }  # fmt: skip
+
+
+def test_settings_are_split_between_learner_and_training() -> None:
+    learner, rest = learner_and_training("maml", {"inner_steps": 2, "learning_rate": 0.1})
+    assert learner == MAML(inner_steps=2)
+    assert rest == {"learning_rate": 0.1}
+    with pytest.raises(DataError, match="speed=1 is not a setting; maml has scale, "):
+        learner_and_training("maml", {"speed": 1})
+    with pytest.raises(DataError, match="learner 'sgd' is not known; choose from protonet, maml"):
+        learner_and_training("sgd", {})
 
 
 def test_fixed_settings_are_not_tuned() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from taskscape.errors import DataError
-from taskscape.studies.ledger import Ledger, read_ledger
+from taskscape.studies.lab import Ledger, read_ledger
 
 
 @pytest.fixture
@@ -60,10 +60,22 @@ def test_blank_lines_do_no_harm(path: Path) -> None:
     assert numbers(path) == [0, 1, 2, 3]
 
 
+def test_an_addition_reads_only_what_others_have_added(path: Path) -> None:
+    mine, theirs = Ledger(path, {}), Ledger(path, {})
+    theirs.add({"n": 3}, {"accuracy": 0.3})
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(["damaged" + " " * (len(lines[0]) - 7), *lines[1:]]) + "\n")
+    mine.add({"n": 4}, {})  # the lines that it has read are not read again
+    assert mine.get({"n": 3}) is not None
+    path.write_text("\n".join(lines[:1]) + "\n")  # somebody has made the file shorter
+    mine.add({"n": 5}, {})
+    assert numbers(path) == [0, 5]
+
+
 @pytest.mark.slow
 def test_several_processes_can_add_to_one_ledger(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from taskscape.studies.ledger import Ledger\n"
+        "import sys; from pathlib import Path; from taskscape.studies.lab import Ledger\n"
         "ledger = Ledger(Path(sys.argv[1]), {})\n"
         "for n in range(40): ledger.add({'n': n, 'who': sys.argv[2]}, {'long': 'x' * 20_000})"
     )

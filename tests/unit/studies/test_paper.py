@@ -13,6 +13,7 @@ from taskscape.cli import app
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.studies import paper
+from taskscape.studies.lab import Lab, OutOfTimeError, Store
 from taskscape.studies.outcome import outcomes
 from taskscape.studies.paper import plan as plans
 from taskscape.studies.paper import reproduce, summary
@@ -20,9 +21,14 @@ from taskscape.studies.paper.fig2 import Fig2
 from taskscape.studies.paper.plan import Fig2Plan, SelectionPlan, fig2_plan, selection_plans
 from taskscape.studies.paper.published import FIG2, FIG3, FIG4
 from taskscape.studies.paper.selection import Choice, SelectionFigure
-from taskscape.studies.paper.store import OutOfTimeError, Store
 
 CHOICES = (Choice("random", ""), Choice("nearest", "ours"), Choice("coverage", "ours"))
+
+
+def store_in(
+    folder: Path, pool: ClassPool, seed: int = 0, command: str = "", minutes: float | None = None
+) -> Store:
+    return Store(Lab(folder / "results.jsonl", command, minutes), pool.fingerprint, seed)
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +66,13 @@ SMALL = replace(SELECTION_PLAN, budgets=(8,), random_trials=1, rule_trials=1, ca
 @pytest.mark.filterwarnings("ignore::taskscape.OutlierTasksWarning")
 class TestFig2:
     def test_runs_once_and_draws_what_is_there(self, pool: ClassPool, tmp_path: Path) -> None:
-        store = Store(tmp_path, "the command", None, pool.fingerprint)
+        store = store_in(tmp_path, pool, command="the command")
         figure = Fig2("fig2-mini-imagenet", pool, FIG2_PLAN)
         figure.train(store, ["protonet"])
         assert figure.n_measured(store, "ours") == 0
         figure.prepare(store, ["ours"])
         before = (tmp_path / "results.jsonl").read_text()
-        again = Store(tmp_path, "another command", None, pool.fingerprint)
+        again = store_in(tmp_path, pool, command="another command")
         figure.train(again, ["protonet"])
         figure.prepare(again, ["ours"])
         assert (tmp_path / "results.jsonl").read_text() == before
@@ -79,7 +85,7 @@ class TestFig2:
         assert diagram.curves[0].partial is not None
 
     def test_stops_when_the_time_is_up(self, pool: ClassPool, tmp_path: Path) -> None:
-        store = Store(tmp_path, "", 1e-9, pool.fingerprint)
+        store = store_in(tmp_path, pool, minutes=1e-9)
         figure = Fig2("fig2-mini-imagenet", pool, FIG2_PLAN)
         with pytest.raises(OutOfTimeError):
             figure.train(store, ["protonet"])
@@ -94,13 +100,13 @@ class TestSelection:
     def test_every_trial_is_a_line_and_is_not_run_again(
         self, pool: ClassPool, tmp_path: Path
     ) -> None:
-        store = Store(tmp_path, "", None, pool.fingerprint)
+        store = store_in(tmp_path, pool)
         figure = SelectionFigure("fig3", pool, SELECTION_PLAN)
         figure.prepare(store, CHOICES)
         figure.train(store, ["protonet"], CHOICES)
         lines = (tmp_path / "results.jsonl").read_text()
         assert len(lines.splitlines()) == 2 * (3 + 2 + 2)
-        figure.train(Store(tmp_path, "", None, pool.fingerprint), ["protonet"], CHOICES)
+        figure.train(store_in(tmp_path, pool), ["protonet"], CHOICES)
         assert (tmp_path / "results.jsonl").read_text() == lines
         found = outcomes([summary.read_trial(e) for e in store.results(figure="fig3")])
         assert {(o.budget, o.rule, o.n_trials) for o in found} >= {
@@ -123,7 +129,7 @@ class TestSelection:
         for data, seed in ((pool, 0), (other, 0), (pool, 1)):
             monkeypatch.setattr(paper, "load_pool", lambda name, data=data: data)
             assert reproduce("fig3", tmp_path, learners=["protonet"], stages=["train"], seed=seed)
-            store = Store(tmp_path, "", None, data.fingerprint, seed)
+            store = store_in(tmp_path, data, seed)
             kept += [e["accuracy"] for e in store.results(figure="fig3")]
             made = store.arrays("some", lambda: {"a": np.array(len(kept))})  # noqa: B023
             assert made["a"] == len(kept)
@@ -137,14 +143,14 @@ class TestSelection:
     ) -> None:
         figure = SelectionFigure("fig3", pool, SELECTION_PLAN)
         support = figure.tests().batch(slice(None)).support
-        store = Store(tmp_path, "", None, pool.fingerprint)
+        store = store_in(tmp_path, pool)
         chosen = figure.chosen(store, CHOICES[1], 0)
         assert len(set(chosen.tolist())) == 16
         fewer = SelectionPlan(**{**vars(SELECTION_PLAN), "n_query": 2})
         other = SelectionFigure("fig3", pool, fewer)
         np.testing.assert_array_equal(other.tests().batch(slice(None)).support, support)
         np.testing.assert_array_equal(
-            other.chosen(Store(tmp_path / "other", "", None, pool.fingerprint), CHOICES[1], 0),
+            other.chosen(store_in(tmp_path / "other", pool), CHOICES[1], 0),
             chosen,
         )
 
@@ -152,7 +158,7 @@ class TestSelection:
         self, pool: ClassPool, tmp_path: Path
     ) -> None:
         figure = SelectionFigure("fig3", pool, SELECTION_PLAN)
-        store = Store(tmp_path, "", None, pool.fingerprint)
+        store = store_in(tmp_path, pool)
         first, second = (figure.chosen(store, CHOICES[0], t) for t in (0, 1))
         assert set(first.tolist()) != set(second.tolist())
         np.testing.assert_array_equal(first, figure.chosen(store, CHOICES[0], 0))
@@ -227,7 +233,7 @@ def test_wrong_wishes_are_refused_before_any_work(
 
 
 def test_nothing_finished_says_so(pool: ClassPool, tmp_path: Path) -> None:
-    store = Store(tmp_path, "", None, pool.fingerprint)
+    store = store_in(tmp_path, pool)
     assert "no trial is finished yet" in summary.write_summary(
         store, "fig3", pool, ["ours"], 0.1, 0
     )
@@ -237,7 +243,7 @@ def test_nothing_finished_says_so(pool: ClassPool, tmp_path: Path) -> None:
 def test_figure_4_says_at_how_many_ways_its_learners_were_tuned(
     pool: ClassPool, tmp_path: Path
 ) -> None:
-    store = Store(tmp_path, "", None, pool.fingerprint)
+    store = store_in(tmp_path, pool)
     for plan in selection_plans("fig4", 0.001):
         for cell in SelectionFigure("fig4", pool, plan).cells("protonet", CHOICES[:2]):
             store.add(cell, {"accuracy": 0.5, "without_class": [0.4, 0.5]})

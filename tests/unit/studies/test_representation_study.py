@@ -1,7 +1,6 @@
 """The study of sizes and agreement at toy size."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from fit_cases import blobs
 from taskscape.pools import ClassPool
 from taskscape.studies import representation
+from taskscape.studies.__main__ import main
 from taskscape.studies.representation import Size, agreement, represent
 
 
@@ -17,11 +17,6 @@ def toy() -> ClassPool:
     one, two = blobs(n_classes=40), blobs(n_classes=40, seed=1)
     classes = {name: np.concatenate([one[name], two[name]]) for name in one}
     return ClassPool.from_classes(classes, name="toy", splits=["train"] * 32 + ["val"] * 8)
-
-
-def run(monkeypatch: pytest.MonkeyPatch, *options: object) -> None:
-    monkeypatch.setattr(sys, "argv", ["representation", *map(str, options)])
-    representation.main()
 
 
 def tiny(*args: object, **more: object) -> Size:
@@ -62,14 +57,14 @@ def test_a_finished_fit_is_not_run_again(
     out = tmp_path / "r.jsonl"
     options = ["--seeds", 3, 4, "--n-train", 80, "--out", out]
     for sizes in ([4], [4], [4, 6]):
-        run(monkeypatch, *options, "--image-themes", *sizes)
+        main(["representation", *map(str, [*options, "--image-themes", *sizes])])
     assert asked == [("toy", Size(K, n_train=80), seed) for K in (4, 6) for seed in (3, 4)]
     assert "glyphs 6 4 agreement [1.0]" in capsys.readouterr().out
     first, *_ = (json.loads(line) for line in out.read_text().splitlines())
     assert first["cell"] == {
         "what": "representation", "pool": "glyphs", "seed": 3, **vars(Size(4, n_train=80)),
     }  # fmt: skip
-    assert first["command"].startswith("python -m taskscape.studies.representation --seeds 3 4")
+    assert first["command"].startswith("python -m taskscape.studies representation --seeds 3 4")
 
 
 def test_fits_may_see_only_a_part_of_the_classes():

@@ -21,7 +21,7 @@ from taskscape.studies.pipeline import (
     to_toml,
 )
 from taskscape.studies.pipeline.checks import check_config
-from taskscape.studies.pipeline.makers import learner_of, prepare_config
+from taskscape.studies.pipeline.config import prepare_config
 from taskscape.themes.prepare import PrepareConfig
 
 DOCS = Path(__file__).parents[3] / "docs" / "run.md"
@@ -55,7 +55,7 @@ def test_a_file_changes_its_preset_and_only_what_it_names(tmp_path: Path):
     assert (config.preset, config.seed, config.fit.delta) == ("quick", 7, 1.0)
     assert isinstance(config.fit.delta, float)
     assert config.tasks == PRESETS["quick"].tasks
-    learner, rest = learner_of(config, "maml")
+    learner, rest = config.learners.learner("maml")
     assert learner == MAML(inner_rate=0.5, inner_steps=2)
     assert rest == {"learning_rate": 0.003}
 

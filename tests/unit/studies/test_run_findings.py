@@ -7,7 +7,7 @@ from taskscape.diagram import CorrelationDiagram, Curve
 from taskscape.forecast import Judgement
 from taskscape.statistics import Interval
 from taskscape.studies.outcome import Gain
-from taskscape.studies.pipeline.findings import find
+from taskscape.studies.result import find
 
 WELL = {"advice": [], "warnings": []}
 FALLS, FLAT = Interval(-0.4, -0.6, -0.2), Interval(-0.1, -0.3, 0.1)

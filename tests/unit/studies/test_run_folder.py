@@ -10,8 +10,8 @@ from run_cases import go, tiny
 from taskscape.cli import app
 from taskscape.errors import DataError
 from taskscape.studies.pipeline import read_config
-from taskscape.studies.pipeline.reading import write_config
-from taskscape.studies.pipeline.stages import Keeper, Silent, Stage, Steps
+from taskscape.studies.pipeline.config import write_config
+from taskscape.studies.pipeline.stages import Stage, StageRunner, Steps
 
 OTHER = tiny(evaluate={"n_bins": 3})
 
@@ -76,7 +76,7 @@ def make_stage(out: Path, size: int, *, resume: bool = True) -> str:
         (folder / "deep" / "size.txt").write_text(str(size))
 
     stage = Stage("part", {"size": size}, make, lambda f: (f / "deep" / "size.txt").read_text())
-    return Keeper(out, "data", resume, Silent()).run(stage)
+    return StageRunner(out, "data", resume).run(stage)
 
 
 def test_a_stage_is_not_made_anew_over_files_that_were_added(tmp_path: Path):

@@ -10,8 +10,7 @@ from run_cases import own_features, tiny
 from taskscape import load_pool
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.studies.pipeline.plan import make_plan
-from taskscape.studies.pipeline.splits import with_splits
+from taskscape.studies.pipeline.plan import make_plan, with_splits
 
 
 def counts(pool: ClassPool) -> dict[str, int]:

@@ -14,10 +14,9 @@ from run_cases import Recorder, go, own_features, tiny
 from taskscape import Embeddings, TaskThemes, load_pool
 from taskscape.errors import DataError
 from taskscape.similarity import PrototypeDistance
+from taskscape.studies import StudyResult, load_study
 from taskscape.studies.pipeline import learn, read_config
 from taskscape.studies.pipeline.plan import make_plan
-from taskscape.studies.pipeline.run import results_of
-from taskscape.studies.result import StudyResult
 
 pytestmark = pytest.mark.slow
 STAGES = [
@@ -104,6 +103,34 @@ def test_what_is_written_says_what_was_found(whole):
     assert result.settings["data"] == "arrays"  # the pool's name: it was given, not opened
 
 
+def test_a_finished_study_is_read_back(whole, tmp_path):
+    out, result, _ = whole
+    read = load_study(out, toy_pool())
+    assert read.to_dict() == result.to_dict()
+    assert (read.command, read.settings, read.timings) == (
+        "taskscape run", result.settings, result.timings,
+    )  # fmt: skip
+    assert (read.versions, read.hardware) == (result.versions, result.hardware)
+    np.testing.assert_array_equal(read.nearest, result.nearest)
+    assert read.selection == result.selection
+    assert repr(read) == "StudyResult('arrays': 30 test and 56 training tasks, ProtoNet)"
+    assert read.summary().split("\n\n") == list(result.findings)
+    other = replace(toy_pool(), class_names=tuple(f"k{c}" for c in range(24)))
+    with pytest.raises(DataError, match="is not the data that the study in"):
+        load_study(out, other)
+    with pytest.raises(DataError, match=r"holds no finished study: it has no study\.json"):
+        load_study(tmp_path, toy_pool())
+    half = tmp_path / "half"
+    shutil.copytree(out, half)
+    shutil.rmtree(half / "diagram")
+    with pytest.raises(DataError, match=r"stage 'diagram' in .* is not finished. Run the study"):
+        load_study(half, toy_pool())
+    note = json.loads((half / "embed" / "stage.json").read_text())
+    (half / "embed" / "stage.json").write_text(json.dumps({**note, "needs": {"fit": "other"}}))
+    with pytest.raises(DataError, match=r"stage 'embed' in .* with other settings or stages"):
+        load_study(half, toy_pool())
+
+
 def test_interrupted_it_goes_on_to_the_same_results(whole, tmp_path, monkeypatch):
     def fail(*args: object, **rest: object) -> None:
         raise KeyboardInterrupt
@@ -180,7 +207,7 @@ def test_own_features_without_splits_with_all_rules(tmp_path):
     told = json.loads((tmp_path / "out" / "selection" / "chosen" / "chosen.json").read_text())
     by_cell = {(c["rule"], c["trial"], c["budget"]): c["tasks"] for c in told}
     assert by_cell["coverage", 1, 10][:6] == by_cell["coverage", 1, 6]
-    assert results_of(result)["notes"] == result.notes == heard.notes
+    assert result.to_dict()["notes"] == result.notes == heard.notes
     assert np.isfinite(result.difficulty).all()
 
 

@@ -13,25 +13,24 @@ from taskscape.diagram import correlation_diagram
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.statistics import partial_spearman
-from taskscape.studies.ledger import Ledger, read_ledger
+from taskscape.studies import similarity
+from taskscape.studies.__main__ import main
+from taskscape.studies.lab import Lab, OutOfTimeError, read_ledger
+from taskscape.studies.recipes import hold_out
 from taskscape.studies.similarity import (
-    CHOICES,
     FAMILIES,
+    VARIATIONS,
+    Measured,
     SimilarityStudy,
     Sizes,
-    Target,
-    __main__,
-    accuracies,
-    association,
-    combined_distances,
-    markdown_tables,
+    Variation,
     measured_accuracies,
     run_notions,
     run_variations,
-    summarise_distances,
+    tables,
 )
-from taskscape.studies.similarity.distances import CLOSED
-from taskscape.studies.similarity.variation import Choice
+from taskscape.studies.similarity.association import Target, association
+from taskscape.studies.similarity.notions import CLOSED, combined_distances, summarise_distances
 
 SIZES = Sizes(
     tasks=40, fit_tasks=60, reference=50, few_tasks=20, few_reference=25,
@@ -125,34 +124,37 @@ def test_tasks_of_a_study_are_all_combinations_or_some_of_them() -> None:
 def test_measured_accuracies_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     first = measured_accuracies(study(), "protonet", [0, 1])
     assert first[1].shape == (40, SIZES.episodes)
-    monkeypatch.setattr(accuracies, "_measure", None)
+    monkeypatch.setattr("taskscape.studies.similarity.study.train_and_test", None)
     again = measured_accuracies(study(), "protonet", [0, 1])
     np.testing.assert_array_equal(first[1], again[1])
 
 
-def go(path: Path, until: float = float("inf")) -> list[dict]:
+def go(path: Path, minutes: float | None = None) -> list[dict]:
     measured = {"protonet": {0: made_up(40)["accuracies"]}}
     run_notions(
-        study(), Ledger(path, {"command": "test"}), measured, made_up(40, seed=1)["difficulty"],
-        seeds=[0], families=FAST, until=until,
+        study(), Lab(path, "test", minutes),
+        lambda: Measured(measured, made_up(40, seed=1)["difficulty"]),
+        learners=["protonet"], seeds=[0], families=FAST,
     )  # fmt: skip
-    return read_ledger(path) if path.exists() else []
+    return read_ledger(path)
 
 
 def test_cells_are_lines_and_are_not_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "found.jsonl"
-    assert go(path, until=0.0) == []
+    with pytest.raises(OutOfTimeError):
+        go(path, minutes=-1.0)
+    assert not path.exists()
     lines = go(path)
     wanted = sum(len(FAMILIES[f].variants) * len(FAMILIES[f].summaries(study())) for f in FAST)
     assert len(lines) == len({json.dumps(line["cell"]) for line in lines}) == wanted
     one = next(line for line in lines if line["cell"]["divergence"] == "hellinger")
     assert one["cell"]["split"] == "val"
     assert one["spearman"][1] < one["spearman"][0] < one["spearman"][2]
-    monkeypatch.setattr("taskscape.studies.similarity.families.TaskThemes", None)
+    monkeypatch.setattr("taskscape.studies.similarity.notions.TaskThemes", None)
     assert go(path) == lines
-    text = markdown_tables(lines)
+    text = tables(lines)
     assert text.count("###") == 1
     assert "ProtoNet: 40 tasks of 8 classes" in text
     assert text.count("| task-themes | hellinger |") == 4  # one fit and three, two summaries
@@ -168,12 +170,12 @@ def test_variations_are_for_validation_classes(tmp_path: Path) -> None:
     path = tmp_path / "vary.jsonl"
     measured = {"protonet": {s: made_up(40, s)["accuracies"] for s in (0, 1)}}
     shots = {"embed_shot": 5, "reference_shot": 5}  # as in the test above, so nothing new compiles
-    choices = (Choice(**shots), Choice(prepare="raw", **shots))
+    variations = (Variation(**shots), Variation(prepare="raw", **shots))
 
     def vary(split: str) -> list[dict]:
         run_variations(
-            study(split), Ledger(path, {}), measured, made_up(40)["difficulty"],
-            seeds=[0, 1], choices=choices,
+            study(split), Lab(path), lambda: Measured(measured, made_up(40)["difficulty"]),
+            learners=["protonet"], seeds=[0, 1], variations=variations,
         )  # fmt: skip
         return read_ledger(path)
 
@@ -182,12 +184,12 @@ def test_variations_are_for_validation_classes(tmp_path: Path) -> None:
     lines = vary("val")
     assert [line["cell"]["seeds"] for line in lines] == 2 * [[0], [1], [0, 1]]
     assert vary("val") == lines
-    assert "| 8 | 4 | raw | full | 5 | 5 | 2 |" in markdown_tables(lines)
+    assert "| 8 | 4 | raw | full | 5 | 5 | 2 |" in tables(lines)
 
 
-def test_choices_hold_the_default_once_and_first() -> None:
-    assert CHOICES[0] == Choice()
-    assert len(CHOICES) == len(set(CHOICES))
+def test_variations_hold_the_default_once_and_first() -> None:
+    assert VARIATIONS[0] == Variation()
+    assert len(VARIATIONS) == len(set(VARIATIONS))
 
 
 def test_the_command_line_runs_a_family_and_renders_it(
@@ -199,21 +201,20 @@ def test_the_command_line_runs_a_family_and_renders_it(
         {n: np.tile(wide.samples_of(n), (2, 1)) for n in wide.class_names},
         groups=wide.groups, splits=wide.splits,
     )  # fmt: skip
-    monkeypatch.setattr(__main__, "load_pool", lambda name: big)
-    monkeypatch.setattr(__main__, "_HELD_OUT_GROUPS", 2)
+    monkeypatch.setattr(similarity, "load_pool", lambda name: hold_out(big, 2))
     measured = {0: made_up(30)["accuracies"]}
-    monkeypatch.setattr(__main__, "measured_accuracies", lambda *_: measured)
+    monkeypatch.setattr(similarity, "measured_accuracies", lambda *_: measured)
     out = tmp_path / "found.jsonl"
     given = [
-        "--pool", "toy", "--learners", "protonet", "--seeds", "0", "--tasks", "30",
+        "similarity", "--pool", "toy", "--learners", "protonet", "--seeds", "0", "--tasks", "30",
         "--episodes", "2", "--families", "difficulty", "--out", str(out),
     ]  # fmt: skip
-    __main__.main(given)
+    main(given)
     assert len(read_ledger(out)) == 4
     capsys.readouterr()
-    __main__.main(["--table", str(out)])
+    main(["tables", str(out)])
     assert "| separation |  | 1 | the task alone |" in capsys.readouterr().out
-    __main__.main(["--table", str(out), "--overview", "mean"])
+    main(["tables", str(out), "--overview", "mean"])
     assert "### given separation, mean over training tasks" in capsys.readouterr().out
     with pytest.raises(SystemExit):
-        __main__.main(["--split", "val"])
+        main(["similarity", "--split", "val"])

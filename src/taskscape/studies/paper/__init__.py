@@ -4,23 +4,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from taskscape.errors import DataError
-from taskscape.pools import ClassPool, load_pool
-from taskscape.studies.ledger import read_ledger
+from taskscape.pools import load_pool
+from taskscape.studies.lab import Lab, OutOfTimeError, Store
 from taskscape.studies.paper.fig2 import Fig2
 from taskscape.studies.paper.plan import (
     FIGURES,
-    SETTINGS,
     VERSIONS,
+    Fig2Plan,
+    SelectionPlan,
     fig2_plan,
     selection_plans,
 )
 from taskscape.studies.paper.selection import CHOICES, Choice, SelectionFigure
-from taskscape.studies.paper.store import OutOfTimeError, Store
+from taskscape.studies.recipes import LEARNER_PRESETS
 
 __all__ = ["FIGURES", "STAGES", "reproduce"]
 
 STAGES = ("prepare", "train", "draw")
 _FIVE = ("protonet", "maml", "abml", "bmaml", "vampire")
+_SELECTION = tuple(LEARNER_PRESETS["paper 5-shot"])
 _LEARNERS = {"fig3": (*_FIVE, "maml-untuned"), "fig4": ("protonet", "maml", "maml-untuned")}
 
 
@@ -44,16 +46,20 @@ def reproduce(
     """
     _check(figure, learners, versions, stages)
     _check_folder(figure, out)
-    is_fig2 = figure.startswith("fig2")
-    first = fig2_plan(figure, scale) if is_fig2 else selection_plans(figure, scale)[0]
-    pool = load_pool(first.pool)  # all plans of a figure have the same
-    store = Store(out, command, minutes, pool.fingerprint, seed)
+    lab = Lab(out / "results.jsonl", command, minutes)  # an error before any work if not ours
+    plans: Sequence[Fig2Plan | SelectionPlan] = (
+        (fig2_plan(figure, scale),) if _is_fig2(figure) else selection_plans(figure, scale)
+    )
+    pool = load_pool(plans[0].pool)  # all plans of a figure have the same
+    store = Store(lab, pool.fingerprint, seed)
     finished = True
     try:
-        if is_fig2:
-            _run_fig2(store, figure, pool, learners or _FIVE, versions, stages, scale, seed)
-        else:
-            _run_selection(store, figure, pool, learners, versions, stages, scale, seed)
+        for plan in plans:
+            if isinstance(plan, Fig2Plan):
+                _run_fig2(store, Fig2(figure, pool, plan, seed), learners, versions, stages)
+            else:
+                selection = SelectionFigure(figure, pool, plan, seed)
+                _run_selection(store, selection, learners, versions, stages)
     except OutOfTimeError:
         finished = False
     if "draw" in stages:
@@ -65,39 +71,33 @@ def reproduce(
 
 def _run_fig2(
     store: Store,
-    figure: str,
-    pool: ClassPool,
-    learners: Sequence[str],
+    experiment: Fig2,
+    learners: Sequence[str] | None,
     versions: Sequence[str],
     stages: Sequence[str],
-    scale: float,
-    seed: int,
 ) -> None:
-    plan = fig2_plan(figure, scale)
-    experiment = Fig2(figure, pool, plan, seed)
     if "train" in stages:
-        experiment.train(store, learners)
+        experiment.train(store, learners or _FIVE)
     if "prepare" in stages:
         experiment.prepare(store, versions)
 
 
 def _run_selection(
     store: Store,
-    figure: str,
-    pool: ClassPool,
+    experiment: SelectionFigure,
     learners: Sequence[str] | None,
     versions: Sequence[str],
     stages: Sequence[str],
-    scale: float,
-    seed: int,
 ) -> None:
-    for plan in selection_plans(figure, scale):
-        experiment = SelectionFigure(figure, pool, plan, seed)
-        choices = choices_of(figure, versions)
-        if "prepare" in stages:
-            experiment.prepare(store, choices)
-        if "train" in stages:
-            experiment.train(store, learners or _LEARNERS[figure], choices)
+    choices = choices_of(experiment.figure, versions)
+    if "prepare" in stages:
+        experiment.prepare(store, choices)
+    if "train" in stages:
+        experiment.train(store, learners or _LEARNERS[experiment.figure], choices)
+
+
+def _is_fig2(figure: str) -> bool:
+    return figure.startswith("fig2")
 
 
 def choices_of(figure: str, versions: Sequence[str]) -> tuple[Choice, ...]:
@@ -112,10 +112,8 @@ def choices_of(figure: str, versions: Sequence[str]) -> tuple[Choice, ...]:
 
 def _check_folder(figure: str, out: Path) -> None:
     """A figure or table is replaced only where the results it was drawn from are."""
-    there, results = sorted(out.glob(f"{figure}*")), out / "results.jsonl"
-    if results.exists():
-        read_ledger(results)  # an error before any work if it is not ours
-    elif there:
+    there = sorted(out.glob(f"{figure}*"))
+    if there and not (out / "results.jsonl").exists():
         raise DataError(
             f"{there[0]} exists without the results.jsonl that a reproduction has beside it; it is "
             "left as it is. Use another --out."
@@ -130,7 +128,7 @@ def _check(
 ) -> None:
     for what, given, known in (
         ("figure", (figure,), FIGURES),
-        ("learner", learners or (), tuple(SETTINGS[5]) if figure[:4] != "fig2" else _FIVE),
+        ("learner", learners or (), _FIVE if _is_fig2(figure) else _SELECTION),
         ("version", versions, tuple(VERSIONS)),
         ("stage", stages, STAGES),
     ):

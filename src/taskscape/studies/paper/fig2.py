@@ -11,38 +11,21 @@ from jaxtyping import Float
 from taskscape.compare import mean_kl
 from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
-from taskscape.meta import (
-    Architecture,
-    TrainConfig,
-    conv4,
-    evaluate_many,
-    mlp,
-    split_settings,
-    train_many,
-)
 from taskscape.pools import ClassPool
-from taskscape.studies.learning import unit_length
-from taskscape.studies.paper.plan import SETTINGS, VERSIONS, Fig2Plan, as_cell
-from taskscape.studies.paper.store import Store
-from taskscape.studies.paper.themes import (
+from taskscape.studies.lab import Store
+from taskscape.studies.paper.plan import VERSIONS, Fig2Plan, as_cell
+from taskscape.studies.paper.themes import embedded, fitted, measured_from
+from taskscape.studies.recipes import (
+    LEARNER_PRESETS,
     difficulty,
-    embedded,
-    fitted,
-    measured_from,
-    test_tasks,
+    draw_tasks,
+    train_and_test,
+    unit_length,
 )
 from taskscape.tasks import TaskSet, sample_tasks
+from taskscape.themes.prepare import choose_config, learn_preparation
 
-__all__ = ["Fig2", "network_for"]
-
-_OMNIGLOT: dict[str, dict[str, Any]] = {
-    "protonet": {"learning_rate": 1e-3},
-    "maml": {"inner_rate": 0.4, "inner_steps": 3, "learning_rate": 1e-3},
-    "abml": {"inner_rate": 0.1, "inner_steps": 3},
-    "bmaml": {"inner_rate": 1.0, "inner_steps": 3},
-    "vampire": {"inner_rate": 0.1, "inner_steps": 3},
-}
-"""For `conv4`; only the first two were compared with others on validation alphabets."""
+__all__ = ["Fig2"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +39,10 @@ class Fig2:
 
     def tests(self) -> TaskSet:
         """The test tasks, with one labelled sample for each class."""
-        return test_tasks(self.pool, self.plan.test_tasks, self.seed + 2, 5, 1, self.plan.n_query)
+        return draw_tasks(
+            self.pool, self.plan.test_tasks, split="test", n_way=5, n_shot=1,
+            n_query=self.plan.n_query, seed=self.seed + 2,
+        )  # fmt: skip
 
     def train(self, store: Store, learners: Sequence[str]) -> None:
         """The accuracies of all learners that are not there yet."""
@@ -71,10 +57,13 @@ class Fig2:
             cell = self._cell(version)
             if train is not None and not store.finished(cell):
                 model = fitted(store, self.pool, self.plan, version, self.seed)
-                found = {"health": model.health_.to_dict(), "measured_from": train.n_tasks}
-                found["mean_distance"] = float(mean_kl(lam, train).mean())
-                found["distinct"] = len(np.unique(np.round(lam[0], 1), axis=0))
-                store.add(cell, found)
+                results = {
+                    "health": model.health_.to_dict(),
+                    "measured_from": train.n_tasks,
+                    "mean_distance": float(mean_kl(lam, train).mean()),
+                    "distinct": len(np.unique(np.round(lam[0], 1), axis=0)),
+                }
+                store.add(cell, results)
 
     def _lam(self, store: Store, version: str) -> Float[np.ndarray, "members tasks L"]:
         """λ of the test tasks, with all their labelled samples."""
@@ -103,23 +92,17 @@ class Fig2:
         store.check_time()
         began = time.perf_counter()
         pool = self.pool if self.pool.is_images else unit_length(self.pool)
-        chosen, config = split_settings(learner, settings)
         train = [
             sample_tasks(pool, self.plan.learner_tasks, n_shot=1, n_query=self.plan.n_query,
                          split=self.plan.train_split, seed=1000 + s)
             for s in self.plan.seeds
         ]  # fmt: skip
-        trained = train_many(
-            chosen,
-            network_for(pool, settings),
-            train,
-            TrainConfig.one_pass(self.plan.learner_tasks, self.plan.batch_size, **config),
-            seeds=self.plan.seeds,
-        )
-        tests = replace(self.tests(), pool=pool)
-        found = evaluate_many(chosen, trained.state, tests, episodes=self.plan.episodes)
+        every = train_and_test(
+            learner, settings, train, replace(self.tests(), pool=pool), seeds=self.plan.seeds,
+            batch_size=self.plan.batch_size, scale=8.0, episodes=self.plan.episodes,
+        )  # fmt: skip
         seconds = (time.perf_counter() - began) / len(cells)
-        for cell, seed, one in zip(cells, self.plan.seeds, found, strict=True):
+        for cell, seed, one in zip(cells, self.plan.seeds, every, strict=True):
             by_episode = one.accuracy_by_episode.astype(np.float16)
             store.keep(self._name(learner, seed), accuracy=by_episode)
             store.add(cell, {**one.to_dict(), "seconds": seconds})
@@ -130,8 +113,8 @@ class Fig2:
 
     def n_measured(self, store: Store, version: str) -> int:
         """How many training tasks the distances of a version are measured from so far."""
-        some = measured_from(store, self.pool, self.plan, version, self.seed, finish=False)
-        return 0 if some is None else some.n_tasks
+        train = measured_from(store, self.pool, self.plan, version, self.seed, finish=False)
+        return 0 if train is None else train.n_tasks
 
     def _cell(self, version: str) -> dict[str, Any]:
         return {
@@ -140,7 +123,8 @@ class Fig2:
         }  # fmt: skip
 
     def _settings(self, learner: str) -> dict[str, Any]:
-        return dict(_OMNIGLOT[learner] if self.pool.is_images else SETTINGS[1][learner])
+        preset = "paper images" if self.pool.is_images else "paper 1-shot"
+        return dict(LEARNER_PRESETS[preset][learner])
 
     def _name(self, learner: str, seed: int) -> str:
         p = self.plan
@@ -156,17 +140,12 @@ class Fig2:
             seeds = [store.read(n)["accuracy"].astype(np.float64) for n in names]
             accuracy[learner] = np.mean(seeds, axis=0)
         distance, n_train = self.distance(store, version)
+        classes = self.pool.classes_in(self.plan.train_split)
+        preparation = learn_preparation(self.pool, classes, choose_config(self.pool, classes))
         return correlation_diagram(
             distance,
             accuracy,
             classes=tests,
-            difficulty=difficulty(self.pool, tests, self.plan.train_split),
+            difficulty=difficulty(self.pool, tests, preparation),
             distance_label=f"mean KL divergence to {n_train:,} training tasks ({version})",
         )
-
-
-def network_for(pool: ClassPool, settings: dict[str, Any]) -> Architecture:
-    """`conv4` for images; one hidden layer of 128 units for features, as in the paper."""
-    if pool.is_images:
-        return conv4(pool.sample_shape, 64)
-    return mlp(pool.sample_shape[0], (128,), settings.get("scale", 8.0))

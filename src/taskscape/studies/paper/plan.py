@@ -1,8 +1,4 @@
-"""What the paper's experiments consist of: counts, settings of the learners, versions of the model.
-
-The settings of the learners were chosen on the 16 validation classes of mini-ImageNet, with the 64
-training classes to learn from; ``docs/results.md`` names the runs.
-"""
+"""What the paper's experiments consist of: counts, and versions of the model."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -10,7 +6,7 @@ from typing import Any
 
 from taskscape.errors import DataError
 
-__all__ = ["FIGURES", "SETTINGS", "VERSIONS", "Fig2Plan", "SelectionPlan"]
+__all__ = ["FIGURES", "VERSIONS", "Fig2Plan", "SelectionPlan"]
 
 FIGURES = ("fig2-mini-imagenet", "fig3", "fig4", "fig2-omniglot")
 """In the order of their value."""
@@ -20,32 +16,6 @@ VERSIONS: Mapping[str, Mapping[str, Any]] = {
     "ours": {"n_restarts": 5, "ensemble": 5},
 }
 """Settings of :class:`taskscape.TaskThemes`: the paper to the letter, and what we recommend."""
-
-SETTINGS: Mapping[int, Mapping[str, Mapping[str, Any]]] = {
-    1: {
-        "protonet": {"scale": 1.0, "learning_rate": 3e-4},
-        "maml": {"inner_rate": 0.2, "inner_steps": 20, "learning_rate": 3e-4},
-        "abml": {"inner_rate": 0.5, "inner_steps": 10, "kl_weight": 1e-3},
-        "bmaml": {"inner_rate": 1.0, "inner_steps": 10, "learning_rate": 3e-4},
-        "vampire": {"inner_rate": 0.5, "inner_steps": 10, "kl_weight": 1e-4},
-    },
-    5: {
-        "protonet": {"scale": 2.0, "learning_rate": 3e-3},
-        "maml": {"inner_rate": 0.05, "inner_steps": 20, "learning_rate": 3e-4},
-        "abml": {"inner_rate": 0.2, "inner_steps": 10, "kl_weight": 1e-3},
-        "bmaml": {"inner_rate": 1.0, "inner_steps": 10, "learning_rate": 3e-4},
-        "vampire": {
-            "inner_rate": 0.2, "inner_steps": 10, "kl_weight": 1e-3, "learning_rate": 3e-3,
-        },
-        "maml-untuned": {"inner_rate": 0.05, "inner_steps": 5, "learning_rate": 1e-3},
-    },
-}  # fmt: skip
-"""By shots and learner, on features: tuned 5-way, with 10,000 training tasks at 1 shot, with 1,000
-at 5 shots. Figure 4 uses them at 10 ways, and with other numbers of tasks, as they are.
-
-ABML's and VAMPIRE's were tuned when their steps were plain gradient steps, as are stored results.
-``maml-untuned`` takes the usual 5 steps of a small rate: a learner that needs its training tasks.
-"""
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.meta import TrainConfig, evaluate_many, split_settings, train_many
 from taskscape.pools import ClassPool
 from taskscape.select import select
 from taskscape.statistics import without_each_class
-from taskscape.studies.learning import unit_length
-from taskscape.studies.paper.fig2 import network_for
-from taskscape.studies.paper.plan import SETTINGS, SelectionPlan, as_cell
-from taskscape.studies.paper.store import Store
-from taskscape.studies.paper.themes import embedded, fitted, test_tasks
+from taskscape.studies.lab import Store
+from taskscape.studies.paper.plan import SelectionPlan, as_cell
+from taskscape.studies.paper.themes import embedded, fitted
+from taskscape.studies.recipes import (
+    LEARNER_PRESETS,
+    draw_tasks,
+    train_and_test,
+    unit_length,
+)
 from taskscape.tasks import TaskSet, sample_tasks
 
 __all__ = ["CHOICES", "Choice", "SelectionFigure"]
@@ -72,7 +75,10 @@ class SelectionFigure:
     def tests(self) -> TaskSet:
         """The test tasks, each with its support and its queries."""
         p = self.plan
-        return test_tasks(self.pool, p.test_tasks, self.seed + 4, p.way, p.n_shot, p.n_query)
+        return draw_tasks(
+            self.pool, p.test_tasks, split="test", n_way=p.way, n_shot=p.n_shot,
+            n_query=p.n_query, seed=self.seed + 4,
+        )  # fmt: skip
 
     # -- choosing -------------------------------------------------------------------------------
 
@@ -125,6 +131,7 @@ class SelectionFigure:
         """Every trial of a learner, those that compare with each other next to each other."""
         p = self.plan
         plan = {k: v for k, v in as_cell(p).items() if not k.endswith("_trials") and k != "budgets"}
+        settings = LEARNER_PRESETS[f"paper {p.n_shot}-shot"][learner]
         for budget in p.budgets:
             for choice in choices:
                 most = p.random_trials if choice.rule == "random" else p.rule_trials
@@ -132,7 +139,7 @@ class SelectionFigure:
                     yield {
                         "figure": self.figure, "what": "selection", "learner": learner,
                         "rule": choice.rule, "notion": choice.notion, "budget": budget,
-                        "trial": trial, "settings": dict(SETTINGS[p.n_shot][learner]),
+                        "trial": trial, "settings": dict(settings),
                         "plan": plan,
                     }  # fmt: skip
 
@@ -160,24 +167,20 @@ class SelectionFigure:
     def _trials(
         self, store: Store, cells: Sequence[dict[str, Any]], candidates: TaskSet, tests: TaskSet
     ) -> None:
-        settings, budget = cells[0]["settings"], cells[0]["budget"]
-        learner, config = split_settings(cells[0]["learner"].split("-")[0], settings)
+        first, budget = cells[0], cells[0]["budget"]
         # the last group is filled up with repeats, so that all groups run the same program
         filled = [cells[i % len(cells)] for i in range(_TOGETHER)]
         chosen = [
             self.chosen(store, Choice(c["rule"], c["notion"]), c["trial"])[:budget] for c in filled
         ]
         began = time.perf_counter()
-        trained = train_many(
-            learner,
-            network_for(tests.pool, settings),
-            [candidates[np.sort(indices)] for indices in chosen],
-            TrainConfig.one_pass(budget, self.plan.batch_size, **config),
-            seeds=[c["trial"] for c in filled],
-        )
-        found = evaluate_many(learner, trained.state, tests)
+        every = train_and_test(
+            first["learner"], first["settings"],
+            [candidates[np.sort(indices)] for indices in chosen], tests,
+            seeds=[c["trial"] for c in filled], batch_size=self.plan.batch_size, scale=8.0,
+        )  # fmt: skip
         seconds = (time.perf_counter() - began) / len(cells)
-        for cell, one in zip(cells, found, strict=False):
+        for cell, one in zip(cells, every, strict=False):
             means = without_each_class(one.accuracy, tests.classes)
             without = [round(mean, 6) for mean in means.tolist()]
             store.add(cell, {**one.to_dict(), "without_class": without, "seconds": seconds})

@@ -7,12 +7,13 @@ from typing import Any
 from taskscape.diagram import CorrelationDiagram
 from taskscape.files import written_in_one_piece
 from taskscape.pools import ClassPool
+from taskscape.studies.lab import Store
 from taskscape.studies.outcome import RANDOM, Outcome, SelectionTrial, outcomes
 from taskscape.studies.paper.fig2 import Fig2
-from taskscape.studies.paper.plan import SETTINGS, as_cell, fig2_plan, selection_plans
+from taskscape.studies.paper.plan import as_cell, fig2_plan, selection_plans
 from taskscape.studies.paper.published import FIG2, FIG3, FIG4
 from taskscape.studies.paper.selection import CHOICES, Choice
-from taskscape.studies.paper.store import Store
+from taskscape.studies.recipes import LEARNER_PRESETS
 
 __all__ = ["write_summary"]
 
@@ -49,7 +50,7 @@ def _fig2(
 
     plan = fig2_plan(figure, scale)
     experiment = Fig2(figure, pool, plan, seed)
-    learners = [n for n in SETTINGS[1] if experiment.has_accuracy(store, n)]
+    learners = [n for n in LEARNER_PRESETS["paper 1-shot"] if experiment.has_accuracy(store, n)]
     ready = [v for v in versions if experiment.n_measured(store, v)]
     if not learners or not ready:
         return f"{figure}: nothing to draw yet; {len(learners)} learners are finished."

@@ -1,6 +1,5 @@
 """The model of each version, fitted once, and where tasks lie under it."""
 
-import math
 from functools import partial
 from typing import Any
 
@@ -8,17 +7,15 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.compare import class_moments, feature_separation
 from taskscape.compare.means import TrainSummary, summarise
 from taskscape.compare.posteriors import read_lam
 from taskscape.pools import ClassPool
+from taskscape.studies.lab import Store
 from taskscape.studies.paper.plan import VERSIONS, Fig2Plan, SelectionPlan
-from taskscape.studies.paper.store import Store
-from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks, stream_tasks
+from taskscape.tasks import TaskSet, sample_tasks, stream_tasks
 from taskscape.themes.estimator import TaskThemes
-from taskscape.themes.prepare import choose_config, learn_preparation
 
-__all__ = ["difficulty", "embedded", "fitted", "measured_from", "test_tasks"]
+__all__ = ["embedded", "fitted", "measured_from"]
 
 _PIECE = 10_000
 _PIECE_ON_ACCELERATORS = 100_000
@@ -80,35 +77,9 @@ def _piece(
     }
 
 
-def test_tasks(
-    pool: ClassPool, most: int, seed: int, n_way: int, n_shot: int, n_query: int
-) -> TaskSet:
-    """All combinations of test classes, or a sample where there are more than ``most``."""
-    samples: dict[str, Any] = {"n_way": n_way, "n_shot": n_shot, "n_query": n_query}
-    possible = math.comb(len(pool.classes_in("test")), n_way)
-    if possible <= most:
-        return enumerate_tasks(pool, split="test", seed=seed, **samples).collect()
-    return sample_tasks(pool, most, split="test", unique=True, seed=seed, **samples)
-
-
 def embedded(
     store: Store, model: TaskThemes, tasks: TaskSet, name: str
 ) -> Float[np.ndarray, "members tasks L"]:
     """λ of tasks, kept under a name."""
     lam = store.arrays(name, lambda: {"lam": model.transform(tasks).astype(np.float32)})["lam"]
     return read_lam(lam, name)
-
-
-def difficulty(pool: ClassPool, tasks: TaskSet, split: str) -> Float[np.ndarray, "tasks 2"]:
-    """How near the classes of each task are to each other, on average and the nearest two.
-
-    From all samples, in the features that the default preparation gives; more is harder.
-    """
-    classes = pool.classes_in(split)
-    preparation = learn_preparation(pool, classes, choose_config(pool, classes))
-    used = np.unique(tasks.classes[tasks.classes >= 0])
-    rows = np.concatenate([pool.starts[c] + np.arange(pool.counts[c]) for c in used])
-    labels = np.repeat(used, pool.counts[used])
-    moments = class_moments(preparation(pool.take(rows)), labels, len(pool))
-    apart = feature_separation(moments, tasks)
-    return -np.stack([apart.mean, apart.smallest], axis=1)

@@ -1,17 +1,22 @@
 """The whole study in one call: from data to findings, stage by stage, resumable."""
 
-from taskscape.studies.pipeline.config import PRESETS, StudyConfig, preset
-from taskscape.studies.pipeline.reading import config_from, read_config, to_toml
-from taskscape.studies.pipeline.run import open_study, run_study
-from taskscape.studies.pipeline.stages import Silent, Watch
+from taskscape.studies.pipeline.config import (
+    PRESETS,
+    StudyConfig,
+    config_from,
+    preset,
+    read_config,
+    to_toml,
+)
+from taskscape.studies.pipeline.run import load_study, run_study
+from taskscape.studies.pipeline.stages import Listener
 
 __all__ = [
     "PRESETS",
-    "Silent",
+    "Listener",
     "StudyConfig",
-    "Watch",
     "config_from",
-    "open_study",
+    "load_study",
     "preset",
     "read_config",
     "run_study",

@@ -11,7 +11,6 @@ from taskscape.seeds import MOST_FOR_JAX, check_seed
 from taskscape.select import RULES
 from taskscape.similarity import SIMILARITIES
 from taskscape.studies.pipeline.config import StudyConfig
-from taskscape.studies.pipeline.makers import learner_of, theme_model
 
 __all__ = ["check_config", "fitted_to", "read_rule", "splits_of"]
 
@@ -50,7 +49,7 @@ def check_config(config: StudyConfig) -> None:
         raise DataError(f"fit.n_way={list(config.fit.n_way)} must ascend, from 2 or more.")
     _check_learners(config)
     _check_selection(config)
-    theme_model(config)._config()
+    config.fit.model(config.seed)._config()
 
 
 def _check_learners(config: StudyConfig) -> None:
@@ -61,7 +60,7 @@ def _check_learners(config: StudyConfig) -> None:
     for name in (*config.learners.names, *config.learners.settings):
         if name not in LEARNERS:
             raise DataError(f"learner {name!r} is not known; choose from {', '.join(LEARNERS)}.")
-        learner_of(config, name)
+        config.learners.learner(name)
     if config.learners.network not in ("mlp", "conv4"):
         raise DataError(f"learners.network={config.learners.network!r} must be 'mlp' or 'conv4'.")
     if min(config.learners.widths, default=1) < 1:

@@ -18,21 +18,20 @@ from taskscape.storage import read_json, write_json, write_table
 from taskscape.studies.outcome import RANDOM, Gain, SelectionTrial, outcomes
 from taskscape.studies.pipeline.checks import read_rule
 from taskscape.studies.pipeline.distances import fit_similarity, similarity_settings
-from taskscape.studies.pipeline.makers import learner_of, network_of
 from taskscape.studies.pipeline.plan import Plan, joined
 from taskscape.studies.pipeline.represent import SplitEmbeddings
-from taskscape.studies.pipeline.selection_plot import plot_selection
 from taskscape.studies.pipeline.stages import Stage, Steps
+from taskscape.studies.result import plot_selection
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["Chosen", "Outcome", "chosen_stage", "selection_stage"]
+__all__ = ["Chosen", "SelectionOutcome", "chosen_stage", "selection_stage"]
 
 _AT_ONCE = 64
 """Trainings side by side; more take memory without being faster."""
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenTasks:
     """The tasks of one training: rows of the training tasks."""
 
     rule: str
@@ -41,7 +40,7 @@ class Choice:
     tasks: tuple[int, ...]
 
 
-Chosen: TypeAlias = tuple[Choice, ...]
+Chosen: TypeAlias = tuple[ChosenTasks, ...]
 
 
 def chosen_stage(plan: Plan, model: TaskThemes, embedded: SplitEmbeddings) -> Stage[Chosen]:
@@ -59,7 +58,7 @@ def chosen_stage(plan: Plan, model: TaskThemes, embedded: SplitEmbeddings) -> St
         for notion in notions:
             with steps.step(0.8 / len(notions), f"distances by {notion}"):
                 distances[notion] = _distances(plan, notion, model, embedded)
-        choices: list[Choice] = []
+        choices: list[ChosenTasks] = []
         with steps.step(0.2, "choosing tasks"):
             for name, trial, rule, notion in turns:
                 chosen = select(
@@ -72,14 +71,14 @@ def chosen_stage(plan: Plan, model: TaskThemes, embedded: SplitEmbeddings) -> St
                     train_classes=candidates,
                 )
                 choices += [
-                    Choice(name, budget, trial, tuple(chosen.indices[:budget].tolist()))
+                    ChosenTasks(name, budget, trial, tuple(chosen.indices[:budget].tolist()))
                     for budget in setting.budgets
                 ]
         write_json(folder / "chosen.json", [asdict(choice) for choice in choices])
 
     def load(folder: Path) -> Chosen:
         told = read_json(folder / "chosen.json")
-        return tuple(Choice(**{**c, "tasks": tuple(c["tasks"])}) for c in told)
+        return tuple(ChosenTasks(**{**c, "tasks": tuple(c["tasks"])}) for c in told)
 
     ignored = ("updates", "episodes")
     settings = {k: v for k, v in asdict(setting).items() if k not in ignored}
@@ -111,14 +110,16 @@ def _distances(
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SelectionOutcome:
     """What training on chosen tasks came to, for one learner."""
 
     trials: tuple[SelectionTrial, ...]
     gains: tuple[Gain, ...]
 
 
-def selection_stage(plan: Plan, features: ClassPool, name: str, chosen: Chosen) -> Stage[Outcome]:
+def selection_stage(
+    plan: Plan, features: ClassPool, name: str, chosen: Chosen
+) -> Stage[SelectionOutcome]:
     """Train a learner on what each rule chose, and test it on all test tasks."""
     setting = plan.config.selection
 
@@ -133,9 +134,9 @@ def selection_stage(plan: Plan, features: ClassPool, name: str, chosen: Chosen) 
         write_table(folder / "trials.parquet", {k: [r[k] for r in rows] for k in columns})
         plot_selection(trials, folder / "selection.png")
 
-    def load(folder: Path) -> Outcome:
+    def load(folder: Path) -> SelectionOutcome:
         told = read_json(folder / "selection.json")
-        return Outcome(
+        return SelectionOutcome(
             tuple(_read_trial(t) for t in told["trials"]),
             tuple(Gain(**g) for g in told["gains"]),
         )
@@ -152,7 +153,7 @@ def _accuracies(
 ) -> Float[np.ndarray, "choices tests"]:
     """The accuracy on each test task after each training; trainings run side by side."""
     setting = plan.config.selection
-    learner, training = learner_of(plan.config, name)
+    learner, training = plan.config.learners.learner(name)
     candidates = plan.episodes(plan.train[: setting.candidates], features, "selection")
     asked = plan.episodes(plan.test, features, "selection")
     batch = plan.config.learners.batch_size
@@ -162,7 +163,7 @@ def _accuracies(
         with steps.step(0.8 / len(parts), "training on chosen tasks"):
             trained = train_many(
                 learner,
-                network_of(plan.config, name, features),
+                plan.config.learners.network_for(name, features),
                 [candidates[np.array(c.tasks)] for c in part],
                 TrainConfig(updates=setting.updates, batch_size=batch, **training),
                 seeds=[(1000 * plan.config.seed + c.trial) % (MOST_FOR_JAX + 1) for c in part],
@@ -176,7 +177,7 @@ def _accuracies(
 
 
 def _trial(
-    plan: Plan, learner: str, choice: Choice, accuracy: Float[np.ndarray, "tests"]
+    plan: Plan, learner: str, choice: ChosenTasks, accuracy: Float[np.ndarray, "tests"]
 ) -> SelectionTrial:
     try:
         without = tuple(without_each_class(accuracy, plan.test.classes).tolist())

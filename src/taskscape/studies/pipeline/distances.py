@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.compare import Resemblance, class_moments, feature_separation, resemblance
+from taskscape.compare import Resemblance, resemblance
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.similarity import (
@@ -27,9 +27,9 @@ from taskscape.storage import (
 from taskscape.studies.pipeline.plan import Plan
 from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
+from taskscape.studies.recipes import difficulty
 from taskscape.tasks import TaskSet
 from taskscape.tasks.class_lists import write_classes
-from taskscape.themes.prepare import all_rows
 
 __all__ = ["Distances", "distances_stage", "fit_similarity", "similarity_settings"]
 
@@ -58,7 +58,7 @@ def distances_stage(plan: Plan, embedded: SplitEmbeddings, features: ClassPool) 
             "distance": distances.mean_distance(),
             "nearest": near.indices,
             "nearest_distance": near.distances,
-            "difficulty": difficulty(features, plan.test),
+            "difficulty": difficulty(features, plan.test)[:, 0],
         }
         write_table(folder / "distances.parquet", columns)
         sheet: dict[str, Any] = {
@@ -142,15 +142,3 @@ def _resemblance(told: dict[str, Any]) -> Resemblance:
         n_train=told["n_train"],
         folds=told["folds"],
     )
-
-
-def difficulty(features: ClassPool, tasks: TaskSet) -> Float[np.ndarray, "tasks"]:
-    """How much the classes of each task overlap: spread within over distance between them."""
-    ids = np.unique(tasks.classes[tasks.classes >= 0]).astype(np.int64)
-    rows = all_rows(features, ids)
-    owner = np.full(len(features.samples), -1, dtype=np.int64)
-    for c in ids:
-        owner[features.starts[c] : features.starts[c] + features.counts[c]] = c
-    moments = class_moments(features.samples[rows], owner[rows], len(features))
-    apart = feature_separation(moments, tasks).mean
-    return 1 / np.maximum(apart, 1e-6)

@@ -1,5 +1,6 @@
-"""The stages about learners: training, accuracy on the tasks, and the correlation diagram."""
+"""The stages about learners: accuracy on the tasks, the correlation diagram, and forecasts."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,18 +11,23 @@ from jaxtyping import Float
 
 from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
+from taskscape.forecast import Forecaster, Forecasts, ForecastWarning, Judgement
+from taskscape.forecast.calibration import FORMAT
 from taskscape.meta import TrainConfig, evaluate, label_of, train
 from taskscape.pools import ClassPool
 from taskscape.similarity import TASK_THEMES
 from taskscape.statistics import class_interval
 from taskscape.storage import read_json, read_table, write_json, write_table
 from taskscape.studies.pipeline.distances import Distances
-from taskscape.studies.pipeline.makers import learner_of, network_of
 from taskscape.studies.pipeline.plan import Plan, joined
+from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.tasks import TaskSet
+from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["Accuracy", "diagram_stage", "learner_stage", "mean_with_interval"]
+__all__ = ["Accuracy", "LearnerForecasts", "diagram_stage", "forecast_stage", "learner_stage"]
+
+_REASON = "because of "
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +43,7 @@ class Accuracy:
 def learner_stage(plan: Plan, features: ClassPool, name: str) -> Stage[Accuracy]:
     """Train a learner on random training tasks; evaluate the test and validation tasks."""
     config = plan.config
-    learner, training = learner_of(config, name)
+    learner, training = config.learners.learner(name)
 
     def make(folder: Path, steps: Steps) -> None:
         tasks = plan.train[: config.learners.train_tasks]
@@ -47,18 +53,18 @@ def learner_stage(plan: Plan, features: ClassPool, name: str) -> Stage[Accuracy]
         with steps.step(0.7, "training"):
             trained = train(
                 learner,
-                network_of(config, name, features),
+                config.learners.network_for(name, features),
                 plan.episodes(tasks, features, "evaluate"),
                 settings,
                 seed=config.seed,
             )
         asked = plan.episodes(joined(plan.test, plan.val), features, "evaluate")
         with steps.step(0.3, "evaluating"):
-            found = evaluate(
+            evaluation = evaluate(
                 learner, trained.state, asked, seed=config.seed, episodes=config.evaluate.episodes
             )
         trained.save(folder / "learner")
-        accuracy, n = found.accuracy_by_episode, len(plan.test)
+        accuracy, n = evaluation.accuracy_by_episode, len(plan.test)
         write_table(folder / "test.parquet", _columns(accuracy[:n]))
         summary = {"learner": label_of(name), "test": _summary(accuracy[:n], plan.test)}
         if plan.val is not None:
@@ -88,20 +94,16 @@ def _columns(accuracy: Float[np.ndarray, "tasks episodes"]) -> dict[str, np.ndar
 
 
 def _summary(accuracy: Float[np.ndarray, "tasks episodes"], tasks: TaskSet) -> dict[str, Any]:
-    return mean_with_interval(accuracy.mean(axis=1).astype(np.float64), tasks) | {
-        "tasks": len(tasks),
-        "episodes": accuracy.shape[1],
-    }
-
-
-def mean_with_interval(values: Float[np.ndarray, "tasks"], tasks: TaskSet) -> dict[str, Any]:
     """The mean over tasks, and its interval by leaving out classes where that is possible."""
+    values = accuracy.mean(axis=1).astype(np.float64)
     try:
         around = class_interval(values, tasks.classes)
         interval: list[float] | None = [around.low, around.high]
     except DataError:
         interval = None
-    return {"accuracy": float(values.mean()), "interval": interval}
+    n, episodes = accuracy.shape
+    mean = float(values.mean())
+    return {"accuracy": mean, "interval": interval, "tasks": n, "episodes": episodes}
 
 
 def diagram_stage(
@@ -112,7 +114,7 @@ def diagram_stage(
 
     def make(folder: Path, steps: Steps) -> None:
         with steps.step(1.0, "correlating"):
-            made = correlation_diagram(
+            diagram = correlation_diagram(
                 distances.distance,
                 {a.learner: a.test for a in accuracies},
                 **_label(plan.config.similarity),
@@ -123,9 +125,9 @@ def diagram_stage(
                 confidence=evaluate.confidence,
                 seed=plan.config.seed,
             )
-            made.save(folder / "diagram.json")
-            made.plot(folder / "diagram.png")
-            write_json(folder / "table.json", made.table())
+            diagram.save(folder / "diagram.json")
+            diagram.plot(folder / "diagram.png")
+            write_json(folder / "table.json", diagram.table())
 
     def load(folder: Path) -> CorrelationDiagram:
         return CorrelationDiagram.load(folder / "diagram.json")
@@ -140,3 +142,76 @@ def _label(similarity: str) -> dict[str, Any]:
     if similarity == TASK_THEMES:
         return {}
     return {"distance_label": f"mean distance to the training tasks ({similarity})"}
+
+
+@dataclass(frozen=True, eq=False)
+class LearnerForecasts:
+    """What was expected of a learner on the test tasks, and how right that was."""
+
+    forecasts: Forecasts
+    judgement: Judgement
+
+
+def forecast_stage(
+    plan: Plan, model: TaskThemes, embedded: SplitEmbeddings, accuracies: list[Accuracy]
+) -> Stage[list[LearnerForecasts]]:
+    """Expected accuracies of the test tasks, from the labelled samples that learners have."""
+    setting = plan.config.forecast
+
+    def make(folder: Path, steps: Steps) -> None:
+        assert plan.val is not None
+        val = plan.episodes(plan.val, plan.pool, "evaluate")
+        test = plan.episodes(plan.test, plan.pool, "evaluate")
+        forecasters = [
+            Forecaster(model, embedded.train, a.learner, confidence=setting.confidence)
+            for a in accuracies
+        ]
+        with steps.step(0.6, "describing tasks by their labelled samples"):
+            known, asked = (forecasters[0].describe(tasks) for tasks in (val, test))
+        judged = []
+        names = plan.config.learners.names
+        for name, forecaster, accuracy in zip(names, forecasters, accuracies, strict=True):
+            with steps.step(0.4 / len(names), f"forecasting {accuracy.learner}"):
+                try:
+                    forecaster.fit(val, accuracy.val, described=known)
+                except DataError as error:  # too few validation tasks, say: the rest stands
+                    text = f"no forecast for {accuracy.learner}: {error}"
+                    warnings.warn(text, ForecastWarning, stacklevel=1)
+                    continue
+                forecasts = forecaster.predict(test, described=asked)
+                judgement = forecaster.judge(test, accuracy.test, described=asked)
+            forecaster.save(folder / f"forecaster-{name}")
+            write_table(folder / f"{name}.parquet", _forecast_columns(forecasts))
+            about = {"average": forecasts.average, "summary": judgement.summary()}
+            judged.append({"name": name, "judgement": judgement.to_dict(), **about})
+        write_json(folder / "forecast.json", judged)
+
+    def load(folder: Path) -> list[LearnerForecasts]:
+        return [_read(folder, one) for one in read_json(folder / "forecast.json")]
+
+    settings = {"confidence": setting.confidence, "calibration_format": FORMAT}
+    needs = ("embed", *(f"learners/{name}" for name in plan.config.learners.names))
+    return Stage("forecast", settings, make, load, needs)
+
+
+def _forecast_columns(forecasts: Forecasts) -> dict[str, np.ndarray]:
+    columns = {"task": np.arange(len(forecasts))}
+    columns |= {name: getattr(forecasts, name) for name in ("expected", "low", "high")}
+    if forecasts.outside is not None:
+        columns["outside"] = forecasts.outside
+    return columns | {_REASON + what: moved for what, moved in forecasts.reasons.items()}
+
+
+def _read(folder: Path, stored: dict[str, Any]) -> LearnerForecasts:
+    table, judged = read_table(folder / f"{stored['name']}.parquet"), stored["judgement"]
+    forecasts = Forecasts(
+        learner=judged["learner"],
+        expected=table["expected"],
+        low=table["low"],
+        high=table["high"],
+        confidence=judged["confidence"],
+        reasons={k[len(_REASON) :]: v for k, v in table.items() if k.startswith(_REASON)},
+        average=stored["average"],
+        outside=table.get("outside"),
+    )
+    return LearnerForecasts(forecasts, Judgement.from_dict(judged))

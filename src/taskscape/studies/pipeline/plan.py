@@ -5,16 +5,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float
 
-from taskscape.pools import ClassPool
+from taskscape.pools import SPLITS, ClassPool
 from taskscape.studies.pipeline.checks import check_config, fitted_to, splits_of
-from taskscape.studies.pipeline.config import StudyConfig
-from taskscape.studies.pipeline.splits import with_splits
+from taskscape.studies.pipeline.config import StudyConfig, TaskSettings
 from taskscape.tasks import TaskSet, sample_tasks
-from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["Plan", "joined", "make_plan", "prepared_pool"]
+__all__ = ["Plan", "joined", "make_plan", "with_splits"]
 
 _FIT, _TRAIN, _VAL, _TEST = range(4)
 _SEEDS = 10
@@ -94,16 +91,57 @@ def joined(first: TaskSet, second: TaskSet | None) -> TaskSet:
     )
 
 
-def prepared_pool(pool: ClassPool, model: TaskThemes) -> ClassPool:
-    """The pool with samples prepared as the model prepares them, at unit length."""
-    rows, step = len(pool.samples), 8192
-    x: Float[np.ndarray, "rows dims"] = np.concatenate(
-        [
-            model.preparation_(pool.take(np.arange(start, min(start + step, rows))))
-            for start in range(0, rows, step)
-        ]
+def with_splits(pool: ClassPool, tasks: TaskSettings, seed: int) -> tuple[ClassPool, list[str]]:
+    """The pool with training, validation and test classes, and what was done in words.
+
+    Splits that the data have stay as they are. Missing ones are taken by chance: whole groups of
+    classes where every split can have enough of them, else single classes.
+    """
+    shares = {"test": tasks.test_share, "val": tasks.val_share}
+    if pool.splits is None:
+        return _dealt(pool, np.arange(len(pool)), shares, tasks.n_way, seed)
+    missing = {s: share for s, share in shares.items() if s not in pool.splits and share > 0}
+    if not missing or "train" not in pool.splits:
+        return pool, []
+    return _dealt(pool, pool.classes_in("train"), missing, tasks.n_way, seed)
+
+
+def _dealt(
+    pool: ClassPool, classes: np.ndarray, shares: dict[str, float], n_way: int, seed: int
+) -> tuple[ClassPool, list[str]]:
+    """Give shares of these classes to other splits; the rest is for training."""
+    given = {split: share for split, share in shares.items() if share > 0}
+    rng = np.random.default_rng(seed)
+    names = np.asarray(pool.class_names if pool.groups is None else pool.groups)[classes]
+    by = "class" if pool.groups is None else "group"
+    dealt = _deal(names, given, rng)
+    if by == "group" and min(dealt.count(s) for s in ("train", *given)) < n_way:
+        by = "class"
+        dealt = _deal(np.asarray(pool.class_names)[classes], given, rng)
+    splits = list(pool.splits or ("",) * len(pool))
+    for c, split in zip(classes.tolist(), dealt, strict=True):
+        splits[c] = split
+    counts = ", ".join(f"{splits.count(s)} {s}" for s in SPLITS if s in splits)
+    what = (
+        "no training, validation or test" if pool.splits is None else f"no {' and no '.join(given)}"
     )
-    x = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), np.float32(1e-12))
-    return replace(
-        pool, name=f"{pool.name} (prepared)", samples=x.astype(np.float32), class_digests=None
-    )
+    return replace(pool, splits=tuple(splits)), [
+        f"The data name {what} classes; they were dealt out by {by} with seed {seed}: {counts}."
+    ]
+
+
+def _deal(units: np.ndarray, shares: dict[str, float], rng: np.random.Generator) -> list[str]:
+    """A split for each class; classes of one unit stay together."""
+    distinct, sizes = np.unique(units, return_counts=True)
+    split_of: dict[str, str] = {}
+    order = rng.permutation(len(distinct)).tolist()
+    for split, share in shares.items():
+        need = round(share * len(units))
+        for i in order:
+            if need <= 0:
+                break
+            # a group that is far too large would leave little to train on
+            if str(distinct[i]) not in split_of and sizes[i] <= 1.5 * need:
+                split_of[str(distinct[i])] = split
+                need -= int(sizes[i])
+    return [split_of.get(str(unit), "train") for unit in units]

@@ -7,14 +7,10 @@ from typing import Any
 import numpy as np
 
 from taskscape.embeddings import Embeddings
-from taskscape.errors import DataError
+from taskscape.errors import CheckpointError
 from taskscape.pools import SPLITS, ClassPool
 from taskscape.pools.sheet import contact_sheet
-from taskscape.storage import (
-    read_json,
-    write_json,
-)
-from taskscape.studies.pipeline.makers import theme_model
+from taskscape.storage import read_json, write_json
 from taskscape.studies.pipeline.plan import Plan, joined
 from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.themes.estimator import TaskThemes
@@ -59,13 +55,11 @@ def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
     checkpoint = out / "fit.checkpoint"
 
     def make(folder: Path, steps: Steps) -> None:
-        model = theme_model(plan.config)
+        model = plan.config.fit.model(plan.config.seed)
         with steps.step(1.0, "fitting task-themes"):
             try:
                 model.fit(plan.fit_tasks, checkpoint=checkpoint, resume=True)
-            except DataError as error:
-                if "checkpoint" not in str(error):
-                    raise
+            except CheckpointError:
                 checkpoint.unlink(missing_ok=True)  # of other settings, or damaged
                 model.fit(plan.fit_tasks, checkpoint=checkpoint)
         model.save(folder / "model")
@@ -95,7 +89,11 @@ class SplitEmbeddings:
 
 
 def embed_stage(plan: Plan, model: TaskThemes) -> Stage[SplitEmbeddings]:
-    """The posteriors of training, validation and test tasks, one file each."""
+    """The posteriors of training, validation and test tasks, one file each.
+
+    Known by up to ``tasks.n_shot`` samples of each class. Selection and forecasts embed the test
+    tasks again, from the ``selection.n_shot`` and ``evaluate.n_shot`` that learners will have.
+    """
 
     def make(folder: Path, steps: Steps) -> None:
         sets = {"test": plan.test, "val": plan.val, "train": plan.train}

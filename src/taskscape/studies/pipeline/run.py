@@ -1,9 +1,8 @@
-"""``run_study``: the whole study, stage by stage, into one folder."""
+"""The whole study, stage by stage, into one folder, and back from it."""
 
-import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,28 +12,26 @@ from taskscape.errors import DataError
 from taskscape.files import check_output, json_with, written_in_one_piece
 from taskscape.meta import label_of
 from taskscape.pools import ClassPool, load_pool
-from taskscape.storage import CHECKPOINT, write_json
-from taskscape.studies.folder_lock import only_run_in
-from taskscape.studies.ledger import surroundings
+from taskscape.storage import CHECKPOINT, read_json, write_json
+from taskscape.studies.lab import only_run_in, versions_and_hardware
 from taskscape.studies.pipeline.checks import check_config
-from taskscape.studies.pipeline.choosing import Outcome, chosen_stage, selection_stage
-from taskscape.studies.pipeline.config import StudyConfig
+from taskscape.studies.pipeline.choosing import SelectionOutcome, chosen_stage, selection_stage
+from taskscape.studies.pipeline.config import StudyConfig, config_from, write_config
 from taskscape.studies.pipeline.distances import distances_stage
-from taskscape.studies.pipeline.findings import find
-from taskscape.studies.pipeline.foresee import Foreseen, forecast_stage
-from taskscape.studies.pipeline.learn import Accuracy, diagram_stage, learner_stage
-from taskscape.studies.pipeline.plan import Plan, make_plan, prepared_pool
-from taskscape.studies.pipeline.reading import read_config, write_config
-from taskscape.studies.pipeline.represent import (
-    data_stage,
-    embed_stage,
-    fit_stage,
-    health_stage,
+from taskscape.studies.pipeline.learn import (
+    Accuracy,
+    LearnerForecasts,
+    diagram_stage,
+    forecast_stage,
+    learner_stage,
 )
-from taskscape.studies.pipeline.stages import Keeper, Silent, Watch, read_note
-from taskscape.studies.result import StudyResult
+from taskscape.studies.pipeline.plan import Plan, make_plan
+from taskscape.studies.pipeline.represent import data_stage, embed_stage, fit_stage, health_stage
+from taskscape.studies.pipeline.stages import Listener, StageRunner, read_note
+from taskscape.studies.recipes import prepared_pool
+from taskscape.studies.result import StudyResult, find
 
-__all__ = ["open_study", "run_study"]
+__all__ = ["load_study", "run_study"]
 
 _FILES = ("study.toml", "study.json", "results.json", "report.html", "fit.checkpoint")
 _RESULTS = json_with("the results of a study", "findings", "notes", "health", "gains")
@@ -49,7 +46,7 @@ def run_study(
     resume: bool = False,
     overwrite: bool = False,
     command: str = "",
-    watch: Watch | None = None,
+    listener: Listener | None = None,
 ) -> StudyResult:
     """Fit, embed, compare, train, correlate, select and forecast; all results go into ``out``.
 
@@ -67,7 +64,7 @@ def run_study(
     else:
         config = replace(config, data=pool.name)
     plan, folder = make_plan(pool, config), Path(out)
-    watch = watch or Silent()
+    listener = listener or Listener()
     stages = stage_list(plan)
     check = partial(_check_folder, folder, [name for name, _ in stages], resume, overwrite)
     check()
@@ -75,29 +72,13 @@ def run_study(
     with only_run_in(folder):
         check()  # another run may have ended there in between
         write_config(folder / "study.toml", plan.config, config)
-        watch.plan(stages, plan.notes)
+        listener.plan(stages, plan.notes)
         identity = f"{plan.pool.fingerprint} {__version__}"
-        result = _run(plan, Keeper(folder, identity, resume, watch), folder, command)
+        about = versions_and_hardware()
+        about |= {"command": command, "versions": {"taskscape": __version__, **about["versions"]}}
+        result = _run(plan, StageRunner(folder, identity, resume, listener), about)
         _write_results(folder, result)
     return result
-
-
-def open_study(folder: str | os.PathLike[str]) -> StudyResult:
-    """The result of a finished study, read back from its folder; nothing is made or written."""
-    out = Path(folder)
-    try:
-        about = json.loads((out / "study.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise DataError(
-            f"{out} holds no finished study: it has no study.json that can be read. Finish the "
-            f"study with: taskscape run --config {out / 'study.toml'} --out {out} --resume"
-        ) from None
-    config = read_config(out / "study.toml")
-    plan = make_plan(load_pool(config.data), config)
-    identity = f"{plan.pool.fingerprint} {__version__}"
-    keeper = Keeper(out, identity, resume=True, watch=Silent(), only_finished=True)
-    result = _run(plan, keeper, out, about["command"])
-    return replace(result, versions=about["versions"], hardware=about["hardware"])
 
 
 def stage_list(plan: Plan) -> list[tuple[str, str]]:
@@ -120,29 +101,30 @@ def stage_list(plan: Plan) -> list[tuple[str, str]]:
     return stages
 
 
-def _run(plan: Plan, keeper: Keeper, folder: Path, command: str) -> StudyResult:
+def _run(plan: Plan, runner: StageRunner, about: Mapping[str, Any]) -> StudyResult:
     config = plan.config
-    keeper.run(data_stage(plan))
-    model = keeper.run(fit_stage(plan, folder))
-    embedded = keeper.run(embed_stage(plan, model))
-    warned = keeper.warnings["embed"]
-    health = keeper.run(health_stage(model, embedded, warned))
-    prepared = prepared_pool(plan.pool, model)
-    distances = keeper.run(distances_stage(plan, embedded, prepared))
-    features = plan.pool if config.learners.network == "conv4" else prepared
+    runner.run(data_stage(plan))
+    model = runner.run(fit_stage(plan, runner.out))
+    embedded = runner.run(embed_stage(plan, model))
+    health = runner.run(health_stage(model, embedded, runner.warnings["embed"]))
+    prepared = features = plan.pool  # what learners take; where all is read, nothing is looked at
+    if not runner.read_only:
+        prepared = prepared_pool(plan.pool, model.preparation_, unit_length=True)
+    if config.learners.network == "mlp":
+        features = prepared
+    distances = runner.run(distances_stage(plan, embedded, prepared))
     names = config.learners.names
-    accuracies: list[Accuracy] = [keeper.run(learner_stage(plan, features, n)) for n in names]
-    diagram = keeper.run(diagram_stage(plan, distances, accuracies))
-    outcomes: list[Outcome] = []
+    accuracies: list[Accuracy] = [runner.run(learner_stage(plan, features, n)) for n in names]
+    diagram = runner.run(diagram_stage(plan, distances, accuracies))
+    outcomes: list[SelectionOutcome] = []
     if config.selection.rules:
-        chosen = keeper.run(chosen_stage(plan, model, embedded))
-        outcomes = [keeper.run(selection_stage(plan, features, n, chosen)) for n in names]
-    foreseen: list[Foreseen] = []
+        chosen = runner.run(chosen_stage(plan, model, embedded))
+        outcomes = [runner.run(selection_stage(plan, features, n, chosen)) for n in names]
+    forecasts: list[LearnerForecasts] = []
     if config.forecast.enabled and plan.val is not None:
-        foreseen = keeper.run(forecast_stage(plan, model, embedded, accuracies))
-    judgements = {f.judgement.learner: f.judgement for f in foreseen}
+        forecasts = runner.run(forecast_stage(plan, model, embedded, accuracies))
+    judgements = {f.judgement.learner: f.judgement for f in forecasts}
     gains = tuple(g for outcome in outcomes for g in outcome.gains)
-    about = surroundings()
     return StudyResult(
         pool=plan.pool,
         model=model,
@@ -155,20 +137,45 @@ def _run(plan: Plan, keeper: Keeper, folder: Path, command: str) -> StudyResult:
         accuracy={a.learner: a.test for a in accuracies},
         diagram=diagram,
         selection=tuple(t for outcome in outcomes for t in outcome.trials),
-        forecasts={f.forecasts.learner: f.forecasts for f in foreseen},
+        forecasts={f.forecasts.learner: f.forecasts for f in forecasts},
         judgements=judgements,
         findings=find(distances.resemblance, health, diagram, gains, judgements),
         settings=config.to_dict(),
         seed=config.seed,
-        timings=dict(keeper.timings),
-        versions={"taskscape": __version__, **about["versions"]},
+        timings=dict(runner.timings),
+        versions=about["versions"],
         hardware=about["hardware"],
-        command=command,
+        command=about["command"],
         resemblance=distances.resemblance,
         gains=gains,
         notes=plan.notes,
-        warnings={stage: tuple(said) for stage, said in keeper.warnings.items() if said},
+        warnings={stage: tuple(said) for stage, said in runner.warnings.items() if said},
     )
+
+
+def load_study(folder: str | os.PathLike[str], pool: ClassPool | None = None) -> StudyResult:
+    """Read back what :func:`run_study` wrote into a folder; nothing is computed again.
+
+    The data are opened by the name in the settings, unless ``pool`` is given: a study of a pool in
+    memory needs it. It must be the data that the study was made from.
+    """
+    folder = Path(folder)
+    for name in ("study.json", "results.json"):
+        if not (folder / name).is_file():
+            raise DataError(
+                f"{folder} holds no finished study: it has no {name}. Give the folder that "
+                "taskscape run wrote (--out), or finish the study there with --resume."
+            )
+    about, written = (read_json(folder / name) for name in ("study.json", "results.json"))
+    config = config_from(about["settings"], str(folder / "study.json"))
+    plan = make_plan(load_pool(config.data) if pool is None else pool, config)
+    if plan.pool.fingerprint != written["data"]["fingerprint"]:
+        raise DataError(
+            f"{plan.pool.name!r} is not the data that the study in {folder} was made from; those "
+            f"had the fingerprint {written['data']['fingerprint']}. Give them as pool."
+        )
+    plan = replace(plan, notes=tuple(written["notes"]))
+    return _run(plan, StageRunner(folder, read_only=True), about)
 
 
 def _check_folder(folder: Path, stages: list[str], resume: bool, overwrite: bool) -> None:
@@ -196,29 +203,9 @@ def _check_folder(folder: Path, stages: list[str], resume: bool, overwrite: bool
 
 def _write_results(folder: Path, result: StudyResult) -> None:
     """All findings in one file, and beside it what made them."""
-    with written_in_one_piece(folder / "results.json", _RESULTS) as made:
-        write_json(made, results_of(result))
+    with written_in_one_piece(folder / "results.json", _RESULTS) as file:
+        write_json(file, result.to_dict())
     about = {k: getattr(result, k) for k in ("command", "seed", "settings", "timings", "versions")}
     about |= {"hardware": result.hardware, "data": repr(result.pool)}
-    with written_in_one_piece(folder / "study.json", _ABOUT) as made:
-        write_json(made, about)
-
-
-def results_of(result: StudyResult) -> dict[str, Any]:
-    """The main numbers of a study as plain values: the same for the same inputs."""
-    likeness: Mapping[str, Any] | None = None
-    if result.resemblance is not None:
-        kept = ("answer", "summary", "median_percentile", "beyond_95", "measure", "folds")
-        likeness = {k: v for k, v in result.resemblance.to_dict().items() if k in kept}
-    return {
-        "findings": result.findings,
-        "notes": result.notes,
-        "warnings": result.warnings,
-        "data": {"name": result.pool.name, "fingerprint": result.pool.fingerprint},
-        "health": result.model.health_.to_dict(),
-        "resemblance": likeness,
-        "accuracy": {name: float(a.mean()) for name, a in result.accuracy.items()},
-        "diagram": None if result.diagram is None else result.diagram.to_dict(),
-        "gains": [asdict(g) for g in result.gains],
-        "forecasts": {name: j.to_dict() for name, j in result.judgements.items()},
-    }
+    with written_in_one_piece(folder / "study.json", _ABOUT) as file:
+        write_json(file, about)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, TypeVar
 
 from taskscape import files
 from taskscape.errors import DataError
@@ -16,7 +16,7 @@ from taskscape.forecast import ForecastWarning
 from taskscape.progress import heard_by
 from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning
 
-__all__ = ["Keeper", "Silent", "Stage", "Watch", "read_note"]
+__all__ = ["Listener", "Stage", "StageRunner", "Steps", "read_note"]
 
 T = TypeVar("T")
 _FORMAT = 2
@@ -26,37 +26,20 @@ _KEPT = (HealthWarning, OutlierTasksWarning, ForecastWarning)
 """Warnings that are kept with the results instead of printed."""
 
 
-@runtime_checkable
-class Watch(Protocol):
-    """Hears how a study gets on."""
+class Listener:
+    """Hears how a study gets on; this one does nothing about it."""
 
     def plan(self, stages: list[tuple[str, str]], notes: tuple[str, ...]) -> None:
         """All stages, by name and in words, and what had to be decided before them."""
-        ...
 
-    def begin(self, stage: str) -> None: ...
+    def begin(self, stage: str) -> None:
+        """A stage begins."""
 
     def advance(self, done: float, what: str) -> None:
         """The part of the current stage that is done, and what it is doing."""
-        ...
-
-    def end(self, stage: str, seconds: float, reused: bool) -> None: ...
-
-
-class Silent:
-    """A watch that says nothing."""
-
-    def plan(self, stages: list[tuple[str, str]], notes: tuple[str, ...]) -> None:
-        del stages, notes
-
-    def begin(self, stage: str) -> None:
-        del stage
-
-    def advance(self, done: float, what: str) -> None:
-        del done, what
 
     def end(self, stage: str, seconds: float, reused: bool) -> None:
-        del stage, seconds, reused
+        """A stage is finished, or was before."""
 
 
 @dataclass(frozen=True)
@@ -76,57 +59,54 @@ class Stage(Generic[T]):
 class Steps:
     """Divides the time of a stage among its steps, and passes on the progress inside them."""
 
-    def __init__(self, watch: Watch) -> None:
-        self._watch, self._done = watch, 0.0
+    def __init__(self, listener: Listener) -> None:
+        self._listener, self._done = listener, 0.0
 
     @contextmanager
     def step(self, share: float, what: str) -> Iterator[None]:
         """A step that takes about this share of the stage; several bars in it start anew."""
         begin = self._done
-        self._watch.advance(begin, what)
+        self._listener.advance(begin, what)
 
         def listen(description: str, done: int, total: int | None) -> None:
             part = min(done / total, 1.0) if total else 0.0
-            self._watch.advance(begin + share * part, what)
+            self._listener.advance(begin + share * part, what)
 
         with heard_by(listen):
             yield
         self._done = begin + share
-        self._watch.advance(self._done, what)
+        self._listener.advance(self._done, what)
 
 
 @dataclass
-class Keeper:
+class StageRunner:
     """Runs stages in a folder, or takes them from there where they are finished."""
 
     out: Path
-    identity: str
+    identity: str = ""
     """What all stages depend on: data and version."""
-    resume: bool
-    watch: Watch
-    only_finished: bool = False
-    """Whether a stage that is not finished is an error."""
+    resume: bool = False
+    listener: Listener = field(default_factory=Listener)
+    read_only: bool = False
+    """Take every stage from the folder, whatever version wrote it; make none."""
     hashes: dict[str, str] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
     warnings: dict[str, list[str]] = field(default_factory=dict)
 
     def run(self, stage: Stage[T]) -> T:
         """The result of a stage, made now or before; always as it was read back from disk."""
-        self.watch.begin(stage.name)
+        self.listener.begin(stage.name)
         began = time.perf_counter()
         folder, key = self.out / stage.name, self._hash(stage)
-        self.hashes[stage.name] = key
-        note = self.note(stage.name) if self.resume else None
+        note = self.note(stage.name) if self.resume or self.read_only else None
+        if self.read_only:
+            note = self._fitting(stage, note)
+            key = note["hash"]
         reused = note is not None and note.get("hash") == key
-        if not reused and self.only_finished:
-            raise DataError(
-                f"stage {stage.name!r} in {self.out} is not finished, or was made from other data, "
-                "other settings or by another version. Run the study with --resume first."
-            )
-        if not reused:
+        self.hashes[stage.name] = key
+        if note is None or not reused:
             note = self._make(stage, folder, key, began)
-        assert note is not None
-        found = self._load(stage, folder)
+        result = self._load(stage, folder)
         if (self.note(stage.name) or {}).get("hash") != key:
             raise DataError(
                 f"stage {stage.name!r} in {folder} was changed while it was read: something else "
@@ -134,16 +114,30 @@ class Keeper:
             )
         self.timings[stage.name] = float(note["seconds"])
         self.warnings[stage.name] = list(note["warnings"])
-        self.watch.end(stage.name, time.perf_counter() - began, reused)
-        return found
+        self.listener.end(stage.name, time.perf_counter() - began, reused)
+        return result
+
+    def _fitting(self, stage: Stage[Any], note: dict[str, Any] | None) -> dict[str, Any]:
+        """The note of a stage that is to be read, if it belongs to the others and the settings."""
+        inputs = {
+            "settings": dict(stage.settings),
+            "needs": {name: self.hashes[name] for name in stage.needs},
+        }
+        if note is None or {k: note.get(k) for k in inputs} != json.loads(json.dumps(inputs)):
+            what = "is not finished" if note is None else "was made with other settings or stages"
+            raise DataError(
+                f"stage {stage.name!r} in {self.out} {what}. Run the study there again with "
+                "--resume."
+            )
+        return note
 
     def _make(self, stage: Stage[Any], folder: Path, key: str, began: float) -> dict[str, Any]:
         _check_nothing_added(folder, read_note(folder, stage.name))
-        with files.folder_in_one_piece(folder) as made:
+        with files.folder_in_one_piece(folder) as new:
             with warnings.catch_warnings(record=True) as heard:
                 for kind in _KEPT:
                     warnings.simplefilter("always", kind)
-                stage.make(made, Steps(self.watch))
+                stage.make(new, Steps(self.listener))
             kept = {str(w.message) for w in heard if issubclass(w.category, _KEPT)}
             for other in (w for w in heard if not issubclass(w.category, _KEPT)):
                 warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
@@ -155,10 +149,10 @@ class Keeper:
                 "needs": {name: self.hashes[name] for name in stage.needs},
                 "warnings": sorted(kept),
                 "seconds": round(time.perf_counter() - began, 3),
-                "files": _names(made),
+                "files": _names(new),
             }
             text = json.dumps(note, indent=2, ensure_ascii=False)
-            (made / _NOTE).write_text(text + "\n", encoding="utf-8")
+            (new / _NOTE).write_text(text + "\n", encoding="utf-8")
         return note
 
     def _load(self, stage: Stage[T], folder: Path) -> T:

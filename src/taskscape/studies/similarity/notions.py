@@ -1,93 +1,361 @@
-"""How well every notion of similarity tells accuracy, into a ledger."""
+"""How well every notion of similarity tells accuracy, into a ledger.
 
+Notions come in families that are computed together: distances from tasks to training tasks, and
+what is said of them (the mean, the nearest few), or something that the task alone tells.
+"""
+
+import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.studies.ledger import Ledger
-from taskscape.studies.similarity.accuracies import settings_of
+from taskscape.compare import DIVERGENCES, cdist, class_separation
+from taskscape.embeddings import Embeddings
+from taskscape.meta import TrainConfig
+from taskscape.similarity import (
+    OTDD,
+    PrototypeDistance,
+    Similarity,
+    Task2Vec,
+    Task2VecConfig,
+    TaskHardness,
+)
+from taskscape.studies.lab import Lab
+from taskscape.studies.recipes import without_advice
 from taskscape.studies.similarity.association import Target, association
-from taskscape.studies.similarity.families import FAMILIES, Bench, Family, Variant
-from taskscape.studies.similarity.study import SimilarityStudy
+from taskscape.studies.similarity.study import CONTROLS, Measured, SimilarityStudy
+from taskscape.tasks import TaskSet
+from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["run_notions"]
+__all__ = [
+    "CLOSED",
+    "FAMILIES",
+    "Family",
+    "Variant",
+    "combined_distances",
+    "run_notions",
+    "summarise_distances",
+]
+
+CLOSED = tuple(d.name for d in DIVERGENCES.values() if not (d.needs_alpha or d.has_stderr))
+"""Divergences with a closed form."""
+ENSEMBLE = 3
+"""Fits in an ensemble."""
+T = TypeVar("T")
+_OWN = "the task alone"
+_NEAREST = (1, 10, 100)
+_NUMBERS_AT_ONCE = 1 << 21
+_SAMPLES = 256
+"""Points of each task for the Jensen-Shannon divergence."""
+_EMD_SHARE = 5
+"""The earth mover's distance is measured to a fifth of the few training tasks."""
 
 
 def run_notions(
     study: SimilarityStudy,
-    ledger: Ledger,
-    accuracies: Mapping[str, Mapping[int, Float[np.ndarray, "tasks episodes"]]],
-    difficulty: Float[np.ndarray, "tasks 4"],
+    lab: Lab,
+    measure: Callable[[], Measured],
     *,
+    learners: Sequence[str],
     seeds: Sequence[int],
-    families: Sequence[str] = tuple(FAMILIES),
-    until: float = float("inf"),
+    families: Sequence[str] | None = None,
 ) -> None:
-    """Compute what the ledger does not have, until done or until ``until`` on the clock.
-
-    ``accuracies`` are by learner and seed; a seed's fits meet the learners trained with that seed.
-    """
-    bench = Bench(study, difficulty)
+    """Compute what the ledger does not have; ``measure`` is called when something is missing."""
+    shared: Shared | None = None
     for seed in seeds:
-        targets = {
-            (learner, few): _target(bench, of[seed], few)
-            for learner, of in accuracies.items()
-            for few in (False, True)
-        }
-        for name in families:
+        for name in FAMILIES if families is None else families:
             family = FAMILIES[name]
-            wanted = [
+            cells = [
                 _cell(study, family, variant, summary, learner, seed)
                 for variant in family.variants
                 for summary in family.summaries(study)
-                for learner in accuracies
+                for learner in learners
             ]
-            if all(ledger.get(cell) for cell in wanted):
-                continue
-            if time.monotonic() > until:
-                return
-            _run_family(bench, ledger, name, seed, targets)
+            if lab.missing(cells):
+                shared = shared or Shared(study, measure())
+                _run_family(shared, lab, name, seed, learners)
 
 
-def _run_family(
-    bench: Bench, ledger: Ledger, name: str, seed: int, targets: Mapping[tuple[str, bool], Target]
-) -> None:
+def _run_family(shared: "Shared", lab: Lab, name: str, seed: int, learners: Sequence[str]) -> None:
     family, began = FAMILIES[name], time.perf_counter()
-    learners = [learner for learner, few in targets if few]
     try:
-        for variant, summaries in family.compute(bench, seed):
+        for variant, summaries in family.compute(shared, seed):
             seconds = round(time.perf_counter() - began, 2)
             for summary, x in summaries.items():
                 for learner in learners:
-                    cell = _cell(bench.study, family, variant, summary, learner, seed)
-                    if ledger.get(cell) is None:
-                        found = association(x, targets[learner, family.few])
-                        ledger.add(cell, {**found, "seconds": seconds})
+                    cell = _cell(shared.study, family, variant, summary, learner, seed)
+                    if lab.ledger.get(cell) is None:
+                        results = association(x, shared.target(learner, seed, family.few))
+                        lab.ledger.add(cell, {**results, "seconds": seconds})
             began = time.perf_counter()
     except ImportError as error:  # the earth mover's distance needs POT
         print(f"{name}: left out, {error}", file=sys.stderr)
 
 
-def _target(bench: Bench, accuracies: Float[np.ndarray, "tasks episodes"], few: bool) -> Target:
-    rows = bench.study.few if few else np.arange(len(accuracies))
-    classes = bench.study.tasks.classes[rows]
-    return Target.of(accuracies[rows], bench.difficulty[rows], classes)
-
-
 def _cell(
-    study: SimilarityStudy, family: Family, variant: Variant, summary: str, learner: str, seed: int
+    study: SimilarityStudy,
+    family: "Family",
+    variant: "Variant",
+    summary: str,
+    learner: str,
+    seed: int,
 ) -> dict[str, Any]:
     return {
         "what": "notion",
         **study.identity(),
         "learner": learner,
-        "settings": settings_of(study, learner),
+        "settings": study.settings(learner),
         **variant._asdict(),
         "summary": summary,
         "reference": family.reference(study),
         "seed": seed,
     }
+
+
+# -- distances ----------------------------------------------------------------------------------
+
+
+def summaries_of(n_reference: int) -> tuple[str, ...]:
+    """The mean, and the nearest k where they are at most a tenth of the training tasks."""
+    return ("mean", *(f"nearest {k}" for k in _NEAREST if 10 * k <= n_reference))
+
+
+def summarise_distances(
+    distances: Float[np.ndarray, "tasks others"],
+) -> dict[str, Float[np.ndarray, "tasks"]]:
+    """Mean distance to all training tasks, and to the nearest k."""
+    n = distances.shape[1]
+    nearest = [k for k in _NEAREST if f"nearest {k}" in summaries_of(n)]
+
+    def of(rows: slice) -> list[Float[np.ndarray, "rows"]]:
+        block = distances[rows].astype(np.float64)
+        means = [block.mean(axis=1)]
+        if nearest:
+            most = nearest[-1]
+            near = np.sort(np.partition(block, most - 1, axis=1)[:, :most], axis=1)
+            means += [near[:, :k].mean(axis=1) for k in nearest]
+        return means
+
+    parts = _in_threads(of, _blocks(len(distances), n))
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return dict(zip(summaries_of(n), columns, strict=True))
+
+
+def combined_distances(
+    test: Float[np.ndarray, "members tasks L"],
+    train: Float[np.ndarray, "members others L"],
+    kind: str,
+) -> Float[np.ndarray, "tasks others"]:
+    """What :func:`taskscape.compare.cdist` gives for a closed form, in float32 and by threads."""
+    total = np.zeros((test.shape[1], train.shape[1]), dtype=np.float32)
+    compute = DIVERGENCES[kind].compute
+    for a, b in zip(test.astype(np.float64), train.astype(np.float64), strict=True):
+        one = np.empty_like(total)
+
+        def fill(rows: slice, a: np.ndarray = a, b: np.ndarray = b, one: np.ndarray = one) -> float:
+            values = compute(a[rows, None], b[None])
+            one[rows] = values
+            return float(values.sum())
+
+        blocks = _blocks(len(a), b.size)
+        mean = sum(_in_threads(fill, blocks)) / one.size
+        if len(test) > 1:
+            one /= len(test) * (mean if mean > 0 else 1.0)
+        total += one
+    return total
+
+
+def _blocks(n: int, numbers_per_row: int) -> Iterator[slice]:
+    step = max(1, _NUMBERS_AT_ONCE // numbers_per_row)
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))
+
+
+def _in_threads(work: Callable[[slice], T], blocks: Iterator[slice]) -> list[T]:
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:  # NumPy and SciPy let go of the lock
+        return list(pool.map(work, blocks))
+
+
+# -- families -----------------------------------------------------------------------------------
+
+
+class Variant(NamedTuple):
+    """A notion of similarity; ``fits`` counts the members of an ensemble."""
+
+    notion: str
+    divergence: str = ""
+    fits: int = 1
+
+
+Distances = Iterator[tuple[Variant, Mapping[str, Float[np.ndarray, "tasks"]]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Fits of the model, with a study's tasks and the training tasks as they see them."""
+
+    model: TaskThemes
+    test: Embeddings
+    train: Embeddings
+
+
+class Shared:
+    """A study with what its notions share: fits of the model, measured accuracy and difficulty."""
+
+    def __init__(self, study: SimilarityStudy, measured: Measured) -> None:
+        self.study, self.measured = study, measured
+        self._fits: dict[int, Ensemble] = {}
+        self._targets: dict[tuple[str, int, bool], Target] = {}
+
+    def fit(self, seed: int) -> Ensemble:
+        """The default model from several starts, with λ of the tasks and of the reference."""
+        if seed not in self._fits:
+            model = TaskThemes(
+                prepare=None, random_state=seed, n_restarts=ENSEMBLE, ensemble=ENSEMBLE
+            )
+            with without_advice():
+                model.fit(self.study.fit_tasks(seed))
+                test = model.embed(self.study.tasks)
+                train = model.embed(self.study.reference(seed))
+            self._fits = {seed: Ensemble(model, test, train)}
+        return self._fits[seed]
+
+    def few(self, seed: int) -> tuple[TaskSet, TaskSet]:
+        """The tasks and the training tasks for notions that cost much per pair."""
+        reference = self.study.reference(seed)[: self.study.sizes.few_reference]
+        return self.study.tasks[self.study.few], reference
+
+    def target(self, learner: str, seed: int, few: bool) -> Target:
+        """The accuracies that distances are compared with; a seed's fits meet its learners."""
+        key = (learner, seed, few)
+        if key not in self._targets:
+            accuracies = self.measured.accuracies[learner][seed]
+            rows = self.study.few if few else np.arange(len(accuracies))
+            self._targets[key] = Target.of(
+                accuracies[rows], self.measured.difficulty[rows], self.study.tasks.classes[rows]
+            )
+        return self._targets[key]
+
+
+def _difficulty(shared: Shared, seed: int) -> Distances:
+    for i, name in enumerate(CONTROLS):
+        yield Variant(name), {_OWN: shared.measured.difficulty[:, i]}
+
+
+def _themes(shared: Shared, seed: int) -> Distances:
+    fits = shared.fit(seed)
+    for n in (1, ENSEMBLE):
+        for kind in CLOSED:
+            yield (
+                Variant("task-themes", kind, n),
+                summarise_distances(
+                    combined_distances(fits.test.lam[:n], fits.train.lam[:n], kind)
+                ),
+            )
+
+
+def _theme_difficulty(shared: Shared, seed: int) -> Distances:
+    with without_advice():
+        gamma = shared.fit(seed).model.embed(shared.study.tasks, keep_gamma=True).gamma
+    assert gamma is not None
+    yield Variant("separation of γ", "jeffreys"), {_OWN: -class_separation(gamma[0]).mean}
+
+
+def _themes_few(shared: Shared, seed: int) -> Distances:
+    fits = shared.fit(seed)
+    a, b = fits.test.lam[0][shared.study.few], fits.train.lam[0][: shared.study.sizes.few_reference]
+    for kind in ("kl", "jensen_shannon"):
+        distances = cdist(a, b, kind, n_samples=_SAMPLES)
+        yield Variant("task-themes", kind), summarise_distances(distances)
+
+
+def _earth_mover(shared: Shared, seed: int) -> Distances:
+    import ot  # noqa: F401  # before the fit: without it there is nothing to do
+
+    fits = shared.fit(seed)
+    a = fits.test.lam[0][shared.study.few]
+    b = fits.train.lam[0][: shared.study.sizes.few_reference // _EMD_SHARE]
+    distances = cdist(a, b, "emd", alpha=fits.model.alpha_)
+    yield Variant("task-themes", "emd"), summarise_distances(distances)
+
+
+def _task2vec(shared: Shared, seed: int) -> Distances:
+    config = Task2VecConfig(train=TrainConfig(updates=shared.study.sizes.probe_updates))
+    notion = Task2Vec(per="unit", config=config, prepare=None, seed=seed)
+    notion.fit(shared.study.fit_tasks(seed))
+    tasks, reference = shared.few(seed)
+    a, b = notion.embed(tasks), notion.embed(reference)
+    yield Variant("Task2Vec per unit"), summarise_distances(notion.cdist(a, b))
+    # the embedding per layer is the mean over the layer's units
+    ends = np.cumsum(config.widths)[:-1]
+    a, b = (np.stack([p.mean(1) for p in np.split(e, ends, axis=1)], axis=1) for e in (a, b))
+    yield Variant("Task2Vec per layer"), summarise_distances(notion.cdist(a, b))
+
+
+def _by(name: str, notion: Similarity, n_shot: int | str | None = None) -> Callable[..., Distances]:
+    def compute(shared: Shared, seed: int) -> Distances:
+        tasks, reference = shared.few(seed)
+        if n_shot is not None:
+            tasks, reference = tasks.with_samples(n_shot), reference.with_samples(n_shot)
+        notion.fit(reference)
+        yield Variant(name), summarise_distances(notion.cdist(tasks, reference))
+
+    return compute
+
+
+@dataclass(frozen=True)
+class Family:
+    """Variants that are computed together."""
+
+    variants: tuple[Variant, ...]
+    compute: Callable[[Shared, int], Distances]
+    few: bool = True
+    own: bool = False
+    """Whether it looks at the task alone and not at the training tasks."""
+    share: int = 1
+    """One in this many of the training tasks is used."""
+
+    def reference(self, study: SimilarityStudy) -> int:
+        """How many training tasks distances are measured to."""
+        sizes = study.sizes
+        return (sizes.few_reference if self.few else sizes.reference) // self.share
+
+    def summaries(self, study: SimilarityStudy) -> tuple[str, ...]:
+        """What is said of the distances."""
+        return (_OWN,) if self.own else summaries_of(self.reference(study))
+
+
+FAMILIES: Mapping[str, Family] = {
+    "difficulty": Family(tuple(Variant(c) for c in CONTROLS), _difficulty, few=False, own=True),
+    "themes": Family(
+        tuple(Variant("task-themes", kind, n) for n in (1, ENSEMBLE) for kind in CLOSED),
+        _themes,
+        few=False,
+    ),
+    "theme difficulty": Family(
+        (Variant("separation of γ", "jeffreys"),), _theme_difficulty, few=False, own=True
+    ),
+    "themes, few": Family(
+        tuple(Variant("task-themes", kind) for kind in ("kl", "jensen_shannon")), _themes_few
+    ),
+    "earth mover": Family((Variant("task-themes", "emd"),), _earth_mover, share=_EMD_SHARE),
+    "task2vec": Family((Variant("Task2Vec per unit"), Variant("Task2Vec per layer")), _task2vec),
+    "prototypes": Family(
+        (Variant("prototypes"),), _by("prototypes", PrototypeDistance(prepare=None))
+    ),
+    "otdd": Family((Variant("OTDD"),), _by("OTDD", OTDD(prepare=None), "all")),
+    "otdd, diagonal": Family(
+        (Variant("OTDD diagonal"),),
+        _by("OTDD diagonal", OTDD(prepare=None, covariance="diagonal")),
+    ),
+    "hardness": Family(
+        (Variant("difference in hardness"),),
+        _by("difference in hardness", TaskHardness(prepare=None)),
+    ),
+}

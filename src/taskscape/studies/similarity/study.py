@@ -1,30 +1,37 @@
-"""What a study of similarity is about: a pool, the tasks of a split, and how hard they are."""
+"""What a study of similarity is about: a pool, the tasks of a split, their accuracy, how hard."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.compare import class_moments, feature_separation
+from taskscape.errors import DataError
+from taskscape.meta.episodes import redrawn
 from taskscape.pools import ClassPool
+from taskscape.pools.cache import cache_dir, cache_key
 from taskscape.similarity import TaskHardness
-from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks
-from taskscape.themes.prepare import (
-    Preparation,
-    PrepareConfig,
-    all_rows,
-    choose_config,
-    learn_preparation,
+from taskscape.studies.recipes import (
+    LEARNER_PRESETS,
+    PIXEL_COMPONENTS,
+    difficulty,
+    draw_tasks,
+    nearest_centroid,
+    prepared_pool,
+    train_and_test,
 )
+from taskscape.tasks import TaskSet, sample_tasks
+from taskscape.themes.prepare import PrepareConfig, choose_config
 
-__all__ = ["CONTROLS", "SimilarityStudy", "Sizes", "prepared_pool"]
+__all__ = ["CONTROLS", "Measured", "SimilarityStudy", "Sizes", "measured_accuracies"]
 
 CONTROLS = ("separation", "smallest separation", "hardness", "nearest centroid")
 """Measures of a task's own difficulty, in the order in which they are controlled for."""
 _MOST_TO_ENUMERATE = 20_000
-_ROWS_AT_ONCE = 8192
+_OTHER_DRAWS = 1 << 16
+"""Draws of samples that no learner is evaluated on."""
 
 
 @dataclass(frozen=True)
@@ -90,19 +97,17 @@ class SimilarityStudy:
     @cached_property
     def tasks(self) -> TaskSet:
         """The tasks of the split, each a different set of classes, as they are embedded."""
-        rest = {"n_way": self.n_way, "n_shot": self.embed_shot, "split": self.split, "seed": 2}
-        pool, wanted = self.prepared, self.sizes.tasks
-        every = enumerate_tasks(pool, **rest)  # type: ignore[arg-type]
-        assert every.n_tasks is not None
-        if every.n_tasks > _MOST_TO_ENUMERATE:
-            return sample_tasks(pool, wanted or 5_000, unique=True, **rest)  # type: ignore[arg-type]
-        if wanted is None or wanted >= every.n_tasks:
-            return every.collect()
-        chosen = np.random.default_rng(2).permutation(every.n_tasks)[:wanted]
-        return every.collect()[np.sort(chosen)]
+        n = self.sizes.tasks
+        tasks = draw_tasks(
+            self.prepared, _MOST_TO_ENUMERATE, sample=n or 5_000, split=self.split, seed=2,
+            n_way=self.n_way, n_shot=self.embed_shot,
+        )  # fmt: skip
+        if n is None or n >= len(tasks):
+            return tasks
+        return tasks[np.sort(np.random.default_rng(2).permutation(len(tasks))[:n])]
 
     @cached_property
-    def few(self) -> Int[np.ndarray, "some"]:
+    def few(self) -> Int[np.ndarray, "few"]:
         """The tasks that costly notions are computed for."""
         n = min(self.sizes.few_tasks, len(self.tasks))
         return np.sort(np.random.default_rng(3).permutation(len(self.tasks))[:n])
@@ -126,27 +131,80 @@ class SimilarityStudy:
             split="train", seed=2000 + seed,
         )  # fmt: skip
 
-    def difficulty(self) -> Float[np.ndarray, "tasks 3"]:
-        """Separation, smallest separation and hardness: more is harder, in prepared features."""
-        pool, ids = self.prepared, np.unique(self.tasks.classes)
-        rows = all_rows(pool, ids)
-        label = np.searchsorted(pool.starts, rows, side="right") - 1
-        apart = feature_separation(class_moments(pool.samples[rows], label, len(pool)), self.tasks)
+    # -- what is measured -----------------------------------------------------------------------
+
+    @cached_property
+    def learning_pool(self) -> ClassPool:
+        """What the learners see: images, or feature vectors of unit length."""
+        if self.network == "conv4":
+            if not self.pool.is_images:
+                raise DataError(f"network='conv4' is for images; {self.pool.name!r} has features.")
+            return self.pool
+        if self.pool.is_images:
+            return prepared_pool(self.pool, PrepareConfig(pca=PIXEL_COMPONENTS), unit_length=True)
+        return prepared_pool(self.pool, PrepareConfig(l2=True, centre=False, pca=None))
+
+    def settings(self, learner: str) -> dict[str, Any]:
+        """How a learner is set for the kind of samples that it sees."""
+        kind = "components" if self.pool.is_images else "features"
+        kind = "images" if self.network == "conv4" else kind
+        return dict(LEARNER_PRESETS[f"similarity {kind}"].get(learner, {}))
+
+    def asked(self) -> TaskSet:
+        """The tasks as learners meet them, with one labelled sample per class."""
+        return replace(self.tasks, pool=self.learning_pool).with_samples(1, self.n_query)
+
+    def difficulty(self) -> Float[np.ndarray, "tasks 4"]:
+        """What :data:`CONTROLS` names; more is harder.
+
+        Nearest centroids see what learners see, on other draws of samples; the others look at
+        prepared features.
+        """
         hard = TaskHardness(prepare=None).fit(self.tasks).embed(self.tasks)[:, 0]
-        return np.stack([-apart.mean, -apart.smallest, hard], axis=1)
+        other = redrawn(self.asked(), _OTHER_DRAWS)
+        right = nearest_centroid(other, self.sizes.episodes).accuracy_by_episode.astype(np.float64)
+        apart = difficulty(self.prepared, self.tasks)
+        return np.concatenate([apart, np.stack([hard, -right.mean(axis=1)], axis=1)], axis=1)
 
 
-def prepared_pool(pool: ClassPool, config: PrepareConfig, unit_length: bool = False) -> ClassPool:
-    """The pool with prepared samples, the preparation learned on the training classes."""
-    preparation: Preparation = learn_preparation(pool, pool.classes_in("train"), config)
-    n = len(pool.samples)
-    parts = [
-        preparation(pool.take(np.arange(start, min(start + _ROWS_AT_ONCE, n))))
-        for start in range(0, n, _ROWS_AT_ONCE)
-    ]
-    x = np.concatenate(parts).astype(np.float32)
-    name = f"{pool.name} ({config.describe()})"
-    if unit_length:
-        x = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
-        name = f"{pool.name} ({config.describe()} → unit length)"
-    return replace(pool, name=name, samples=x, class_digests=None)
+class Measured(NamedTuple):
+    """What a study measures before anything is compared with it."""
+
+    accuracies: dict[str, dict[int, Float[np.ndarray, "tasks episodes"]]]
+    """By learner and seed of its training."""
+    difficulty: Float[np.ndarray, "tasks 4"]
+
+
+def measured_accuracies(
+    study: SimilarityStudy, name: str, seeds: Sequence[int]
+) -> dict[int, Float[np.ndarray, "tasks episodes"]]:
+    """Accuracy of a learner on each task in each episode, 1-shot, for each seed of its training.
+
+    Seeds that were measured before, with the same data and settings, are read from the cache.
+    """
+    about = (study.identity(), name, study.settings(name))
+    folder = cache_dir() / "studies"
+    files = {s: folder / f"accuracy-{cache_key(*about, s)}.npy" for s in seeds}
+    missing = [s for s, file in files.items() if not file.exists()]
+    if missing:
+        folder.mkdir(parents=True, exist_ok=True)
+        for seed, accuracy in _accuracies(study, name, missing).items():
+            np.save(files[seed], accuracy)
+    return {s: np.load(file) for s, file in files.items()}
+
+
+def _accuracies(
+    study: SimilarityStudy, name: str, seeds: Sequence[int]
+) -> dict[int, Float[np.ndarray, "tasks episodes"]]:
+    training = [
+        sample_tasks(
+            study.learning_pool, study.sizes.learner_tasks, n_way=study.n_way, n_shot=1,
+            n_query=study.n_query, split="train", seed=3000 + s,
+        )
+        for s in seeds
+    ]  # fmt: skip
+    every = train_and_test(
+        name, study.settings(name), training, study.asked(), seeds=seeds,
+        episodes=study.sizes.episodes,
+    )  # fmt: skip
+    return {s: e.accuracy_by_episode.astype(np.float64) for s, e in zip(seeds, every, strict=True)}

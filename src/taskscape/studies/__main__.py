@@ -1,0 +1,146 @@
+"""One command line for all studies that keep a ledger.
+
+    python -m taskscape.studies learning --pool mini_imagenet --tune --minutes 20 --out found.jsonl
+    python -m taskscape.studies similarity --help
+    python -m taskscape.studies tables found.jsonl --overview mean
+
+Every finished cell is one line of JSON in --out; the same command goes on where it stopped.
+"""
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from taskscape.studies import choosing, forecasting, learning, representation, similarity
+from taskscape.studies.lab import Lab, OutOfTimeError, read_ledger
+
+__all__ = ["STUDIES", "Study", "main"]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What the command line needs to know of a study."""
+
+    settings: type
+    """A dataclass; its fields are the options."""
+    run: Callable[[Any, Lab], None]
+    about: str
+    """In words, for the help."""
+
+
+STUDIES: Mapping[str, Study] = {
+    "learning": Study(learning.LearningSettings, learning.run, learning.__doc__ or ""),
+    "choosing": Study(choosing.ChoosingSettings, choosing.run, choosing.__doc__ or ""),
+    "forecasting": Study(
+        forecasting.ForecastingSettings, forecasting.run, forecasting.__doc__ or ""
+    ),
+    "representation": Study(
+        representation.RepresentationSettings, representation.run, representation.__doc__ or ""
+    ),
+    "similarity": Study(similarity.SimilaritySettings, similarity.run, similarity.__doc__ or ""),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line; see the module's docstring."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = _parser().parse_args(given)
+    if options.study == "tables":
+        entries = [entry for path in options.ledgers for entry in read_ledger(path)]
+        print(similarity.tables(entries, options.overview))
+        return
+    study = STUDIES[options.study]
+    command = shlex.join(["python", "-m", "taskscape.studies", *given])
+    lab = Lab(options.out, command, options.minutes)
+    try:
+        study.run(_settings(study.settings, options), lab)
+    except OutOfTimeError:
+        print("the time is up; the same command goes on where this one stopped.", file=sys.stderr)
+
+
+def _parser() -> argparse.ArgumentParser:
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("taskscape.studies", None, __doc__, formatter_class=plain)
+    commands = parser.add_subparsers(dest="study", required=True, metavar="STUDY")
+    for name, study in STUDIES.items():
+        first = study.about.partition("\n")[0]
+        own = commands.add_parser(name, help=first, description=study.about, formatter_class=plain)
+        own.add_argument(
+            "--out", type=Path, required=True,
+            help="file of JSON lines; finished cells in it are not run again",
+        )  # fmt: skip
+        own.add_argument("--minutes", type=float, help="start no new cell after this long")
+        _add_options(own, study.settings)
+    tables = commands.add_parser("tables", help="ledgers of the study of similarity as Markdown")
+    tables.add_argument("ledgers", type=Path, nargs="+")
+    tables.add_argument("--overview", metavar="SUMMARY", help="pools side by side, such as 'mean'")
+    return parser
+
+
+def _add_options(parser: argparse.ArgumentParser, settings: type) -> None:
+    """An option for each field; those of a dataclass inside are options like the others."""
+    kinds = get_type_hints(settings)
+    for field in fields(settings):
+        if is_dataclass(kinds[field.name]):
+            _add_options(parser, kinds[field.name])
+        else:
+            flag = (field.metadata.get("flag") or field.name).replace("_", "-")
+            parser.add_argument(f"--{flag}", dest=field.name, **_how(kinds[field.name], field))
+
+
+def _how(kind: Any, field: Field[Any]) -> dict[str, Any]:
+    """How argparse reads a field."""
+    required = field.default is MISSING and field.default_factory is MISSING
+    default = None if field.default is MISSING else field.default
+    shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
+    text = field.metadata.get("help", "")
+    if shown not in (None, "", False):
+        text = f"{text} (default: {shown})".strip()
+    about: dict[str, Any] = {"help": text.replace("%", "%%"), "required": required}
+    if choices := field.metadata.get("choices"):
+        about |= {"choices": choices}
+    if kind is bool:
+        return {"action": "store_true", "help": text}
+    if get_origin(kind) is tuple:
+        one = get_args(kind)[0]
+        if field.metadata.get("commas"):
+            return {**about, "type": lambda words: tuple(words.split(",")), "metavar": "A,B"}
+        return {**about, "type": one, "nargs": field.metadata.get("nargs", "+")}
+    if get_origin(kind) is not None and issubclass(get_origin(kind), Mapping):
+        return {**about, "nargs": "*", "metavar": "LEARNER.NAME=VALUE"}
+    return {**about, "type": next((k for k in get_args(kind) if k is not type(None)), kind)}
+
+
+def _settings(kind: type, options: argparse.Namespace) -> Any:
+    """The dataclass of what was given; the rest keeps its default."""
+    kinds = get_type_hints(kind)
+    values: dict[str, Any] = {}
+    for field in fields(kind):
+        if is_dataclass(kinds[field.name]):
+            values[field.name] = _settings(kinds[field.name], options)
+            continue
+        value = getattr(options, field.name)
+        if value is not None:
+            is_words = isinstance(value, list) and get_origin(kinds[field.name]) is not tuple
+            as_tuple = tuple(value) if isinstance(value, list) else value
+            values[field.name] = _by_learner(value) if is_words else as_tuple
+    return kind(**values)
+
+
+def _by_learner(words: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """``["maml.inner_rate=0.1"]`` as ``{"maml": {"inner_rate": 0.1}}``."""
+    values: dict[str, dict[str, Any]] = {}
+    for word in words:
+        where, _, value = word.partition("=")
+        learner, _, setting = where.partition(".")
+        values.setdefault(learner, {})[setting] = json.loads(value)
+    return values
+
+
+if __name__ == "__main__":
+    main()

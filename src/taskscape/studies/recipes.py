@@ -1,0 +1,305 @@
+"""What several studies are made from: settings of learners, networks, features, splits, tasks."""
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from taskscape.compare import class_moments, feature_separation
+from taskscape.errors import DataError
+from taskscape.meta import (
+    Architecture,
+    Evaluation,
+    Learner,
+    ProtoNet,
+    TrainConfig,
+    conv4,
+    evaluate,
+    evaluate_many,
+    find_learner,
+    make_learner,
+    mlp,
+    train_many,
+)
+from taskscape.pools import ClassPool
+from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks
+from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning
+from taskscape.themes.prepare import Preparation, PrepareConfig, all_rows, learn_preparation
+
+__all__ = [
+    "LEARNER_PRESETS",
+    "PIXEL_COMPONENTS",
+    "difficulty",
+    "draw_tasks",
+    "hold_out",
+    "learner_and_training",
+    "nearest_centroid",
+    "network_for",
+    "prepared_pool",
+    "train_and_test",
+    "unit_length",
+    "with_validation",
+    "without_advice",
+]
+
+PIXEL_COMPONENTS = 64
+"""Principal components of images that learners on features take."""
+_LEAST_SEPARATION = 1e-6
+
+LEARNER_PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    # Features of mini-ImageNet, tuned 5-way on its validation classes: with 10,000 training tasks
+    # at 1 shot, with 1,000 at 5 shots. Figure 4 uses them at 10 ways, and with other numbers of
+    # tasks, as they are. ABML and VAMPIRE were tuned when their steps were plain gradient steps.
+    # maml-untuned takes the usual 5 steps of a small rate: a learner that needs its training tasks.
+    "paper 1-shot": {
+        "protonet": {"scale": 1.0, "learning_rate": 3e-4},
+        "maml": {"inner_rate": 0.2, "inner_steps": 20, "learning_rate": 3e-4},
+        "abml": {"inner_rate": 0.5, "inner_steps": 10, "kl_weight": 1e-3},
+        "bmaml": {"inner_rate": 1.0, "inner_steps": 10, "learning_rate": 3e-4},
+        "vampire": {"inner_rate": 0.5, "inner_steps": 10, "kl_weight": 1e-4},
+    },
+    "paper 5-shot": {
+        "protonet": {"scale": 2.0, "learning_rate": 3e-3},
+        "maml": {"inner_rate": 0.05, "inner_steps": 20, "learning_rate": 3e-4},
+        "abml": {"inner_rate": 0.2, "inner_steps": 10, "kl_weight": 1e-3},
+        "bmaml": {"inner_rate": 1.0, "inner_steps": 10, "learning_rate": 3e-4},
+        "vampire": {
+            "inner_rate": 0.2, "inner_steps": 10, "kl_weight": 1e-3, "learning_rate": 3e-3,
+        },
+        "maml-untuned": {"inner_rate": 0.05, "inner_steps": 5, "learning_rate": 1e-3},
+    },
+    # conv4 on Omniglot; only the first two were compared with others on validation alphabets
+    "paper images": {
+        "protonet": {"learning_rate": 1e-3},
+        "maml": {"inner_rate": 0.4, "inner_steps": 3, "learning_rate": 1e-3},
+        "abml": {"inner_rate": 0.1, "inner_steps": 3},
+        "bmaml": {"inner_rate": 1.0, "inner_steps": 3},
+        "vampire": {"inner_rate": 0.1, "inner_steps": 3},
+    },
+    # 1-shot on network features, on principal components of images (the best of a few tried on
+    # validation classes of Omniglot), and on images
+    "similarity features": {
+        "protonet": {"scale": 1.0, "learning_rate": 3e-4},
+        "maml": {"scale": 8.0, "inner_rate": 0.2, "inner_steps": 20, "learning_rate": 3e-4},
+    },
+    "similarity components": {
+        "protonet": {"scale": 2.0, "learning_rate": 3e-3},
+        "maml": {"scale": 8.0, "inner_rate": 0.2, "inner_steps": 10, "learning_rate": 3e-3},
+    },
+    "similarity images": {
+        "protonet": {"learning_rate": 1e-3},
+        "maml": {"inner_rate": 0.4, "inner_steps": 3, "learning_rate": 1e-3},
+    },
+    # chosen on validation classes before; also what `taskscape select --rule auto` trains with
+    "forecasting": {
+        "protonet": {"scale": 2.0, "learning_rate": 3e-4},
+        "maml": {"scale": 8.0, "learning_rate": 3e-4, "inner_rate": 0.1, "inner_steps": 20},
+    },
+}  # fmt: skip
+"""By preset and learner, what differs from the defaults: settings of the learner, those of
+:class:`taskscape.meta.TrainConfig`, and the ``scale`` of the features."""
+
+
+# -- learners -----------------------------------------------------------------------------------
+
+
+def learner_and_training(
+    name: str, settings: Mapping[str, Any], source: str = ""
+) -> tuple[Learner, dict[str, Any]]:
+    """A learner and the settings of its training; ``scale`` is the network's, and left out.
+
+    ``maml-untuned`` is MAML: what follows a dash tells presets apart. ``source`` goes before the
+    name of a setting in errors.
+
+    >>> learner_and_training("maml", {"inner_steps": 2, "learning_rate": 0.1, "scale": 8.0})[1]
+    {'learning_rate': 0.1}
+    """
+    kind = name.split("-")[0]
+    own = find_learner(kind).defaults
+    decided = ("updates", "batch_size")  # by the study
+    training = {f.name: f.default for f in fields(TrainConfig) if f.name not in decided}
+    given = {k: v for k, v in settings.items() if k != "scale"}
+    for key, value in given.items():
+        if key not in own and key not in training:
+            known = ", ".join(["scale", *sorted(own), *sorted(training)])
+            raise DataError(f"{source}{key}={value!r} is not a setting; {name} has {known}.")
+        _check_kind(f"{source}{key}", value, {**own, **training}[key])
+    rest = {k: v for k, v in given.items() if k not in own}
+    TrainConfig(**rest)
+    return make_learner(kind, **{k: v for k, v in given.items() if k in own}), rest
+
+
+def _check_kind(name: str, value: Any, default: Any) -> None:
+    """Numbers must be numbers: text where a number stands by default cannot work."""
+    text, flag = isinstance(default, str), isinstance(default, bool)
+    if isinstance(value, str) != text or isinstance(value, bool) != flag:
+        kind = "text in quotes" if text else "true or false" if flag else "a number"
+        raise DataError(f"{name}={value!r} must be {kind}.")
+
+
+def network_for(
+    pool: ClassPool,
+    settings: Mapping[str, Any],
+    *,
+    widths: tuple[int, ...] = (128,),
+    scale: float = 1.0,
+    filters: int = 64,
+) -> Architecture:
+    """``conv4`` for images, ``mlp`` for features; ``scale`` where the settings have none."""
+    if pool.is_images:
+        return conv4(pool.sample_shape, filters)
+    return mlp(pool.sample_shape[0], widths, float(settings.get("scale", scale)))
+
+
+def train_and_test(
+    name: str,
+    settings: Mapping[str, Any],
+    training: Sequence[TaskSet],
+    tests: TaskSet,
+    *,
+    seeds: Sequence[int],
+    batch_size: int = 4,
+    scale: float = 1.0,
+    episodes: int = 1,
+) -> list[Evaluation]:
+    """A learner, trained once on each set of tasks, side by side; each evaluated on the tests."""
+    learner, config = learner_and_training(name, settings)
+    trained = train_many(
+        learner,
+        network_for(tests.pool, settings, scale=scale),
+        training,
+        TrainConfig.one_pass(len(training[0]), batch_size, **config),
+        seeds=seeds,
+        n_way=tests.max_way,
+    )
+    return evaluate_many(learner, trained.state, tests, episodes=episodes)
+
+
+def nearest_centroid(tasks: TaskSet, episodes: int) -> Evaluation:
+    """Nearest class mean of the samples as they are: what learning has to beat."""
+    flat = mlp(int(np.prod(tasks.pool.sample_shape)), ())
+    state = ProtoNet().init(jax.random.key(0), flat, tasks.max_way)
+    return evaluate(ProtoNet(), state, tasks, episodes=episodes)
+
+
+@contextmanager
+def without_advice() -> Iterator[None]:
+    """Fits and embeddings without the warnings that a person would want; they are in results."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HealthWarning)
+        warnings.simplefilter("ignore", OutlierTasksWarning)
+        yield
+
+
+# -- pools --------------------------------------------------------------------------------------
+
+
+def prepared_pool(
+    pool: ClassPool,
+    how: PrepareConfig | Preparation,
+    *,
+    unit_length: bool = False,
+    rows_at_once: int = 8192,
+) -> ClassPool:
+    """The pool with prepared samples: as a model does, or learned on the training classes.
+
+    How many rows are prepared at once decides the last bits of principal components.
+    """
+    if isinstance(how, PrepareConfig):
+        how = learn_preparation(pool, pool.classes_in("train"), how)
+    n, name = len(pool.samples), how.config.describe()
+    parts = [
+        how(pool.take(np.arange(start, min(start + rows_at_once, n))))
+        for start in range(0, n, rows_at_once)
+    ]
+    x = np.concatenate(parts).astype(np.float32)
+    if unit_length:
+        x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), np.float32(1e-12))
+        name = f"{name} → unit length"
+    return replace(pool, name=f"{pool.name} ({name})", samples=x, class_digests=None)
+
+
+def unit_length(pool: ClassPool, power: float | None = None, pca: int | None = None) -> ClassPool:
+    """The pool with every feature vector scaled to length one.
+
+    Before that, where asked for, a power of the features, and principal components of the training
+    classes about their mean.
+    """
+    config = PrepareConfig(power=power, l2=True, centre=pca is not None, pca=pca)
+    return prepared_pool(pool, config, unit_length=True, rows_at_once=len(pool.samples))
+
+
+def hold_out(pool: ClassPool, n_groups: int, seed: int = 0) -> ClassPool:
+    """The pool with some groups of its training classes as validation classes."""
+    if pool.splits is None or pool.groups is None:
+        raise DataError(
+            f"validation classes are held out by group, of training classes; {pool!r} has no "
+            f"{'splits' if pool.splits is None else 'groups'}."
+        )
+    train = sorted({g for g, s in zip(pool.groups, pool.splits, strict=True) if s == "train"})
+    held = set(np.random.default_rng(seed).permutation(train)[:n_groups].tolist())
+    splits = tuple(
+        "val" if s == "train" and g in held else s
+        for g, s in zip(pool.groups, pool.splits, strict=True)
+    )
+    return replace(pool, splits=splits)
+
+
+def with_validation(pool: ClassPool, n_groups: int | None = 5) -> ClassPool:
+    """The pool, with groups of training classes held out if it has no validation classes.
+
+    ``n_groups=None`` holds out a sixth of them.
+    """
+    if "val" in (pool.splits or ()):
+        return pool
+    if n_groups is None:
+        named = zip(pool.groups or (), pool.splits or (), strict=False)
+        n_groups = max(1, len({g for g, s in named if s == "train"}) // 6)
+    return hold_out(pool, n_groups)
+
+
+# -- tasks --------------------------------------------------------------------------------------
+
+
+def draw_tasks(
+    pool: ClassPool,
+    most: int,
+    *,
+    split: str,
+    n_way: int,
+    n_shot: int,
+    seed: int,
+    n_query: int = 0,
+    sample: int | None = None,
+    unique: bool = True,
+) -> TaskSet:
+    """All combinations of classes, or a sample (of ``most``) where there are more than ``most``."""
+    samples: dict[str, Any] = {"n_way": n_way, "n_shot": n_shot, "n_query": n_query}
+    if math.comb(len(pool.classes_in(split)), n_way) <= most:
+        return enumerate_tasks(pool, split=split, seed=seed, **samples).collect()
+    n = most if sample is None else sample
+    return sample_tasks(pool, n, split=split, unique=unique, seed=seed, **samples)
+
+
+def difficulty(
+    pool: ClassPool, tasks: TaskSet, preparation: Preparation | None = None
+) -> Float[np.ndarray, "tasks 2"]:
+    """How much the classes of each task overlap: spread within over distance between them.
+
+    On average over pairs of classes, and of the two nearest; from all samples of the classes, as
+    they are or prepared. More is harder.
+    """
+    ids = np.unique(tasks.classes[tasks.classes >= 0]).astype(np.int64)
+    rows = all_rows(pool, ids)
+    owner = np.empty(len(pool.samples), dtype=np.int64)
+    for c in ids:
+        owner[pool.starts[c] : pool.starts[c] + pool.counts[c]] = c
+    x = pool.samples[rows] if preparation is None else preparation(pool.take(rows))
+    apart = feature_separation(class_moments(x, owner[rows], len(pool)), tasks)
+    return 1 / np.maximum(np.stack([apart.mean, apart.smallest], axis=1), _LEAST_SEPARATION)
