@@ -86,27 +86,27 @@ def compare(
         check_output(out, _TABLE)
     find_similarity(similarity)
     if similarity == TASK_THEMES:
-        found = _by_themes(test, train, reference, k, normalise, seed)
+        compared = _by_themes(test, train, reference, k, normalise, seed)
     elif normalise:
         raise DataError("--normalise-ways is for task-themes; leave it out with --similarity.")
     else:
-        found = _by_samples(similarity, data, test, train, reference, k, seed)
+        compared = _by_samples(similarity, data, test, train, reference, k, seed)
     if out is not None:
-        _write_csv(out, found)
+        _write_csv(out, compared)
     if as_json:
-        typer.echo(json.dumps(found.to_dict()))
+        typer.echo(json.dumps(compared.to_dict()))
         return
     for name, values in (
-        ("all training tasks", found.distance),
-        (f"the {found.k} nearest", found.near),
+        ("all training tasks", compared.distance),
+        (f"the {compared.k} nearest", compared.near),
     ):
         low, middle, high = np.quantile(values, [0.05, 0.5, 0.95])
         typer.echo(
-            f"mean {found.word} to {name}: median {middle:.4g} {found.unit}(5 % to 95 %: "
+            f"mean {compared.word} to {name}: median {middle:.4g} {compared.unit}(5 % to 95 %: "
             f"{low:.4g} to {high:.4g})"
         )
     typer.echo("\nIs the test set like the training set?")
-    typer.echo(found.why_not if found.likeness is None else found.likeness.summary())
+    typer.echo(compared.why_not if compared.likeness is None else compared.likeness.summary())
     if out is not None:
         typer.echo(f"\nwritten to {out}")
 
@@ -212,8 +212,8 @@ def _likeness(
         return None, f"Unknown: {error} (On the command line: --reference held_out.parquet.)"
 
 
-def _write_csv(path: Path, found: _Compared) -> None:
-    tasks, likeness = found.tasks, found.likeness
+def _write_csv(path: Path, compared: _Compared) -> None:
+    tasks, likeness = compared.tasks, compared.likeness
     ids = tasks.ids if isinstance(tasks, Embeddings) else range(len(tasks))
     with (
         written_in_one_piece(path, _TABLE) as unfinished,
@@ -222,7 +222,7 @@ def _write_csv(path: Path, found: _Compared) -> None:
         writer = csv.writer(file)
         writer.writerow(_COLUMNS)
         for i, (task, distance, near) in enumerate(
-            zip(ids, found.distance, found.near, strict=True)
+            zip(ids, compared.distance, compared.near, strict=True)
         ):
             percentile = "" if likeness is None else f"{likeness.percentile[i]:.2f}"
             classes = write_classes(tasks.names(i))

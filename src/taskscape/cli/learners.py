@@ -32,8 +32,8 @@ from taskscape.meta import (
     conv4,
     find_learner,
     label_of,
+    learner_and_training,
     mlp,
-    split_settings,
 )
 from taskscape.meta import evaluate as evaluate_learner
 from taskscape.meta import train as train_learner
@@ -106,9 +106,9 @@ def train(
     """
     settings = {**find_learner(learner).settings, **_settings(learner, changes or [])}
     scale = float(settings.pop("scale", 1.0))
-    chosen, training = split_settings(learner, settings)
-    for fixed in {"updates", "batch_size"} & set(training):
+    for fixed in {"updates", "batch_size"} & set(settings):
         raise DataError(f"--set {fixed}: use --epochs and --batch-size instead.")
+    chosen, training = learner_and_training(learner, settings, "--set ")
     check_output(out, TRAINED)
     pool = load_pool(source)
     samples = pool if model is None else prepared_pool(pool, TaskThemes.load(model))

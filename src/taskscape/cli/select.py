@@ -14,6 +14,7 @@ from jaxtyping import Int
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.files import check_output, written_in_one_piece
+from taskscape.meta import learner_and_training
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import RULES, LearnerJudge, Selection, TrialOptions
 from taskscape.select import select as select_tasks
@@ -22,7 +23,6 @@ from taskscape.similarity import SIMILARITIES, TASK_THEMES
 from taskscape.similarity.registry import find_similarity
 from taskscape.studies.recipes import (
     LEARNER_PRESETS,
-    learner_and_training,
     network_for,
     prepared_pool,
 )

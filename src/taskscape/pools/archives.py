@@ -85,8 +85,8 @@ class FileTree(ABC):
     @property
     def pictures(self) -> list[Entry]:
         """The entries that are pictures by their names, in the order of their paths."""
-        found = (e for e in self.entries if e.parts[-1].lower().endswith(SUFFIXES))
-        return sorted(found, key=lambda e: e.parts)
+        pictures = (e for e in self.entries if e.parts[-1].lower().endswith(SUFFIXES))
+        return sorted(pictures, key=lambda e: e.parts)
 
     @abstractmethod
     def where(self, parts: tuple[str, ...]) -> str:
@@ -133,8 +133,8 @@ class FolderTree(FileTree):
         self, folder: Path, parts: tuple[str, ...], above: frozenset[tuple[int, int]]
     ) -> None:
         try:
-            with os.scandir(folder) as found:
-                children = sorted(found, key=lambda child: child.name)
+            with os.scandir(folder) as listing:
+                children = sorted(listing, key=lambda child: child.name)
         except OSError as error:
             raise DataError(f"{folder} cannot be listed ({error.strerror}).") from error
         for child in children:

@@ -107,15 +107,15 @@ def _agreed(
     labels: Shaped[np.ndarray, "classes"],
     index: Int[np.ndarray, "rows"],
 ) -> list[str]:
-    found: dict[int, str] = {}
+    value_of: dict[int, str] = {}
     for c, text in zip(index.tolist(), texts, strict=True):
-        if found.setdefault(c, text) != text:
+        if value_of.setdefault(c, text) != text:
             raise DataError(
-                f"{what}: the samples of class {str(labels[c])!r} are in both {found[c]!r} and "
+                f"{what}: the samples of class {str(labels[c])!r} are in both {value_of[c]!r} and "
                 f"{text!r}. Splits and groups here are of classes, not of samples: all samples of "
                 "a class belong to the same one."
             )
-    return [found[c] for c in range(len(labels))]
+    return [value_of[c] for c in range(len(labels))]
 
 
 def labelled_pool(

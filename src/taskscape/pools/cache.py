@@ -77,9 +77,9 @@ def cached(kind: str, key: str, make: Callable[[], ClassPool]) -> ClassPool:
 
 def write_pool(pool: ClassPool, folder: Path) -> None:
     """Store a pool as a folder, in one piece or not at all."""
-    with folder_in_one_piece(folder, replace=False) as made:
+    with folder_in_one_piece(folder, replace=False) as draft:
         rows = np.lib.format.open_memmap(
-            made / "samples.npy",
+            draft / "samples.npy",
             mode="w+",
             dtype=pool.samples.dtype,
             shape=(pool.n_samples, *pool.sample_shape),
@@ -102,7 +102,7 @@ def write_pool(pool: ClassPool, folder: Path) -> None:
             "info": dict(pool.info),
         }
         header["checksum"] = _checksum(header)
-        (made / "pool.json").write_text(json.dumps(header, ensure_ascii=False), encoding="utf-8")
+        (draft / "pool.json").write_text(json.dumps(header, ensure_ascii=False), encoding="utf-8")
 
 
 def read_pool(folder: Path) -> ClassPool:

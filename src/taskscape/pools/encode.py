@@ -101,13 +101,13 @@ def _encode(
     with progress_bar("encoding", total=len(rows)) as advance:
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
-            made = _answer(pool, encoder, some)
-            if made.shape[1] != dims:
+            answer = _answer(pool, encoder, some)
+            if answer.shape[1] != dims:
                 raise DataError(
-                    f"the encoder gave {made.shape[1]} features for samples {start} to "
+                    f"the encoder gave {answer.shape[1]} features for samples {start} to "
                     f"{start + len(some) - 1} and {dims} before; it must always give the same."
                 )
-            features[start : start + len(some)] = made
+            features[start : start + len(some)] = answer
             advance(len(some))
     return features
 

@@ -122,24 +122,24 @@ def classes_of(tree: FileTree) -> list[PictureClass]:
         split = split_words.get(folders[0])
         place = folders[1:] if split else folders
         name = "/".join(place)
-        found = classes.setdefault(
+        known = classes.setdefault(
             name, PictureClass(name, place[0] if levels == 2 else None, split)
         )
-        if found.split != split:
+        if known.split != split:
             raise DataError(
-                f"class {name!r} is in both {found.split!r} and {split!r} ({entry.where}). "
+                f"class {name!r} is in both {known.split!r} and {split!r} ({entry.where}). "
                 "Splits here are of classes, not of samples: each class belongs to one split. "
                 "Merge its folders, or open a single split's folder."
             )
-        found.entries.append(entry)
+        known.entries.append(entry)
     return sorted(classes.values(), key=lambda c: SPLITS.index(c.split) if c.split else 0)
 
 
 def _no_pictures(tree: FileTree) -> DataError:
     other = sorted({Path(e.parts[-1]).suffix for e in tree.entries} - {""})
-    found = f"; it has {len(tree.entries)} other files ({', '.join(other[:5])})" if other else ""
+    others = f"; it has {len(tree.entries)} other files ({', '.join(other[:5])})" if other else ""
     return DataError(
-        f"{tree.path} has no pictures{found}. Expected {_LAYOUTS} (png, jpg, …); "
+        f"{tree.path} has no pictures{others}. Expected {_LAYOUTS} (png, jpg, …); "
         "features come as .npz, .parquet or .arrow files, named by their own path."
     )
 

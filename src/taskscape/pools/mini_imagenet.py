@@ -70,13 +70,13 @@ def load_mini_imagenet(*, path: Any = None) -> ClassPool:
     if path is None and len(_npz_files()) > 1:
         files = ", ".join(map(str, _npz_files()))
         raise DataError(f"several mini-ImageNet files: {files}. Say which with path=…")
-    found = locate_mini_imagenet() if path is None else Path(path).expanduser()
-    if found is None or not found.exists():
-        at = data_dir() if found is None else found
+    place = locate_mini_imagenet() if path is None else Path(path).expanduser()
+    if place is None or not place.exists():
+        at = data_dir() if place is None else place
         raise DataError(f"no mini-ImageNet at {at}: expected {_EXPECTED}.")
-    if found.is_file():
-        return load_npz(found, name="mini_imagenet")
-    return load_leo(found, name="mini_imagenet")
+    if place.is_file():
+        return load_npz(place, name="mini_imagenet")
+    return load_leo(place, name="mini_imagenet")
 
 
 def load_leo(folder: str | Path, *, name: Any = None) -> ClassPool:
@@ -132,8 +132,8 @@ def _read_one(
         raise DataError(f"{file} holds a {type(content).__name__}; expected a dict.")
     content = {k.decode() if isinstance(k, bytes) else str(k): v for k, v in content.items()}
     if "embeddings" not in content or not content.keys() & {"labels", "keys"}:
-        found = ", ".join(map(repr, sorted(content))) or "nothing"
-        raise DataError(f"{file} has {found}; expected 'embeddings', 'labels' and 'keys'.")
+        names = ", ".join(map(repr, sorted(content))) or "nothing"
+        raise DataError(f"{file} has {names}; expected 'embeddings', 'labels' and 'keys'.")
     embeddings = np.asarray(content["embeddings"])
     if embeddings.ndim != 2 or embeddings.dtype.kind != "f":
         raise DataError(

@@ -65,17 +65,17 @@ def _read(path: Path, name: str, chosen: Mapping[str, Any]) -> ClassPool:
     with path.open("rb") as file:
         arrays = _open(path, file)
         keys = _find_keys(path, list(arrays), chosen)
-        found: dict[str, Any] = {r: _array(path, arrays, key) for r, key in keys.whole.items()}
+        by_role: dict[str, Any] = {r: _array(path, arrays, key) for r, key in keys.whole.items()}
         parts = {
             split: {role: _array(path, arrays, key) for role, key in part.items()}
             for split, part in keys.parts.items()
         }
     by_sample = not parts and not any(k.lower().startswith("class") for k in keys.whole.values())
     if parts:
-        found = {**found, **_join(path, parts)}
-    samples, labels = found.pop("samples"), found.pop("labels")
+        by_role = {**by_role, **_join(path, parts)}
+    samples, labels = by_role.pop("samples"), by_role.pop("labels")
     info = {"source": str(path), "unused_keys": keys.unused}
-    return labelled_pool(samples, labels, name=name, info=info, by_sample=by_sample, **found)
+    return labelled_pool(samples, labels, name=name, info=info, by_sample=by_sample, **by_role)
 
 
 def _open(path: Path, file: BufferedReader) -> Any:

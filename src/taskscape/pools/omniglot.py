@@ -79,14 +79,14 @@ def load_omniglot(*, rotations: Any = False, image_size: Any = 28, path: Any = N
         raise DataError(f"rotations={rotations!r}: expected True or False.")
     if rotations and size[0] != size[1]:
         raise DataError(f"image_size={image_size!r} is not square; rotations=True needs it to be.")
-    found = locate_omniglot() if path is None else Path(path).expanduser()
-    if found is None or not found.exists():
-        at = data_dir() if found is None else found
+    place = locate_omniglot() if path is None else Path(path).expanduser()
+    if place is None or not place.exists():
+        at = data_dir() if place is None else place
         raise DataError(f"no Omniglot at {at}: expected {_EXPECTED}.")
     with ExitStack() as stack:
-        trees = [stack.enter_context(tree) for tree in _open_halves(found)]
+        trees = [stack.enter_context(tree) for tree in _open_halves(place)]
         key = [_VERSION, [tree.stamp for tree in trees], size]
-        plain = cached("omniglot", cache_key(*key), lambda: _read(trees, size, found))
+        plain = cached("omniglot", cache_key(*key), lambda: _read(trees, size, place))
     if not rotations:
         return plain
     return cached("omniglot", cache_key(*key, "rotations"), lambda: _with_rotations(plain))

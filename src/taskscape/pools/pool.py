@@ -275,14 +275,14 @@ class ClassPool:
                 f"split={split!r}: pool {self.name!r} has no splits. Leave split out, or give the "
                 "pool a split per class (splits=…, or folders train/val/test)."
             )
-        found = np.flatnonzero(np.isin(self.splits, wanted))
+        ids = np.flatnonzero(np.isin(self.splits, wanted))
         missing = [s for s in wanted if s not in self.splits]
         if missing:
             have = ", ".join(s for s in SPLITS if s in self.splits)
             raise DataError(
                 f"split={split!r}: pool {self.name!r} has no {missing[0]!r} classes; it has {have}."
             )
-        return found
+        return ids
 
     def subset(self, classes: Int[np.ndarray, "some"] | Sequence[int | str]) -> "ClassPool":
         """A pool of only these classes (indices or names); it shares the samples."""

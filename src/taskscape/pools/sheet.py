@@ -39,8 +39,8 @@ def _rows(pool: ClassPool) -> list[tuple[str, str, list[int]]]:
             for i in range(0, len(classes), _COLUMNS)
         }
     order = {s: i for i, s in enumerate(SPLITS)}
-    found = sorted(rows, key=lambda key: order.get(key[0], 9))
-    return [(s, g, rows[s, g]) for s, g in found[:_ROWS]]
+    shown = sorted(rows, key=lambda key: order.get(key[0], 9))
+    return [(s, g, rows[s, g]) for s, g in shown[:_ROWS]]
 
 
 def _images(pool: ClassPool) -> "Figure":

@@ -120,12 +120,12 @@ def _column(path: Path, table: Any, usual: Sequence[str], named: Any, argument: 
                 f"{argument}={named!r}: {path} has no such column; it has {_listed(names)}."
             )
         return str(named)
-    found = [c for c in names if c.lower() in usual]
-    if len(found) > 1:
+    matching = [c for c in names if c.lower() in usual]
+    if len(matching) > 1:
         raise DataError(
-            f"{path}: columns {_listed(found)} could each be meant. Say which with {argument}=…"
+            f"{path}: columns {_listed(matching)} could each be meant. Say which with {argument}=…"
         )
-    return found[0] if found else None
+    return matching[0] if matching else None
 
 
 def _is_list(kind: Any) -> bool:

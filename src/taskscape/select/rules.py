@@ -182,8 +182,10 @@ def _serve(run: Run, choose: Callable[[int, np.ndarray, np.ndarray], bool], k: i
     with progress_bar("selecting tasks", run.left) as advance:
         while not run.done:
             tests = np.array([next(turns) for _ in range(min(_TURNS, run.left))])
-            found = run.source.nearest(tests, k, run.unused, run.tie_keys)
-            for test, near, distances in zip(tests, found.indices, found.distances, strict=True):
+            neighbours = run.source.nearest(tests, k, run.unused, run.tie_keys)
+            for test, near, distances in zip(
+                tests, neighbours.indices, neighbours.distances, strict=True
+            ):
                 before = run.left
                 _one_turn(run, choose, int(test), near, distances, k)
                 advance(before - run.left)
@@ -255,9 +257,9 @@ def _preselect(run: Run, tests: Int[np.ndarray, "some"], size: int) -> Int[np.nd
     k = max(1, -(-2 * size // len(tests)))
     while True:
         k = min(k, run.source.n_train)
-        found = run.source.nearest(tests, k, run.unused, run.tie_keys).indices
+        order = run.source.nearest(tests, k, run.unused, run.tie_keys).indices
         rank = np.full(run.source.n_train, k)
-        np.minimum.at(rank, found, np.broadcast_to(np.arange(found.shape[1]), found.shape))
+        np.minimum.at(rank, order, np.broadcast_to(np.arange(order.shape[1]), order.shape))
         pool = np.flatnonzero(rank < k)
         if len(pool) >= size or k == run.source.n_train:
             break

@@ -108,13 +108,13 @@ def _energies(
     p = jax.nn.softmax(logits) * mask[..., None]
     # (tasks, n, way, width): derivatives of all logits by the last layer's input
     g = head.mT[:, None] * (layers[-1] > 0)[:, :, None]
-    found = []
+    energies = []
     for i in range(len(weights) - 1, -1, -1):
         centred = g - jnp.einsum("tny,tnyw->tnw", p, g)[:, :, None]
-        found.append(jnp.einsum("tny,tnyw->tnw", p, centred**2))
+        energies.append(jnp.einsum("tny,tnyw->tnw", p, centred**2))
         if i:
             g = jnp.matmul(g, weights[i].T, precision="highest") * (layers[i - 1] > 0)[:, :, None]
-    return found[::-1]
+    return energies[::-1]
 
 
 def fisher_diagonal(

@@ -125,12 +125,12 @@ class TaskDistances(DistanceSource):
     def matrix(self) -> Float[np.ndarray, "tests trains"]:
         if self._matrix is not None:
             return self._matrix
-        found = np.empty((self.n_test, self.n_train))
+        matrix = np.empty((self.n_test, self.n_train))
         for some, distances in self._parts():
-            found[some] = distances
+            matrix[some] = distances
         if not self._similarity.cheap:
-            self._matrix = found
-        return found
+            self._matrix = matrix
+        return matrix
 
     def mean_distance(self) -> Float[np.ndarray, "tests"]:
         if self._matrix is not None:

@@ -151,7 +151,7 @@ class Task2Vec(FeatureSimilarity):
         most = max(1, _CELLS_AT_ONCE // (n * way * max(self.config.widths)))
         # a power of two, so that calls with other numbers of tasks compile nothing
         size = min(256, most, 1 << (len(tasks) - 1).bit_length())
-        found, gradients = [], []
+        vectors, gradients = [], []
         with progress_bar("embedding tasks", len(tasks)) as advance:
             for batch in tasks.batches(size):
                 short = [(0, size - len(batch)), (0, 0), (0, 0)]
@@ -161,11 +161,11 @@ class Task2Vec(FeatureSimilarity):
                     self.probe_.state, table.layers, rows, self._unit_scale,
                     self.config.l2, self.config.head_steps,
                 )  # fmt: skip
-                found.append(averaged(units, self.per)[: len(batch)])
+                vectors.append(averaged(units, self.per)[: len(batch)])
                 gradients.append(np.asarray(gradient)[: len(batch)])
                 advance(len(batch))
         self.head_gradient_ = np.concatenate(gradients)
-        return np.concatenate(found)
+        return np.concatenate(vectors)
 
     def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         compute = cosine if self.distance == "cosine" else normalised_cosine

@@ -140,14 +140,14 @@ class OTDD(FeatureSimilarity):
 
         def some_rows(some: slice) -> Float[np.ndarray, "some others"]:
             labels = table.costs(some, len(a), len(b))
-            found = np.empty((len(labels), len(b)))
+            distances = np.empty((len(labels), len(b)))
             for i, task in enumerate(a[some]):
                 x, y = _samples(task)
                 weight = np.full(len(x), 1 / len(x))
                 for j, (z, label) in enumerate(seconds):
                     costs = squared_distances(x, z) + labels[i, j][np.ix_(y, label)]
-                    found[i, j] = transport(costs, weight, np.full(len(z), 1 / len(z)))
-            return np.sqrt(np.maximum(found, 0.0))
+                    distances[i, j] = transport(costs, weight, np.full(len(z), 1 / len(z)))
+            return np.sqrt(np.maximum(distances, 0.0))
 
         return some_rows
 
@@ -269,14 +269,14 @@ def transport_classes(
     Every class of a task weighs the same. Between tasks with as many classes this is the optimal
     assignment; with different numbers of classes, a class is divided among several.
     """
-    found = np.empty(costs.shape[:2])
+    distances = np.empty(costs.shape[:2])
     for way in np.unique(n_way):
         for other in np.unique(other_way):
             place = np.ix_(n_way == way, other_way == other)
             some = costs[place][..., :way, :other]
             flat = some.reshape(-1, int(way), int(other))
-            found[place] = _transport_all(flat).reshape(some.shape[:2])
-    return found
+            distances[place] = _transport_all(flat).reshape(some.shape[:2])
+    return distances
 
 
 def _transport_all(costs: Float[np.ndarray, "pairs way other"]) -> Float[np.ndarray, "pairs"]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from taskscape.meta import learner_and_training
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import LearnerJudge, TrialOptions, select
 from taskscape.statistics import losing_share
@@ -18,7 +19,6 @@ from taskscape.studies.lab import Lab, option
 from taskscape.studies.recipes import (
     LEARNER_PRESETS,
     PIXEL_COMPONENTS,
-    learner_and_training,
     network_for,
     unit_length,
 )

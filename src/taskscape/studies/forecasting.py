@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 
 from taskscape.errors import DataError
 from taskscape.forecast import Forecaster
-from taskscape.meta import LEARNERS, TrainConfig, Trained, evaluate, train
+from taskscape.meta import LEARNERS, TrainConfig, Trained, evaluate, learner_and_training, train
 from taskscape.pools import ClassPool, load_pool
 from taskscape.studies.class_splits import ClassSplits, coverage_over_splits
 from taskscape.studies.lab import Lab, option
@@ -33,7 +33,6 @@ from taskscape.studies.recipes import (
     LEARNER_PRESETS,
     PIXEL_COMPONENTS,
     draw_tasks,
-    learner_and_training,
     network_for,
     unit_length,
     with_validation,

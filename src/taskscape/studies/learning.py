@@ -27,6 +27,7 @@ from taskscape.meta import (
     TrainConfig,
     evaluate_many,
     find_learner,
+    learner_and_training,
     train_many,
     weight_spread,
 )
@@ -37,7 +38,6 @@ from taskscape.studies.lab import Lab, option
 from taskscape.studies.recipes import (
     draw_tasks,
     hold_out,
-    learner_and_training,
     nearest_centroid,
     network_for,
     unit_length,

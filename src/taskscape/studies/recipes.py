@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,14 +16,12 @@ from taskscape.errors import DataError
 from taskscape.meta import (
     Architecture,
     Evaluation,
-    Learner,
     ProtoNet,
     TrainConfig,
     conv4,
     evaluate,
     evaluate_many,
-    find_learner,
-    make_learner,
+    learner_and_training,
     mlp,
     train_many,
 )
@@ -38,7 +36,6 @@ __all__ = [
     "difficulty",
     "draw_tasks",
     "hold_out",
-    "learner_and_training",
     "nearest_centroid",
     "network_for",
     "prepared_pool",
@@ -107,40 +104,6 @@ LEARNER_PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 
 
 # -- learners -----------------------------------------------------------------------------------
-
-
-def learner_and_training(
-    name: str, settings: Mapping[str, Any], source: str = ""
-) -> tuple[Learner, dict[str, Any]]:
-    """A learner and the settings of its training; ``scale`` is the network's, and left out.
-
-    ``maml-untuned`` is MAML: what follows a dash tells presets apart. ``source`` goes before the
-    name of a setting in errors.
-
-    >>> learner_and_training("maml", {"inner_steps": 2, "learning_rate": 0.1, "scale": 8.0})[1]
-    {'learning_rate': 0.1}
-    """
-    kind = name.split("-")[0]
-    own = find_learner(kind).defaults
-    decided = ("updates", "batch_size")  # by the study
-    training = {f.name: f.default for f in fields(TrainConfig) if f.name not in decided}
-    given = {k: v for k, v in settings.items() if k != "scale"}
-    for key, value in given.items():
-        if key not in own and key not in training:
-            known = ", ".join(["scale", *sorted(own), *sorted(training)])
-            raise DataError(f"{source}{key}={value!r} is not a setting; {name} has {known}.")
-        _check_kind(f"{source}{key}", value, {**own, **training}[key])
-    rest = {k: v for k, v in given.items() if k not in own}
-    TrainConfig(**rest)
-    return make_learner(kind, **{k: v for k, v in given.items() if k in own}), rest
-
-
-def _check_kind(name: str, value: Any, default: Any) -> None:
-    """Numbers must be numbers: text where a number stands by default cannot work."""
-    text, flag = isinstance(default, str), isinstance(default, bool)
-    if isinstance(value, str) != text or isinstance(value, bool) != flag:
-        kind = "text in quotes" if text else "true or false" if flag else "a number"
-        raise DataError(f"{name}={value!r} must be {kind}.")
 
 
 def network_for(

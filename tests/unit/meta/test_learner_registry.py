@@ -5,7 +5,7 @@ import re
 import pytest
 
 from taskscape.errors import DataError
-from taskscape.meta import LEARNERS, MAML, label_of, make_learner, split_settings
+from taskscape.meta import LEARNERS, MAML, label_of, learner_and_training, make_learner
 
 
 def test_entries_are_found_by_their_names() -> None:
@@ -14,8 +14,8 @@ def test_entries_are_found_by_their_names() -> None:
         assert type(make_learner(name)) is entry.kind
         assert label_of(name) == entry.label
         assert label_of(f"{name}-untuned") == f"{entry.label}, untuned"
-        split_settings(name, entry.settings)  # all of them are settings
-        split_settings(name, {setting: tried[0] for setting, tried in entry.grid.items()})
+        learner_and_training(name, entry.settings)  # all of them are settings
+        learner_and_training(name, {setting: tried[0] for setting, tried in entry.grid.items()})
 
 
 def test_unknown_learners_and_settings_are_told_what_there_is() -> None:
@@ -30,10 +30,10 @@ def test_unknown_learners_and_settings_are_told_what_there_is() -> None:
 
 
 def test_settings_are_split_between_learner_and_training() -> None:
-    learner, rest = split_settings("maml", {"inner_steps": 2, "learning_rate": 0.1})
+    learner, rest = learner_and_training("maml", {"inner_steps": 2, "learning_rate": 0.1})
     assert learner == MAML(inner_steps=2)
     assert rest == {"learning_rate": 0.1}
-    with pytest.raises(DataError, match="maml has no setting 'speed'"):
-        split_settings("maml", {"speed": 1})
+    with pytest.raises(DataError, match="speed=1 is not a setting; maml has scale, "):
+        learner_and_training("maml", {"speed": 1})
     with pytest.raises(DataError, match="learner 'sgd' is not known"):
-        split_settings("sgd", {})
+        learner_and_training("sgd", {})

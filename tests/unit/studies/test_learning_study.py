@@ -11,7 +11,7 @@ import pytest
 
 from meta_cases import DIMS, toy_pool
 from taskscape.errors import DataError
-from taskscape.meta import BMAML, MAML, mlp
+from taskscape.meta import BMAML, mlp
 from taskscape.studies.lab import Lab, OutOfTimeError
 from taskscape.studies.learning import (
     LearningSettings,
@@ -21,7 +21,7 @@ from taskscape.studies.learning import (
     measure,
     spread,
 )
-from taskscape.studies.recipes import hold_out, learner_and_training, unit_length
+from taskscape.studies.recipes import hold_out, unit_length
 
 SIZES = LearningSizes(
     n_way=3, train_way=3, n_shot=2, n_query=4, train_tasks=24, tune_tasks=12, val_tasks=10
@@ -75,16 +75,6 @@ def test_bayesian_learners_report_their_spread() -> None:
     assert set(found) == {
         "distance_before", "distance_after", "moved", "moves_apart", "disagreement",
     }  # fmt: skip
-
-
-def test_settings_are_split_between_learner_and_training() -> None:
-    learner, rest = learner_and_training("maml", {"inner_steps": 2, "learning_rate": 0.1})
-    assert learner == MAML(inner_steps=2)
-    assert rest == {"learning_rate": 0.1}
-    with pytest.raises(DataError, match="speed=1 is not a setting; maml has scale, "):
-        learner_and_training("maml", {"speed": 1})
-    with pytest.raises(DataError, match="learner 'sgd' is not known; choose from protonet, maml"):
-        learner_and_training("sgd", {})
 
 
 def test_fixed_settings_are_not_tuned() -> None:

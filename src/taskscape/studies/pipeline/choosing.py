@@ -77,8 +77,8 @@ def chosen_stage(plan: Plan, model: TaskThemes, embedded: SplitEmbeddings) -> St
         write_json(folder / "chosen.json", [asdict(choice) for choice in choices])
 
     def load(folder: Path) -> Chosen:
-        told = read_json(folder / "chosen.json")
-        return tuple(ChosenTasks(**{**c, "tasks": tuple(c["tasks"])}) for c in told)
+        stored = read_json(folder / "chosen.json")
+        return tuple(ChosenTasks(**{**c, "tasks": tuple(c["tasks"])}) for c in stored)
 
     ignored = ("updates", "episodes")
     settings = {k: v for k, v in asdict(setting).items() if k not in ignored}
@@ -135,10 +135,10 @@ def selection_stage(
         plot_selection(trials, folder / "selection.png")
 
     def load(folder: Path) -> SelectionOutcome:
-        told = read_json(folder / "selection.json")
+        stored = read_json(folder / "selection.json")
         return SelectionOutcome(
-            tuple(_read_trial(t) for t in told["trials"]),
-            tuple(Gain(**g) for g in told["gains"]),
+            tuple(_read_trial(t) for t in stored["trials"]),
+            tuple(Gain(**g) for g in stored["gains"]),
         )
 
     learners = plan.config.learners
@@ -158,7 +158,7 @@ def _accuracies(
     asked = plan.episodes(plan.test, features, "selection")
     batch = plan.config.learners.batch_size
     parts = [chosen[i : i + _AT_ONCE] for i in range(0, len(chosen), _AT_ONCE)]
-    found = []
+    evaluations = []
     for part in parts:
         with steps.step(0.8 / len(parts), "training on chosen tasks"):
             trained = train_many(
@@ -170,10 +170,10 @@ def _accuracies(
                 n_way=plan.config.tasks.n_way,
             )
         with steps.step(0.2 / len(parts), "testing"):
-            found += evaluate_many(
+            evaluations += evaluate_many(
                 learner, trained.state, asked, seed=plan.config.seed, episodes=setting.episodes
             )
-    return np.stack([e.accuracy for e in found]).astype(np.float64)
+    return np.stack([e.accuracy for e in evaluations]).astype(np.float64)
 
 
 def _trial(

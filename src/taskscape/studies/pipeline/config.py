@@ -16,10 +16,10 @@ from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from taskscape.errors import DataError
 from taskscape.files import written_in_one_piece
-from taskscape.meta import LEARNERS, Architecture, Learner
+from taskscape.meta import LEARNERS, Architecture, Learner, learner_and_training
 from taskscape.pools import ClassPool
 from taskscape.storage import plain
-from taskscape.studies.recipes import learner_and_training, network_for
+from taskscape.studies.recipes import network_for
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.prepare import PrepareConfig
 

@@ -75,10 +75,10 @@ def distances_stage(plan: Plan, embedded: SplitEmbeddings, features: ClassPool) 
 
     def load(folder: Path) -> Distances:
         table = read_table(folder / "distances.parquet")
-        told = read_json(folder / "resemblance.json")
+        stored = read_json(folder / "resemblance.json")
         return Distances(
             table["distance"], table["nearest"], table["nearest_distance"], table["difficulty"],
-            None if told is None else _resemblance(told),
+            None if stored is None else _resemblance(stored),
         )  # fmt: skip
 
     settings = {"k": plan.config.evaluate.k, "seed": plan.config.seed, **similarity_settings(plan)}
@@ -133,12 +133,12 @@ def _likeness(
         return None
 
 
-def _resemblance(told: dict[str, Any]) -> Resemblance:
+def _resemblance(stored: dict[str, Any]) -> Resemblance:
     return Resemblance(
-        distance=np.array(told["distance"], dtype=np.float64),
-        percentile=np.array(told["percentile"], dtype=np.float64),
-        reference=np.array(told["reference"], dtype=np.float64),
-        measure=told["measure"],
-        n_train=told["n_train"],
-        folds=told["folds"],
+        distance=np.array(stored["distance"], dtype=np.float64),
+        percentile=np.array(stored["percentile"], dtype=np.float64),
+        reference=np.array(stored["reference"], dtype=np.float64),
+        measure=stored["measure"],
+        n_train=stored["n_train"],
+        folds=stored["folds"],
     )
