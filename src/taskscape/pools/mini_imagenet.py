@@ -132,8 +132,8 @@ def _read_one(
         raise DataError(f"{file} holds a {type(content).__name__}; expected a dict.")
     content = {k.decode() if isinstance(k, bytes) else str(k): v for k, v in content.items()}
     if "embeddings" not in content or not content.keys() & {"labels", "keys"}:
-        names = ", ".join(map(repr, sorted(content))) or "nothing"
-        raise DataError(f"{file} has {names}; expected 'embeddings', 'labels' and 'keys'.")
+        keys = ", ".join(map(repr, sorted(content))) or "nothing"
+        raise DataError(f"{file} has {keys}; expected 'embeddings', 'labels' and 'keys'.")
     embeddings = np.asarray(content["embeddings"])
     if embeddings.ndim != 2 or embeddings.dtype.kind != "f":
         raise DataError(
