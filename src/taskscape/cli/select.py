@@ -41,9 +41,9 @@ def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
     app.command(
         "select",
-        epilog="Example:  taskscape select test.parquet train.parquet -n 500 --rule coverage "
+        epilog="Example:  taskscape select test.parquet train.parquet --budget 500 --rule coverage "
         "--out selection.json --tasks train_tasks.parquet --out-tasks chosen.parquet  ·  "
-        "taskscape select test_tasks.parquet train_tasks.parquet -n 500 --data glyphs "
+        "taskscape select test_tasks.parquet train_tasks.parquet --budget 500 --data glyphs "
         "--similarity prototypes",
     )(select)
 
@@ -59,7 +59,9 @@ def select(
     train: Annotated[
         Path, typer.Argument(help="Training tasks: such a file, or a catalogue of embedded ones.")
     ],
-    n: Annotated[int, typer.Option("-n", help="How many tasks, or samples, to choose.")],
+    budget: Annotated[
+        int, typer.Option("--budget", "-n", help="How many tasks, or samples, to choose.")
+    ],
     rule: Annotated[str, typer.Option(help=f"{_RULES}.")] = "coverage",
     similarity: Annotated[
         str, typer.Option(help=f"{SIMILARITY_HELP}. All but the first need --data and no model.")
@@ -68,9 +70,9 @@ def select(
     max_shared: Annotated[
         int | None, typer.Option(help="No two chosen tasks share more classes than this.")
     ] = None,
-    budget: Annotated[str, typer.Option(help="What -n counts: tasks or samples.")] = "tasks",
+    unit: Annotated[str, typer.Option(help="What --budget counts: tasks or samples.")] = "tasks",
     samples_per_class: Annotated[
-        int | None, typer.Option(help="For --budget samples: samples of each class of a task.")
+        int | None, typer.Option(help="For --unit samples: samples of each class of a task.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the selection as JSON.")] = None,
     tasks: Annotated[
@@ -126,14 +128,14 @@ def select(
     chosen = select_tasks(
         asked,
         known,
-        n,
+        budget,
         rule,
         similarity=similarity,
         seed=seed,
         train_classes=known.classes if embedded else known,
-        train_samples=_samples(budget, samples_per_class, known, listed),
+        train_samples=_samples(unit, samples_per_class, known, listed),
         max_shared=max_shared,
-        budget=budget,
+        unit=unit,
         **judge,
     )
     if out is not None:
@@ -248,12 +250,12 @@ def _read_tasks(path: Path, embedded: Embeddings, source: Path) -> pa.Table:
 
 
 def _samples(
-    budget: str,
+    unit: str,
     samples_per_class: int | None,
     train: Embeddings | TaskSet,
     listed: pa.Table | None,
 ) -> Int[np.ndarray, "tasks"] | None:
-    if budget != "samples":
+    if unit != "samples":
         return None
     if samples_per_class is not None:
         return train.n_way * samples_per_class
@@ -265,6 +267,6 @@ def _samples(
         if shots.all():
             return train.n_way * (shots + int(header["n_query"]))
     raise DataError(
-        "--budget samples needs to know the samples of each task: give --samples-per-class, or "
+        "--unit samples needs to know the samples of each task: give --samples-per-class, or "
         "--tasks that have a number of shots."
     )

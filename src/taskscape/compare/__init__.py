@@ -17,7 +17,6 @@ from taskscape.compare.divergences import (
     pdist,
     theme_cost,
 )
-from taskscape.compare.faiss_index import FaissIndex
 from taskscape.compare.index import Neighbours, TaskIndex
 from taskscape.compare.means import (
     TrainSummary,
@@ -35,7 +34,6 @@ __all__ = [
     "ClassMoments",
     "Divergence",
     "Estimate",
-    "FaissIndex",
     "Neighbours",
     "Resemblance",
     "Separation",

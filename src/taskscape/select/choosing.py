@@ -46,7 +46,7 @@ def select(
     train_samples: Any = None,
     test_weights: Any = None,
     max_shared: int | None = None,
-    budget: str = "tasks",
+    unit: str = "tasks",
     penalty: float = 0.25,
     candidates: int | None = None,
     max_test: int = 2000,
@@ -63,7 +63,7 @@ def select(
 
     ``train_classes`` is a TaskSet or class ids (tasks, way) padded with -1, and ``train`` itself
     where that is a TaskSet; ``max_shared`` then forbids two chosen tasks with more classes in
-    common. ``test_weights`` says how much each test task counts. With ``budget="samples"``, ``n``
+    common. ``test_weights`` says how much each test task counts. With ``unit="samples"``, ``n``
     counts samples: those of each task come from the TaskSet or from ``train_samples``, and tasks
     that no longer fit are passed over. ``penalty``, ``candidates`` and ``max_test`` are described
     in :class:`RuleOptions`.
@@ -95,7 +95,7 @@ def select(
         known = judge.train if isinstance(judge, LearnerJudge) else train
         train_classes = known if isinstance(known, TaskSet) else None
     limits = _Limits(
-        train_classes, train_samples, max_shared, budget,
+        train_classes, train_samples, max_shared, unit,
         RuleOptions(penalty, candidates, max_test),
     )  # fmt: skip
     similarity = fitted_to(train, similarity, seed=seed)  # once, for test and validation tasks
@@ -118,7 +118,7 @@ class _Limits:
     train_classes: Any = None
     train_samples: Any = None
     max_shared: int | None = None
-    budget: str = "tasks"
+    unit: str = "tasks"
     options: RuleOptions = field(default_factory=RuleOptions)
 
 
@@ -140,7 +140,7 @@ def _choose_by_trial(
         )
     if isinstance(judge, LearnerJudge):
         judge.check(source.n_train, validation.n_test)
-    m = trial.budget(n, limits.budget)
+    m = trial.budget(n, limits.unit)
     choice = choose_rule(
         lambda name, number: _choose(validation, m, name, number, limits),
         judge,
@@ -166,13 +166,13 @@ def _choose(
     chosen_rule = find_rule(rule)
     run = _start(source, n, rule, seed, limits, test_weights)
     chosen_rule.choose(run, limits.options)
-    if not run.chosen or (limits.budget == "tasks" and len(run.chosen) < n):
+    if not run.chosen or (limits.unit == "tasks" and len(run.chosen) < n):
         raise DataError(
-            f"only {len(run.chosen)} of the {n} {limits.budget} could be chosen by rule={rule!r} "
+            f"only {len(run.chosen)} of the {n} {limits.unit} could be chosen by rule={rule!r} "
             f"with max_shared={limits.max_shared}. Lower n, raise max_shared or candidates, or "
             "give more training tasks."
         )
-    settings = {"n": n, "budget": limits.budget, "seed": seed, "max_shared": limits.max_shared}
+    settings = {"n": n, "unit": limits.unit, "seed": seed, "max_shared": limits.max_shared}
     settings |= {"weighted": test_weights is not None, "n_test": source.n_test}
     settings |= {"n_train": source.n_train, "distance": type(source).__name__}
     settings |= {name: getattr(limits.options, name) for name in chosen_rule.options}
@@ -199,8 +199,8 @@ def _start(
         raise DataError(f"max_shared={max_shared} must not be negative.")
     if limits.options.penalty < 0:
         raise DataError(f"penalty={limits.options.penalty} must not be negative.")
-    costs = _read_costs(limits.budget, given, limits.train_samples, source.n_train)
-    if n < 1 or (limits.budget == "tasks" and n > source.n_train):
+    costs = _read_costs(limits.unit, given, limits.train_samples, source.n_train)
+    if n < 1 or (limits.unit == "tasks" and n > source.n_train):
         raise DataError(f"n={n} must lie between 1 and the {source.n_train} training tasks.")
     test_content, train_content = source.contents()
     if classes is not None:
@@ -245,15 +245,15 @@ def _read_weights(weights: Any, n_test: int) -> Float[np.ndarray, "tests"]:
     return values / values.sum()
 
 
-def _read_costs(budget: str, tasks: Any, samples: Any, n_train: int) -> Int[np.ndarray, "trains"]:
+def _read_costs(unit: str, tasks: Any, samples: Any, n_train: int) -> Int[np.ndarray, "trains"]:
     """What each training task takes from the budget."""
-    if budget == "tasks":
+    if unit == "tasks":
         return np.ones(n_train, dtype=np.int64)
-    if budget != "samples":
-        raise DataError(f"budget={budget!r} is not known; use 'tasks' or 'samples'.")
+    if unit != "samples":
+        raise DataError(f"unit={unit!r} is not known; use 'tasks' or 'samples'.")
     if samples is None and not hasattr(tasks, "n_shot"):
         raise DataError(
-            "budget='samples' needs to know the samples of each task: pass train_samples, or a "
+            "unit='samples' needs to know the samples of each task: pass train_samples, or a "
             "TaskSet as train_classes."
         )
     costs = _samples_of(tasks) if samples is None else np.asarray(samples)

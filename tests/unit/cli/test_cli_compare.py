@@ -163,11 +163,11 @@ def test_select_writes_a_selection_and_its_tasks(run, files, tmp_path):
 
 def test_select_by_samples(run, files):
     common = ["select", files / "test.parquet", files / "train.parquet", "-n", 100]
-    common += ["--budget", "samples", "--json"]
+    common += ["--unit", "samples", "--json"]
     found = json.loads(run(*common, "--tasks", files / "train_tasks.parquet"))
     again = json.loads(run(*common, "--samples-per-class", 4))
     assert found["indices"] == again["indices"]
-    with pytest.raises(DataError, match=r"^--budget samples needs to know the samples"):
+    with pytest.raises(DataError, match=r"^--unit samples needs to know the samples"):
         run(*common)
 
 

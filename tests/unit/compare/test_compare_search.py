@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from taskscape.compare import (
-    FaissIndex,
     TaskIndex,
     cdist,
-    member_scales,
     nearest,
     nearest_distance,
 )
@@ -94,31 +92,3 @@ def test_distance_to_the_nearest():
 def test_wishes_that_cannot_be_met_are_refused(options, message):
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         nearest(tasks(2), tasks(8), **{"k": 1} | options)
-
-
-class TestFaiss:
-    @pytest.fixture(autouse=True)
-    def _need_faiss(self):
-        pytest.importorskip("faiss", reason="needs the extra: pip install 'taskscape[faiss]'")
-
-    def test_it_finds_the_same(self, tmp_path):
-        test, train = tasks(60), tasks(4000).astype(np.float32)
-        FaissIndex.build([train[:1500], train[1500:]]).save(tmp_path / "index")
-        index = FaissIndex.open(tmp_path / "index")
-        assert len(index) == 4000
-        found, expected = index.nearest(test, 6), nearest(test, train, 6)
-        np.testing.assert_array_equal(found.indices, expected.indices)
-        np.testing.assert_allclose(found.distances, expected.distances)
-
-    def test_it_finds_the_same_for_an_ensemble_and_for_ties(self):
-        test, train = tasks(20, members=2), tasks(300, members=2).astype(np.float32)
-        train = np.tile(train, (1, 5, 1))
-        scales = member_scales(test, train)
-        found = FaissIndex.build(train).nearest(test, 6, scales=scales)
-        expected = nearest(test, train, 6, scales=scales)
-        np.testing.assert_array_equal(found.indices, expected.indices)
-
-    def test_what_is_no_index_is_refused(self, tmp_path):
-        (tmp_path / "index").write_text("nothing")
-        with pytest.raises(DataError, match="is not a readable FAISS index"):
-            FaissIndex.open(tmp_path / "index")

@@ -126,7 +126,7 @@ def test_what_cannot_be_chosen_is_said():
 @pytest.mark.parametrize("rule", ["nearest", "coverage", "facility"])
 def test_a_budget_of_samples(rule):
     samples = RNG.integers(5, 100, 300)
-    chosen = select(TEST, TRAIN, 500, rule, train_samples=samples, budget="samples")
+    chosen = select(TEST, TRAIN, 500, rule, train_samples=samples, unit="samples")
     used = samples[chosen.indices].sum()
     assert used <= 500
     left = np.delete(samples, chosen.indices)
@@ -136,10 +136,10 @@ def test_a_budget_of_samples(rule):
 def test_the_samples_of_a_task_set_are_counted():
     pool = ClassPool.from_arrays(RNG.normal(size=(200, 2)), np.repeat(np.arange(20), 10))
     tasks = sample_tasks(pool, 300, n_way=(2, 4), n_shot=3, n_query=2)
-    chosen = select(TEST, TRAIN, 200, "nearest", train_classes=tasks, budget="samples")
+    chosen = select(TEST, TRAIN, 200, "nearest", train_classes=tasks, unit="samples")
     assert 180 <= (tasks.n_way[chosen.indices] * 5).sum() <= 200
     whole = make_tasks(pool, [[0, 1], [2, 3, 4]], n_shot="all")
-    chosen = select(TEST, TRAIN[:2], 50, "nearest", train_classes=whole, budget="samples")
+    chosen = select(TEST, TRAIN[:2], 50, "nearest", train_classes=whole, unit="samples")
     assert (whole.n_way[chosen.indices] * 10).sum() == 50
 
 
@@ -205,8 +205,8 @@ def test_scores_of_nearest_are_mean_kl_the_other_way_round():
          "(tasks, way)."),
         ({"max_shared": 2}, "max_shared needs train_classes: a TaskSet, or class ids "
          "(tasks, way)."),
-        ({"budget": "euros"}, "budget='euros' is not known; use 'tasks' or 'samples'."),
-        ({"budget": "samples"}, "budget='samples' needs to know the samples of each task: pass "
+        ({"unit": "euros"}, "unit='euros' is not known; use 'tasks' or 'samples'."),
+        ({"unit": "samples"}, "unit='samples' needs to know the samples of each task: pass "
          "train_samples, or a TaskSet as train_classes."),
         ({"test_weights": np.zeros(12)}, "test_weights are all 0; at least one test task must "
          "count."),
