@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test check lint types imports docs fast-tests all-tests browser readme clean
+.PHONY: run test check lint types imports docs fast-tests all-tests browser clean
 .DELETE_ON_ERROR:
 
 $(STAMP): pyproject.toml
