@@ -11,6 +11,8 @@ from pathlib import Path
 from taskscape.compare import DIVERGENCES
 from taskscape.meta import LEARNERS
 from taskscape.pools import POOLS
+from taskscape.select import RULES
+from taskscape.similarity import SIMILARITIES
 
 DOCS = Path(__file__).parent
 BLOCK = re.compile(r"(<!-- (\w+): written by docs/tables\.py -->\n).*?(<!-- end -->)", re.S)
@@ -45,7 +47,24 @@ def pools() -> str:
     return table(("name", "what it is"), rows)
 
 
-TABLES = {"learners": learners, "divergences": divergences, "pools": pools}
+def rules() -> str:
+    rows = [(f"`{name}`", rule.meaning) for name, rule in RULES.items()]
+    by_trial = "by the one of these that helps a given learner on validation tasks, else by chance"
+    return table(("rule", "chooses"), [*rows, ("`auto`", by_trial)])
+
+
+def similarities() -> str:
+    rows = [(f"`{name}`", known.meaning, known.needs) for name, known in SIMILARITIES.items()]
+    return table(("name", "distance", "needs"), rows)
+
+
+TABLES = {
+    "learners": learners,
+    "divergences": divergences,
+    "pools": pools,
+    "rules": rules,
+    "similarities": similarities,
+}
 
 
 def filled(text: str) -> str:
