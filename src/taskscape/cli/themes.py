@@ -3,7 +3,7 @@
 import json
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -27,7 +27,7 @@ from taskscape.pools import load_pool
 from taskscape.storage import CHECKPOINT, arrays_of_kind
 from taskscape.themes.estimator import HealthWarning, TaskThemes
 from taskscape.themes.loop import check_no_checkpoint
-from taskscape.themes.prepare import PrepareConfig
+from taskscape.themes.prepare import parse_prepare
 
 __all__ = ["register"]
 
@@ -47,27 +47,6 @@ def register(app: typer.Typer) -> None:
     app.command(
         "score", epilog="Example:  taskscape score model glyphs --split val --n-tasks 2000"
     )(score)
-
-
-def parse_prepare(text: str) -> PrepareConfig | str | None:
-    """Read ``auto``, ``none``, or steps such as ``power=0.5,l2,centre,pca=32``."""
-    if text in ("auto", "none"):
-        return text if text == "auto" else None
-    steps: dict[str, Any] = {"centre": False, "pca": None}
-    try:
-        for word in text.split(","):
-            name, _, value = word.strip().partition("=")
-            if name in ("l2", "centre") and not value:
-                steps[name] = True
-            elif name in ("power", "pca"):
-                steps[name] = float(value) if name == "power" else int(value)
-            else:
-                raise ValueError(name)
-    except ValueError:
-        raise DataError(
-            f"--prepare {text!r}: use auto, none, or some of power=0.5,l2,centre,pca=32."
-        ) from None
-    return PrepareConfig(**steps)
 
 
 def fit(
@@ -111,7 +90,8 @@ def fit(
     """
     model = TaskThemes(
         task_themes, image_themes, delta=delta, covariance=covariance,  # type: ignore[arg-type]
-        prepare=parse_prepare(prepare), method=method, update=update,  # type: ignore[arg-type]
+        prepare=parse_prepare(prepare, "--prepare "),  # type: ignore[arg-type]
+        method=method, update=update,  # type: ignore[arg-type]
         max_tasks=max_tasks, max_passes=max_passes, n_restarts=restarts, ensemble=ensemble,
         random_state=seed,
     )  # fmt: skip

@@ -20,6 +20,7 @@ __all__ = [
     "PreparedSamples",
     "choose_config",
     "learn_preparation",
+    "parse_prepare",
     "principal_components",
 ]
 
@@ -63,6 +64,33 @@ class PrepareConfig:
             f"{self.pca} principal components" if self.pca is not None else "",
         ]
         return " → ".join(s for s in steps if s) or "none"
+
+
+def parse_prepare(text: str, source: str = "prepare=") -> PrepareConfig | str | None:
+    """Read ``auto``, ``none``, or steps such as ``power=0.5,l2,centre,pca=32``.
+
+    ``source`` is what stands before the text in an error: the option or setting that it is from.
+
+    >>> parse_prepare("l2,pca=16")
+    PrepareConfig(power=None, l2=True, centre=False, pca=16)
+    """
+    if text in ("auto", "none"):
+        return text if text == "auto" else None
+    steps: dict[str, Any] = {"centre": False, "pca": None}
+    try:
+        for word in text.split(","):
+            name, _, value = word.strip().partition("=")
+            if name in ("l2", "centre") and not value:
+                steps[name] = True
+            elif name in ("power", "pca"):
+                steps[name] = float(value) if name == "power" else int(value)
+            else:
+                raise ValueError(name)
+    except ValueError:
+        raise DataError(
+            f"{source}{text!r}: use auto, none, or some of power=0.5,l2,centre,pca=32."
+        ) from None
+    return PrepareConfig(**steps)
 
 
 def choose_config(pool: ClassPool, classes: Int[np.ndarray, "some"]) -> PrepareConfig:

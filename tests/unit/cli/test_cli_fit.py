@@ -16,9 +16,7 @@ from typer.testing import CliRunner
 from interrupt_cases import start_hearing
 from taskscape import Catalogue, Embeddings, TaskThemes
 from taskscape.cli import app
-from taskscape.cli.themes import parse_prepare
 from taskscape.errors import DataError
-from taskscape.themes.prepare import PrepareConfig
 
 pytestmark = pytest.mark.slow
 SMALL = ["--n-tasks", "300", "--n-way", "3-4", "--n-shot", "5", "--image-themes", "3",
@@ -109,14 +107,6 @@ def test_interrupted_with_control_c_it_goes_on_to_the_same_model(data: Path, tmp
         assert not broken.exists()
         subprocess.run([*base, "--out", str(broken), "--resume"], check=True, capture_output=True)
     assert TaskThemes.load(broken).fingerprint_ == TaskThemes.load(whole).fingerprint_
-
-
-def test_preparations_are_read():
-    assert parse_prepare("auto") == "auto"
-    assert parse_prepare("none") is None
-    assert parse_prepare("power=0.5,l2,centre,pca=16") == PrepareConfig(0.5, True, True, 16)
-    with pytest.raises(DataError, match="--prepare 'pcb=3': use auto, none, or some of"):
-        parse_prepare("pcb=3")
 
 
 def test_wrong_settings_are_named_before_the_data_is_read(tmp_path: Path):

@@ -21,8 +21,6 @@ from taskscape.studies.pipeline import (
     to_toml,
 )
 from taskscape.studies.pipeline.checks import check_config
-from taskscape.studies.pipeline.config import prepare_config
-from taskscape.themes.prepare import PrepareConfig
 
 DOCS = Path(__file__).parents[3] / "docs" / "run.md"
 
@@ -177,12 +175,6 @@ def test_unreadable_files_are_named(tmp_path: Path):
     (tmp_path / "bad.toml").write_text("seed = = 1")
     with pytest.raises(DataError, match=r"bad\.toml is not readable TOML: "):
         read_config(tmp_path / "bad.toml")
-
-
-def test_preparations_are_read():
-    assert prepare_config("auto") == "auto"
-    assert prepare_config("none") is None
-    assert prepare_config("power=0.5,l2,centre,pca=16") == PrepareConfig(0.5, True, True, 16)
 
 
 def settings_of(config: Any, prefix: str = "") -> dict[str, Any]:

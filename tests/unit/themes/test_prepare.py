@@ -14,6 +14,7 @@ from taskscape.themes.prepare import (
     all_rows,
     choose_config,
     learn_preparation,
+    parse_prepare,
 )
 
 RAW = PrepareConfig(centre=False, pca=None)
@@ -174,3 +175,14 @@ def test_unit_length_survives_values_whose_squares_overflow():
     samples = np.array([[3e25, 4e25], [3.0, 4.0], [0.0, 0.0]], dtype=np.float32)
     found = prepare._before_centring(samples, PrepareConfig(l2=True))
     np.testing.assert_allclose(found, [[0.6, 0.8], [0.6, 0.8], [0, 0]], rtol=1e-6)
+
+
+def test_preparations_are_read_from_text():
+    assert parse_prepare("auto") == "auto"
+    assert parse_prepare("none") is None
+    assert parse_prepare("power=0.5,l2,centre,pca=16") == PrepareConfig(0.5, True, True, 16)
+    for wrong in ("pcb=3", "l2=3", "pca", ""):
+        with pytest.raises(DataError, match=f"^--prepare '{wrong}': use auto, none, or some of"):
+            parse_prepare(wrong, "--prepare ")
+    with pytest.raises(DataError, match="pca=0 must be at least 1"):
+        parse_prepare("pca=0")

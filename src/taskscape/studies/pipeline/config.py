@@ -21,7 +21,7 @@ from taskscape.pools import ClassPool
 from taskscape.storage import plain
 from taskscape.studies.recipes import network_for
 from taskscape.themes.estimator import TaskThemes
-from taskscape.themes.prepare import PrepareConfig
+from taskscape.themes.prepare import parse_prepare
 
 __all__ = [
     "PRESETS",
@@ -34,7 +34,6 @@ __all__ = [
     "StudyConfig",
     "TaskSettings",
     "config_from",
-    "prepare_config",
     "preset",
     "read_config",
     "to_toml",
@@ -85,7 +84,7 @@ class FitSettings:
         return TaskThemes(
             self.task_themes, self.image_themes, delta=self.delta,
             covariance=self.covariance,  # type: ignore[arg-type]
-            prepare=prepare_config(self.prepare),  # type: ignore[arg-type]
+            prepare=parse_prepare(self.prepare, "fit.prepare="),  # type: ignore[arg-type]
             max_passes=self.max_passes, n_restarts=self.restarts, ensemble=self.ensemble,
             random_state=seed,
         )  # fmt: skip
@@ -253,28 +252,6 @@ def preset(name: str, **changes: Any) -> StudyConfig:
     if name not in PRESETS:
         raise DataError(f"preset={name!r} is not known; choose from {', '.join(PRESETS)}.")
     return replace(PRESETS[name], **changes)
-
-
-def prepare_config(text: str) -> PrepareConfig | str | None:
-    """Read ``auto``, ``none``, or steps such as ``power=0.5,l2,centre,pca=32``."""
-    if text in ("auto", "none"):
-        return text if text == "auto" else None
-    steps = dict(word.strip().partition("=")[::2] for word in text.split(","))
-    try:
-        if not set(steps) <= {"power", "l2", "centre", "pca"}:
-            raise ValueError
-        return PrepareConfig(
-            power=float(steps["power"]) if "power" in steps else None,
-            l2="l2" in steps,
-            centre="centre" in steps,
-            pca=int(steps["pca"]) if "pca" in steps else None,
-        )
-    except ValueError as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(
-            f"fit.prepare={text!r}: use auto, none, or some of power=0.5,l2,centre,pca=32."
-        ) from None
 
 
 # -- TOML ---------------------------------------------------------------------------------------
