@@ -128,7 +128,7 @@ class Forecaster:
             tasks.classes,
             trust,
         )
-        self._seen = (tasks.pool.fingerprint, frozenset(_class_ids(tasks)))
+        self._seen = (tasks.pool.fingerprint, frozenset(tasks.class_ids.tolist()))
         if self.calibration.shared:
             warnings.warn(
                 f"{len(tasks):,} calibration tasks of {self.calibration.n_classes} classes are too "
@@ -238,7 +238,7 @@ class Forecaster:
     def _warn_if_shared(
         self, tasks: TaskSet, known: tuple[str, frozenset[int]], where: str, how: str
     ) -> None:
-        shared = known[1] & set(_class_ids(tasks)) if known[1] else ()
+        shared = known[1] & set(tasks.class_ids.tolist()) if known[1] else ()
         if shared and tasks.pool.fingerprint == known[0]:
             warnings.warn(
                 f"{len(shared)} classes, such as {tasks.pool.class_names[min(shared)]!r}, are "
@@ -354,13 +354,9 @@ def _read_accuracy(accuracy: Any, n_tasks: int) -> Float[np.ndarray, "tasks epis
     return values
 
 
-def _class_ids(tasks: TaskSet) -> list[int]:
-    return np.unique(tasks.classes[tasks.classes >= 0]).tolist()
-
-
 def _classes_known(train: Any) -> tuple[str, frozenset[int]]:
     if isinstance(train, TaskSet):
-        return train.pool.fingerprint, frozenset(_class_ids(train))
+        return train.pool.fingerprint, frozenset(train.class_ids.tolist())
     if not isinstance(train, Embeddings):
         return "", frozenset()
     return train.header.fingerprint, frozenset(

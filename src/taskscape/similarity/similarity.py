@@ -34,7 +34,6 @@ __all__ = [
     "TaskFeatures",
     "TaskVectors",
     "class_means",
-    "classes_of",
     "support_features",
 ]
 
@@ -177,7 +176,7 @@ class FeatureSimilarity(Similarity):
     def fit(self, tasks: TaskSet) -> "FeatureSimilarity":
         if len(tasks) == 0:
             raise DataError("there are no tasks to fit on.")
-        classes = classes_of(tasks)
+        classes = tasks.class_ids
         if isinstance(self.prepare, PrepareConfig):
             config = self.prepare
         elif self.prepare is None:
@@ -222,7 +221,7 @@ def prepared_batches(
     tasks: TaskSet, preparation: Preparation, per_class: int
 ) -> Iterator[tuple[TaskBatch, PreparedSamples]]:
     """Batches of tasks that fit in memory, with the prepared samples of all their classes."""
-    prepared = PreparedSamples(tasks.pool, preparation, classes_of(tasks))
+    prepared = PreparedSamples(tasks.pool, preparation, tasks.class_ids)
     step = max(1, _CELLS_AT_ONCE // (tasks.max_way * per_class * preparation.dims))
     with progress_bar("embedding tasks", len(tasks)) as advance:
         for batch in tasks.batches(step):
@@ -239,11 +238,6 @@ def gather(
     x = np.zeros((*mask.shape, prepared.preparation.dims), dtype=np.float32)
     x[mask] = prepared.take(rows[mask])
     return TaskFeatures(x, mask)
-
-
-def classes_of(tasks: TaskSet) -> np.ndarray:
-    """The classes that occur in the tasks, ascending."""
-    return np.unique(tasks.classes[tasks.classes >= 0]).astype(np.int64)
 
 
 def class_means(features: TaskFeatures) -> Float[np.ndarray, "tasks way dims"]:

@@ -21,7 +21,6 @@ from taskscape.similarity.similarity import (
     Prepare,
     Rows,
     TaskVectors,
-    classes_of,
 )
 from taskscape.tasks import TaskSet, stream_tasks
 from taskscape.themes.prepare import Preparation, all_rows
@@ -240,7 +239,7 @@ def prepared_pool(tasks: TaskSet, preparation: Preparation) -> ClassPool:
             pool.class_names[c]: preparation(
                 pool.take(pool.starts[c] + np.arange(pool.counts[c], dtype=np.int64))
             )
-            for c in classes_of(tasks)
+            for c in tasks.class_ids
         },
         name=f"{pool.name} (prepared)",
     )
@@ -277,7 +276,7 @@ class LayerTable:
     """The probe's layers for all samples of the tasks' classes, and where each row is."""
 
     def __init__(self, probe: MlpWeights, tasks: TaskSet, preparation: Preparation) -> None:
-        rows = all_rows(tasks.pool, classes_of(tasks))
+        rows = all_rows(tasks.pool, tasks.class_ids)
         self.where = np.full(len(tasks.pool.samples), -1, dtype=np.int32)
         self.where[rows] = np.arange(len(rows), dtype=np.int32)
         parts = []

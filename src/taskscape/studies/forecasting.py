@@ -230,7 +230,7 @@ class ForecastingStudy:
             "val_accuracy": float(accuracy["val"].mean()),
             "test_accuracy": float(accuracy["test"].mean()),
             "tasks": {s: len(t) for s, t in tasks.items()},
-            "classes": {s: len(np.unique(t.classes)) for s, t in tasks.items()},
+            "classes": {s: len(t.class_ids) for s, t in tasks.items()},
         }
 
     @property

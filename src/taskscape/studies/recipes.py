@@ -258,7 +258,7 @@ def difficulty(
     On average over pairs of classes, and of the two nearest; from all samples of the classes, as
     they are or prepared. More is harder.
     """
-    ids = np.unique(tasks.classes[tasks.classes >= 0]).astype(np.int64)
+    ids = tasks.class_ids
     rows = all_rows(pool, ids)
     owner = np.empty(len(pool.samples), dtype=np.int64)
     for c in ids:
