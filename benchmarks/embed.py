@@ -86,10 +86,10 @@ def main() -> None:
     for dims in args.dims:
         for shot in ("16", "all"):
             run = [sys.executable, __file__, "--one", f"{shot},{dims}", "--seed", str(args.seed)]
-            told = subprocess.run(
+            finished = subprocess.run(
                 [*run, "--n-tasks", str(args.n_tasks)], capture_output=True, text=True, check=True
             )
-            for name, value in json.loads(told.stdout.splitlines()[-1]).items():
+            for name, value in json.loads(finished.stdout.splitlines()[-1]).items():
                 data = f"D={dims}" if dims else "glyphs, D=32"
                 figures[f"{data} {shot}-shot {name}"] = value
     keep(figures, args)

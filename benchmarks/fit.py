@@ -80,10 +80,10 @@ def main() -> None:
     figures = {}
     for dims in args.dims:
         run = [sys.executable, __file__, "--one", str(dims), "--seed", str(args.seed)]
-        told = subprocess.run(
+        finished = subprocess.run(
             [*run, "--steps", str(args.steps)], capture_output=True, text=True, check=True
         )
-        for name, value in json.loads(told.stdout.splitlines()[-1]).items():
+        for name, value in json.loads(finished.stdout.splitlines()[-1]).items():
             figures[f"D={dims} {name}"] = value
     keep(figures, args)
 

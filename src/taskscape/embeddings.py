@@ -262,7 +262,7 @@ def _padded(values: np.ndarray | None, axis: int, size: int, fill: int) -> np.nd
 
 @dataclass(frozen=True)
 class TaskFilter:
-    """Which tasks of a catalogue to look at; what is None is not asked."""
+    """Which tasks of a catalogue to look at; a criterion that is None is ignored."""
 
     any_class: Sequence[int | str] | None = None
     """Tasks with at least one of these classes, given by id or name."""

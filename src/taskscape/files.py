@@ -70,7 +70,7 @@ def check_output(path: PathLike, kind: Kind, *others: PathLike | None) -> None:
 
 
 def json_with(name: str, *keys: str, **values: str) -> Kind:
-    """A JSON file with these keys and values at its top."""
+    """The kind of JSON files whose top level has these keys and values."""
 
     def known(path: Path) -> bool:
         try:
@@ -87,7 +87,10 @@ def json_with(name: str, *keys: str, **values: str) -> Kind:
 
 
 def csv_with(name: str, *columns: str, more: str | None = None) -> Kind:
-    """A CSV file with exactly these columns, and ``more`` that begin so: a user may add others."""
+    """The kind of CSV files with exactly these columns, then any whose names begin with ``more``.
+
+    A file with other columns is not of this kind: a user may have added them.
+    """
 
     def known(path: Path) -> bool:
         try:
@@ -243,14 +246,13 @@ def _end_of_links(path: PathLike) -> Path:
 
 
 def _check_place(path: PathLike, final: Path, folder: bool) -> None:
-    """Raise an error unless ``final`` is free, or a folder or regular file as wanted."""
+    """Raise an error unless ``final`` is free, or what it should become: a folder or a file."""
     recover(final)
-    wanted = "a folder" if folder else "a regular file"
+    kind = "a folder" if folder else "a regular file"
     there = final.is_dir() if folder else final.is_file()
     if os.path.lexists(final) and not there:
         raise DataError(
-            f"{os.fspath(path)} exists and is not {wanted}; it is left as it is. "
-            "Choose another name."
+            f"{os.fspath(path)} exists and is not {kind}; it is left as it is. Choose another name."
         )
     above = next(p for p in final.parents if os.path.lexists(p))
     if not above.is_dir() or not os.access(above, os.W_OK):

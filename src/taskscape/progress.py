@@ -49,7 +49,7 @@ def heard_by(listener: Listener) -> Iterator[None]:
         _LISTENER.reset(token)
 
 
-def _wanted() -> bool:
+def _shows_bars() -> bool:
     return os.environ.get("TASKSCAPE_PROGRESS", "1") != "0" and sys.stderr.isatty()
 
 
@@ -65,7 +65,7 @@ def progress_bar(description: str, total: int | None = None) -> Iterator[Advance
     if listener is not None:
         yield _counter(listener, description, total)
         return
-    if not _wanted():
+    if not _shows_bars():
         yield lambda steps=1: None
         return
     from rich.console import Console

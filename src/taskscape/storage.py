@@ -1,7 +1,8 @@
 """What is kept on disk, and how: arrays in safetensors, values in JSON, tables in Parquet.
 
-Never a pickle. Rooms say what they keep as named arrays and a header of plain values; what a folder
-or file holds, whether it is whole, and which version wrote it is checked here, for all of them.
+Never a pickle. Models, learners and forecasters hand over named arrays and a header of plain
+values. What a folder or file holds, whether it is whole, and which version wrote
+it is checked here.
 """
 
 import csv

@@ -122,8 +122,8 @@ def select(
     if rule == "auto":
         if not embedded:  # nothing is embedded beforehand: the lists of tasks are all there is
             tasks, validation = train, validation or validation_tasks
-        wanted = _Auto(learner, model, data, tasks, validation, validation_tasks)
-        judge = wanted.options(known, seed)
+        auto = _Auto(learner, model, data, tasks, validation, validation_tasks)
+        judge = auto.options(known, seed)
         judge["trial"] = TrialOptions(trials=trials, n=trial_n)
     chosen = select_tasks(
         asked,

@@ -250,27 +250,27 @@ class TaskIndex:
         n_best = -(-2 * candidates.items.shape[1] * n_boxes // len(F))
         while True:
             limit = np.minimum(candidates.limit + _ROUNDING, np.finfo(np.float64).max)
-            wanted = bounds <= limit[:, None]
-            if not wanted.any():
+            promising = bounds <= limit[:, None]
+            if not promising.any():
                 break
             if n_best < n_boxes:
                 last = np.partition(bounds, n_best - 1, axis=1)[:, n_best - 1]
-                wanted &= bounds <= last[:, None]
-            self._look_into(wanted, queries, F, candidates)
-            bounds[wanted] = np.inf
+                promising &= bounds <= last[:, None]
+            self._look_into(promising, queries, F, candidates)
+            bounds[promising] = np.inf
             n_best *= 2
         return self._rank(candidates, queries, k, weights, F)
 
     def _look_into(
         self,
-        wanted: Bool[np.ndarray, "queries boxes"],
+        promising: Bool[np.ndarray, "queries boxes"],
         queries: _Queries,
         F: np.ndarray,
         candidates: _Candidates,
     ) -> None:
-        """Score the rows of every wanted box for the queries that want it."""
-        box_of_pair, query_of_pair = np.nonzero(wanted.T)
-        ends = np.searchsorted(box_of_pair, np.arange(wanted.shape[1] + 1))
+        """Score the rows of each box for the queries that may find a near task in it."""
+        box_of_pair, query_of_pair = np.nonzero(promising.T)
+        ends = np.searchsorted(box_of_pair, np.arange(promising.shape[1] + 1))
         for i in np.unique(box_of_pair):
             which = query_of_pair[ends[i] : ends[i + 1]]
             low, high = int(self._starts[i]), int(self._starts[i + 1])

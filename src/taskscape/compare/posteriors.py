@@ -166,7 +166,7 @@ def weights_of(
 
 
 def member_weights(scales: Float[np.ndarray, "members"]) -> Float[np.ndarray, "members"]:
-    """What each member's distance is multiplied by; a member that sees no distance counts as is."""
+    """The weight of each member's distance: 1 / (members · scale); a scale of 0 counts as 1."""
     return 1 / (len(scales) * np.where(scales > 0, scales, 1.0))
 
 

@@ -197,7 +197,7 @@ def score(
 
 
 def tasks_at_once() -> int:
-    """How many tasks are held in memory side by side, unless told."""
+    """The default number of tasks that are evaluated side by side."""
     return 16 if jax.default_backend() == "cpu" else 256
 
 

@@ -101,7 +101,7 @@ class Bayesian(Learner, Protocol):
 
 @dataclass(frozen=True)
 class LearnerEntry:
-    """A learner of the registry and all that is known of it; the end of its file makes one."""
+    """An entry of ``LEARNERS``; every learner's module defines its own as ``ENTRY``."""
 
     name: str
     """What commands, settings and files call it."""

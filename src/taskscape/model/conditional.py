@@ -84,7 +84,7 @@ def cold_start_given_theme(
     alpha: Float[Array, "L K"],
     delta: Float[Array, " L"],
 ) -> ConditionalPosterior:
-    """Where :func:`infer` starts from unless told."""
+    """The default start of :func:`infer`: no class favours a task-theme beyond the prior delta."""
     real = sample_mask & class_mask[..., None]
     p = scale_likelihood(jnp.where(real[..., None], log_lik, 0))
     eta = jnp.where(class_mask[..., None], delta / delta.sum(), 0)

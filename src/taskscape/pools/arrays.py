@@ -1,4 +1,4 @@
-"""A user's own arrays: samples and labels, one array per class, or an npz file of either."""
+"""A user's own arrays: samples with their labels, or one array per class."""
 
 from collections.abc import Mapping
 from typing import Any

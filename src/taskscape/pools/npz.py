@@ -110,11 +110,11 @@ def _array(path: Path, arrays: Any, key: str) -> Shaped[np.ndarray, "..."]:
 
 def _find_keys(path: Path, names: list[str], chosen: Mapping[str, Any]) -> _Keys:
     keys = _Keys()
-    for wanted, named in chosen.items():
+    for kind, named in chosen.items():
         if named is not None and named not in names:
             raise DataError(f"{path} has no key {named!r}; it has {_listed(names)}.")
         if named is not None:
-            keys.whole[wanted] = named
+            keys.whole[kind] = named
     for key in names:
         split, role = _meaning(key)
         if key in keys.whole.values() or (role is not None and chosen.get(role) is not None):

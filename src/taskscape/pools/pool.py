@@ -186,9 +186,9 @@ class ClassPool:
         sorted_already = bool((order[1:] > order[:-1]).all())
         samples = _as_samples(X)
         for label, values in (("groups", groups), ("splits", splits)):
-            wanted = len(labels) if class_names is None else len(class_names)
-            if values is not None and len(values) != wanted:
-                raise DataError(f"{label} has {len(values)} entries for {wanted} classes.")
+            n = len(labels) if class_names is None else len(class_names)
+            if values is not None and len(values) != n:
+                raise DataError(f"{label} has {len(values)} entries for {n} classes.")
         return cls(
             name=name,
             samples=samples if sorted_already else samples[order],
@@ -269,14 +269,14 @@ class ClassPool:
         """Indices of the classes of a split such as ``"train"`` or ``"train+val"``; None: all."""
         if split is None:
             return np.arange(len(self))
-        wanted = parse_split(split)
+        names = parse_split(split)
         if self.splits is None:
             raise DataError(
                 f"split={split!r}: pool {self.name!r} has no splits. Leave split out, or give the "
                 "pool a split per class (splits=…, or folders train/val/test)."
             )
-        ids = np.flatnonzero(np.isin(self.splits, wanted))
-        missing = [s for s in wanted if s not in self.splits]
+        ids = np.flatnonzero(np.isin(self.splits, names))
+        missing = [s for s in names if s not in self.splits]
         if missing:
             have = ", ".join(s for s in SPLITS if s in self.splits)
             raise DataError(

@@ -46,7 +46,7 @@ class TrialOptions:
     confidence: float = 0.95
 
     def budget(self, n: int, unit: str = "tasks") -> int:
-        """How much to choose in a trial, where ``n`` is asked for in the end."""
+        """How many tasks (or samples) to choose in each trial of a selection of ``n``."""
         if self.n is not None and not 1 <= self.n <= n:
             raise DataError(f"trial.n={self.n} must lie between 1 and n={n}.")
         if self.n is None:
@@ -95,7 +95,7 @@ class LearnerJudge:
                 )
 
     def check(self, n_train: int, n_validation: int) -> None:
-        """Raise an error unless its tasks can be those that distances are known of."""
+        """Raise an error unless it has as many tasks as there are distances for."""
         for name, tasks, n in (
             ("train", self.train, n_train),
             ("validation", self.validation, n_validation),

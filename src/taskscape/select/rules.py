@@ -22,7 +22,7 @@ _MOST_NUMBERS = 40_000_000
 
 @dataclass(frozen=True)
 class RuleOptions:
-    """What some of the rules can be told besides."""
+    """Settings that only some of the rules use."""
 
     penalty: float = 0.25
     """Rule ``classes``: mean distances that a task may be farther for a class half as used."""
@@ -34,11 +34,13 @@ class RuleOptions:
 
 @dataclass(frozen=True)
 class Rule:
-    """A selection rule and what it goes by."""
+    """An entry of ``RULES``: the function that chooses, and what to say about it."""
 
     choose: Callable[["Run", RuleOptions], None]
     score_is: str
+    """What the score of a chosen task is, in words."""
     meaning: str
+    """Which tasks it chooses, in a few words for help texts and the docs."""
     options: tuple[str, ...] = ()
     """The fields of :class:`RuleOptions` that it heeds."""
     needs_classes: bool = False
@@ -86,7 +88,10 @@ class Run:
         return row[row >= 0]
 
     def take(self, task: int, score: float, test: int = -1) -> bool:
-        """Choose a task if it may be chosen; either way it is used up."""
+        """Choose a task unless the budget or ``max_shared`` forbids it; whether it was chosen.
+
+        Either way it is no longer ``unused``.
+        """
         self.unused[task] = False
         if self.costs[task] > self.left or not self._apart(task):
             return False

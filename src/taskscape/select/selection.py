@@ -19,7 +19,7 @@ SELECTION_FILE = json_with("a selection", what="selection")
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Training tasks in the order they were chosen; ``tasks[selection.indices]`` are they."""
+    """Training tasks in the order they were chosen; ``tasks[selection.indices]`` picks them."""
 
     indices: Int[np.ndarray, "chosen"]
     scores: Float[np.ndarray, "chosen"]

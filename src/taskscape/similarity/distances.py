@@ -100,7 +100,7 @@ class DistanceSource(ABC):
 
 
 class KLSource(DistanceSource):
-    """KL between Dirichlet posteriors, from the test to the training task; never a matrix."""
+    """KL between Dirichlet posteriors, from test to training tasks, without a matrix of pairs."""
 
     def __init__(self, test: Tasks, train: Tasks, *, scales: object = None) -> None:
         self._test, self._train = read_lam(test, "test"), read_lam(train, "train")

@@ -88,7 +88,7 @@ class Similarity(ABC):
     def mean_distance(
         self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors
     ) -> Float[np.ndarray, "tests"]:
-        """Mean distance from each test task to all training tasks; never a matrix."""
+        """Mean distance from each test task to all training tasks; no matrix of pairs is held."""
         return self.distances(test, train).mean_distance()
 
     def _embedded(self, tasks: TaskSet | TaskVectors, name: str) -> TaskVectors:
@@ -101,7 +101,7 @@ class Similarity(ABC):
 
 
 class TaskDistances(DistanceSource):
-    """Distances between embedded tasks; kept once computed, unless the notion says cheap."""
+    """Distances between embedded tasks; the matrix is kept unless the notion is ``cheap``."""
 
     def __init__(self, similarity: Similarity, test: TaskVectors, train: TaskVectors) -> None:
         if test.ndim != train.ndim or test.shape[-1] != train.shape[-1]:

@@ -1,12 +1,12 @@
 """How good are forecasts? Calibrated on validation classes, judged on test classes.
 
-    python -m taskscape.studies forecasting --pool mini_imagenet --learners protonet,maml \
+    python -m taskscape.studies forecasting --pool mini_imagenet --learners protonet,maml \\
         --out docs/results/forecast-mini-imagenet.jsonl
 
 A cell is a learner, a number of shots and a number of labelled samples that the forecast sees, with
 an ablation. The test classes play no part in anything that is chosen.
 
-    python -m taskscape.studies forecasting --pool mini_imagenet --splits 1000 \
+    python -m taskscape.studies forecasting --pool mini_imagenet --splits 1000 \\
         --split-classes 8 10 --out docs/results/forecast-mini-imagenet.jsonl
 
 touches no test class: it splits the validation classes 1,000 times into 8 (then 10) to calibrate

@@ -153,7 +153,7 @@ def nearest_centroid(tasks: TaskSet, episodes: int) -> Evaluation:
 
 @contextmanager
 def without_advice() -> Iterator[None]:
-    """Fits and embeddings without the warnings that a person would want; they are in results."""
+    """Silence the warnings about health and outliers; studies keep the same facts in results."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)
         warnings.simplefilter("ignore", OutlierTasksWarning)

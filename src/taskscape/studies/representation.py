@@ -1,6 +1,6 @@
 """Is the representation sound at any size, and do fits confirm each other? A line for each fit.
 
-    python -m taskscape.studies representation --pools glyphs omniglot mini_imagenet \
+    python -m taskscape.studies representation --pools glyphs omniglot mini_imagenet \\
         --image-themes 8 16 32 --task-themes 4 8 16 --out docs/results/representation.jsonl
 
 A cell is a pool, a size and a seed, which decides what tasks are learned from. ``--class-share

@@ -33,7 +33,7 @@ def duplicates(alpha: Float[np.ndarray, "L K"]) -> Int[np.ndarray, "pairs 2"]:
 
 
 def flaws(state: FitState) -> int:
-    """How many themes are dead or stand there twice."""
+    """The number of dead themes plus the number of pairs of duplicates."""
     stats = state.stats
     return (
         len(dead_themes(np.asarray(stats.N_k), float(stats.samples)))
@@ -43,7 +43,10 @@ def flaws(state: FitState) -> int:
 
 
 def mend(state: FitState, settings: StepSettings) -> tuple[FitState, int]:
-    """Revive dead image-themes and task-themes; of duplicates one takes all, the other is dead."""
+    """Merge duplicate task-themes, which leaves one of each pair dead, and revive all dead themes.
+
+    Returns the new state and how many themes were revived.
+    """
     mended = 0
     for k in dead_themes(np.asarray(state.stats.N_k), float(state.stats.samples)):
         full = int(np.argmax(np.asarray(state.stats.N_k)))

@@ -27,7 +27,7 @@ _KEPT = (HealthWarning, OutlierTasksWarning, ForecastWarning)
 
 
 class Listener:
-    """Hears how a study gets on; this one does nothing about it."""
+    """Is told how a study gets on. This base class ignores it; override what you want to show."""
 
     def plan(self, stages: list[tuple[str, str]], notes: tuple[str, ...]) -> None:
         """All stages, by name and in words, and what had to be decided before them."""
