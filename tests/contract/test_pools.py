@@ -182,6 +182,7 @@ def test_the_cache_holds_whole_pools_only(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shared_cache")
 @pytest.mark.parametrize("name", POOLS)
 def test_a_known_data_set_is_a_pool_or_says_how_to_get_it(name: str) -> None:
     known = POOLS[name]
