@@ -111,7 +111,11 @@ def train(
     chosen, training = learner_and_training(learner, settings, "--set ")
     check_output(out, TRAINED)
     pool = load_pool(source)
-    samples = pool if model is None else prepared_pool(pool, TaskThemes.load(model))
+    samples = (
+        pool
+        if model is None
+        else prepared_pool(pool, TaskThemes.load(model).preparation_, unit_length=True)
+    )
     drawn = get_tasks(
         pool, tasks, split or _of(pool, "train"), n_tasks, n_way, n_shot, seed, n_query
     )

@@ -46,10 +46,11 @@ __all__ = ["LikelihoodTable", "embed"]
 T = TypeVar("T")
 _ROUNDS = 2
 """Rounds of sweeps between two looks for settled classes."""
-_SHRINK = 8
+_LEAST, _SHRINK = 256, 4
 """Classes that still move go on in a smaller batch once they are this many times fewer. Every size
 is compiled for, so there are few, and none that is too small to pay for it."""
-_LEAST = 256
+_FEW = _LEAST * _SHRINK**2
+"""Up to so many, filling up to one of three sizes takes less time than compiling for another."""
 _ROWS_AT_ONCE = 8192
 _CELLS_AT_ONCE = 1 << 22
 """Numbers that a chunk of tasks holds: classes × (samples + task-themes) × image-themes."""
@@ -232,6 +233,11 @@ def _chunks(tasks: TaskSet, size: int, draw: bool) -> Iterator[_Chunk]:
             yield chunk
 
 
+def _room(n: int) -> int:
+    """A size to fill up to: 256, 1,024, 4,096, and then more finely."""
+    return next((size for size in (_LEAST, _LEAST * _SHRINK, _FEW) if n <= size), padded_size(n))
+
+
 # -- classes ------------------------------------------------------------------------------------
 
 
@@ -256,7 +262,7 @@ def _fit_classes(
 
     Settled classes leave as soon as few enough are left.
     """
-    room = padded_size(len(index), _LEAST)
+    room = _room(len(index))
     fill = ((0, room - len(index)), (0, 0))
     real = jnp.asarray(np.pad(mask, fill))
     log_lik, p, fits = _begin(table.values, np.pad(index, fill).astype(np.int32), real, themes)
@@ -334,7 +340,7 @@ def _agree(
     fits: ClassFits, place: Int[np.ndarray, "tasks way"], chunk: _Chunk, themes: Themes
 ) -> _Part:
     """What the classes of each task say together; ``place`` says where their fits are."""
-    room = padded_size(len(chunk), 64) - len(chunk)
+    room = _room(len(chunk)) - len(chunk)
     place = np.pad(np.where(chunk.class_mask, place, 0), ((0, room), (0, 0)))
     mask = np.pad(chunk.class_mask, ((0, room), (0, 0)))
     lam, bound, gamma = (
@@ -357,7 +363,7 @@ def _infer_tasks(
 def _literally(chunk: _Chunk, table: LikelihoodTable, themes: Themes, max_iter: int) -> _Part:
     """The paper's E-step, from a cold start."""
     index, sample_mask = table.find(chunk)
-    fill = (0, padded_size(len(chunk), 64) - len(chunk))
+    fill = (0, _room(len(chunk)) - len(chunk))
     masks = np.pad(sample_mask, (fill, (0, 0), (0, 0))), np.pad(chunk.class_mask, (fill, (0, 0)))
     state, bound = _paper_e_step(
         table.values, np.pad(index, (fill, (0, 0), (0, 0))), *masks, themes, max_iter
