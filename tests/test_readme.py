@@ -29,6 +29,7 @@ def test_python(block: str, tmp_path: Path):
 @pytest.mark.usefixtures("shared_cache")
 def test_commands(tmp_path: Path):
     few = {"fit": ["--n-tasks", "600", "--max-tasks", "512"], "train": ["--n-tasks", "200"]}
+    assert len(COMMANDS) == 9
     assert {*few, "embed", "evaluate"} < {command.split()[1] for command in COMMANDS}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for command in COMMANDS:

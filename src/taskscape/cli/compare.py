@@ -10,8 +10,8 @@ import numpy as np
 import typer
 from jaxtyping import Float
 
-from taskscape.cli.options import AsJson, Seed, parse_range
-from taskscape.cli.select import SIMILARITY_HELP, read_tasks_of
+from taskscape.cli.options import AsJson, Seed, SimilarityName, TestTasks, TrainTasks, parse_range
+from taskscape.cli.select import read_tasks_of
 from taskscape.compare import Resemblance, mean_kl, member_scales, normalise_ways, resemblance
 from taskscape.compare import nearest as nearest_tasks
 from taskscape.diagram import DIAGRAM_FILE, correlation_diagram, read_diagram_csv
@@ -52,19 +52,9 @@ def register(app: typer.Typer) -> None:
 
 
 def compare(
-    test: Annotated[
-        Path,
-        typer.Argument(
-            help="Test tasks, written by `taskscape embed`; with another --similarity, by "
-            "`taskscape tasks`."
-        ),
-    ],
-    train: Annotated[
-        Path, typer.Argument(help="Training tasks: such a file, or a catalogue of embedded ones.")
-    ],
-    similarity: Annotated[
-        str, typer.Option(help=f"{SIMILARITY_HELP}. All but the first need --data and no model.")
-    ] = TASK_THEMES,
+    test: TestTasks,
+    train: TrainTasks,
+    similarity: SimilarityName = TASK_THEMES,
     data: Annotated[
         str | None, typer.Option(help="For --similarity: the data that the tasks are from.")
     ] = None,

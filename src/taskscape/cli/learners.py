@@ -25,21 +25,18 @@ from taskscape.errors import DataError
 from taskscape.files import check_output, json_with
 from taskscape.meta import (
     TRAINED,
-    Architecture,
     Evaluation,
     TrainConfig,
     Trained,
-    conv4,
     find_learner,
     label_of,
     learner_and_training,
-    mlp,
 )
 from taskscape.meta import evaluate as evaluate_learner
 from taskscape.meta import train as train_learner
 from taskscape.pools import ClassPool, load_pool
 from taskscape.statistics import class_interval
-from taskscape.studies.recipes import prepared_pool
+from taskscape.studies.recipes import network_for, prepared_pool
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
@@ -125,7 +122,7 @@ def train(
         check = replace(held_out, pool=samples)
     trained = train_learner(
         chosen,
-        _network(samples, scale),
+        network_for(samples, {"scale": scale}),
         replace(drawn, pool=samples),
         TrainConfig.one_pass(len(drawn), batch_size, epochs, **training),
         seed=seed,
@@ -212,12 +209,6 @@ def samples_for(
 
 def _of(pool: ClassPool, split: str) -> str | None:
     return split if split in (pool.splits or ()) else None
-
-
-def _network(samples: ClassPool, scale: float) -> Architecture:
-    if len(samples.sample_shape) == 1:
-        return mlp(samples.sample_shape[0], scale=scale)
-    return conv4(samples.sample_shape)
 
 
 def _settings(learner: str, changes: list[str]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import typer
 from taskscape.errors import DataError
 from taskscape.meta import LEARNERS
 from taskscape.pools import ClassPool
+from taskscape.similarity import SIMILARITIES
 from taskscape.tasks import TaskSet, load_tasks, sample_tasks
 
 __all__ = [
@@ -19,13 +20,17 @@ __all__ = [
     "NTasks",
     "NWay",
     "Seed",
+    "SimilarityName",
     "Source",
     "Split",
     "TasksFile",
+    "TestTasks",
+    "TrainTasks",
     "get_tasks",
     "learners_in_words",
     "parse_range",
     "parse_shots",
+    "similarities_in_words",
 ]
 
 
@@ -34,6 +39,12 @@ def learners_in_words() -> str:
     return "; ".join(f"{entry.name}: {entry.meaning}" for entry in LEARNERS.values())
 
 
+def similarities_in_words() -> str:
+    """The notions of similarity of the registry and what they are, for help texts."""
+    return "; ".join(f"{name}: {known.meaning}" for name, known in SIMILARITIES.items())
+
+
+_NEEDS_DATA = "All but the first need --data and no model."
 Source = Annotated[str, typer.Argument(help="A known name, or the path of your own data.")]
 Model = Annotated[Path, typer.Argument(help="A model written by `taskscape fit`.")]
 TasksFile = Annotated[
@@ -47,6 +58,19 @@ NQuery = Annotated[int, typer.Option(help="Further samples per class, as queries
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
 LearnerName = Annotated[
     str, typer.Option("--learner", help=f"The learner's name. {learners_in_words()}.")
+]
+TestTasks = Annotated[
+    Path,
+    typer.Argument(
+        help="Test tasks, written by `taskscape embed`; with another --similarity, by "
+        "`taskscape tasks`."
+    ),
+]
+TrainTasks = Annotated[
+    Path, typer.Argument(help="Training tasks: such a file, or a catalogue of embedded ones.")
+]
+SimilarityName = Annotated[
+    str, typer.Option("--similarity", help=f"{similarities_in_words()}. {_NEEDS_DATA}")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
 

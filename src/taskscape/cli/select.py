@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import typer
 from jaxtyping import Int
 
+from taskscape.cli.options import SimilarityName, TestTasks, TrainTasks
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.files import check_output, written_in_one_piece
@@ -19,7 +20,7 @@ from taskscape.pools import ClassPool, load_pool
 from taskscape.select import RULES, LearnerJudge, Selection, TrialOptions
 from taskscape.select import select as select_tasks
 from taskscape.select.selection import SELECTION_FILE
-from taskscape.similarity import SIMILARITIES, TASK_THEMES
+from taskscape.similarity import TASK_THEMES
 from taskscape.similarity.registry import find_similarity
 from taskscape.studies.recipes import (
     LEARNER_PRESETS,
@@ -29,11 +30,10 @@ from taskscape.studies.recipes import (
 from taskscape.tasks import TASKS, TaskSet, load_tasks, save_tasks
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["SIMILARITY_HELP", "read_tasks_of", "register"]
+__all__ = ["read_tasks_of", "register"]
 
 _RULES = "; ".join(f"{name}: {rule.meaning}" for name, rule in RULES.items())
 _RULES += "; auto: the one that helps a learner on validation tasks"
-SIMILARITY_HELP = "; ".join(f"{name}: {known.meaning}" for name, known in SIMILARITIES.items())
 _SCALE = 8.0
 
 
@@ -49,23 +49,13 @@ def register(app: typer.Typer) -> None:
 
 
 def select(
-    test: Annotated[
-        Path,
-        typer.Argument(
-            help="Test tasks, written by `taskscape embed`; with another --similarity, by "
-            "`taskscape tasks`."
-        ),
-    ],
-    train: Annotated[
-        Path, typer.Argument(help="Training tasks: such a file, or a catalogue of embedded ones.")
-    ],
+    test: TestTasks,
+    train: TrainTasks,
     budget: Annotated[
         int, typer.Option("--budget", "-n", help="How many tasks, or samples, to choose.")
     ],
     rule: Annotated[str, typer.Option(help=f"{_RULES}.")] = "coverage",
-    similarity: Annotated[
-        str, typer.Option(help=f"{SIMILARITY_HELP}. All but the first need --data and no model.")
-    ] = TASK_THEMES,
+    similarity: SimilarityName = TASK_THEMES,
     seed: Annotated[int, typer.Option(help="Settles ties and the order of turns.")] = 0,
     max_shared: Annotated[
         int | None, typer.Option(help="No two chosen tasks share more classes than this.")

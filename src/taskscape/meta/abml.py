@@ -7,6 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from taskscape.meta.gaussian_weights import (
+    GRID,
+    SETTINGS,
     GaussianLearner,
     GaussianMeta,
     GaussianWeights,
@@ -76,11 +78,6 @@ ENTRY = LearnerEntry(
     "abml",
     ABML,
     "a Gaussian over the weights with a hyper-prior; the loss is the bound on the whole task",
-    settings={"scale": 8.0, "learning_rate": 0.001},
-    grid={
-        "inner_rate": (0.2, 0.5),
-        "inner_steps": (10,),
-        "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
-        "initial_std": (0.02, 0.1),
-    },
+    settings=SETTINGS,
+    grid=GRID,
 )

@@ -6,6 +6,8 @@ import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from taskscape.meta.gaussian_weights import (
+    GRID,
+    SETTINGS,
     GaussianLearner,
     GaussianMeta,
     expected_nll,
@@ -51,11 +53,6 @@ ENTRY = LearnerEntry(
     "vampire",
     VAMPIRE,
     "a Gaussian over the weights of each task; the loss is on the queries",
-    settings={"scale": 8.0, "learning_rate": 0.001},
-    grid={
-        "inner_rate": (0.2, 0.5),
-        "inner_steps": (10,),
-        "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
-        "initial_std": (0.02, 0.1),
-    },
+    settings=SETTINGS,
+    grid=GRID,
 )

@@ -20,10 +20,10 @@ from taskscape.similarity.distances import DistanceSource
 from taskscape.tasks import TaskBatch, TaskSet
 from taskscape.themes.prepare import (
     Preparation,
-    PrepareConfig,
+    Prepare,
     PreparedSamples,
-    choose_config,
-    learn_preparation,
+    check_prepare,
+    preparation_for,
 )
 
 __all__ = [
@@ -40,7 +40,6 @@ __all__ = [
 TaskVectors: TypeAlias = Float[np.ndarray, "_ ..."]
 Rows: TypeAlias = Callable[[slice], Float[np.ndarray, "_ _"]]
 """The distances of a range of the first tasks to all of the others."""
-Prepare: TypeAlias = PrepareConfig | str | None
 _CELLS_AT_ONCE = 1 << 24
 
 
@@ -168,22 +167,14 @@ class FeatureSimilarity(Similarity):
     """
 
     def __init__(self, *, prepare: Prepare = "auto") -> None:
-        if prepare not in (None, "auto") and not isinstance(prepare, PrepareConfig):
-            raise DataError(f"prepare={prepare!r} must be 'auto', None or a PrepareConfig.")
+        check_prepare(prepare)
         self.prepare = prepare
         self.preparation_: Preparation | None = None
 
     def fit(self, tasks: TaskSet) -> "FeatureSimilarity":
         if len(tasks) == 0:
             raise DataError("there are no tasks to fit on.")
-        classes = tasks.class_ids
-        if isinstance(self.prepare, PrepareConfig):
-            config = self.prepare
-        elif self.prepare is None:
-            config = PrepareConfig(centre=False, pca=None)
-        else:
-            config = choose_config(tasks.pool, classes)
-        self.preparation_ = learn_preparation(tasks.pool, classes, config)
+        self.preparation_ = preparation_for(self.prepare, tasks.pool, tasks.class_ids)
         return self
 
     def embed(self, tasks: TaskSet) -> TaskVectors:

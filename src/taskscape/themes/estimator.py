@@ -27,11 +27,10 @@ from taskscape.themes.embed import embed
 from taskscape.themes.health import Health, check_health
 from taskscape.themes.loop import Callback, Fit, Restarts, check_no_checkpoint
 from taskscape.themes.prepare import (
-    Preparation,
     PrepareConfig,
     PreparedSamples,
-    choose_config,
-    learn_preparation,
+    check_prepare,
+    preparation_for,
 )
 from taskscape.themes.steps import FitState
 from taskscape.themes.stored import from_disk, to_disk
@@ -164,7 +163,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         seed = _drawn_seed() if self.random_state is None else int(self.random_state)
         source, held_out, judged_on = self._source(tasks, validation, config, seed)
         classes = np.setdiff1d(tasks.class_ids, list(source.held_out))
-        preparation = self._learn_preparation(tasks.pool, classes)
+        preparation = preparation_for(self.prepare, tasks.pool, classes)
         every = np.union1d(classes, held_out.class_ids)
         prepared = PreparedSamples(tasks.pool, preparation, every)
         finished = Restarts(
@@ -243,18 +242,8 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError(f"n_held_out={self.n_held_out} must be at least 1.")
         if self.random_state is not None:
             check_seed(self.random_state, "random_state")
-        if self.prepare not in (None, "auto") and not isinstance(self.prepare, PrepareConfig):
-            raise DataError(f"prepare={self.prepare!r} must be 'auto', None or a PrepareConfig.")
+        check_prepare(self.prepare)
         return config
-
-    def _learn_preparation(self, pool: ClassPool, classes: np.ndarray) -> Preparation:
-        if isinstance(self.prepare, PrepareConfig):
-            config = self.prepare
-        elif self.prepare is None:
-            config = PrepareConfig(centre=False, pca=None)
-        else:
-            config = choose_config(pool, classes)
-        return learn_preparation(pool, classes, config)
 
     def _set_states(self, states: list[FitState]) -> None:
         self.states_ = states

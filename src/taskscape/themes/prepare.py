@@ -6,7 +6,7 @@ likelihood. A power transform, unit length, centring and a few principal compone
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -16,11 +16,14 @@ from taskscape.pools import ClassPool
 
 __all__ = [
     "Preparation",
+    "Prepare",
     "PrepareConfig",
     "PreparedSamples",
+    "check_prepare",
     "choose_config",
     "learn_preparation",
     "parse_prepare",
+    "preparation_for",
     "principal_components",
 ]
 
@@ -140,6 +143,27 @@ class Preparation:
     def settings(self) -> dict[str, Any]:
         """The settings as plain values, to be stored beside the arrays."""
         return asdict(self.config) | {"explained": self.explained}
+
+
+Prepare: TypeAlias = PrepareConfig | str | None
+"""How to prepare samples: given steps, ``"auto"`` to choose them by the data, or None for none."""
+
+
+def check_prepare(prepare: Prepare) -> None:
+    """Refuse what is no way to prepare samples."""
+    if prepare not in (None, "auto") and not isinstance(prepare, PrepareConfig):
+        raise DataError(f"prepare={prepare!r} must be 'auto', None or a PrepareConfig.")
+
+
+def preparation_for(
+    prepare: Prepare, pool: ClassPool, classes: Int[np.ndarray, "some"]
+) -> Preparation:
+    """The preparation that was asked for, learned from these classes."""
+    if prepare is None:
+        prepare = PrepareConfig(centre=False, pca=None)
+    elif not isinstance(prepare, PrepareConfig):
+        prepare = choose_config(pool, classes)
+    return learn_preparation(pool, classes, prepare)
 
 
 def learn_preparation(
