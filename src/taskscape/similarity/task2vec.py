@@ -23,7 +23,8 @@ from taskscape.similarity.similarity import (
     TaskVectors,
 )
 from taskscape.tasks import TaskSet, stream_tasks
-from taskscape.themes.prepare import Preparation, all_rows
+from taskscape.themes.places import all_rows
+from taskscape.themes.prepare import Preparation
 
 __all__ = [
     "DISTANCES",
