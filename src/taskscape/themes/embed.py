@@ -57,7 +57,7 @@ _TASKS_ON_CPU, _TASKS_ON_ACCELERATORS = (16, 1024), (1024, 1 << 18)
 """In the smallest and the largest piece: what fits into a CPU's cache, or keeps a GPU busy."""
 _BYTES_ON_CPU = 1 << 28
 """In a piece at most; where a device has a memory of its own, an eighth of what is free in it."""
-_LEAST_TOGETHER = 64
+_LEAST_TOGETHER = 128
 """Classes or tasks in a batch at least: smaller ones are not quicker."""
 _ROWS_AT_ONCE = 8192
 _LITERAL_TOL = 1e-5

@@ -84,7 +84,8 @@ def _draw(
     """The samples that tasks draw, as ``TaskSet.batch`` draws them."""
     real, classes = classes >= 0, jnp.maximum(classes, 0)
     own = counts[classes]
-    each, of = subkeys(keys, classes).reshape(-1), own.reshape(-1).astype(jnp.int64)
+    of_tasks = jnp.broadcast_to(keys, classes.shape)
+    each, of = subkeys(of_tasks, classes).reshape(-1), own.reshape(-1).astype(jnp.int64)
     ids = distinct(each, of, shot, jnp, kept_once).astype(jnp.int32)
     ids = ids.T.reshape(shot, *classes.shape)
     mask = jnp.arange(shot)[:, None, None] < jnp.where(n_shot == ALL, own - n_query, n_shot)
