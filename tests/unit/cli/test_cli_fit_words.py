@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from taskscape import PrepareConfig, TaskThemes
-from taskscape.cli.display import FitDisplay
-from taskscape.cli.themes import _print_fit
+from taskscape.cli.work.display import FitDisplay
+from taskscape.cli.work.themes import print_fit
 from taskscape.themes import FitInfo
 from taskscape.themes.health import Health
 from taskscape.themes.prepare import Preparation
@@ -29,7 +29,7 @@ def finished() -> TaskThemes:
 
 
 def test_the_end_says_on_what_the_fit_was_judged(capsys: pytest.CaptureFixture[str]):
-    _print_fit(finished(), "glyphs", Path("model"), as_json=False)
+    print_fit(finished(), "glyphs", Path("model"), as_json=False)
     assert capsys.readouterr().out == (
         f"prepared by: {PrepareConfig(pca=None).describe()}\n"
         "learned from 2,048 tasks; bound -3.1250 nats per sample on tasks of held-out classes; "
@@ -43,7 +43,7 @@ def test_the_end_says_on_what_the_fit_was_judged(capsys: pytest.CaptureFixture[s
 
 
 def test_so_does_the_json(capsys: pytest.CaptureFixture[str]):
-    _print_fit(finished(), "glyphs", Path("model"), as_json=True)
+    print_fit(finished(), "glyphs", Path("model"), as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert (told["held_out_elbo"], told["held_out"]) == (-3.125, "tasks of held-out classes")
     assert told["health"]["judged_on"] == "tasks of held-out classes"

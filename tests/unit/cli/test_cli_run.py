@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 from pool_files import png
 from run_cases import tiny
 from taskscape.cli import app
-from taskscape.cli.display import StudyDisplay, TimeLeft
 from taskscape.cli.run import settings
+from taskscape.cli.work.display import StudyDisplay, TimeLeft
 from taskscape.errors import DataError
 from taskscape.studies.pipeline import PRESETS, learn, to_toml
 
