@@ -18,7 +18,7 @@ from taskscape.files import cache_dir
 
 __all__ = ["keep_programs", "seconds_compiling"]
 
-_MOST_BYTES = 1 << 30
+_MOST_BYTES = 1 << 29
 _LEAST_SECONDS = 0.0
 """Small programs are kept too: a study has hundreds of them."""
 _USUAL_LEAST_SECONDS = 1.0

@@ -1,12 +1,14 @@
 """What ``taskscape fit`` says while it works and at the end: on what the fit was judged."""
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from taskscape import PrepareConfig, TaskThemes
+from taskscape.cli.work import display
 from taskscape.cli.work.display import FitDisplay
 from taskscape.cli.work.themes import print_fit
 from taskscape.themes import FitInfo
@@ -60,3 +62,15 @@ def test_so_does_every_line_on_the_way(capsys: pytest.CaptureFixture[str]):
         "256 tasks · 0 tasks/s · -3.400 nats/sample · -3.600 on tasks of held-out classes · "
         "themes █▄"
     )
+
+
+def test_much_compiling_is_told_at_the_end(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(display, "seconds_compiling", lambda: 12.34)
+    display.say_time(time.monotonic() - 60)
+    assert capsys.readouterr() == ("", "took 1 min 0 s, of which 12 s compiling\n")
+    display.say_time(time.monotonic() - 60, quiet=True)
+    monkeypatch.setattr(display, "seconds_compiling", lambda: 0.9)
+    display.say_time(time.monotonic() - 60)
+    assert capsys.readouterr() == ("", "")
