@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PICTURE",
     "Kind",
+    "cache_dir",
     "check_output",
     "csv_with",
     "folder_in_one_piece",
@@ -37,6 +38,14 @@ __all__ = [
 PathLike = str | os.PathLike[str]
 
 _ABANDONED_SECONDS = 24 * 3600
+
+
+def cache_dir() -> Path:
+    """What can be made again is kept in ``TASKSCAPE_CACHE``, or else in the user's cache folder."""
+    import platformdirs
+
+    named = os.environ.get("TASKSCAPE_CACHE")
+    return Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("taskscape"))
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,13 @@ from taskscape.compare.posteriors import (
     read_chunks,
     read_lam,
 )
+from taskscape.compiling import keep_programs
 from taskscape.errors import DataError
 from taskscape.progress import track
 
 __all__ = ["nearest", "nearest_distance", "rank_again"]
+
+keep_programs()
 
 _FEW_QUERIES = 64
 """Up to here sorting a chunk into boxes costs more than looking at all of it."""

@@ -6,9 +6,7 @@ tree of arrays, its state. Heads have as many outputs as the largest way; the ou
 that a task does not have are masked.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -23,14 +21,12 @@ __all__ = [
     "Bayesian",
     "Episode",
     "Learner",
-    "LearnerEntry",
     "Shots",
     "log_probabilities",
     "nll",
 ]
 
 Tree = TypeVar("Tree")
-Setting: TypeAlias = int | float | str | bool
 _NEVER = -1e9
 """Logit of a class that the task does not have; finite, because 0 · ∞ would be NaN."""
 
@@ -97,33 +93,6 @@ class Bayesian(Learner, Protocol):
     def spread(self, state: PyTree, adapted: PyTree) -> dict[str, Float[Array, ""]]:
         """How wide the weights are after a task, by name, compared with before."""
         ...
-
-
-@dataclass(frozen=True)
-class LearnerEntry:
-    """An entry of ``LEARNERS``; every learner's module defines its own as ``ENTRY``."""
-
-    name: str
-    """What commands, settings and files call it."""
-    kind: type[Any]
-    """Its class, a frozen dataclass of settings with the methods of :class:`Learner`."""
-    meaning: str
-    """What it is, in a few words."""
-    settings: Mapping[str, Setting] = field(default_factory=dict)
-    """Where to start from on features of unit length: its own settings, those of
-    :class:`TrainConfig`, and the ``scale`` of the network's inputs."""
-    grid: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
-    """What is worth trying when it is tuned on validation classes, for the same settings."""
-
-    @property
-    def label(self) -> str:
-        """What results and figures call it."""
-        return self.kind.__name__
-
-    @property
-    def defaults(self) -> dict[str, Any]:
-        """Its own settings with their usual values."""
-        return {f.name: f.default for f in fields(self.kind)}
 
 
 def log_probabilities(network: Network, shots: Shots) -> Float[Array, "n way"]:

@@ -18,7 +18,8 @@ from taskscape.select.auto import (
     choose_rule,
     rules_to_try,
 )
-from taskscape.select.rules import RuleOptions, Run, find_rule
+from taskscape.select.known import RuleOptions, find_rule
+from taskscape.select.rules import Run
 from taskscape.select.selection import Selection
 from taskscape.similarity import (
     DistanceSource,

@@ -16,6 +16,7 @@ from taskscape.pools import ClassPool
 from taskscape.progress import progress_bar
 from taskscape.seeds import Seed, check_seed
 from taskscape.similarity.fisher import fisher_per_unit, fit_heads, hidden_layers
+from taskscape.similarity.known import PROBE_SAMPLES, PROBE_SHOTS
 from taskscape.similarity.similarity import (
     FeatureSimilarity,
     Prepare,
@@ -28,7 +29,6 @@ from taskscape.themes.prepare import Preparation
 
 __all__ = [
     "DISTANCES",
-    "PROBE_SAMPLES",
     "Task2Vec",
     "Task2VecConfig",
     "cosine",
@@ -42,9 +42,7 @@ _CELLS_AT_ONCE = 1 << 21
 _NUMBERS_AT_ONCE = 1 << 18
 """Of two embeddings divided by each other: few enough for the processor's cache."""
 _ROWS_AT_ONCE = 8192
-_N_WAY, _N_SHOT, _N_QUERY = 5, 5, 15
-PROBE_SAMPLES = _N_SHOT + 1
-"""Samples that every class must have for the probe to be trained."""
+_N_WAY, _N_QUERY = 5, 15
 
 
 @dataclass(frozen=True)
@@ -249,9 +247,9 @@ def prepared_pool(tasks: TaskSet, preparation: Preparation) -> ClassPool:
 def train_probe(pool: ClassPool, config: Task2VecConfig, seed: int) -> Trained:
     """MAML on 5-way 5-shot tasks of the pool's classes, as far as it has them."""
     pool.require(PROBE_SAMPLES, "training the probe")
-    n_query = min(_N_QUERY, int(pool.counts.min()) - _N_SHOT)
+    n_query = min(_N_QUERY, int(pool.counts.min()) - PROBE_SHOTS)
     tasks = stream_tasks(
-        pool, n_way=min(_N_WAY, len(pool)), n_shot=_N_SHOT, n_query=n_query, seed=seed
+        pool, n_way=min(_N_WAY, len(pool)), n_shot=PROBE_SHOTS, n_query=n_query, seed=seed
     )
     # inputs of mean square 1, whatever the preparation, so that one learning rate suits all
     scale = 1 / max(float(np.sqrt(np.mean(np.square(pool.samples, dtype=np.float64)))), 1e-12)
