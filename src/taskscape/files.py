@@ -28,6 +28,7 @@ __all__ = [
     "folder_in_one_piece",
     "json_with",
     "load_json",
+    "picture",
     "recover",
     "save_json",
     "save_picture",
@@ -116,11 +117,34 @@ _SIGNATURES = (b"Software\0taskscape", b"<dc:title>taskscape</dc:title>", b"/Cre
 PICTURE = Kind("a picture", lambda path: any(s in path.read_bytes() for s in _SIGNATURES))
 
 
-def save_picture(figure: "Figure", path: PathLike, **options: Any) -> None:
+def save_picture(
+    figure: "Figure", path: PathLike, kind: Kind | None = PICTURE, **options: Any
+) -> None:
     """Write a figure in one piece, signed so that it is known as a picture of ours."""
     ending = Path(path).suffix[1:].lower() or "png"
-    with written_in_one_piece(path, PICTURE) as unfinished:
+    with written_in_one_piece(path, kind) as unfinished:
         figure.savefig(unfinished, format=ending, metadata=_SIGNED.get(ending), **options)
+
+
+@contextmanager
+def picture(
+    path: PathLike, width: float, height: float, *, dpi: int = 200, kind: Kind | None = PICTURE
+) -> Iterator["Figure"]:
+    """A figure to draw into, of so many inches and in one style; then written to ``path``."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    style: Any = {
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "svg.hashsalt": "taskscape",
+        "pdf.fonttype": 42,
+    }
+    with rc_context(style):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure
+        save_picture(figure, path, kind, dpi=dpi)
 
 
 def save_json(path: PathLike, values: Mapping[str, Any], kind: Kind) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from taskscape.errors import DataError
-from taskscape.files import json_with, load_json, save_json, save_picture
+from taskscape.files import json_with, load_json, picture, save_json
 from taskscape.plain_text import plain as as_text
 from taskscape.statistics import coverage, make_resamples, noise_ceiling, spearman
 from taskscape.storage import plain
@@ -115,13 +115,8 @@ class Forecasts:
 
         ``accuracy``, where it is known by now, is what was then measured on each task.
         """
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-
         order, place = np.argsort(self.expected, kind="stable"), np.arange(len(self))
-        style: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
-        with rc_context(style):
-            figure = Figure(figsize=(5.6, 3.6), layout="constrained")
+        with picture(path, 5.6, 3.6) as figure:
             axes = figure.subplots()
             intervals = f"{100 * self.confidence:g} % intervals"
             axes.vlines(
@@ -135,7 +130,6 @@ class Forecasts:
             axes.set_ylabel("accuracy")
             axes.set_title(as_text(title or self.learner), fontsize=10, loc="left")
             axes.legend(frameon=False)
-            save_picture(figure, path, dpi=200)
 
 
 @dataclass(frozen=True)

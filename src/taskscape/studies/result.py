@@ -12,7 +12,7 @@ from taskscape.compare import Resemblance
 from taskscape.diagram import CorrelationDiagram, Curve
 from taskscape.diagram.plot import COLOURS, MARKERS
 from taskscape.embeddings import Embeddings
-from taskscape.files import save_picture
+from taskscape.files import picture
 from taskscape.forecast import Forecasts, Judgement
 from taskscape.plain_text import plain
 from taskscape.pools import ClassPool
@@ -228,13 +228,9 @@ def _list(names: Sequence[str]) -> str:
 
 def plot_selection(trials: Sequence[SelectionTrial], path: Path) -> None:
     """Draw the trials of one learner into a PNG."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     rules = list(dict.fromkeys(t.rule for t in trials))
     budgets = sorted({t.budget for t in trials})
-    with rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
-        figure = Figure(figsize=(5.6, 3.8), layout="constrained")
+    with picture(path, 5.6, 3.8, dpi=150) as figure:
         axes = figure.subplots()
         for i, rule in enumerate(rules):
             offset = (i - (len(rules) - 1) / 2) * 0.8 / len(rules)
@@ -260,4 +256,3 @@ def plot_selection(trials: Sequence[SelectionTrial], path: Path) -> None:
         axes.grid(axis="y", color="0.9", linewidth=0.8)
         axes.set_axisbelow(True)
         axes.legend(frameon=False, ncols=min(4, len(rules)))
-        save_picture(figure, path, dpi=150, facecolor="white")

@@ -6,6 +6,7 @@ from typing import Any
 
 from taskscape.diagram import CorrelationDiagram
 from taskscape.diagram.plot import COLOURS, DASHES, MARKERS
+from taskscape.files import picture
 from taskscape.meta import LEARNERS, label_of
 from taskscape.studies.outcome import Outcome
 from taskscape.studies.paper.published import FIG3, FIG3_RANDOM_INTERVALS, FIG4
@@ -14,7 +15,6 @@ from taskscape.studies.paper.selection import CHOICES
 __all__ = ["draw_fig2", "draw_fig3", "draw_fig4"]
 
 _PAPER_CHOICES = {"random": 0, "nearest": 1, "task2vec": 2}
-_STYLE: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
 
 
 def draw_fig2(
@@ -23,11 +23,7 @@ def draw_fig2(
     path: Path,
 ) -> None:
     """Accuracy against distance: the paper's curves, then those of each version."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(_STYLE):
-        figure = Figure(figsize=(3.6 * (1 + len(diagrams)), 4.2), layout="constrained")
+    with picture(path, 3.6 * (1 + len(diagrams)), 4.2, dpi=160, kind=None) as figure:
         panels = figure.subplots(1, 1 + len(diagrams))
         for i, (learner, points) in enumerate(published.items()):
             panels[0].plot(
@@ -55,20 +51,15 @@ def draw_fig2(
             panel.grid(axis="y", color="0.9")
         panels[0].set_ylabel("accuracy")
         figure.legend(loc="outside lower center", ncols=5, frameon=False)
-        figure.savefig(path, dpi=160)
 
 
 def draw_fig3(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
     """Bars by learner and choice: the paper's above, ours below."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     (results,) = by_way.values()
     learners = _in_order(o.learner for o in results)
     rules = [str(c) for c in CHOICES if any(o.rule == str(c) for o in results)]
     in_paper = [n for n in learners if n in FIG3["random"]]
-    with rc_context(_STYLE):
-        figure = Figure(figsize=(10, 6), layout="constrained")
+    with picture(path, 10, 6, dpi=160, kind=None) as figure:
         above, below = figure.subplots(2, 1)
         for rule, i in _PAPER_CHOICES.items():
             y = [FIG3[rule][n] for n in in_paper]
@@ -97,18 +88,13 @@ def draw_fig3(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
             axes.legend(
                 frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5),
             )  # fmt: skip
-        figure.savefig(path, dpi=160)
 
 
 def draw_fig4(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
     """Accuracy against the number of training tasks; the paper's curves in grey."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     ways = sorted(by_way)
     learners = _in_order(o.learner for w in ways for o in by_way[w])
-    with rc_context(_STYLE):
-        figure = Figure(figsize=(3.8 * len(learners), 3.2 * len(ways) + 0.6), layout="constrained")
+    with picture(path, 3.8 * len(learners), 3.2 * len(ways) + 0.6, dpi=160, kind=None) as figure:
         panels = figure.subplots(len(ways), len(learners), squeeze=False)
         for row, way in zip(panels, ways, strict=True):
             for panel, learner in zip(row, learners, strict=True):
@@ -145,7 +131,6 @@ def draw_fig4(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
             list(handles.values()), list(handles), loc="outside lower center", ncols=5,
             frameon=False, fontsize=8,
         )  # fmt: skip
-        figure.savefig(path, dpi=160)
 
 
 def _look(i: int) -> dict[str, Any]:

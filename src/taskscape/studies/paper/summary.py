@@ -1,19 +1,16 @@
-"""Tables and figures of a reproduction, the paper's published numbers beside ours."""
+"""Tables of a reproduction, the paper's published numbers beside ours, and its figures."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from taskscape.diagram import CorrelationDiagram
 from taskscape.files import written_in_one_piece
-from taskscape.pools import ClassPool
-from taskscape.studies.lab import Store
 from taskscape.studies.outcome import RANDOM, Outcome, SelectionTrial, outcomes
-from taskscape.studies.paper.fig2 import Fig2
-from taskscape.studies.paper.plan import as_cell, fig2_plan, selection_plans
+from taskscape.studies.paper.drawing import draw_fig2, draw_fig3, draw_fig4
+from taskscape.studies.paper.fig2 import LEARNERS, Fig2
+from taskscape.studies.paper.plan import as_cell
 from taskscape.studies.paper.published import FIG2, FIG3, FIG4
-from taskscape.studies.paper.selection import CHOICES, Choice
-from taskscape.studies.recipes import LEARNER_PRESETS
+from taskscape.studies.paper.selection import CHOICES, Choice, SelectionFigure
 
 __all__ = ["write_summary"]
 
@@ -27,38 +24,35 @@ _PAPER_RULES = {
 
 
 def write_summary(
-    store: Store, figure: str, pool: ClassPool, versions: Sequence[str], scale: float, seed: int
+    experiments: Sequence[Fig2] | Sequence[SelectionFigure], versions: Sequence[str], scale: float
 ) -> str:
     """Write the figure and its table from the finished cells; the table in Markdown."""
-    if figure.startswith("fig2"):
-        text = _fig2(store, figure, pool, versions, scale, seed)
+    first = experiments[0]
+    if isinstance(first, Fig2):
+        text = _fig2(first, versions)
     else:
-        text = _selection(store, figure, scale)
+        text = _selection([e for e in experiments if isinstance(e, SelectionFigure)])
     if scale != 1:
         text = f"Every count was shrunk by --scale {scale:g}; this is not the full size.\n\n{text}"
-    _write(store.folder / f"{figure}.md", text + "\n")
+    with written_in_one_piece(first.store.folder / f"{first.figure}.md") as file:
+        file.write_text(text + "\n", encoding="utf-8")
     return text
 
 
 # -- figure 2 -----------------------------------------------------------------------------------
 
 
-def _fig2(
-    store: Store, figure: str, pool: ClassPool, versions: Sequence[str], scale: float, seed: int
-) -> str:
-    from taskscape.studies.paper.drawing import draw_fig2
-
-    plan = fig2_plan(figure, scale)
-    experiment = Fig2(figure, pool, plan, seed)
-    learners = [n for n in LEARNER_PRESETS["paper 1-shot"] if experiment.has_accuracy(store, n)]
-    ready = [v for v in versions if experiment.n_measured(store, v)]
-    if not learners or not ready:
+def _fig2(experiment: Fig2, versions: Sequence[str]) -> str:
+    figure, plan, folder = experiment.figure, experiment.plan, experiment.store.folder
+    learners = [n for n in LEARNERS if experiment.has_accuracy(n)]
+    measured = {v: train for v in versions if (train := experiment.measured_from(v)) is not None}
+    if not learners or not measured:
         return f"{figure}: nothing to draw yet; {len(learners)} learners are finished."
-    diagrams = {v: experiment.diagram(store, learners, v) for v in ready}
+    diagrams = {v: experiment.diagram(learners, v) for v in measured}
     for version, diagram in diagrams.items():
-        diagram.save(store.folder / f"{figure}-{version}.json")
+        diagram.save(folder / f"{figure}-{version}.json")
     published = FIG2[plan.pool]
-    draw_fig2(diagrams, published, store.folder / f"{figure}.png")
+    draw_fig2(diagrams, published, folder / f"{figure}.png")
     rows = ["| | mean | nearest bin | farthest bin | Spearman | given difficulty | ceiling |",
             "|---|---|---|---|---|---|---|"]  # fmt: skip
     for learner in learners:
@@ -66,8 +60,8 @@ def _fig2(
         rows.append(f"| {learner}, paper | | {100 * first:.1f} | {100 * last:.1f} | | | |")
         rows += [_fig2_row(learner, v, d) for v, d in diagrams.items()]
     about = (
-        f"{diagrams[ready[0]].n_tasks:,} test tasks, distances to "
-        + " and ".join(f"{experiment.n_measured(store, v):,} ({v})" for v in ready)
+        f"{len(experiment.tests()):,} test tasks, distances to "
+        + " and ".join(f"{train.n_tasks:,} ({v})" for v, train in measured.items())
         + f" training tasks; learners trained on {plan.learner_tasks:,} random tasks, "
         f"{plan.learner_tasks // plan.batch_size:,} updates of {plan.batch_size}, "
         f"{len(plan.seeds)} seeds; {plan.episodes} episodes per test task. Accuracies in %."
@@ -88,11 +82,10 @@ def _fig2_row(learner: str, version: str, diagram: CorrelationDiagram) -> str:
 # -- figures 3 and 4 ----------------------------------------------------------------------------
 
 
-def _selection(store: Store, figure: str, scale: float) -> str:
-    from taskscape.studies.paper.drawing import draw_fig3, draw_fig4
-
+def _selection(experiments: Sequence[SelectionFigure]) -> str:
+    figure, store = experiments[0].figure, experiments[0].store
     by_way: dict[int, list[Outcome]] = {}
-    for plan in selection_plans(figure, scale):
+    for plan in (experiment.plan for experiment in experiments):
         same = {k: as_cell(plan)[k] for k in ("way", "candidates", "test_tasks", "fit_tasks")}
         trials = [
             read_trial(entry)
@@ -188,8 +181,3 @@ def published_for(figure: str, way: int, o: Outcome, rule: str | None = None) ->
     if figure == "fig3":
         return FIG3[rule].get(o.learner)
     return FIG4.get((o.learner, way), {}).get(rule, {}).get(o.budget)
-
-
-def _write(path: Path, text: str) -> None:
-    with written_in_one_piece(path) as file:
-        file.write_text(text, encoding="utf-8")
