@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import os
 from dataclasses import dataclass
 from functools import cache
@@ -18,12 +19,10 @@ from taskscape.files import Kind, written_in_one_piece
 from taskscape.pools import ClassPool
 from taskscape.progress import duration
 from taskscape.report import figures as charts
-from taskscape.report.escaping import data_island
 from taskscape.report.palette import SCALE, SPLITS, learner_colours, rule_colours, theme_colours
 from taskscape.report.tables import (
     flat_settings,
     in_rows,
-    mean_of_trials,
     percent,
     selection_table,
     split_rows,
@@ -31,13 +30,18 @@ from taskscape.report.tables import (
 from taskscape.report.tasks import Shown, choose_shown, task_data, used_classes
 from taskscape.report.themes import Sheet, ThemeViews, make_sheet, view_themes
 from taskscape.similarity import TASK_THEMES
+from taskscape.storage import plain
+from taskscape.studies.outcome import outcomes
 from taskscape.studies.result import StudyResult
 
-__all__ = ["REPORT", "render_report", "write_report"]
+__all__ = ["REPORT", "data_island", "render_report", "write_report"]
 
 _SIGNED = b'<meta name="generator" content="taskscape">'
 REPORT = Kind("a report", lambda path: _SIGNED in path.read_bytes())
 
+_UNSAFE_IN_SCRIPT = str.maketrans(
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+)
 _SCRIPTS = ("page.js", "charts.js", "panel.js", "map.js", "start.js")
 Content = dict[str, Any]
 _EXAMPLES, _ROWS_OF_GROUPS = 18, 8
@@ -110,6 +114,22 @@ def _fingerprint(script: str) -> str:
     """What the page's security policy knows a script by: no other script in the page runs."""
     digest = hashlib.sha256(script.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
+def data_island(value: Any) -> Markup:
+    """A value as JSON that can stand inside a ``<script>`` element and cannot end it.
+
+    Names come from anybody's data. Numbers are rounded to four digits, and unknown ones are null.
+    """
+    rounded = json.loads(json.dumps(plain(value)), parse_float=_rounded)
+    text = json.dumps(rounded, ensure_ascii=False, separators=(",", ":"))
+    return Markup(text.translate(_UNSAFE_IN_SCRIPT))
+
+
+def _rounded(digits: str) -> float | int:
+    number = float(digits)
+    whole = round(number)
+    return whole if number == whole and abs(number) < 1e15 else float(f"{number:.4g}")
 
 
 def _number(value: Any, digits: int = 2) -> str:
@@ -307,11 +327,11 @@ def _outcomes(
 ) -> Content:
     if result.diagram is not None:
         figures["diagram"] = charts.diagram_chart(result.diagram, colours)
-    means = mean_of_trials(result.selection)
-    rules = rule_colours([m.rule for m in means])
-    tables = [selection_table(means, name) for name in dict.fromkeys(m.learner for m in means)]
+    trained = outcomes(result.selection)
+    rules = rule_colours([o.rule for o in trained])
+    tables = [selection_table(trained, name) for name in dict.fromkeys(o.learner for o in trained)]
     for i, table in enumerate(tables):
-        figures[f"selection-{i}"] = charts.selection_chart(means, rules, table.learner)
+        figures[f"selection-{i}"] = charts.selection_chart(trained, rules, table.learner)
     judged = [name for name in result.forecasts if name in result.accuracy]
     for i, name in enumerate(judged):
         figures[f"forecast-{i}"] = charts.forecast_chart(result, name, shown.test, colours[name])

@@ -50,7 +50,10 @@ class Gain:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The trials of one learner, rule and budget, in the accuracies' unit."""
+    """The trials of one learner, rule and budget, in the accuracies' unit.
+
+    Trials without an accuracy (NaN) do not count.
+    """
 
     learner: str
     rule: str
@@ -79,9 +82,10 @@ def outcomes(trials: Sequence[SelectionTrial]) -> list[Outcome]:
 
 def _outcome(own: Sequence[SelectionTrial], random: Sequence[SelectionTrial]) -> Outcome:
     learner, rule, budget = own[0].learner, own[0].rule, own[0].budget
+    own, random = ([t for t in trials if math.isfinite(t.accuracy)] for trials in (own, random))
     ours, theirs = (np.array([t.accuracy for t in trials]) for trials in (own, random))
     gain = share = None
-    if len(theirs):
+    if len(ours) and len(theirs):
         known = all(t.without_class for t in (*own, *random))
         without = (_without(own), _without(random)) if known else None
         difference = gain_interval(ours, theirs, without)
@@ -92,7 +96,7 @@ def _outcome(own: Sequence[SelectionTrial], random: Sequence[SelectionTrial]) ->
         rule,
         budget,
         n_trials=len(ours),
-        accuracy=mean_interval(ours),
+        accuracy=mean_interval(ours) if len(ours) else Interval(math.nan),
         spread=float(ours.std(ddof=1)) if len(ours) > 1 else math.nan,
         gain=gain,
         losing_share=share,
