@@ -13,11 +13,12 @@ from taskscape.compare.index import THREADS, Neighbours, TaskIndex, one_blas_thr
 from taskscape.compare.means import weights_for
 from taskscape.compare.posteriors import (
     Tasks,
+    affine_kl,
     check_together,
-    expected_log,
     log_beta,
     read_chunks,
     read_lam,
+    side_by_side,
 )
 from taskscape.errors import DataError
 from taskscape.progress import track
@@ -122,13 +123,13 @@ def _search_by_scan(
     """The k nearest tasks of each query: one look at everything, in float64, without an index."""
     n_tasks = lam.shape[1]
     k = min(k, n_tasks)
-    g = np.concatenate(list(expected_log(a) * weights[:, None, None]), axis=1)
+    g = affine_kl(a, weights).g
 
     def look(begin: int) -> list[tuple[Int[np.ndarray, "_"], Float[np.ndarray, "_"]]]:
         """For each query, the rows from ``begin`` on that may be among its k nearest."""
         piece = lam[:, begin : begin + _ROWS]
         F = weights @ log_beta(piece)
-        scores = F - g @ np.concatenate(list(piece), axis=1).T
+        scores = F - g @ side_by_side(piece).T
         return [_least(row, k, begin) for row in scores]
 
     with one_blas_thread(), ThreadPoolExecutor(THREADS) as pool:
@@ -196,8 +197,9 @@ def _search_by_matmul(
     n_tasks = lam.shape[1]
     k = min(k, n_tasks)
     keep = min(k + _SPARE, n_tasks)
-    flat = np.concatenate(list(lam), axis=1)
-    F = (log_beta(lam).T * weights).sum(axis=1)
+    queries = affine_kl(a, weights)
+    own = queries.constant
+    flat, F = side_by_side(lam), weights @ log_beta(lam)
     shift, level = flat.mean(axis=0), F.mean()  # centring keeps float32's digits for differences
     chunk = min(_ITEMS, n_tasks)
     n_chunks = -(-n_tasks // chunk)
@@ -206,8 +208,7 @@ def _search_by_matmul(
     items[:n_tasks, -1] = level - F
     items[n_tasks:, -1] = -np.finfo(np.float32).max / 4
     on_device = jnp.asarray(items.reshape(n_chunks, chunk, -1))
-    log_phi = np.concatenate(list(expected_log(a) * weights[:, None, None]), axis=1)
-    g = np.concatenate([log_phi, np.ones((len(log_phi), 1))], axis=1).astype(np.float32)
+    g = np.pad(queries.g, ((0, 0), (0, 1)), constant_values=1).astype(np.float32)
     reach = np.abs(items[:n_tasks]).max(axis=0)
     indices = np.empty((len(g), k), dtype=np.int64)
     distances = np.empty((len(g), k))
@@ -216,8 +217,7 @@ def _search_by_matmul(
         some = slice(start, start + _QUERIES)
         scores, items_kept = (np.asarray(x) for x in _scan(jnp.asarray(g[some]), on_device, keep))
         indices[some], distances[some] = rank_again(a[:, some], lam, items_kept, k, weights)
-        own = (a[:, some] * expected_log(a[:, some])).sum(-1) - log_beta(a[:, some])
-        constant = weights @ own + level - log_phi[some] @ shift
+        constant = own[some] + level - queries.g[some] @ shift
         error = _FLOAT32_STEP * (g.shape[1] + 2) * (np.abs(g[some]) @ reach + np.abs(constant))
         least_left = constant - scores[:, -1].astype(np.float64) - 2 * error
         unsure[some] = (distances[some, -1] >= least_left) & (keep < n_tasks)
@@ -235,13 +235,9 @@ def rank_again(
     weights: Float[np.ndarray, "members"],
 ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
     """The k nearest of the candidates by float64 distances computed pair by pair."""
-    distances = np.zeros(candidates.shape)
-    for e, weight in enumerate(weights):
-        b = lam[e][candidates]
-        own = a[e][:, None]
-        linear = ((own - b) * expected_log(own)).sum(-1)
-        distances += weight * (log_beta(b) - log_beta(own) + linear)
-    distances = np.maximum(distances, 0.0)
+    b = lam[:, candidates]
+    F = np.tensordot(weights, log_beta(b), axes=1)
+    distances = affine_kl(a, weights).to_own(np.concatenate(list(b), axis=-1), F)
     order = np.lexsort((candidates, distances))[:, :k]
     return (
         np.take_along_axis(candidates.astype(np.int64), order, axis=1),

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-__all__ = ["Head", "fisher_diagonal", "fisher_per_unit", "fit_heads", "hidden_layers"]
+__all__ = ["Head", "fisher_per_unit", "fit_heads", "hidden_layers"]
 
 _NEVER = -1e9
 
@@ -117,30 +117,6 @@ def _energies(
     return energies[::-1]
 
 
-def fisher_diagonal(
-    weights: tuple[Float[Array, "_ _"], ...],
-    x: Float[Array, "tasks n dims"],
-    layers: tuple[Float[Array, "tasks n _"], ...],
-    head: Float[Array, "tasks width way"],
-    mask: Bool[Array, "tasks n"],
-    class_mask: Bool[Array, "tasks way"],
-) -> list[tuple[Float[Array, "tasks _ _"], Float[Array, "tasks _"]]]:
-    r"""Exact diagonal of the Fisher information of every hidden layer's weights and biases.
-
-    .. math:: F_w = \frac1N \sum_n \sum_y p(y \mid x_n)
-        \left(\frac{\partial \ln p(y \mid x_n)}{\partial w}\right)^2
-
-    over the model's own predictions; for weight (i, j) of a layer with inputs h that is
-    :math:`\frac1N \sum_n h_{ni}^2 e_{nj}`.
-    """
-    count = jnp.maximum(mask.sum(1), 1)[:, None]
-    energies = _energies(weights, layers, head, mask, class_mask)
-    return [
-        (_matmul((h**2).mT, e) / count[..., None], e.sum(1) / count)
-        for h, e in zip((x, *layers[:-1]), energies, strict=True)
-    ]
-
-
 def fisher_per_unit(
     weights: tuple[Float[Array, "_ _"], ...],
     squares: Float[Array, "tasks n"],
@@ -149,7 +125,13 @@ def fisher_per_unit(
     mask: Bool[Array, "tasks n"],
     class_mask: Bool[Array, "tasks way"],
 ) -> list[Float[Array, "tasks _"]]:
-    r"""The diagonal averaged over the incoming weights, and the bias, of every hidden unit.
+    r"""The Fisher information's diagonal, averaged over the weights and the bias of each unit.
+
+    .. math:: F_w = \frac1N \sum_n \sum_y p(y \mid x_n)
+        \left(\frac{\partial \ln p(y \mid x_n)}{\partial w}\right)^2
+
+    over the model's own predictions; for weight (i, j) of a layer with inputs h that is
+    :math:`\frac1N \sum_n h_{ni}^2 e_{nj}`, and on average
 
     .. math:: F_j = \frac1N \sum_n e_{nj} \frac{1 + \sum_i h_{ni}^2}{1 + I}
 

@@ -4,13 +4,11 @@ Notions come in families that are computed together: distances from tasks to tra
 what is said of them (the mean, the nearest few), or something that the task alone tells.
 """
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -28,8 +26,13 @@ from taskscape.similarity import (
 )
 from taskscape.studies.lab import Lab
 from taskscape.studies.recipes import without_advice
-from taskscape.studies.similarity.association import Target, association
-from taskscape.studies.similarity.study import CONTROLS, Measured, SimilarityStudy
+from taskscape.studies.similarity.study import (
+    CONTROLS,
+    Measured,
+    SimilarityStudy,
+    Target,
+    association,
+)
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
@@ -38,7 +41,6 @@ __all__ = [
     "FAMILIES",
     "Family",
     "Variant",
-    "combined_distances",
     "run_notions",
     "summarise_distances",
 ]
@@ -47,10 +49,8 @@ CLOSED = tuple(d.name for d in DIVERGENCES.values() if not (d.needs_alpha or d.h
 """Divergences with a closed form."""
 ENSEMBLE = 3
 """Fits in an ensemble."""
-T = TypeVar("T")
 _OWN = "the task alone"
 _NEAREST = (1, 10, 100)
-_NUMBERS_AT_ONCE = 1 << 21
 _SAMPLES = 256
 """Points of each task for the Jensen-Shannon divergence."""
 _EMD_SHARE = 5
@@ -90,9 +90,9 @@ def _run_family(shared: "Shared", lab: Lab, name: str, seed: int, learners: Sequ
             for summary, x in summaries.items():
                 for learner in learners:
                     cell = _cell(shared.study, family, variant, summary, learner, seed)
-                    if lab.ledger.get(cell) is None:
+                    if lab.get(cell) is None:
                         results = association(x, shared.target(learner, seed, family.few))
-                        lab.ledger.add(cell, {**results, "seconds": seconds})
+                        lab.add(cell, {**results, "seconds": seconds})
             began = time.perf_counter()
     except ImportError as error:  # the earth mover's distance needs POT
         print(f"{name}: left out, {error}", file=sys.stderr)
@@ -130,56 +130,15 @@ def summarise_distances(
     distances: Float[np.ndarray, "tasks others"],
 ) -> dict[str, Float[np.ndarray, "tasks"]]:
     """Mean distance to all training tasks, and to the nearest k."""
-    n = distances.shape[1]
-    nearest = [k for k in _NEAREST if f"nearest {k}" in summaries_of(n)]
-
-    def of(rows: slice) -> list[Float[np.ndarray, "rows"]]:
-        block = distances[rows].astype(np.float64)
-        means = [block.mean(axis=1)]
-        if nearest:
-            most = nearest[-1]
-            near = np.sort(np.partition(block, most - 1, axis=1)[:, :most], axis=1)
-            means += [near[:, :k].mean(axis=1) for k in nearest]
-        return means
-
-    parts = _in_threads(of, _blocks(len(distances), n))
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    return dict(zip(summaries_of(n), columns, strict=True))
-
-
-def combined_distances(
-    test: Float[np.ndarray, "members tasks L"],
-    train: Float[np.ndarray, "members others L"],
-    kind: str,
-) -> Float[np.ndarray, "tasks others"]:
-    """What :func:`taskscape.compare.cdist` gives for a closed form, in float32 and by threads."""
-    total = np.zeros((test.shape[1], train.shape[1]), dtype=np.float32)
-    compute = DIVERGENCES[kind].compute
-    for a, b in zip(test.astype(np.float64), train.astype(np.float64), strict=True):
-        one = np.empty_like(total)
-
-        def fill(rows: slice, a: np.ndarray = a, b: np.ndarray = b, one: np.ndarray = one) -> float:
-            values = compute(a[rows, None], b[None])
-            one[rows] = values
-            return float(values.sum())
-
-        blocks = _blocks(len(a), b.size)
-        mean = sum(_in_threads(fill, blocks)) / one.size
-        if len(test) > 1:
-            one /= len(test) * (mean if mean > 0 else 1.0)
-        total += one
-    return total
-
-
-def _blocks(n: int, numbers_per_row: int) -> Iterator[slice]:
-    step = max(1, _NUMBERS_AT_ONCE // numbers_per_row)
-    for start in range(0, n, step):
-        yield slice(start, min(start + step, n))
-
-
-def _in_threads(work: Callable[[slice], T], blocks: Iterator[slice]) -> list[T]:
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:  # NumPy and SciPy let go of the lock
-        return list(pool.map(work, blocks))
+    mean, *nearest = summaries_of(distances.shape[1])
+    summaries = {mean: distances.mean(axis=1)}
+    if nearest:
+        most = _NEAREST[len(nearest) - 1]
+        near = np.sort(np.partition(distances, most - 1, axis=1)[:, :most], axis=1)
+        summaries |= {
+            name: near[:, :k].mean(axis=1) for name, k in zip(nearest, _NEAREST, strict=False)
+        }
+    return summaries
 
 
 # -- families -----------------------------------------------------------------------------------
@@ -254,9 +213,7 @@ def _themes(shared: Shared, seed: int) -> Distances:
         for kind in CLOSED:
             yield (
                 Variant("task-themes", kind, n),
-                summarise_distances(
-                    combined_distances(fits.test.lam[:n], fits.train.lam[:n], kind)
-                ),
+                summarise_distances(cdist(fits.test.lam[:n], fits.train.lam[:n], kind)),
             )
 
 
