@@ -296,7 +296,7 @@ def judge(
         asked = names, n_shot, sorted({n for _, n in missing})
         results = study.judged(*asked) if splits is None else study.covered(*asked, splits)
         for key, cell in missing.items():
-            lab.ledger.add(cell, results[key])
+            lab.add(cell, results[key])
             print(f"{n_shot}-shot, {key[1]} labelled samples per class: {_in_words(results[key])}")
 
 

@@ -238,7 +238,7 @@ def measure(study: LearningStudy, settings: LearningSettings, lab: Lab) -> None:
         if missing := lab.missing(cells):
             results = study.test(name, chosen, [int(c["seed"]) for c in missing])
             for cell, one in zip(missing, results, strict=True):
-                lab.ledger.add(cell, one)
+                lab.add(cell, one)
 
 
 def _tuned(

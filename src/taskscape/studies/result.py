@@ -16,7 +16,6 @@ from taskscape.files import picture
 from taskscape.forecast import Forecasts, Judgement
 from taskscape.plain_text import plain
 from taskscape.pools import ClassPool
-from taskscape.statistics import Interval
 from taskscape.studies.outcome import Gain, SelectionTrial
 from taskscape.themes.estimator import TaskThemes
 
@@ -138,9 +137,9 @@ def _likeness(likeness: Resemblance | None, health: Mapping[str, Any]) -> str:
 
 
 def _explained(diagram: CorrelationDiagram) -> str:
-    clear = [c for c in diagram.curves if _clear(c.spearman)]
+    clear = [c for c in diagram.curves if c.spearman.clear]
     falling = [c for c in clear if c.spearman.value < 0]
-    beyond = [c for c in falling if c.partial is not None and _clear(c.partial)]
+    beyond = [c for c in falling if c.partial is not None and c.partial.clear]
     if not clear:
         text = "Distance to the training tasks does not clearly explain accuracy"
     elif len(falling) < len(clear):
@@ -168,10 +167,6 @@ def _numbers(curve: Curve) -> str:
     if curve.partial is not None:
         text += f", {curve.partial} given difficulty"
     return text if curve.ceiling is None else f"{text}, noise ceiling {curve.ceiling:.2f}"
-
-
-def _clear(interval: Interval) -> bool:
-    return interval.low > 0 or interval.high < 0
 
 
 def _forecast(judgements: Mapping[str, Judgement]) -> list[str]:
