@@ -229,6 +229,13 @@ DIVERGENCES: Mapping[str, Divergence] = MappingProxyType({d.name: d for d in _AL
 """Every divergence by name."""
 
 
+def find_divergence(kind: str) -> Divergence:
+    """The divergence of that name."""
+    if kind not in DIVERGENCES:
+        raise DataError(f"kind={kind!r} is not a divergence; use one of {', '.join(DIVERGENCES)}.")
+    return DIVERGENCES[kind]
+
+
 def divergence(
     test: Tasks,
     train: Tasks,
@@ -347,9 +354,7 @@ def _bind(
     kind: str, alpha: Any, n_samples: int, seed: Seed, members: int, L: int
 ) -> Callable[[int, np.ndarray, np.ndarray], Estimate]:
     """The divergence as a function of member and two arrays, with its options checked."""
-    if kind not in DIVERGENCES:
-        raise DataError(f"kind={kind!r} is not a divergence; use one of {', '.join(DIVERGENCES)}.")
-    spec = DIVERGENCES[kind]
+    spec = find_divergence(kind)
     costs = [theme_cost(a) for a in _read_alpha(alpha, members, L)] if spec.needs_alpha else []
     if n_samples < 2:
         raise DataError(f"n_samples={n_samples} must be at least 2.")

@@ -190,9 +190,9 @@ class TaskIndex:
         distances = np.empty((len(order), k))
 
         def search(i: int) -> None:
-            some = order[starts[i] : starts[i + 1]]
-            queries = affine_kl(lam[:, some], weights)
-            rows[some], distances[some] = self._search_batch(queries, k, weights, F)
+            batch = order[starts[i] : starts[i + 1]]
+            queries = affine_kl(lam[:, batch], weights)
+            rows[batch], distances[batch] = self._search_batch(queries, k, weights, F)
 
         with one_blas_thread(), ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(search, range(len(starts) - 1)))

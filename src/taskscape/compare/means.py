@@ -195,8 +195,8 @@ def _count(
         b, F = side_by_side(piece), weights @ log_beta(piece)
         for start in range(0, len(counts), step):
             tests = slice(start, start + step)
-            some = AffineKL(*(part[tests] for part in queries))
-            d = np.maximum(some.to_all(b, F), _SMALLEST)
+            batch = AffineKL(*(part[tests] for part in queries))
+            d = np.maximum(batch.to_all(b, F), _SMALLEST)
             bins = np.clip(np.ceil(np.log(d) / log_g).astype(np.int64) - lowest, 0, n_bins - 1)
             bins += np.arange(len(bins))[:, None] * n_bins
             size = len(bins) * n_bins

@@ -95,7 +95,7 @@ class TaskHardness(FeatureSimilarity):
         return (odds / mask.sum(axis=(1, 2)))[:, None]
 
     def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
-        return lambda some: np.abs(a[some] - b[:, 0])
+        return lambda part: np.abs(a[part] - b[:, 0])
 
 
 def _cosines(

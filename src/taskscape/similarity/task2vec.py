@@ -171,12 +171,12 @@ class Task2Vec(FeatureSimilarity):
         simple = self.alpha * (1 - to_trivial(b)) if self.distance == "asymmetric" else 0.0
         step = max(1, _NUMBERS_AT_ONCE // b.size)
 
-        def some_rows(some: slice) -> Float[np.ndarray, "some others"]:
-            starts = range(some.start, some.stop, step)
-            parts = [compute(a[i : min(i + step, some.stop)], b) for i in starts]
+        def rows_of(part: slice) -> Float[np.ndarray, "some others"]:
+            starts = range(part.start, part.stop, step)
+            parts = [compute(a[i : min(i + step, part.stop)], b) for i in starts]
             return np.concatenate(parts) + simple
 
-        return some_rows
+        return rows_of
 
 
 def cosine(
