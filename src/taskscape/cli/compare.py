@@ -1,6 +1,5 @@
 """``taskscape compare``, ``nearest`` and ``diagram``: distances, and what they explain."""
 
-import csv
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from taskscape.files import PICTURE, check_output, csv_with, written_in_one_piec
 from taskscape.pools import load_pool
 from taskscape.similarity import TASK_THEMES, make_similarity
 from taskscape.similarity.registry import find_similarity
+from taskscape.storage import write_csv
 from taskscape.tasks import TaskSet, load_tasks, make_tasks
 from taskscape.tasks.class_lists import parse_classes, write_classes
 from taskscape.themes.estimator import TaskThemes
@@ -204,19 +204,16 @@ def _likeness(
 
 def _write_csv(path: Path, compared: _Compared) -> None:
     tasks, likeness = compared.tasks, compared.likeness
-    ids = tasks.ids if isinstance(tasks, Embeddings) else range(len(tasks))
-    with (
-        written_in_one_piece(path, _TABLE) as unfinished,
-        unfinished.open("w", newline="", encoding="utf-8") as file,
-    ):
-        writer = csv.writer(file)
-        writer.writerow(_COLUMNS)
-        for i, (task, distance, near) in enumerate(
-            zip(ids, compared.distance, compared.near, strict=True)
-        ):
-            percentile = "" if likeness is None else f"{likeness.percentile[i]:.2f}"
-            classes = write_classes(tasks.names(i))
-            writer.writerow([int(task), classes, distance, near, percentile])
+    n = len(tasks)
+    columns: tuple[Any, ...] = (
+        tasks.ids if isinstance(tasks, Embeddings) else range(n),
+        [write_classes(tasks.names(i)) for i in range(n)],
+        compared.distance,
+        compared.near,
+        [""] * n if likeness is None else [f"{p:.2f}" for p in likeness.percentile],
+    )
+    with written_in_one_piece(path, _TABLE) as unfinished:
+        write_csv(unfinished, dict(zip(_COLUMNS, columns, strict=True)))
 
 
 def nearest(

@@ -1,7 +1,7 @@
 """``taskscape select``: choose training tasks for test tasks."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -112,8 +112,7 @@ def select(
     if rule == "auto":
         if not embedded:  # nothing is embedded beforehand: the lists of tasks are all there is
             tasks, validation = train, validation or validation_tasks
-        auto = _Auto(learner, model, data, tasks, validation, validation_tasks)
-        judge = auto.options(known, seed)
+        judge = _judge(known, seed, learner, model, data, tasks, validation, validation_tasks)
         judge["trial"] = TrialOptions(trials=trials, n=trial_n)
     chosen = select_tasks(
         asked,
@@ -169,52 +168,46 @@ def read_tasks_of(similarity: str, data: str | None, test: Path, train: Path) ->
     return load_tasks(test, pool), load_tasks(train, pool)
 
 
-@dataclass(frozen=True)
-class _Auto:
-    """What only ``--rule auto`` looks at: a learner to try the rules with."""
-
-    learner: str | None
-    model: Path | None
-    data: str | None
-    tasks: Path | None
-    validation: Path | None
-    validation_tasks: Path | None
-
-    def options(self, train: Embeddings | TaskSet, seed: int) -> dict[str, Any]:
-        """The validation tasks, and the learner that judges what was chosen for them."""
-        if (
-            self.learner is None
-            or self.model is None
-            or self.data is None
-            or self.tasks is None
-            or self.validation is None
-            or self.validation_tasks is None
-        ):
-            raise DataError(
-                "--rule auto trains a learner and needs --learner, --model, --data, --tasks, "
-                "--validation and --validation-tasks; from Python: taskscape.select.LearnerJudge."
-            )
-        settings = LEARNER_PRESETS["forecasting"].get(self.learner, {})
-        learner, training = learner_and_training(self.learner, settings)
-        pool = train.pool if isinstance(train, TaskSet) else load_pool(self.data)
-        preparation = TaskThemes.load(self.model).preparation_
-        features = prepared_pool(pool, preparation, unit_length=True)
-        judge = LearnerJudge(
-            learner,
-            network_for(features, settings, scale=_SCALE),
-            _over(self.tasks, pool, features),
-            _over(self.validation_tasks, pool, features),
-            training=training,
-            seed=seed,
+def _judge(
+    train: Embeddings | TaskSet,
+    seed: int,
+    learner: str | None,
+    model: Path | None,
+    data: str | None,
+    tasks: Path | None,
+    validation: Path | None,
+    validation_tasks: Path | None,
+) -> dict[str, Any]:
+    """For --rule auto: validation tasks, and a learner that judges what was chosen for them."""
+    if (
+        learner is None
+        or model is None
+        or data is None
+        or tasks is None
+        or validation is None
+        or validation_tasks is None
+    ):
+        raise DataError(
+            "--rule auto trains a learner and needs --learner, --model, --data, --tasks, "
+            "--validation and --validation-tasks; from Python: taskscape.select.LearnerJudge."
         )
-        validation: Embeddings | TaskSet
-        if isinstance(train, TaskSet):
-            validation = load_tasks(self.validation, pool)
-        else:
-            validation = Embeddings.load(self.validation)
-            where = str(self.validation)
-            validation.header.check_same_model(train.header, where, "the training tasks")
-        return {"judge": judge, "validation": validation}
+    settings = LEARNER_PRESETS["forecasting"].get(learner, {})
+    kind, training = learner_and_training(learner, settings)
+    pool = train.pool if isinstance(train, TaskSet) else load_pool(data)
+    features = prepared_pool(pool, TaskThemes.load(model).preparation_, unit_length=True)
+    judge = LearnerJudge(
+        kind,
+        network_for(features, settings, scale=_SCALE),
+        _over(tasks, pool, features),
+        _over(validation_tasks, pool, features),
+        training=training,
+        seed=seed,
+    )
+    if isinstance(train, TaskSet):
+        return {"judge": judge, "validation": load_tasks(validation, pool)}
+    embedded = Embeddings.load(validation)
+    embedded.header.check_same_model(train.header, str(validation), "the training tasks")
+    return {"judge": judge, "validation": embedded}
 
 
 def _over(path: Path, pool: ClassPool, features: ClassPool) -> TaskSet:

@@ -194,6 +194,21 @@ def forecast_chart(result: StudyResult, learner: str, rows: np.ndarray, colour: 
     known = known[np.isfinite(known)]
     ends = [float(known.min()), float(known.max())] if len(known) else [0.0, 1.0]
     order = np.argsort(expected, kind="stable")
+
+    def points(which: np.ndarray, name: str, symbol: str) -> dict[str, Any]:
+        return {
+            "type": "scatter",
+            "mode": "markers",
+            "name": name,
+            "x": expected[which],
+            "y": actual[which],
+            "customdata": np.stack([result.test.ids[rows][which], np.flatnonzero(which)], axis=1),
+            "marker": {"color": colour, "symbol": symbol, "size": 5.5, "opacity": 0.75},
+            "hovertemplate": (
+                "test task %{customdata[0]}<br>expected %{x:.1%}<br>actual %{y:.1%}<extra></extra>"
+            ),
+        }
+
     traces = [
         {
             "type": "scatter",
@@ -205,8 +220,8 @@ def forecast_chart(result: StudyResult, learner: str, rows: np.ndarray, colour: 
             "opacity": 0.5,
             "hoverinfo": "skip",
         },
-        _points(expected, actual, inside, rows, result, colour, "within the interval", "circle"),
-        _points(expected, actual, ~inside, rows, result, colour, "outside", "circle-open"),
+        points(inside, "within the interval", "circle"),
+        points(~inside, "outside", "circle-open"),
         {
             "type": "scatter",
             "mode": "lines",
@@ -223,30 +238,6 @@ def forecast_chart(result: StudyResult, learner: str, rows: np.ndarray, colour: 
             "xaxis": axis("expected accuracy", tickformat=".0%"),
             "yaxis": axis("actual accuracy", tickformat=".0%"),
         },
-    }
-
-
-def _points(
-    expected: Float[np.ndarray, "tests"],
-    actual: Float[np.ndarray, "tests"],
-    which: np.ndarray,
-    rows: np.ndarray,
-    result: StudyResult,
-    colour: str,
-    name: str,
-    symbol: str,
-) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": name,
-        "x": expected[which],
-        "y": actual[which],
-        "customdata": np.stack([result.test.ids[rows][which], np.flatnonzero(which)], axis=1),
-        "marker": {"color": colour, "symbol": symbol, "size": 5.5, "opacity": 0.75},
-        "hovertemplate": (
-            "test task %{customdata[0]}<br>expected %{x:.1%}<br>actual %{y:.1%}<extra></extra>"
-        ),
     }
 
 

@@ -16,7 +16,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from taskscape.files import Kind, written_in_one_piece
-from taskscape.pools import ClassPool
 from taskscape.progress import duration
 from taskscape.report import figures as charts
 from taskscape.report.palette import SCALE, SPLITS, learner_colours, rule_colours, theme_colours
@@ -159,7 +158,8 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "members": result.test.lam.shape[0],
         "thumbnails": book.sheet,
         "book": book,
-        "splits": _data(result.pool, book),
+        "splits": split_rows(result.pool),
+        "rows_of_groups": _ROWS_OF_GROUPS,
         "split_colours": SPLITS,
         "themes": _themes(result, views, book),
         "settings": flat_settings(result.settings),
@@ -215,11 +215,15 @@ class _ClassBook:
     names: list[str]
     sheet: Sheet | None
 
+    def few(self, members: tuple[int, ...]) -> list[int]:
+        """Where a few classes of a group are in the book."""
+        return self.place[_few(members)].tolist()
+
     @staticmethod
     def of(result: StudyResult, shown: Shown, views: ThemeViews) -> "_ClassBook":
         pool = result.pool
         parts = [used_classes(result, shown), *views.classes, *(views.sample_classes or ())]
-        parts += [np.array(_few(c), dtype=np.int64) for r in split_rows(pool) for _, c in r.groups]
+        parts += [_few(members) for row in split_rows(pool) for _, members in row.groups]
         used = np.unique(np.concatenate(parts)).astype(np.int64)
         place = np.full(len(pool), -1, dtype=np.int64)
         place[used] = np.arange(len(used))
@@ -229,36 +233,16 @@ class _ClassBook:
         return _ClassBook(place, names, make_sheet(np.asarray(pool.samples[pool.starts[used]])))
 
 
+def _few(members: tuple[int, ...]) -> Int[np.ndarray, "few"]:
+    """A few classes from all over a group."""
+    picks = np.linspace(0, len(members) - 1, min(_EXAMPLES, len(members))).astype(int)
+    return np.asarray(members, dtype=np.int64)[picks]
+
+
 def _learners(result: StudyResult) -> list[str]:
     in_diagram = () if result.diagram is None else (c.learner for c in result.diagram.curves)
     chosen_for = (trial.learner for trial in result.selection)
     return [*result.accuracy, *in_diagram, *chosen_for, *result.forecasts]
-
-
-def _few(classes: tuple[int, ...]) -> list[int]:
-    """A few classes from all over a group."""
-    picks = np.linspace(0, len(classes) - 1, min(_EXAMPLES, len(classes))).astype(int)
-    return [classes[i] for i in picks]
-
-
-def _data(pool: ClassPool, book: _ClassBook) -> list[Content]:
-    rows = []
-    for row in split_rows(pool):
-        groups = [
-            {"name": name, "n": len(members), "classes": book.place[_few(members)].tolist()}
-            for name, members in row.groups
-        ]
-        rows.append(
-            {
-                "split": row.split,
-                "n_classes": row.n_classes,
-                "n_samples": row.n_samples,
-                "n_groups": len(row.groups),
-                "first": groups[:_ROWS_OF_GROUPS],
-                "rest": groups[_ROWS_OF_GROUPS:],
-            }
-        )
-    return rows
 
 
 def _fit(result: StudyResult, figures: Content) -> Content:

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from taskscape.statistics import Interval, gain_interval, losing_share, mean_interval
 
-__all__ = ["RANDOM", "Gain", "Outcome", "SelectionTrial", "outcomes"]
+__all__ = ["RANDOM", "Gain", "Outcome", "SelectionTrial", "gains_of", "outcomes"]
 
 RANDOM = "random"
 """The rule that all others are compared with."""
@@ -78,6 +78,11 @@ def outcomes(trials: Sequence[SelectionTrial]) -> list[Outcome]:
         _outcome(own, [] if rule == RANDOM else groups.get((learner, RANDOM, budget), []))
         for (learner, rule, budget), own in groups.items()
     ]
+
+
+def gains_of(trials: Sequence[SelectionTrial]) -> tuple[Gain, ...]:
+    """What every rule is worth against random choice, where both were tried."""
+    return tuple(o.gain for o in outcomes(trials) if o.gain is not None)
 
 
 def _outcome(own: Sequence[SelectionTrial], random: Sequence[SelectionTrial]) -> Outcome:

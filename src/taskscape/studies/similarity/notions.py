@@ -85,7 +85,7 @@ def run_notions(
 def _run_family(shared: "Shared", lab: Lab, name: str, seed: int, learners: Sequence[str]) -> None:
     family, began = FAMILIES[name], time.perf_counter()
     try:
-        for variant, summaries in family.compute(shared, seed):
+        for variant, summaries in zip(family.variants, family.compute(shared, seed), strict=True):
             seconds = round(time.perf_counter() - began, 2)
             for summary, x in summaries.items():
                 for learner in learners:
@@ -152,7 +152,8 @@ class Variant(NamedTuple):
     fits: int = 1
 
 
-Distances = Iterator[tuple[Variant, Mapping[str, Float[np.ndarray, "tasks"]]]]
+Summaries = Iterator[Mapping[str, Float[np.ndarray, "tasks"]]]
+"""Of each variant of a family, what is said of the distances of each task."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,66 +203,61 @@ class Shared:
         return self._targets[key]
 
 
-def _difficulty(shared: Shared, seed: int) -> Distances:
-    for i, name in enumerate(CONTROLS):
-        yield Variant(name), {_OWN: shared.measured.difficulty[:, i]}
+def _difficulty(shared: Shared, seed: int) -> Summaries:
+    for measure in shared.measured.difficulty.T:
+        yield {_OWN: measure}
 
 
-def _themes(shared: Shared, seed: int) -> Distances:
+def _themes(shared: Shared, seed: int) -> Summaries:
     fits = shared.fit(seed)
     for n in (1, ENSEMBLE):
         for kind in CLOSED:
-            yield (
-                Variant("task-themes", kind, n),
-                summarise_distances(cdist(fits.test.lam[:n], fits.train.lam[:n], kind)),
-            )
+            yield summarise_distances(cdist(fits.test.lam[:n], fits.train.lam[:n], kind))
 
 
-def _theme_difficulty(shared: Shared, seed: int) -> Distances:
+def _theme_difficulty(shared: Shared, seed: int) -> Summaries:
     with without_advice():
         gamma = shared.fit(seed).model.embed(shared.study.tasks, keep_gamma=True).gamma
     assert gamma is not None
-    yield Variant("separation of γ", "jeffreys"), {_OWN: -class_separation(gamma[0]).mean}
+    yield {_OWN: -class_separation(gamma[0]).mean}
 
 
-def _themes_few(shared: Shared, seed: int) -> Distances:
+def _themes_few(shared: Shared, seed: int) -> Summaries:
     fits = shared.fit(seed)
     a, b = fits.test.lam[0][shared.study.few], fits.train.lam[0][: shared.study.sizes.few_reference]
     for kind in ("kl", "jensen_shannon"):
-        distances = cdist(a, b, kind, n_samples=_SAMPLES)
-        yield Variant("task-themes", kind), summarise_distances(distances)
+        yield summarise_distances(cdist(a, b, kind, n_samples=_SAMPLES))
 
 
-def _earth_mover(shared: Shared, seed: int) -> Distances:
+def _earth_mover(shared: Shared, seed: int) -> Summaries:
     import ot  # noqa: F401  # before the fit: without it there is nothing to do
 
     fits = shared.fit(seed)
     a = fits.test.lam[0][shared.study.few]
     b = fits.train.lam[0][: shared.study.sizes.few_reference // _EMD_SHARE]
-    distances = cdist(a, b, "emd", alpha=fits.model.alpha_)
-    yield Variant("task-themes", "emd"), summarise_distances(distances)
+    yield summarise_distances(cdist(a, b, "emd", alpha=fits.model.alpha_))
 
 
-def _task2vec(shared: Shared, seed: int) -> Distances:
+def _task2vec(shared: Shared, seed: int) -> Summaries:
     config = Task2VecConfig(train=TrainConfig(updates=shared.study.sizes.probe_updates))
     notion = Task2Vec(per="unit", config=config, prepare=None, seed=seed)
     notion.fit(shared.study.fit_tasks(seed))
     tasks, reference = shared.few(seed)
     a, b = notion.embed(tasks), notion.embed(reference)
-    yield Variant("Task2Vec per unit"), summarise_distances(notion.cdist(a, b))
+    yield summarise_distances(notion.cdist(a, b))
     # the embedding per layer is the mean over the layer's units
     ends = np.cumsum(config.widths)[:-1]
     a, b = (np.stack([p.mean(1) for p in np.split(e, ends, axis=1)], axis=1) for e in (a, b))
-    yield Variant("Task2Vec per layer"), summarise_distances(notion.cdist(a, b))
+    yield summarise_distances(notion.cdist(a, b))
 
 
-def _by(name: str, notion: Similarity, n_shot: int | str | None = None) -> Callable[..., Distances]:
-    def compute(shared: Shared, seed: int) -> Distances:
+def _by(notion: Similarity, n_shot: int | str | None = None) -> Callable[..., Summaries]:
+    def compute(shared: Shared, seed: int) -> Summaries:
         tasks, reference = shared.few(seed)
         if n_shot is not None:
             tasks, reference = tasks.with_samples(n_shot), reference.with_samples(n_shot)
         notion.fit(reference)
-        yield Variant(name), summarise_distances(notion.cdist(tasks, reference))
+        yield summarise_distances(notion.cdist(tasks, reference))
 
     return compute
 
@@ -271,7 +267,7 @@ class Family:
     """Variants that are computed together."""
 
     variants: tuple[Variant, ...]
-    compute: Callable[[Shared, int], Distances]
+    compute: Callable[[Shared, int], Summaries]
     few: bool = True
     own: bool = False
     """Whether it looks at the task alone and not at the training tasks."""
@@ -303,16 +299,10 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "earth mover": Family((Variant("task-themes", "emd"),), _earth_mover, share=_EMD_SHARE),
     "task2vec": Family((Variant("Task2Vec per unit"), Variant("Task2Vec per layer")), _task2vec),
-    "prototypes": Family(
-        (Variant("prototypes"),), _by("prototypes", PrototypeDistance(prepare=None))
-    ),
-    "otdd": Family((Variant("OTDD"),), _by("OTDD", OTDD(prepare=None), "all")),
+    "prototypes": Family((Variant("prototypes"),), _by(PrototypeDistance(prepare=None))),
+    "otdd": Family((Variant("OTDD"),), _by(OTDD(prepare=None), "all")),
     "otdd, diagonal": Family(
-        (Variant("OTDD diagonal"),),
-        _by("OTDD diagonal", OTDD(prepare=None, covariance="diagonal")),
+        (Variant("OTDD diagonal"),), _by(OTDD(prepare=None, covariance="diagonal"))
     ),
-    "hardness": Family(
-        (Variant("difference in hardness"),),
-        _by("difference in hardness", TaskHardness(prepare=None)),
-    ),
+    "hardness": Family((Variant("difference in hardness"),), _by(TaskHardness(prepare=None))),
 }
