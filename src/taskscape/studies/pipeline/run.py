@@ -121,7 +121,8 @@ def _run(plan: Plan, runner: StageRunner, about: Mapping[str, Any]) -> StudyResu
     if config.selection.rules:
         chosen = runner.run(chosen_stage(plan, model, embedded))
         for name in names:
-            trials += runner.run(selection_stage(plan, features, name, chosen))
+            own = runner.run(selection_stage(plan, features, name, chosen))
+            trials += own
     forecasts: list[LearnerForecasts] = []
     if config.forecast.enabled and plan.val is not None:
         forecasts = runner.run(forecast_stage(plan, model, embedded, accuracies))
