@@ -7,7 +7,6 @@ from scipy.special import logsumexp
 from taskscape.errors import DataError
 from taskscape.similarity.similarity import (
     FeatureSimilarity,
-    Prepare,
     Rows,
     TaskFeatures,
     TaskVectors,
@@ -15,6 +14,7 @@ from taskscape.similarity.similarity import (
     prepared_batches,
 )
 from taskscape.tasks import TaskSet
+from taskscape.themes.prepare import Prepare
 
 __all__ = ["TaskHardness"]
 

@@ -28,7 +28,6 @@ from taskscape.themes.prepare import (
 
 __all__ = [
     "FeatureSimilarity",
-    "Prepare",
     "Rows",
     "Similarity",
     "TaskFeatures",

@@ -18,12 +18,11 @@ from taskscape.seeds import Seed, check_seed
 from taskscape.similarity.fisher import fisher_per_unit, fit_heads, hidden_layers
 from taskscape.similarity.similarity import (
     FeatureSimilarity,
-    Prepare,
     Rows,
     TaskVectors,
 )
 from taskscape.tasks import TaskSet, stream_tasks
-from taskscape.themes.prepare import Preparation, all_rows
+from taskscape.themes.prepare import Preparation, Prepare, all_rows
 
 __all__ = [
     "DISTANCES",

@@ -11,13 +11,13 @@ from taskscape.compare.rows import DistinctRows, distinct_rows
 from taskscape.errors import DataError
 from taskscape.similarity.similarity import (
     FeatureSimilarity,
-    Prepare,
     Rows,
     TaskFeatures,
     TaskVectors,
     class_means,
 )
 from taskscape.tasks import TaskSet
+from taskscape.themes.prepare import Prepare
 
 __all__ = ["OTDD", "PrototypeDistance", "gaussian_distances", "transport_classes"]
 
