@@ -93,8 +93,8 @@ def ascending(
     size, last = max(first, 256), -np.inf
     while True:
         upto = np.partition(values, size)[size] if size < len(values) else np.inf
-        some = np.flatnonzero((values > last) & (values <= upto))
-        yield from some[np.lexsort((tie_keys[some], values[some]))].tolist()
+        window = np.flatnonzero((values > last) & (values <= upto))
+        yield from window[np.lexsort((tie_keys[window], values[window]))].tolist()
         if upto == np.inf:
             return
         size, last = 4 * size, upto

@@ -19,13 +19,12 @@ from taskscape.similarity.fisher import fisher_per_unit, fit_heads, hidden_layer
 from taskscape.similarity.known import PROBE_SAMPLES, PROBE_SHOTS
 from taskscape.similarity.similarity import (
     FeatureSimilarity,
-    Prepare,
     Rows,
     TaskVectors,
 )
 from taskscape.tasks import TaskSet, stream_tasks
 from taskscape.themes.places import all_rows
-from taskscape.themes.prepare import Preparation
+from taskscape.themes.prepare import Preparation, Prepare
 
 __all__ = [
     "DISTANCES",
@@ -170,12 +169,12 @@ class Task2Vec(FeatureSimilarity):
         simple = self.alpha * (1 - to_trivial(b)) if self.distance == "asymmetric" else 0.0
         step = max(1, _NUMBERS_AT_ONCE // b.size)
 
-        def some_rows(some: slice) -> Float[np.ndarray, "some others"]:
-            starts = range(some.start, some.stop, step)
-            parts = [compute(a[i : min(i + step, some.stop)], b) for i in starts]
+        def rows_of(part: slice) -> Float[np.ndarray, "some others"]:
+            starts = range(part.start, part.stop, step)
+            parts = [compute(a[i : min(i + step, part.stop)], b) for i in starts]
             return np.concatenate(parts) + simple
 
-        return some_rows
+        return rows_of
 
 
 def cosine(

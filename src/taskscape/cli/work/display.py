@@ -2,7 +2,6 @@
 
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import typer
@@ -75,12 +74,7 @@ class FitDisplay:
             self.live.update(Text("compiling and choosing a start …"))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.shown:
             self.live.stop()
         if self.log is not None:
@@ -194,12 +188,7 @@ class StudyDisplay(Listener):
     def __enter__(self) -> "StudyDisplay":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.current = ""
         if self.live is not None:
             self.live.stop()
