@@ -59,7 +59,7 @@ def run(
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="A known name, or your own data; default: glyphs."),
+        typer.Option(help="A known name, or your own data; default: letters."),
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="Settings in TOML; options given besides go before them.")

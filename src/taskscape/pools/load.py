@@ -84,8 +84,8 @@ def load_pool(
         colour: for folders of pictures: True, False, or None for colour if there is any.
         download: fetch a known data set that is not on this machine.
         path: where a known data set lies, if not in the folder of data sets.
-        seed: for glyphs, what decides how they are drawn.
-        n_drawings: for glyphs, drawings of each character.
+        seed: for glyphs, letters and symbols, what decides how they are drawn.
+        n_drawings: for the same, drawings of each character.
         rotations: for Omniglot, whether every character turned is a class of its own.
         name: what to call the pool; for arrays, npz, tables and folders.
         class_names: for a pair of arrays, a name for each class.
