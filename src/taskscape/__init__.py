@@ -23,7 +23,13 @@ from taskscape.diagram import correlation_diagram
 from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.forecast import Forecaster
-from taskscape.pools import ClassPool, load_pool
+from taskscape.pools import (
+    ClassPool,
+    LookAlikeWarning,
+    find_look_alikes,
+    join_pools,
+    load_pool,
+)
 from taskscape.select import select
 from taskscape.tasks import (
     TaskSet,
@@ -49,6 +55,7 @@ __all__ = [
     "FitConfig",
     "Forecaster",
     "HealthWarning",
+    "LookAlikeWarning",
     "OutlierTasksWarning",
     "PrepareConfig",
     "TaskFilter",
@@ -60,6 +67,8 @@ __all__ = [
     "correlation_diagram",
     "divergence",
     "enumerate_tasks",
+    "find_look_alikes",
+    "join_pools",
     "load_pool",
     "load_tasks",
     "make_tasks",

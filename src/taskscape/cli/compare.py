@@ -10,7 +10,15 @@ import numpy as np
 import typer
 from jaxtyping import Float
 
-from taskscape.cli.options import AsJson, Seed, SimilarityName, TestTasks, TrainTasks, parse_range
+from taskscape.cli.options import (
+    AsJson,
+    Seed,
+    SimilarityName,
+    TestTasks,
+    TrainTasks,
+    one_source,
+    parse_range,
+)
 from taskscape.cli.select import read_tasks_of
 from taskscape.compare import Resemblance, mean_kl, member_scales, normalise_ways, resemblance
 from taskscape.compare import nearest as nearest_tasks
@@ -56,7 +64,8 @@ def compare(
     train: TrainTasks,
     similarity: SimilarityName = TASK_THEMES,
     data: Annotated[
-        str | None, typer.Option(help="For --similarity: the data that the tasks are from.")
+        list[str] | None,
+        typer.Option(help="For --similarity: the data that the tasks are from; may be repeated."),
     ] = None,
     reference: Annotated[
         Path | None, typer.Option(help="Tasks of held-out classes, to compare the test tasks with.")
@@ -80,7 +89,7 @@ def compare(
     elif normalise:
         raise DataError("--normalise-ways is for task-themes; leave it out with --similarity.")
     else:
-        compared = _by_samples(similarity, data, test, train, reference, k, seed)
+        compared = _by_samples(similarity, one_source(data), test, train, reference, k, seed)
     if out is not None:
         _write_csv(out, compared)
     if as_json:
@@ -232,7 +241,8 @@ def nearest(
     ] = None,
     model: Annotated[Path | None, typer.Option(help="Embeds a task given by its classes.")] = None,
     data: Annotated[
-        str | None, typer.Option(help="With --model: the data that has the classes.")
+        list[str] | None,
+        typer.Option(help="With --model: the data that has the classes; may be repeated."),
     ] = None,
     k: Annotated[int, typer.Option("-k", help="How many tasks.")] = 10,
     any_class: Annotated[
@@ -246,7 +256,7 @@ def nearest(
 ) -> None:
     """The tasks of a catalogue with the smallest KL from one task."""
     look_in = Catalogue(catalogue)
-    asked = _find(look_in, task, query, model, data)
+    asked = _find(look_in, task, query, model, one_source(data))
     asked.header.check_same_model(look_in.header, str(query or model or catalogue), str(catalogue))
     ways = None if n_way is None else parse_range(n_way, "--n-way")
     only = TaskFilter(any_class=any_class or None, group=group, n_way=ways)

@@ -148,6 +148,8 @@ def _print_summary(pool: ClassPool, summary: dict[str, object]) -> None:
     )
     console.print(f"{pool!r}; {per_class} samples per class", soft_wrap=True, highlight=False)
     console.print(f"fingerprint {pool.fingerprint}", highlight=False)
+    for note in pool.info.get("notes", ()):
+        console.print(note, soft_wrap=True, highlight=False)
 
 
 def tasks(
@@ -161,6 +163,13 @@ def tasks(
     within_group: Annotated[
         bool, typer.Option("--within-group", help="All classes of a task from one group.")
     ] = False,
+    group_weights: Annotated[
+        str,
+        typer.Option(
+            help="With --within-group: each of groups or sources as likely, or by number of "
+            "classes."
+        ),
+    ] = "groups",
     unique: Annotated[
         bool, typer.Option("--unique", help="Each set of classes at most once.")
     ] = False,
@@ -189,7 +198,7 @@ def tasks(
     else:
         drawn = sample_tasks(
             pool, n_tasks, n_way=way, n_shot=shot, n_query=n_query, split=split,
-            within_group=within_group, unique=unique, seed=seed,
+            within_group=within_group, group_weights=group_weights, unique=unique, seed=seed,
         )  # fmt: skip
     save_tasks(drawn, out)
     typer.echo(f"{drawn!r}")
