@@ -37,7 +37,7 @@ def made_up(dims: int, seed: int) -> ClassPool:
 
 def one(shot: str, n_tasks: int, dims: int, seed: int) -> dict[str, float]:
     """Embed tasks with 16 or all samples per class."""
-    pool = load_pool("glyphs", split="train") if dims == 0 else made_up(dims, seed)
+    pool = load_pool("letters", split="train") if dims == 0 else made_up(dims, seed)
     everything = np.arange(len(pool))
     prepared = PreparedSamples(
         pool,
@@ -74,7 +74,7 @@ def one(shot: str, n_tasks: int, dims: int, seed: int) -> dict[str, float]:
 def main() -> None:
     made: argparse.ArgumentParser = parser(__doc__ or "")
     made.add_argument("--one", help=argparse.SUPPRESS)
-    made.add_argument("--dims", type=int, nargs="*", default=[0, 64, 640, 784], help="0: glyphs")
+    made.add_argument("--dims", type=int, nargs="*", default=[0, 64, 640, 784], help="0: letters")
     made.add_argument("--n-tasks", type=int, default=100_000)
     args = made.parse_args()
     if args.one is not None:
@@ -90,7 +90,7 @@ def main() -> None:
                 [*run, "--n-tasks", str(args.n_tasks)], capture_output=True, text=True, check=True
             )
             for name, value in json.loads(finished.stdout.splitlines()[-1]).items():
-                data = f"D={dims}" if dims else "glyphs, D=32"
+                data = f"D={dims}" if dims else "letters, D=32"
                 figures[f"{data} {shot}-shot {name}"] = value
     keep(figures, args)
 

@@ -1,4 +1,4 @@
-"""Studies to report on: a full one of the embedded glyphs, and a bare one of awkward features.
+"""Studies to report on: a full one of the embedded letters, and a bare one of awkward features.
 
 Fits are real and small; accuracies, selection trials and forecasts are made up with a seed.
 """
@@ -32,8 +32,8 @@ RULES = ("nearest", "coverage", "random")
 
 @cache
 def glyph_study(n_train: int = 1200, n_test: int = 800) -> StudyResult:
-    """Everything that a study can hold, on the embedded glyphs."""
-    pool = load_pool("glyphs")
+    """Everything that a study can hold, on the embedded letters."""
+    pool = load_pool("letters")
     learned = sample_tasks(pool, 2000, split="train", n_way=(5, 10), n_shot=10, seed=0)
     train = sample_tasks(pool, n_train, split="train", n_way=5, n_shot=10, seed=1)
     test = sample_tasks(pool, n_test, split="test", n_way=5, n_shot=10, seed=2)
@@ -173,7 +173,7 @@ def with_outcomes(result: StudyResult, learners: tuple[str, ...] = LEARNERS) -> 
         timings={"pool": 1.7, "fit": 42.0, "embed": 3.2, "learners": 312.5, "report": 2.1},
         versions={"taskscape": "0.1.0", "python": "3.12.3", "jax": "0.5.0"},
         hardware={"device": "cpu", "cores": 2},
-        command="taskscape study glyphs --n-train 1200 --n-test 800 --seed 0 --out out/study",
+        command="taskscape study letters --n-train 1200 --n-test 800 --seed 0 --out out/study",
     )
 
 

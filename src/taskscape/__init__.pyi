@@ -13,6 +13,9 @@ from taskscape.errors import DataError as DataError
 from taskscape.errors import TaskscapeError as TaskscapeError
 from taskscape.forecast import Forecaster as Forecaster
 from taskscape.pools import ClassPool as ClassPool
+from taskscape.pools import LookAlikeWarning as LookAlikeWarning
+from taskscape.pools import find_look_alikes as find_look_alikes
+from taskscape.pools import join_pools as join_pools
 from taskscape.pools import load_pool as load_pool
 from taskscape.select import select as select
 from taskscape.tasks import TaskSet as TaskSet

@@ -1,35 +1,48 @@
-"""Numbers of the embedded pool, so that a change of its letters or drawings does not pass unseen.
+"""Numbers of the embedded pools, so that a change of characters or drawings does not pass unseen.
 
 Fonts are drawn by FreeType, whose versions differ by a grey level here and there: hence tolerances.
 """
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from taskscape.pools.glyphs import load_glyphs
+from taskscape.pools.glyphs import load_letters, load_symbols
 from taskscape.pools.pool import ClassPool
 
-CLASSES = {
+LETTERS = {
     "Latin": 355, "Cyrillic": 149, "Canadian syllabics": 367, "Hebrew": 26, "Lisu": 7,
     "Georgian": 106, "N'Ko": 19, "Ogham": 22, "Coptic": 8, "Old Italic": 15,
     "Arabic": 105, "Greek": 23, "Armenian": 48, "Tifinagh": 28, "Lao": 33,
+}  # fmt: skip
+SYMBOLS = {
+    "Mathematical operators": 250, "Miscellaneous symbols": 176, "Emoticons": 52, "Braille": 165,
+    "Tai Xuan Jing": 86, "Miscellaneous technical": 35, "Geometric shapes": 47, "Dominoes": 99,
+    "Playing cards": 31, "Arrows": 148, "Dingbats": 83, "Box drawing": 23, "Hexagrams": 58,
 }  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("shared_cache")
-def test_letters_ink_and_difficulty() -> None:
-    pool = load_glyphs()
+@pytest.mark.parametrize(
+    ("load", "classes", "ink", "accuracy"),
+    [
+        (load_letters, LETTERS, 30.28, {1: 0.676, 5: 0.881}),
+        (load_symbols, SYMBOLS, 34.39, {1: 0.693, 5: 0.876}),
+    ],
+)
+def test_characters_ink_and_difficulty(
+    load: Callable[[], ClassPool], classes: dict[str, int], ink: float, accuracy: dict[int, float]
+) -> None:
+    pool = load()
     assert pool.groups is not None
-    counts = Counter(pool.groups)
-    assert set(counts) == set(CLASSES)
-    for script, expected in CLASSES.items():
-        assert counts[script] == pytest.approx(expected, abs=max(1, 0.02 * expected)), script
-    assert pool.samples.mean() == pytest.approx(30.28, rel=0.01)
-    accuracy = {shots: nearest_mean_accuracy(pool.split("test"), shots) for shots in (1, 5)}
-    assert accuracy == {1: pytest.approx(0.676, abs=0.03), 5: pytest.approx(0.881, abs=0.03)}
+    assert Counter(pool.groups) == classes
+    assert pool.samples.mean() == pytest.approx(ink, rel=0.01)
+    for shots, expected in accuracy.items():
+        found = nearest_mean_accuracy(pool.split("test"), shots)
+        assert found == pytest.approx(expected, abs=0.03)
 
 
 def nearest_mean_accuracy(pool: ClassPool, n_shot: int, n_tasks: int = 400) -> float:

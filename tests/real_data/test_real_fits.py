@@ -34,5 +34,5 @@ def test_a_default_fit_on_real_data_is_healthy(name: str):
     check(name, n_tasks=3000)
 
 
-def test_a_default_fit_on_glyphs_is_healthy():
-    check("glyphs", n_tasks=3000)
+def test_a_default_fit_on_letters_is_healthy():
+    check("letters", n_tasks=3000)

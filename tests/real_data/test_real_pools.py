@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from taskscape.pools.load import POOLS, load_pool
+from taskscape.pools import POOLS, LookAlikeWarning, join_pools, load_pool
 
 pytestmark = pytest.mark.real_data
 
@@ -51,3 +51,21 @@ def test_mini_imagenet_has_its_known_counts() -> None:
     assert pool.sample_shape == (640,)
     assert all(name.startswith(("n0", "n1")) for name in pool.class_names)
     assert pool.take(np.array([0, 59_999])).dtype == np.float32
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("shared_cache")
+def test_scripts_that_letters_and_omniglot_share_are_named() -> None:
+    _need("omniglot")
+    with pytest.warns(LookAlikeWarning) as caught:
+        pool = load_pool("letters+omniglot")
+    assert len(pool) == 1311 + 1623
+    (said,) = [str(warning.message) for warning in caught]
+    for script in ("Greek", "Armenian", "Tifinagh", "Arabic", "Georgian", "N'Ko"):
+        assert repr(script) in said
+    joined = load_pool("letters"), load_pool("omniglot")
+    names = dict(zip(("letters", "omniglot"), joined, strict=True))
+    dropped = join_pools(names, look_alikes="drop")
+    assert "omniglot/Greek" not in (dropped.groups or ())
+    assert "letters/Greek" in (dropped.groups or ())
+    assert len(dropped.classes_in("test")) == len(pool.classes_in("test"))

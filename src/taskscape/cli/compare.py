@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from taskscape.cli.options import AsJson, Seed, SimilarityName, TestTasks, TrainTasks, parse_range
+from taskscape.cli.options import (
+    AsJson,
+    Seed,
+    SimilarityName,
+    TestTasks,
+    TrainTasks,
+    one_source,
+    parse_range,
+)
 from taskscape.errors import DataError
 from taskscape.files import PICTURE, check_output
 from taskscape.similarity.known import TASK_THEMES, find_similarity
@@ -37,7 +45,8 @@ def compare(
     train: TrainTasks,
     similarity: SimilarityName = TASK_THEMES,
     data: Annotated[
-        str | None, typer.Option(help="For --similarity: the data that the tasks are from.")
+        list[str] | None,
+        typer.Option(help="For --similarity: the data that the tasks are from; may be repeated."),
     ] = None,
     reference: Annotated[
         Path | None, typer.Option(help="Tasks of held-out classes, to compare the test tasks with.")
@@ -65,7 +74,7 @@ def compare(
     elif normalise:
         raise DataError("--normalise-ways is for task-themes; leave it out with --similarity.")
     else:
-        compared = by_samples(similarity, data, test, train, reference, k, seed)
+        compared = by_samples(similarity, one_source(data), test, train, reference, k, seed)
     if out is not None:
         write_csv(out, compared)
     if as_json:
@@ -99,7 +108,8 @@ def nearest(
     ] = None,
     model: Annotated[Path | None, typer.Option(help="Embeds a task given by its classes.")] = None,
     data: Annotated[
-        str | None, typer.Option(help="With --model: the data that has the classes.")
+        list[str] | None,
+        typer.Option(help="With --model: the data that has the classes; may be repeated."),
     ] = None,
     k: Annotated[int, typer.Option("-k", help="How many tasks.")] = 10,
     any_class: Annotated[
@@ -119,7 +129,7 @@ def nearest(
     from taskscape.embeddings import Catalogue, TaskFilter
 
     look_in = Catalogue(catalogue)
-    asked = find_task(look_in, task, query, model, data)
+    asked = find_task(look_in, task, query, model, one_source(data))
     asked.header.check_same_model(look_in.header, str(query or model or catalogue), str(catalogue))
     ways = None if n_way is None else parse_range(n_way, "--n-way")
     only = TaskFilter(any_class=any_class or None, group=group, n_way=ways)

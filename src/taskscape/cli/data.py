@@ -119,6 +119,13 @@ def tasks(
     within_group: Annotated[
         bool, typer.Option("--within-group", help="All classes of a task from one group.")
     ] = False,
+    group_weights: Annotated[
+        str,
+        typer.Option(
+            help="With --within-group: each of groups or sources as likely, or by number of "
+            "classes."
+        ),
+    ] = "groups",
     unique: Annotated[
         bool, typer.Option("--unique", help="Each set of classes at most once.")
     ] = False,
@@ -150,7 +157,7 @@ def tasks(
     else:
         drawn = sample_tasks(
             pool, n_tasks, n_way=way, n_shot=shot, n_query=n_query, split=split,
-            within_group=within_group, unique=unique, seed=seed,
+            within_group=within_group, group_weights=group_weights, unique=unique, seed=seed,
         )  # fmt: skip
     save_tasks(drawn, out)
     typer.echo(f"{drawn!r}")

@@ -25,6 +25,7 @@ __all__ = [
     "TestTasks",
     "TrainTasks",
     "learners_in_words",
+    "one_source",
     "parse_range",
     "parse_shots",
     "similarities_in_words",
@@ -42,7 +43,9 @@ def similarities_in_words() -> str:
 
 
 _NEEDS_DATA = "All but the first need --data and no model."
-Source = Annotated[str, typer.Argument(help="A known name, or the path of your own data.")]
+Source = Annotated[
+    str, typer.Argument(help="A known name, the path of your own data, or several joined by '+'.")
+]
 Model = Annotated[Path, typer.Argument(help="A model written by `taskscape fit`.")]
 TasksFile = Annotated[
     Path | None, typer.Option("--tasks", help="Tasks written by `taskscape tasks`.")
@@ -90,3 +93,12 @@ def parse_range(text: str, option: str) -> int | tuple[int, int]:
 def parse_shots(text: str, option: str) -> int | tuple[int, int] | str:
     """Read ``16``, ``1-5`` or ``all``."""
     return text if text == "all" else parse_range(text, option)
+
+
+def one_source(data: list[str] | None) -> str | None:
+    """What ``--data`` names, which may be given several times: all of it as one pool.
+
+    >>> one_source(["glyphs", "omniglot"])
+    'glyphs+omniglot'
+    """
+    return "+".join(data) if data else None

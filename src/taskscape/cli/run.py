@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from taskscape.cli.options import AsJson, Seed
+from taskscape.cli.options import AsJson, Seed, one_source
 from taskscape.errors import DataError
 from taskscape.files import check_output
 from taskscape.meta.learners import LEARNERS
@@ -46,8 +46,8 @@ def run(
         typer.Option("--preset", help=f"{', '.join(PRESETS)} (paper: its sizes, for a GPU)."),
     ] = None,
     data: Annotated[
-        str | None,
-        typer.Option(help="A known name, or your own data; default: glyphs."),
+        list[str] | None,
+        typer.Option(help="A known name, or your own data; may be repeated; default: letters."),
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="Settings in TOML; options given besides go before them.")
@@ -79,13 +79,13 @@ def run(
 
     given = {
         "--preset": preset_name,
-        "--data": data,
+        "--data": one_source(data),
         "--config": None if config is None else str(config),
         "--learners": learners,
         "--budget": budget,
         "--seed": None if seed is None else str(seed),
     }
-    chosen = settings(preset_name, config, data, learners, budget, seed)
+    chosen = settings(preset_name, config, one_source(data), learners, budget, seed)
     words = [w for option, value in given.items() if value is not None for w in (option, value)]
     command = shlex.join(["taskscape", "run", *words, "--out", str(out)])
     if chosen.report.enabled:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from taskscape.cli.options import SimilarityName, TestTasks, TrainTasks
+from taskscape.cli.options import SimilarityName, TestTasks, TrainTasks, one_source
 from taskscape.errors import DataError
 from taskscape.files import check_output, written_in_one_piece
 from taskscape.select.known import RULES
@@ -59,8 +59,11 @@ def select(
         Path | None, typer.Option(help="For --rule auto: the model that embedded the tasks.")
     ] = None,
     data: Annotated[
-        str | None,
-        typer.Option(help="For --similarity and --rule auto: the data that the tasks are from."),
+        list[str] | None,
+        typer.Option(
+            help="For --similarity and --rule auto: the data that the tasks are from; may be "
+            "repeated."
+        ),
     ] = None,
     validation: Annotated[
         Path | None, typer.Option(help="For --rule auto: tasks of validation classes, as TEST.")
@@ -102,13 +105,14 @@ def select(
     embedded = similarity == TASK_THEMES
     if embedded and out_tasks is not None and tasks is None:
         raise DataError("--out-tasks needs --tasks, the tasks that were embedded.")
-    asked, known = read_tasks_of(similarity, data, test, train)
+    source = one_source(data)
+    asked, known = read_tasks_of(similarity, source, test, train)
     listed = read_embedded_tasks(tasks, known, train) if embedded and tasks is not None else None
     judge: dict[str, Any] = {}
     if rule == "auto":
         if not embedded:  # nothing is embedded beforehand: the lists of tasks are all there is
             tasks, validation = train, validation or validation_tasks
-        auto = Auto(learner, model, data, tasks, validation, validation_tasks)
+        auto = Auto(learner, model, source, tasks, validation, validation_tasks)
         judge = auto.options(known, seed)
         judge["trial"] = TrialOptions(trials=trials, n=trial_n)
     chosen = select_tasks(

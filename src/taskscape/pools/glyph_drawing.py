@@ -1,6 +1,6 @@
-"""How letters become drawings: from the outlines of a font to many hands holding many pens.
+"""How characters become drawings: from the outlines of a font to many hands holding many pens.
 
-A letter is held as its *signed distance field*: for every pixel, how far inside (positive) or
+A character is held as its *signed distance field*: for every pixel, how far inside (positive) or
 outside (negative) the ink it lies. Where the field is cut decides the weight of the stroke, so one
 field gives every pen; and since the field is smooth it can be turned, slanted and bent by sampling.
 """
@@ -11,23 +11,14 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 from matplotlib.ft2font import FT2Font
 from PIL import Image, ImageDraw, ImageFont
 from scipy import ndimage
 
 from taskscape.errors import DataError
 
-__all__ = [
-    "CANONICAL_SIZE",
-    "Face",
-    "Shape",
-    "canonical",
-    "draw",
-    "open_faces",
-    "shape_of",
-    "unmatched_ink",
-]
+__all__ = ["FACE_NAMES", "Face", "Shape", "centred", "draw", "open_faces", "shape_of"]
 
 FACE_NAMES = (
     "DejaVuSans", "DejaVuSerif", "DejaVuSansMono",
@@ -36,18 +27,16 @@ FACE_NAMES = (
 """The upright faces. The oblique ones are these sheared, which the drawings do by themselves; and
 the italics of the Serif draw some letters as other letters (Cyrillic т as m, Greek α as ɑ)."""
 
-CANONICAL_SIZE = 40
-_FAINT = 0.35  # less than this is the haze around a stroke of a canonical drawing, not its ink
 _INK = 0.75  # of a tile's side is for the ink; the rest is room for growth by the pen
 _KNOTS = 4  # a drawing is bent by a lattice of this many knots a side
 _DEEP = 8.0  # distances beyond this many 64ths of a tile are never asked for
-_CANONICAL_PEN = 2.2  # half-widths of pens are in 64ths of a tile
+_GAP = 0.3  # of a gap between strokes is what a heavy pen may fill on either side
 
 _HAND = (0.2, 0.22, 0.12)  # turn (radians), slant, log of the stretch: each from -b to b
-_FILL = (0.66, 0.84)  # of the image's side, by the longer side of the letter
+_FILL = (0.66, 0.84)  # of the image's side, by the longer side of the character
 _SHIFT = 0.05  # of the image's side, at most
 _BEND = 0.04  # of the image's side, at most, at each knot
-_PEN = (1.5, 3.4)
+_PEN = (1.5, 3.4)  # half-widths of pens are in 64ths of a tile
 
 
 @dataclass(frozen=True)
@@ -61,7 +50,7 @@ class Face:
 
 @dataclass(frozen=True)
 class Shape:
-    """A letter in one face, its ink box centred in a square tile and filling 3/4 of the side."""
+    """A character in one face: its ink box centred in a square tile, filling 3/4 of the side."""
 
     field: Float[np.ndarray, "tile tile"]
     """Signed distance to the edge of the ink, in pixels, positive inside."""
@@ -71,14 +60,17 @@ class Shape:
     """Half the width of a usual stroke, in pixels."""
     fine: float
     """Half the width of the finest stroke or dot, in pixels."""
+    gap: float = float("inf")
+    """Half the width of the finest gap that has to stay open, in pixels; infinite for none."""
 
     def cut(self, pen: float) -> float:
         """Where to cut the field so that a usual stroke is ``pen`` 64ths of a tile in half-width.
 
-        Fine strokes and dots always keep a good part of their width, so nothing gets lost.
+        Fine strokes and dots always keep a good part of their width, so nothing gets lost; and so
+        do fine gaps.
         """
         unit = len(self.field) / 64
-        return max(min(self.pen - pen * unit, 0.6 * self.fine, 3 * unit), -unit)
+        return max(min(self.pen - pen * unit, 0.6 * self.fine, 3 * unit), -unit, -_GAP * self.gap)
 
 
 def open_faces(tile: int) -> tuple[Face, ...]:
@@ -99,8 +91,11 @@ def open_faces(tile: int) -> tuple[Face, ...]:
     return tuple(faces)
 
 
-def shape_of(face: Face, character: str, tile: int) -> Shape | None:
-    """The shape of a character in a face; None where the face lacks it or it has no ink."""
+def shape_of(face: Face, character: str, tile: int, *, keep_gaps: bool = False) -> Shape | None:
+    """The shape of a character in a face; None where the face lacks it or it has no ink.
+
+    ``keep_gaps`` is for characters of many parts, such as hexagrams: no pen then fills their gaps.
+    """
     if ord(character) not in face.has:
         return None
     left, top, right, bottom = (int(edge) for edge in face.font.getbbox(character))
@@ -112,15 +107,24 @@ def shape_of(face: Face, character: str, tile: int) -> Shape | None:
     page = page.crop(box)
     scale = _INK * tile / max(page.size)
     width, height = (max(1, round(side * scale)) for side in page.size)
-    ink = _centred(page, width, height, tile)
+    ink = centred(page, width, height, tile)
     field = _signed_distance(ink)
     deep = _DEEP * tile / 64
     return Shape(
         field=np.maximum(field, -deep),
         half=np.array([width / 2, height / 2]),
-        pen=float(ink.sum() / np.hypot(*np.gradient(ink)).sum()),  # area by length of the edge
+        pen=float(ink.sum() / _edge(ink)),  # area by length of the edge
         fine=_finest(field),
+        gap=_finest(-field) if keep_gaps else float("inf"),
     )
+
+
+def _edge(ink: Float[np.ndarray, "tile tile"]) -> np.floating:
+    """The length of the edge of the ink, which does not reach the rim of the tile."""
+    slope = np.zeros((2, *ink.shape), dtype=ink.dtype)
+    slope[0, 1:-1] = (ink[2:] - ink[:-2]) / 2
+    slope[1, :, 1:-1] = (ink[:, 2:] - ink[:, :-2]) / 2
+    return np.hypot(*slope).sum()
 
 
 def _signed_distance(ink: Float[np.ndarray, "tile tile"]) -> Float[np.ndarray, "tile tile"]:
@@ -130,15 +134,22 @@ def _signed_distance(ink: Float[np.ndarray, "tile tile"]) -> Float[np.ndarray, "
     edge of the ink runs through it there.
     """
     inside = ink > 0.5
-    depth, (y, x) = ndimage.distance_transform_edt(inside, return_indices=True)
-    away, (v, u) = ndimage.distance_transform_edt(~inside, return_indices=True)
-    signed = np.where(inside, depth + ink[y, x], ink[v, u] - away)
+    across = np.where(inside, _nearest_outside(inside), _nearest_outside(~inside))
+    y, x = across
+    down, right = across - np.indices(ink.shape)
+    distance = np.sqrt((down**2 + right**2).astype(np.float64))
+    signed = np.where(inside, distance + ink[y, x], ink[y, x] - distance)
     return signed.astype(np.float32) - np.float32(0.5)
+
+
+def _nearest_outside(region: Bool[np.ndarray, "tile tile"]) -> Int[np.ndarray, "2 tile tile"]:
+    """Row and column of the nearest pixel that is not in a region."""
+    return ndimage.distance_transform_edt(region, return_distances=False, return_indices=True)
 
 
 def _finest(field: Float[np.ndarray, "tile tile"]) -> float:
     """Half the width of the finest stroke or dot, from the ridges: the middles of strokes."""
-    top = (field > 0) & (field == ndimage.maximum_filter(field, 3))
+    top = (field > 0) & (field >= _highest_around(field))
     ridge = np.sort(field[top])
     part, parts = ndimage.label(field > 0)
     thickest = np.zeros(parts + 1)
@@ -146,7 +157,14 @@ def _finest(field: Float[np.ndarray, "tile tile"]) -> float:
     return float(min(ridge[len(ridge) // 10], thickest[1:].min()))
 
 
-def _centred(
+def _highest_around(field: Float[np.ndarray, "tile tile"]) -> Float[np.ndarray, "tile tile"]:
+    """The highest value within a step of every pixel."""
+    padded = np.pad(field, 1, constant_values=-np.inf)
+    columns = np.maximum(np.maximum(padded[:-2], padded[1:-1]), padded[2:])
+    return np.maximum(np.maximum(columns[:, :-2], columns[:, 1:-1]), columns[:, 2:])
+
+
+def centred(
     image: Image.Image, width: int, height: int, side: int
 ) -> Float[np.ndarray, "side side"]:
     """The image resized to width × height, in the middle of an empty square."""
@@ -157,57 +175,15 @@ def _centred(
     return pixels
 
 
-# -- comparing ----------------------------------------------------------------------------------
-
-
-def canonical(shape: Shape) -> Float[np.ndarray, "side side"]:
-    """The letter as drawn by one standard pen, its ink box stretched to a standard size.
-
-    Capitals and small capitals, a light and a heavy face, a narrow and a wide one become alike, so
-    that what still differs is the drawing itself. Ink is 1. Narrow boxes stay narrow: a bar is no
-    square.
-    """
-    ink = np.clip(shape.field - shape.cut(_CANONICAL_PEN) + 0.5, 0, 1)
-    image = Image.fromarray((255 * ink).astype(np.uint8))
-    image = image.crop(Image.fromarray(ink > 0.5).getbbox())
-    width, height = image.size
-    inner = CANONICAL_SIZE - 2
-    wide = max(4, round(inner * min(1.0, 2 * width / height)))
-    high = max(4, round(inner * min(1.0, 2 * height / width)))
-    return _centred(image, wide, high, CANONICAL_SIZE)
-
-
-def unmatched_ink(
-    some: Float[np.ndarray, "n side side"], others: Float[np.ndarray, "m side side"], tolerance: int
-) -> Float[np.ndarray, "n m"]:
-    r"""How much ink of one drawing has no ink of the other near it; the larger of both ways.
-
-    .. math:: d_{ij} = \max\Bigl(\sum_p a_{ip}(1 - B_{jp}),\ \sum_p b_{jp}(1 - A_{ip})\Bigr)
-
-    in pixels, with ink :math:`a`, :math:`b`, and :math:`A`, :math:`B` being 1 where a pixel within
-    the tolerance has ink and 0 elsewhere.
-    """
-    window = (1, 2 * tolerance + 1, 2 * tolerance + 1)
-    bare_some, bare_others = (
-        (_flat(ndimage.maximum_filter(x, size=window)) < _FAINT).astype(np.float32)
-        for x in (some, others)
-    )
-    return np.maximum(_flat(some) @ bare_others.T, bare_some @ _flat(others).T)
-
-
-def _flat(drawings: Float[np.ndarray, "n side side"]) -> Float[np.ndarray, "n pixels"]:
-    return drawings.reshape(len(drawings), -1)
-
-
 # -- drawing ------------------------------------------------------------------------------------
 
 
 def draw(
     shapes: Sequence[Shape], rng: np.random.Generator, n_drawings: int, size: int
 ) -> UInt8[np.ndarray, "n_drawings size size"]:
-    """Draw a letter many times, each in one of its shapes and by another hand; ink is 255.
+    """Draw a character many times, each in one of its shapes and by another hand; ink is 255.
 
-    A hand has its face, slant, turn, proportions, size, place, pen and unsteadiness. The letter
+    A hand has its face, slant, turn, proportions, size, place, pen and unsteadiness. The character
     always lies wholly inside the image. The first drawings are the same however many are asked for.
     """
     chance = rng.random((n_drawings, 8 + 2 * _KNOTS**2))
@@ -216,7 +192,7 @@ def draw(
     tile = len(shapes[0].field)
 
     hand = _hands(chance[:, 1:4])
-    reach = np.einsum("nij,nj->ni", np.abs(hand), half)  # half the box that the turned letter needs
+    reach = np.einsum("nij,nj->ni", np.abs(hand), half)  # half the box that it needs when turned
     scale = _between(chance[:, 4], _FILL) * size / (2 * reach.max(axis=1))
     room = (0.5 - _BEND) * size - 1 - reach * scale[:, None]
     shift = (2 * chance[:, 5:7] - 1) * np.clip(room, 0, _SHIFT * size)

@@ -58,13 +58,20 @@ class KnownSet:
         )
 
 
-def _load_glyphs(*, seed: Any = 0, n_drawings: Any = 20, image_size: Any = 28) -> ClassPool:
-    from taskscape.pools.glyphs import load_glyphs  # draws with matplotlib, which imports slowly
+def _drawn(name: str) -> Callable[..., ClassPool]:
+    """What opens one of the pools that taskscape draws itself."""
 
-    for option, value in (("seed", seed), ("n_drawings", n_drawings), ("image_size", image_size)):
-        if not isinstance(value, int | np.integer) or isinstance(value, bool):
-            raise DataError(f"{option}={value!r}: expected a whole number.")
-    return load_glyphs(seed=int(seed), n_drawings=int(n_drawings), image_size=int(image_size))
+    def load(*, seed: Any = 0, n_drawings: Any = 20, image_size: Any = 28) -> ClassPool:
+        from taskscape.pools import glyphs  # draws with matplotlib, which imports slowly
+
+        options = {"seed": seed, "n_drawings": n_drawings, "image_size": image_size}
+        for option, value in options.items():
+            if not isinstance(value, int | np.integer) or isinstance(value, bool):
+                raise DataError(f"{option}={value!r}: expected a whole number.")
+        pool: ClassPool = getattr(glyphs, f"load_{name}")(**{k: int(v) for k, v in options.items()})
+        return pool
+
+    return load
 
 
 def _locate_glyphs() -> Path | None:
@@ -75,15 +82,23 @@ def _locate_glyphs() -> Path | None:
     return Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf"
 
 
+_DRAWN = {
+    "glyphs": "letters and symbols: 2,564 characters, drawn from fonts; always here",
+    "letters": "the letters of the glyphs: 1,311 of 15 scripts",
+    "symbols": "the symbols of the glyphs: 1,253 of 13 blocks, from arrows to playing cards",
+}
 POOLS: dict[str, KnownSet] = {
     known.name: known
     for known in (
-        KnownSet(
-            name="glyphs",
-            description="characters of many scripts, drawn from fonts; always here",
-            locate=_locate_glyphs,
-            load=_load_glyphs,
-            how_to_get="It needs matplotlib's fonts: pip install matplotlib.",
+        *(
+            KnownSet(
+                name=name,
+                description=description,
+                locate=_locate_glyphs,
+                load=_drawn(name),
+                how_to_get="It needs matplotlib's fonts: pip install matplotlib.",
+            )
+            for name, description in _DRAWN.items()
         ),
         KnownSet(
             name="omniglot",

@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike
 
 from taskscape.errors import DataError
 from taskscape.pools.arrays import load_arrays, load_classes
-from taskscape.pools.cache import read_pool
+from taskscape.pools.cache import cache_key, cached, read_pool
 from taskscape.pools.encode import check_encoder, encode_pool
 from taskscape.pools.folders import load_folder
+from taskscape.pools.join import join_silently, warn_of_look_alikes
 from taskscape.pools.known import POOLS, KnownSet
 from taskscape.pools.mini_imagenet import has_leo_pickles, load_leo
 from taskscape.pools.npz import load_npz
@@ -24,6 +25,9 @@ from taskscape.pools.tables import SUFFIXES as TABLES
 from taskscape.pools.tables import load_table
 
 __all__ = ["POOLS", "KnownSet", "load_pool"]
+
+_JOIN_VERSION = 1
+"""Raise it whenever a change of the code changes joined pools: it is part of the cache key."""
 
 
 if TYPE_CHECKING:
@@ -69,7 +73,8 @@ def load_pool(
     """Open a pool of samples: a known data set, files, or arrays.
 
     Args:
-        source: a known name such as ``"glyphs"`` (``taskscape data`` lists them); the path of a
+        source: a known name such as ``"glyphs"`` (``taskscape data`` lists them); several joined by
+            ``+``, such as ``"glyphs+omniglot"`` (see :func:`~taskscape.join_pools`); the path of a
             folder or zip of class folders of pictures, of an ``.npz``, ``.parquet``, ``.arrow`` or
             ``.feather`` file, of a folder with LEO's pickles or with a stored pool; a pair
             ``(X, y)``; a dict of class name to array; or a pool. A known name wins over a folder of
@@ -81,13 +86,14 @@ def load_pool(
         encoder_name: what to call it in the cache; by default its qualified name.
         encoder_batch: how many samples it gets at a time.
         image_size: size in pixels to bring pictures to, a number or (height, width).
-        colour: for folders of pictures: True, False, or None for colour if there is any.
+        colour: for folders of pictures and joined data: True, False, or None for colour if there
+            is any.
         download: fetch a known data set that is not on this machine.
         path: where a known data set lies, if not in the folder of data sets.
-        seed: for glyphs, what decides how they are drawn.
-        n_drawings: for glyphs, drawings of each character.
+        seed: for glyphs, letters and symbols, what decides how they are drawn.
+        n_drawings: for the same, drawings of each character.
         rotations: for Omniglot, whether every character turned is a class of its own.
-        name: what to call the pool; for arrays, npz, tables and folders.
+        name: what to call the pool; for arrays, npz, tables, folders and joined data.
         class_names: for a pair of arrays, a name for each class.
         groups: for arrays, the group of each class or of each sample.
         splits: for arrays, the split of each class or of each sample.
@@ -128,6 +134,8 @@ def load_pool(
 def _open(source: Any, download: bool, options: Mapping[str, Any]) -> ClassPool:
     if isinstance(source, str) and source in POOLS:
         return _open_known(POOLS[source], download, options)
+    if isinstance(source, str) and len(parts := _parts(source)) > 1:
+        return _open_joined(parts, download, options)
     if download:
         raise DataError(
             f"download=True is for known data sets ({', '.join(POOLS)}), not for {_shown(source)}."
@@ -175,6 +183,48 @@ def _open_known(known: KnownSet, download: bool, options: Mapping[str, Any]) -> 
 
     load.__signature__ = inspect.signature(known.load)  # type: ignore[attr-defined]
     return _call(load, options, f"{known.name!r}", ())
+
+
+def _parts(source: str) -> list[str]:
+    """What is joined by ``+``, where that is not part of the name of a file.
+
+    >>> _parts("glyphs+omniglot")
+    ['glyphs', 'omniglot']
+    """
+    pieces = source.split("+")
+    for n in range(len(pieces), 0, -1):
+        first = "+".join(pieces[:n])
+        if first in POOLS or (first and Path(first).expanduser().exists()):
+            return [first, *_parts("+".join(pieces[n:]))] if pieces[n:] else [first]
+    return pieces
+
+
+def _open_joined(parts: Sequence[str], download: bool, options: Mapping[str, Any]) -> ClassPool:
+    """Several sources as one pool, which is cached as the pools of one source are."""
+    names = [part if part in POOLS else Path(part).stem for part in parts]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(
+            f"two sources are called {twice!r}. Open each with load_pool and give them names with "
+            "join_pools({'one': …, 'other': …})."
+        )
+
+    def load(*, name: Any = None, image_size: Any = None, colour: Any = None) -> ClassPool:
+        pools = {
+            source: _open(part, download and part in POOLS, {})
+            for source, part in zip(names, parts, strict=True)
+        }
+        stamps = {source: pool.fingerprint for source, pool in pools.items()}
+        key = cache_key(_JOIN_VERSION, list(stamps.items()), name, image_size, colour)
+
+        def make() -> ClassPool:
+            return join_silently(pools, name=name, image_size=image_size, colour=colour)
+
+        joined = cached("joined", key, make)
+        warn_of_look_alikes(joined)
+        return joined
+
+    return _call(load, options, "joined data", ())
 
 
 def _missing(known: KnownSet) -> DataError:

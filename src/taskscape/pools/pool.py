@@ -234,6 +234,13 @@ class ClassPool:
         """How many samples the classes of this pool have in all."""
         return int(self.counts.sum())
 
+    @property
+    def sources(self) -> tuple[str, ...] | None:
+        """The source of each class of a joined pool; None for a pool from one source."""
+        if "sources" not in self.info or self.groups is None:
+            return None
+        return tuple(group.split("/")[0] for group in self.groups)
+
     def class_index(self, name: str) -> int:
         """The index of a class given its name."""
         try:

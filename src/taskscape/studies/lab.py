@@ -30,6 +30,8 @@ __all__ = [
 ]
 
 _BEGINNING = b'{"cell": {'
+_FORMAT = 2
+"""Of a ledger's lines; those of the first format do not say which they are of."""
 _LOCK = ".running"
 
 
@@ -62,7 +64,7 @@ class Lab:
 
     def add(self, cell: Mapping[str, Any], results: Mapping[str, Any]) -> None:
         """Note a finished cell, at once on disk, in place of a last line that was cut off."""
-        line = json.dumps({"cell": dict(cell), **results, **self.about})
+        line = json.dumps({"cell": dict(cell), "format": _FORMAT, **results, **self.about})
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a+b") as file:
             _lock(file.fileno(), wait=True)  # other processes may add to it too
@@ -150,7 +152,18 @@ def _entry(line: bytes) -> dict[str, Any] | None:
         entry = json.loads(line)
     except ValueError:
         return None
-    return entry if isinstance(entry, dict) and isinstance(entry.get("cell"), dict) else None
+    if not (isinstance(entry, dict) and isinstance(entry.get("cell"), dict)):
+        return None
+    return entry if "format" in entry else entry | {"cell": _as_named_today(entry["cell"])}
+
+
+def _as_named_today(value: Any) -> Any:
+    """A cell of the first format: what it calls glyphs are the letters, as it knew no symbols."""
+    if isinstance(value, dict):
+        return {key: _as_named_today(item) for key, item in value.items()}
+    if isinstance(value, str) and (value == "glyphs" or value.startswith("glyphs (")):
+        return value.replace("glyphs", "letters", 1)
+    return value
 
 
 def _is_cut_off(line: bytes) -> bool:

@@ -1,6 +1,6 @@
 """Is the representation sound at any size, and do fits confirm each other? A line for each fit.
 
-    python -m taskscape.studies representation --pools glyphs omniglot mini_imagenet \\
+    python -m taskscape.studies representation --pools letters omniglot mini_imagenet \\
         --image-themes 8 16 32 --task-themes 4 8 16 --out docs/results/representation.jsonl
 
 A cell is a pool, a size and a seed, which decides what tasks are learned from. ``--class-share
@@ -39,7 +39,7 @@ _QUERIES, _EPISODES = 4, 20
 class RepresentationSettings:
     """What to study, and how."""
 
-    pools: tuple[str, ...] = option("known data sets or paths", ("glyphs",))
+    pools: tuple[str, ...] = option("known data sets or paths", ("letters",))
     seeds: tuple[int, ...] = option("of the tasks that are learned from", (0, 1, 2))
     image_themes: tuple[int, ...] = option("K, one or several", (8,))
     task_themes: tuple[int, ...] = option("L, one or several", (4,))

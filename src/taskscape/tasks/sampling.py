@@ -1,11 +1,12 @@
 """Where tasks come from: sampled with a seed, streamed without end, or enumerated one by one."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Float, Int, Shaped, UInt64
 
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
@@ -18,6 +19,10 @@ __all__ = ["TaskStream", "enumerate_tasks", "sample_tasks", "stream_tasks"]
 
 _WAY, _GROUP, _SHOT, _CLASSES = range(4)
 """What a task's key is asked for besides its samples; each is a stream of numbers of its own."""
+_GROUP_WEIGHTS = ("groups", "classes", "sources")
+GroupWeights: TypeAlias = str | Mapping[str, float]
+"""How likely groups are: a word of the above, or a weight for each group."""
+_NEEDS_GROUPS = "group_weights is for within_group=True, which draws a group first."
 _CHUNK = 1 << 16
 _FIRST_STEP, _LAST_STEP = 1 << 12, 1 << 18
 _MOST_TO_ENUMERATE = 1 << 62
@@ -81,6 +86,8 @@ class _Recipe:
     n_query: int
     blocks: tuple[Int[np.ndarray, "_"], ...]
     """Classes that may meet in a task: one block of all, or one for each group."""
+    weights: Float[np.ndarray, "blocks"] | None = None
+    """How likely each block is, relative to the others; None if all are alike."""
 
     @staticmethod
     def check(
@@ -91,6 +98,7 @@ class _Recipe:
         split: str | None,
         within_group: bool,
         seed: Seed,
+        group_weights: GroupWeights = "groups",
     ) -> "_Recipe":
         low, high = n_way if isinstance(n_way, tuple) else (n_way, n_way)
         if not 2 <= low <= high:
@@ -108,8 +116,17 @@ class _Recipe:
                 f"n_way={n_way!r} needs {high} classes; {where} of {pool.name!r} has {have}. "
                 "Lower n_way."
             )
+        weights = _weights(pool, blocks, group_weights, within_group)
+        if weights is not None:
+            if max((len(b) for b, w in zip(blocks, weights, strict=True) if w), default=0) < high:
+                raise DataError(
+                    f"no group with a weight above 0 has the {high} classes that n_way={n_way!r} "
+                    "needs. Lower n_way, or weigh other groups."
+                )
+            blocks = tuple(b for b, w in zip(blocks, weights, strict=True) if w)
+            weights = weights[weights > 0]
         shot = check_shots(pool, n_shot, n_query, np.concatenate(blocks))
-        return _Recipe(pool, check_seed(seed), (low, high), shot, n_query, blocks)
+        return _Recipe(pool, check_seed(seed), (low, high), shot, n_query, blocks, weights)
 
     def possible(self) -> int:
         """How many different sets of classes there are."""
@@ -127,11 +144,21 @@ class _Recipe:
         block = np.zeros(len(index), dtype=np.int64)
         for way in np.unique(ways) if len(sizes) > 1 else ():
             fits, rows = np.flatnonzero(sizes >= way), ways == way
-            block[rows] = fits[below(keys[rows], _GROUP, np.full(rows.sum(), len(fits)))]
+            block[rows] = fits[self._draw_block(keys[rows], fits)]
         picks = distinct(subkeys(keys, _CLASSES), sizes[block], high)
         beyond = np.arange(high) >= ways[:, None]
         rows = np.where(beyond, 0, starts[block][:, None] + picks)
         return np.where(beyond, -1, order[rows]).astype(class_dtype(self.pool))
+
+    def _draw_block(
+        self, keys: UInt64[np.ndarray, "tasks"], fits: Int[np.ndarray, "fitting"]
+    ) -> Int[np.ndarray, "tasks"]:
+        """Which of the blocks that fit each task is drawn from."""
+        if self.weights is None:
+            return below(keys, _GROUP, np.full(len(keys), len(fits)))
+        share = np.cumsum(self.weights[fits]) / self.weights[fits].sum()
+        chance = below(keys, _GROUP, np.full(len(keys), 1 << 32)) / float(1 << 32)
+        return np.minimum(np.searchsorted(share, chance, side="right"), len(fits) - 1)
 
     def stream(
         self, n_tasks: int | None, chunk_size: int, make: Callable[[int, int], TaskSet]
@@ -165,21 +192,25 @@ def sample_tasks(
     n_query: int = 0,
     split: str | None = None,
     within_group: bool = False,
+    group_weights: GroupWeights = "groups",
     unique: bool = False,
     seed: Seed = 0,
 ) -> TaskSet:
     """Draw tasks at random: a number of ways, then classes, then samples, uniformly.
 
     ``n_way`` and ``n_shot`` are a number or a range ``(low, high)``; ``n_shot="all"`` takes every
-    sample that is not a query. ``within_group`` draws a group first (each as likely), then all
-    classes from it. ``unique`` admits each set of classes once. The same seed gives the same tasks;
-    asking for more continues the same row of tasks.
+    sample that is not a query. ``within_group`` draws a group first, then all classes from it. How
+    likely a group is, ``group_weights`` says: ``"groups"`` each as any other, ``"classes"`` by its
+    number of classes, ``"sources"`` so that each source of a joined pool is as likely as any other
+    and each of its groups too, or a dict of group to weight (others get none). A group with fewer
+    classes than a task has ways is left out. ``unique`` admits each set of classes once. The same
+    seed gives the same tasks; asking for more continues the same row of tasks.
 
     >>> pool = ClassPool.from_arrays(np.zeros((60, 2)), np.repeat(np.arange(6), 10))
     >>> sample_tasks(pool, 100, n_way=(2, 4), n_shot=3, n_query=5, seed=1)
     TaskSet(100 tasks over 'arrays': 2–4-way, 3-shot, 5 queries)
     """
-    recipe = _Recipe.check(pool, n_way, n_shot, n_query, split, within_group, seed)
+    recipe = _Recipe.check(pool, n_way, n_shot, n_query, split, within_group, seed, group_weights)
     if n_tasks < 1:
         raise DataError(f"n_tasks={n_tasks} must be at least 1.")
     if unique:
@@ -200,6 +231,7 @@ def stream_tasks(
     n_query: int = 0,
     split: str | None = None,
     within_group: bool = False,
+    group_weights: GroupWeights = "groups",
     seed: Seed = 0,
     chunk_size: int = 4096,
 ) -> TaskStream:
@@ -209,7 +241,7 @@ def stream_tasks(
     >>> next(iter(stream_tasks(pool, chunk_size=10)))
     TaskSet(10 tasks over 'arrays': 5-way, 5-shot)
     """
-    recipe = _Recipe.check(pool, n_way, n_shot, n_query, split, within_group, seed)
+    recipe = _Recipe.check(pool, n_way, n_shot, n_query, split, within_group, seed, group_weights)
 
     def make(start: int, stop: int) -> TaskSet:
         index = np.arange(start, max(start, stop))
@@ -257,6 +289,53 @@ def _groups(pool: ClassPool, classes: Int[np.ndarray, "some"]) -> tuple[Int[np.n
         raise DataError(f"within_group=True: pool {pool.name!r} has no groups.")
     of = np.asarray(pool.groups)[classes]
     return tuple(classes[of == name] for name in np.unique(of))
+
+
+def _weights(
+    pool: ClassPool,
+    blocks: Sequence[Int[np.ndarray, "_"]],
+    group_weights: GroupWeights,
+    within_group: bool,
+) -> Float[np.ndarray, "blocks"] | None:
+    """The weights of groups, as the caller names them; None where all are alike."""
+    if not isinstance(group_weights, str):
+        if not within_group:
+            raise DataError(_NEEDS_GROUPS)
+        return _named_weights(pool, blocks, group_weights)
+    if group_weights not in _GROUP_WEIGHTS:
+        raise DataError(
+            f"group_weights={group_weights!r}: expected {', '.join(map(repr, _GROUP_WEIGHTS))}, or "
+            "a dict of group to weight."
+        )
+    if group_weights == "groups":
+        return None
+    if not within_group:
+        raise DataError(_NEEDS_GROUPS)
+    if group_weights == "classes":
+        return np.array([len(block) for block in blocks], dtype=np.float64)
+    if pool.sources is None:
+        raise DataError(
+            f"group_weights='sources': pool {pool.name!r} is from one source. Use 'groups' or "
+            "'classes', or join pools with join_pools."
+        )
+    sources = [pool.sources[block[0]] for block in blocks]
+    return np.array([1 / sources.count(source) for source in sources])
+
+
+def _named_weights(
+    pool: ClassPool, blocks: Sequence[Int[np.ndarray, "_"]], weights: Mapping[str, float]
+) -> Float[np.ndarray, "blocks"]:
+    unknown = [group for group in weights if group not in (pool.groups or ())]
+    if unknown:
+        raise DataError(
+            f"group_weights: pool {pool.name!r} has no group {unknown[0]!r}; it has groups such as "
+            f"{', '.join(map(repr, list(dict.fromkeys(pool.groups or ()))[:3]))}."
+        )
+    bad = next((g for g, w in weights.items() if not (w >= 0 and math.isfinite(w))), None)
+    if bad is not None:
+        raise DataError(f"group_weights: {bad!r} has the weight {weights[bad]}; it must be from 0.")
+    groups = np.asarray(pool.groups)
+    return np.array([float(weights.get(str(groups[block[0]]), 0)) for block in blocks])
 
 
 def _unrank(

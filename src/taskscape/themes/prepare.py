@@ -174,7 +174,8 @@ def learn_preparation(
 ) -> Preparation:
     """Learn mean and principal components from (a spread of) the samples of these classes.
 
-    At most 50,000 samples are looked at, and at most 1 GiB of them.
+    At most 50,000 samples are looked at, and at most 1 GiB of them. The sources of a joined pool
+    weigh the same, however many samples they have.
     """
     raw = int(np.prod(pool.sample_shape))
     most = min(_ROWS_TO_LEARN_FROM, max(_NUMBERS_TO_LEARN_FROM // raw, 1024))
@@ -185,7 +186,11 @@ def learn_preparation(
         X[at : at + len(part)] = _before_centring(pool.take(part), config)
         alike = alike and bool((X[at : at + len(part)] == X[0]).all())
         at += len(part)
-    mean = X.mean(axis=0, dtype=np.float64).astype(np.float32)
+    weights = _source_weights(pool, classes, rows)
+    if weights is None:
+        mean = X.mean(axis=0, dtype=np.float64).astype(np.float32)
+    else:
+        mean = (weights @ X / len(X)).astype(np.float32)
     kept = mean if config.centre else np.zeros_like(mean)
     if config.pca is None:
         return Preparation(config, kept, None)
@@ -197,6 +202,8 @@ def learn_preparation(
     if alike:
         raise DataError("all samples are the same; there is nothing to tell apart.")
     X -= mean
+    if weights is not None:
+        X *= np.sqrt(weights)[:, None]
     leading = principal_components(X, config.pca)
     return Preparation(config, kept, leading.components.astype(np.float32), leading.explained)
 
@@ -249,6 +256,19 @@ def _spread_rows(
     if len(rows) <= most:
         return rows
     return rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
+
+
+def _source_weights(
+    pool: ClassPool, classes: Int[np.ndarray, "some"], rows: Int[np.ndarray, "rows"]
+) -> Float[np.ndarray, "rows"] | None:
+    """Weights of rows that give the sources of a joined pool the same weight; 1 on average."""
+    if pool.sources is None:
+        return None
+    order = np.argsort(pool.starts[classes])
+    of_row = np.searchsorted(pool.starts[classes][order], rows, side="right") - 1
+    sources = np.array(pool.sources)[classes[order][of_row]]
+    names, index, counts = np.unique(sources, return_inverse=True, return_counts=True)
+    return (len(rows) / (len(names) * counts[index])).astype(np.float32)
 
 
 def _parts(rows: Int[np.ndarray, "rows"], raw: int) -> Iterator[Int[np.ndarray, "_"]]:

@@ -107,3 +107,21 @@ def test_errors_are_printed_plainly():
     assert done.returncode == 1
     assert done.stderr.startswith("error: source='glyps' is neither a known data set")
     assert "Traceback" not in done.stderr
+
+
+def test_joined_data_say_what_was_changed(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name, size in (("small", 8), ("large", 12)):
+        pictures = rng.integers(0, 256, (6, size, size), np.uint8)
+        np.savez(tmp_path / f"{name}.npz", images=pictures, labels=[f"{name}{c}" for c in "aabbcc"])
+    source = f"{tmp_path / 'small.npz'}+{tmp_path / 'large.npz'}"
+    shown = runner.invoke(app, ["data", "show", source])
+    assert shown.exit_code == 0, shown.output
+    assert "large: brought from 12×12 to 8×8 pixels." in shown.output
+    out = tmp_path / "tasks.parquet"
+    drawn = runner.invoke(
+        app,
+        ["tasks", source, "--n-way", "2", "--n-shot", "1", "--within-group", "--group-weights",
+         "sources", "--out", str(out)],
+    )  # fmt: skip
+    assert drawn.exit_code == 0, drawn.output

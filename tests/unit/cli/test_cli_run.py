@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from pool_files import png
 from run_cases import tiny
 from taskscape.cli import app
+from taskscape.cli.options import one_source
 from taskscape.cli.run import settings
 from taskscape.cli.work import display
 from taskscape.cli.work.display import StudyDisplay, TimeLeft
@@ -176,3 +177,10 @@ def test_what_the_readme_types_is_understood():
     text = invoke("--help").stdout
     assert len(lines) >= 4
     assert all(option.strip("`:") in text for option in options)
+
+
+def test_data_given_several_times_are_one_source():
+    assert one_source(None) is None
+    assert one_source(["letters", "omniglot"]) == "letters+omniglot"
+    with pytest.raises(DataError, match=r"^source='nowhere.npz' is neither a known data set"):
+        invoke("--data", "nowhere.npz", "--data", "letters")

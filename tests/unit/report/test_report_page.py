@@ -130,7 +130,7 @@ def test_all_parts_are_there():
     sections = {"findings", "data", "fit", "map", "themes", "diagram", "selection", "distances"}
     assert sections | {"forecasts", "reproduce"} <= set(page.ids())
     assert "Not part of this study" not in page.text
-    for words in ("taskscape study glyphs", "5 min 12 s", "93.0 %", "task_themes", "Seed 0."):
+    for words in ("taskscape study letters", "5 min 12 s", "93.0 %", "task_themes", "Seed 0."):
         assert words in page.text
 
 

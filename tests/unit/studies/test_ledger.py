@@ -60,6 +60,17 @@ def test_blank_lines_do_no_harm(path: Path) -> None:
     assert numbers(path) == [0, 1, 2, 3]
 
 
+def test_what_ledgers_called_glyphs_before_there_were_symbols_are_the_letters(path: Path) -> None:
+    before = {"pool": {"name": "glyphs"}, "features": "glyphs (unit length)", "n": 7}
+    path.write_text(json.dumps({"cell": before}) + "\n")
+    ledger = Ledger(path, {})
+    today = {"pool": {"name": "letters"}, "features": "letters (unit length)", "n": 7}
+    assert ledger.get(today) is not None
+    assert ledger.get(before) is None
+    ledger.add(before, {})
+    assert [entry["cell"] for entry in read_ledger(path)] == [today, before]
+
+
 def test_an_addition_reads_only_what_others_have_added(path: Path) -> None:
     mine, theirs = Lab(path), Lab(path)
     theirs.add({"n": 3}, {"accuracy": 0.3})

@@ -59,10 +59,10 @@ def test_a_finished_fit_is_not_run_again(
     for sizes in ([4], [4], [4, 6]):
         main(["representation", *map(str, [*options, "--image-themes", *sizes])])
     assert asked == [("toy", Size(K, n_train=80), seed) for K in (4, 6) for seed in (3, 4)]
-    assert "glyphs 6 4 agreement [1.0]" in capsys.readouterr().out
+    assert "letters 6 4 agreement [1.0]" in capsys.readouterr().out
     first, *_ = (json.loads(line) for line in out.read_text().splitlines())
     assert first["cell"] == {
-        "what": "representation", "pool": "glyphs", "seed": 3, **vars(Size(4, n_train=80)),
+        "what": "representation", "pool": "letters", "seed": 3, **vars(Size(4, n_train=80)),
     }  # fmt: skip
     assert first["command"].startswith("python -m taskscape.studies representation --seeds 3 4")
 

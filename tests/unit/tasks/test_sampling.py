@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from taskscape.errors import DataError
-from taskscape.pools import ClassPool
+from taskscape.pools import ClassPool, join_pools
 from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks, stream_tasks
 
 
@@ -199,3 +199,88 @@ def test_too_many_combinations_to_number_is_said():
         stream_tasks(pool, n_shot=1, chunk_size=0)
     with pytest.raises(DataError, match="plain ascending bounds"):
         stream_tasks(pool, 100, n_shot=1)[10:2]
+
+
+# -- weights of groups --------------------------------------------------------------------------
+
+
+def joined_groups() -> ClassPool:
+    """Source a with groups of 4, 8 and 2 classes, source b with one of 10."""
+    one = ClassPool.from_arrays(
+        np.zeros((28, 2)), np.repeat(np.arange(14), 2), groups=["x"] * 4 + ["y"] * 8 + ["z"] * 2
+    )
+    other = ClassPool.from_arrays(np.zeros((20, 2)), np.repeat(np.arange(100, 110), 2))
+    return join_pools({"a": one, "b": other})
+
+
+@pytest.mark.parametrize(
+    ("weights", "shares"),
+    [
+        ("groups", {"a/x": 1 / 3, "a/y": 1 / 3, "b": 1 / 3}),
+        ("classes", {"a/x": 4 / 22, "a/y": 8 / 22, "b": 10 / 22}),
+        ("sources", {"a/x": 1 / 4, "a/y": 1 / 4, "b": 1 / 2}),
+        ({"a/x": 3.0, "b": 1.0}, {"a/x": 3 / 4, "b": 1 / 4}),
+    ],
+)
+def test_groups_are_drawn_by_their_weights(weights, shares):
+    pool = joined_groups()
+    tasks = sample_tasks(pool, 6000, n_way=3, n_shot=1, within_group=True, group_weights=weights)
+    groups = np.asarray(pool.groups)[tasks.classes]
+    assert (groups == groups[:, :1]).all()
+    drawn = {g: float((groups[:, 0] == g).mean()) for g in np.unique(groups)}
+    assert drawn == pytest.approx(shares, abs=0.03)
+
+
+def test_a_weighted_group_is_used_where_it_has_enough_classes():
+    pool = joined_groups()
+    tasks = sample_tasks(
+        pool, 500, n_way=(2, 9), n_shot=1, within_group=True, group_weights="sources"
+    )
+    groups = np.asarray(pool.groups)[tasks.classes[:, 0]]
+    assert set(groups[tasks.n_way > 8]) == {"b"}
+    assert set(groups) == {"a/x", "a/y", "a/z", "b"}
+    stream = stream_tasks(pool, 500, n_way=(2, 9), n_shot=1, within_group=True,
+                          group_weights="sources")  # fmt: skip
+    assert np.array_equal(stream.collect().classes, tasks.classes)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"group_weights": "size"},
+            "group_weights='size': expected 'groups', 'classes', 'sources', or a dict of group to "
+            "weight.",
+        ),
+        (
+            {"group_weights": "classes", "within_group": False},
+            "group_weights is for within_group=True, which draws a group first.",
+        ),
+        (
+            {"group_weights": {"c": 1.0}},
+            "group_weights: pool 'a+b' has no group 'c'; it has groups such as 'a/x', 'a/y', "
+            "'a/z'.",
+        ),
+        (
+            {"group_weights": {"b": -1.0}},
+            "group_weights: 'b' has the weight -1.0; it must be from 0.",
+        ),
+        (
+            {"group_weights": {"a/z": 1.0}},
+            "no group with a weight above 0 has the 3 classes that n_way=3 needs. Lower n_way, or "
+            "weigh other groups.",
+        ),
+    ],
+)
+def test_weights_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(DataError) as error:
+        sample_tasks(
+            joined_groups(), 5, **{"n_way": 3, "n_shot": 1, "within_group": True} | options
+        )
+    assert str(error.value) == message
+
+
+def test_weights_by_source_need_a_joined_pool():
+    pool = ClassPool.from_arrays(np.zeros((8, 2)), np.repeat(np.arange(4), 2), groups=["x"] * 4)
+    with pytest.raises(DataError, match="pool 'arrays' is from one source"):
+        sample_tasks(pool, 5, n_way=3, n_shot=1, within_group=True, group_weights="sources")

@@ -77,3 +77,5 @@ def print_summary(pool: ClassPool, summary: dict[str, object]) -> None:
     )
     console.print(f"{pool!r}; {per_class} samples per class", soft_wrap=True, highlight=False)
     console.print(f"fingerprint {pool.fingerprint}", highlight=False)
+    for note in pool.info.get("notes", ()):
+        console.print(note, soft_wrap=True, highlight=False)

@@ -186,7 +186,7 @@ class StudyConfig:
     """All settings of a study; ``preset("quick")`` and others give good ones to start from."""
 
     preset: str = "default"
-    data: str = "glyphs"
+    data: str = "letters"
     """What to open: a known name or a path. A pool given as an object goes before it."""
     seed: int = 0
     similarity: str = "task_themes"

@@ -76,7 +76,8 @@ def make_plan(pool: ClassPool, config: StudyConfig) -> Plan:
     check_config(config)
     split, notes = with_splits(pool, config.tasks, config.seed)
     effective, cuts = fitted_to(config, split)
-    return Plan(split, effective, (*notes, *cuts))
+    joined = (*pool.info.get("notes", ()), *pool.info.get("look_alikes", ()))
+    return Plan(split, effective, (*joined, *notes, *cuts))
 
 
 def joined(first: TaskSet, second: TaskSet | None) -> TaskSet:

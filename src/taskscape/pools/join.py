@@ -1,0 +1,316 @@
+"""Several pools as one: classes side by side, the source as the outer level of their groups."""
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+from jaxtyping import Shaped
+from PIL import Image
+
+from taskscape.errors import DataError
+from taskscape.pools.images import check_colour, check_image_size
+from taskscape.pools.look_alikes import LookAlikes, Looks, find_look_alikes, paper_of
+from taskscape.pools.pool import ClassPool
+
+__all__ = ["LookAlikeWarning", "join_pools", "join_silently", "warn_of_look_alikes"]
+
+_HELD_OUT = ("val", "test")
+
+
+class LookAlikeWarning(UserWarning):
+    """Classes to be tested on also stand among the training classes of another source."""
+
+
+def join_pools(
+    pools: Mapping[str, ClassPool],
+    *,
+    name: str | None = None,
+    image_size: Any = None,
+    colour: Any = None,
+    look_alikes: str = "warn",
+) -> ClassPool:
+    """One pool of the classes of several, each under the name of its source.
+
+    Groups become ``"source/group"``, or ``"source"`` where a source has none. Class names stay as
+    they are, but for those that several sources have: they become ``"source/class"``. Every class
+    keeps its split. ``pool.sources`` has the source of each class; what is learned from all classes
+    of a joined pool, such as principal components, gives every source the same weight, however
+    many classes and samples it has.
+
+    Images are brought to one form, and ``pool.info["notes"]`` says what was changed: to the
+    smallest height and width of the sources, or to ``image_size``; to colour if any source has it,
+    unless ``colour=False``; and where some are drawings in bright ink and some in dark, to bright
+    ink on black. Features must have the same number of dimensions. Images and features do not join.
+
+    Sources may hold the same classes. Where a validation or test class of one stands among the
+    training classes of another (see :func:`find_look_alikes`), ``look_alikes="warn"`` says so, also
+    in ``pool.info["look_alikes"]``; ``"drop"`` leaves these training classes out, and ``"keep"``
+    does not look.
+
+    >>> digits, letters = (ClassPool.from_classes({"a": np.zeros((3, 2))}) for _ in range(2))
+    >>> join_pools({"digits": digits, "letters": letters}).class_names
+    ('digits/a', 'letters/a')
+    """
+    joined = join_silently(
+        pools, name=name, image_size=image_size, colour=colour, look_alikes=look_alikes
+    )
+    warn_of_look_alikes(joined)
+    return joined
+
+
+def join_silently(
+    pools: Mapping[str, ClassPool],
+    *,
+    name: str | None = None,
+    image_size: Any = None,
+    colour: Any = None,
+    look_alikes: str = "warn",
+) -> ClassPool:
+    """:func:`join_pools`, which leaves the warning to :func:`warn_of_look_alikes`."""
+    _check(pools, look_alikes)
+    notes: list[str] = []
+    shared = _leaks(pools) if look_alikes == "warn" else []
+    if look_alikes == "drop":
+        pools = _without_look_alikes(pools, notes)
+    samples = _in_one_form(pools, check_image_size(image_size), check_colour(colour), notes)
+    counts = np.concatenate([pool.counts for pool in pools.values()])
+    return ClassPool(
+        name=name or "+".join(pools),
+        samples=samples,
+        starts=np.cumsum(counts) - counts,
+        counts=counts,
+        class_names=_class_names(pools),
+        groups=tuple(g for source, pool in pools.items() for g in _groups(source, pool)),
+        splits=_splits(pools),
+        info={
+            "source": "joined",
+            "sources": list(pools),
+            "notes": notes,
+            "look_alikes": shared,
+            "joined": {source: dict(pool.info) for source, pool in pools.items()},
+        },
+    )
+
+
+def warn_of_look_alikes(pool: ClassPool) -> None:
+    """Say which held-out classes of a joined pool also stand in another source's training."""
+    shared = pool.info.get("look_alikes")
+    if shared:
+        warnings.warn(
+            f"{' '.join(shared)} A learner would know them. Leave these training classes out with "
+            "join_pools(…, look_alikes='drop'), or keep them knowingly with 'keep'.",
+            LookAlikeWarning,
+            stacklevel=3,
+        )
+
+
+def _check(pools: Mapping[str, ClassPool], look_alikes: str) -> None:
+    if look_alikes not in ("warn", "drop", "keep"):
+        raise DataError(f"look_alikes={look_alikes!r}: expected 'warn', 'drop' or 'keep'.")
+    if len(pools) < 2:
+        raise DataError(f"join_pools needs at least two pools; it got {len(pools)}.")
+    for source, pool in pools.items():
+        if not isinstance(source, str) or not source or "/" in source:
+            raise DataError(
+                f"{source!r} cannot name a source; use text without a slash, as it is the outer "
+                "level of the groups."
+            )
+        if not isinstance(pool, ClassPool):
+            raise DataError(
+                f"{source!r} is a {type(pool).__name__}, not a pool. Open it with load_pool first."
+            )
+    images = [source for source, pool in pools.items() if pool.is_images]
+    features = [source for source in pools if source not in images]
+    if images and features:
+        raise DataError(
+            f"{images[0]!r} has images and {features[0]!r} has features; they cannot be joined. "
+            "Encode the images with the network that made the features: load_pool(…, encoder=…)."
+        )
+    dims = {source: pools[source].sample_shape[0] for source in features}
+    first = next(iter(pools))
+    for source, n in dims.items():
+        if n != dims[first]:
+            raise DataError(
+                f"{first!r} has features of {dims[first]} dimensions and {source!r} of {n}; they "
+                "cannot be joined. Make both with the same network."
+            )
+    without = [source for source, pool in pools.items() if pool.splits is None]
+    if without and len(without) < len(pools):
+        other = next(source for source in pools if source not in without)
+        raise DataError(
+            f"{without[0]!r} has no splits and {other!r} has. Give {without[0]!r} a split per "
+            "class (splits=…), or join without splits."
+        )
+
+
+def _class_names(pools: Mapping[str, ClassPool]) -> tuple[str, ...]:
+    used = Counter(name for pool in pools.values() for name in pool.class_names)
+    return tuple(
+        f"{source}/{name}" if used[name] > 1 else name
+        for source, pool in pools.items()
+        for name in pool.class_names
+    )
+
+
+def _groups(source: str, pool: ClassPool) -> list[str]:
+    return [source] * len(pool) if pool.groups is None else [f"{source}/{g}" for g in pool.groups]
+
+
+def _splits(pools: Mapping[str, ClassPool]) -> tuple[str, ...] | None:
+    if any(pool.splits is None for pool in pools.values()):
+        return None
+    return tuple(split for pool in pools.values() for split in pool.splits or ())
+
+
+# -- one form -----------------------------------------------------------------------------------
+
+
+def _in_one_form(
+    pools: Mapping[str, ClassPool],
+    image_size: tuple[int, int] | None,
+    colour: bool | None,
+    notes: list[str],
+) -> Shaped[np.ndarray, "rows *shape"]:
+    """The samples of all classes, one after another; what was changed is added to the notes."""
+    every = list(pools.values())
+    if not every[0].is_images:
+        shape, dtype = every[0].sample_shape, np.result_type(*(p.samples.dtype for p in every))
+    else:
+        height, width = image_size or (
+            min(p.sample_shape[0] for p in every), min(p.sample_shape[1] for p in every)
+        )  # fmt: skip
+        coloured = any(len(p.sample_shape) == 3 for p in every) if colour is None else colour
+        shape, dtype = (height, width, 3) if coloured else (height, width), np.dtype(np.uint8)
+    papers = {source: paper_of(pool) for source, pool in pools.items()}
+    mixed = {"dark", "bright"} <= set(papers.values())
+    joined = np.empty((sum(p.n_samples for p in every), *shape), dtype=dtype)
+    at = 0
+    for source, pool in pools.items():
+        invert = mixed and papers[source] == "bright"
+        notes += _changes(source, pool, shape, invert)
+        for c, count in enumerate(pool.counts.tolist()):
+            samples = np.asarray(pool.samples_of(c))
+            if pool.is_images:
+                samples = _brought_to(255 - samples if invert else samples, shape)
+            joined[at : at + count] = samples
+            at += count
+    return joined
+
+
+def _changes(source: str, pool: ClassPool, shape: tuple[int, ...], invert: bool) -> list[str]:
+    """What is done to the images of a source, in words."""
+    if not pool.is_images:
+        return []
+    (height, width, *channels), (high, wide, *asked) = pool.sample_shape, shape
+    changes = []
+    if (height, width) != (high, wide):
+        changes.append(f"from {height}×{width} to {high}×{wide} pixels")
+    if channels != asked:
+        changes.append("from grey to colour" if asked else "from colour to grey")
+    if invert:
+        changes.append("from dark ink on white to bright ink on black")
+    return [f"{source}: brought {', '.join(changes)}."] if changes else []
+
+
+def _brought_to(
+    images: Shaped[np.ndarray, "n *before"], shape: tuple[int, ...]
+) -> Shaped[np.ndarray, "n *after"]:
+    """Images in another size, in grey or in colour."""
+    if images.shape[1:] == shape:
+        return images
+    mode = "RGB" if len(shape) == 3 else "L"
+    size = (shape[1], shape[0])
+    pictures = (Image.fromarray(np.ascontiguousarray(image)).convert(mode) for image in images)
+    return np.stack(
+        [
+            np.asarray(
+                picture
+                if picture.size == size
+                else picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
+            )
+            for picture in pictures
+        ]
+    )
+
+
+# -- look-alikes --------------------------------------------------------------------------------
+
+
+def _between(pools: Mapping[str, ClassPool]) -> list[tuple[str, str, str, LookAlikes]]:
+    """(source, split, other source, what its training classes share with that split)."""
+    if any(pool.splits is None for pool in pools.values()):
+        return []
+    looks = {source: Looks.of(pool) for source, pool in pools.items()}
+
+    def part(source: str, split: str) -> tuple[ClassPool, Looks]:
+        pool = pools[source]
+        return pool.split(split), looks[source].subset(pool.classes_in(split))
+
+    shared = []
+    for source, other in permutations(pools, 2):
+        for split in (s for s in _HELD_OUT if s in (pools[source].splits or ())):
+            if "train" in (pools[other].splits or ()):
+                (held, seen), (known, known_looks) = part(source, split), part(other, "train")
+                alike = find_look_alikes(held, known, looks=seen, other_looks=known_looks)
+                shared.append((source, split, other, alike))
+    return [entry for entry in shared if len(entry[3])]
+
+
+def _leaks(pools: Mapping[str, ClassPool]) -> list[str]:
+    """What stands both in a held-out split and in another source's training split, in words."""
+    leaks = []
+    for source, split, other, alike in _between(pools):
+        parts = []
+        if alike.groups:
+            named = dict.fromkeys(group for group, _ in alike.groups)
+            parts.append(f"the {_listed(named, 'group')}")
+        if alike.classes:
+            parts.append(f"the {_listed(alike.classes, 'class')}")
+        if alike.pairs:
+            looks = len({pair.name for pair in alike.pairs})
+            first = alike.pairs[0]
+            parts.append(
+                f"{looks} {'class' if looks == 1 else 'classes'} by their looks "
+                f"(such as {first.name!r} and {first.other!r})"
+            )
+        leaks.append(
+            f"The {split} classes of {source!r} share with the training classes of {other!r} "
+            f"{'; '.join(parts)}."
+        )
+    return leaks
+
+
+def _listed(names: Any, what: str) -> str:
+    listed = list(names)
+    shown = ", ".join(map(repr, listed[:6])) + (", …" if len(listed) > 6 else "")
+    plural = {"group": "groups", "class": "classes"}[what]
+    return f"{what if len(listed) == 1 else plural} {shown}"
+
+
+def _without_look_alikes(pools: Mapping[str, ClassPool], notes: list[str]) -> dict[str, ClassPool]:
+    """The pools without training classes that stand in a held-out split of another source."""
+    dropped: dict[str, set[str]] = {source: set() for source in pools}
+    for _, _, other, alike in _between(pools):
+        groups = {group for _, group in alike.groups}
+        known = pools[other]
+        of_groups = zip(known.class_names, known.groups or (), known.splits or (), strict=False)
+        dropped[other] |= {n for n, g, s in of_groups if g in groups and s == "train"}
+        dropped[other] |= {*alike.classes, *(pair.other for pair in alike.pairs)}
+    kept = {}
+    for source, pool in pools.items():
+        classes = [c for c, name in enumerate(pool.class_names) if name not in dropped[source]]
+        if not classes:
+            raise DataError(
+                f"look_alikes='drop' would leave no class of {source!r}: all of them stand in a "
+                "held-out split of another source. Do not join it."
+            )
+        if dropped[source]:
+            notes.append(
+                f"{source}: {len(dropped[source])} training classes that other sources are "
+                "validated or tested on were left out."
+            )
+        kept[source] = pool.subset(classes)
+    return kept

@@ -1,0 +1,203 @@
+"""Classes that two pools have in common: by the names of groups and classes, and by looks."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int, UInt8
+
+from taskscape.pools.pool import ClassPool
+
+__all__ = ["SAME_LOOKS", "LookAlike", "LookAlikes", "Looks", "find_look_alikes", "paper_of"]
+
+SAME_LOOKS = 0.65
+"""Mean drawings nearer than this many times the spread within a class are taken for one character.
+
+Chosen by eye on the glyphs and Omniglot's training alphabets. There a printed and a handwritten
+beta, zeta, mu and xi are at 0.57 to 0.66, each nearer than any other of the 1,623 characters; of
+all pairs one in ten thousand is below 0.63, and half of the glyphs have nothing below 0.81.
+"""
+_SIDE = 20
+_REACH = 2.2  # how many root mean square radii of the ink a normalised drawing shows, each way
+_SAMPLES = 20  # of each class are looked at
+_EXTREME, _MOST = 10, 0.8  # grey levels from black or white; share of the rim that is so
+
+
+class LookAlike(NamedTuple):
+    """Two classes that look the same."""
+
+    name: str
+    other: str
+    distance: float
+    """Between their mean drawings, in units of the spread within a class."""
+
+
+@dataclass(frozen=True, repr=False)
+class LookAlikes:
+    """What two pools have in common."""
+
+    pools: tuple[str, str]
+    groups: tuple[tuple[str, str], ...]
+    """Groups of the one and of the other that have the same name."""
+    classes: tuple[str, ...]
+    """Class names that both have."""
+    pairs: tuple[LookAlike, ...]
+    """Classes that look the same, the nearest first."""
+
+    def __len__(self) -> int:
+        return len(self.groups) + len(self.classes) + len(self.pairs)
+
+    def __repr__(self) -> str:
+        return f"LookAlikes({self.summary()})"
+
+    def summary(self) -> str:
+        """What they have in common, in words."""
+        found = [f"group {a!r} is also {b!r}" for a, b in self.groups[:3]]
+        found += [f"class {name!r} is in both" for name in self.classes[:3]]
+        found += [f"{p.name!r} looks like {p.other!r}" for p in self.pairs[:3]]
+        more = len(self) - len(found)
+        text = "; ".join(found) + (f"; and {more} more" if more else "")
+        return f"{' and '.join(map(repr, self.pools))}: {text or 'nothing in common'}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "pools": list(self.pools),
+            "groups": [list(pair) for pair in self.groups],
+            "classes": list(self.classes),
+            "pairs": [pair._asdict() for pair in self.pairs],
+        }
+
+
+def find_look_alikes(
+    pool: ClassPool,
+    other: ClassPool,
+    *,
+    same_looks: float = SAME_LOOKS,
+    looks: "Looks | None" = None,
+    other_looks: "Looks | None" = None,
+) -> LookAlikes:
+    """Look for classes that two pools have in common, such as Greek letters in two data sets.
+
+    Groups are the same if all words of the one's name are in the other's ("Georgian" and
+    "Mkhedruli_(Georgian)"), classes if their names are equal and no mere numbers. Looks are
+    compared where both pools are drawings on empty paper: two classes look the same if their mean
+    drawings, with the ink's centre and size made the same, are less than ``same_looks`` times the
+    spread within the classes apart. This is quick and errs both ways; it is a hint, no proof.
+    Whoever has the :class:`Looks` of a pool already can hand them over.
+    """
+    groups = [
+        (a, b)
+        for a in dict.fromkeys(pool.groups or ())
+        for b in dict.fromkeys(other.groups or ())
+        if _same_words(_words(a), _words(b))
+    ]
+    both = set(other.class_names)
+    names = tuple(name for name in pool.class_names if name in both and not name.isdecimal())
+    looks, others = looks or Looks.of(pool), other_looks or Looks.of(other)
+    pairs = tuple(
+        LookAlike(pool.class_names[i], other.class_names[j], distance)
+        for i, j, distance in looks.nearer_than(same_looks, others)
+    )
+    return LookAlikes((pool.name, other.name), tuple(groups), names, pairs)
+
+
+def _same_words(some: set[str], others: set[str]) -> bool:
+    return bool(some and others) and (some <= others or others <= some)
+
+
+def _words(name: str) -> set[str]:
+    """The words of a group's name, in small letters; those of a script, not of its source."""
+    return set(re.findall(r"[^\W_\d]+", name.rsplit("/", 1)[-1].lower()))
+
+
+def paper_of(pool: ClassPool) -> str | None:
+    """``"dark"`` or ``"bright"`` for drawings on paper that is so; None for photos and features."""
+    if not pool.is_images:
+        return None
+    step = max(1, len(pool) // 1000)
+    images = np.asarray(pool.samples[pool.starts[::step]])
+    rim = np.concatenate([images[:, 0], images[:, -1], images[:, :, 0], images[:, :, -1]], axis=1)
+    if (rim <= _EXTREME).mean() >= _MOST:
+        return "dark"
+    return "bright" if (rim >= 255 - _EXTREME).mean() >= _MOST else None
+
+
+@dataclass(frozen=True)
+class Looks:
+    """The mean drawing of every class, with the ink's centre and size made the same."""
+
+    mean: Float[np.ndarray, "classes pixels"]
+    spread: Float[np.ndarray, "classes"]
+    """Root mean square distance of a class's drawings from their mean; not a number where a class
+    is not of drawings."""
+
+    @staticmethod
+    def of(pool: ClassPool) -> "Looks":
+        """The looks of all classes of a pool."""
+        mean, spread = np.zeros((len(pool), _SIDE**2)), np.full(len(pool), np.nan)
+        paper = paper_of(pool)
+        for c in range(len(pool)) if paper is not None else ():
+            images = np.asarray(pool.samples_of(c)[:_SAMPLES])
+            drawings = _normalised(images if paper == "dark" else 255 - images)
+            mean[c] = drawings.mean(axis=0)
+            spread[c] = np.sqrt(((drawings - mean[c]) ** 2).sum(axis=1).mean())
+        several = spread > 0  # a class of one sample has no spread of its own
+        usual = np.median(spread[several]) if several.any() else 1.0
+        return Looks(mean, np.where(spread == 0, usual, spread))
+
+    def subset(self, classes: Int[np.ndarray, "some"]) -> "Looks":
+        """The looks of some of the classes."""
+        return Looks(self.mean[classes], self.spread[classes])
+
+    def nearer_than(self, most: float, other: "Looks") -> list[tuple[int, int, float]]:
+        """Classes of these and of other looks, and their distance, the nearest first."""
+        squares = [np.square(looks.mean).sum(axis=1) for looks in (self, other)]
+        squared = squares[0][:, None] + squares[1] - 2 * self.mean @ other.mean.T
+        distance = np.sqrt(np.maximum(squared, 0) / np.outer(self.spread, other.spread))
+        rows, columns = np.nonzero(distance < most)
+        order = np.argsort(distance[rows, columns], kind="stable")
+        return [
+            (i, j, float(distance[i, j]))
+            for i, j in zip(rows[order].tolist(), columns[order].tolist(), strict=True)
+        ]
+
+
+def _normalised(
+    images: UInt8[np.ndarray, "n height width *channels"],
+) -> Float[np.ndarray, "n pixels"]:
+    """Drawings with the centre and the size of their ink made the same, and unit length."""
+    ink = images.reshape(*images.shape[:3], -1).mean(axis=3)
+    rows, columns = _places(ink.sum(axis=2)), _places(ink.sum(axis=1))
+    reach = _REACH * np.sqrt(rows.variance + columns.variance).clip(0.5)[:, None]
+    step = np.linspace(-1, 1, _SIDE)
+    y, x = rows.centre[:, None] + reach * step, columns.centre[:, None] + reach * step
+    small = _by_columns(_by_columns(ink, x).transpose(0, 2, 1), y).reshape(len(ink), -1)
+    length = np.linalg.norm(small, axis=1, keepdims=True)
+    return small / np.where(length > 0, length, 1)
+
+
+class _Places(NamedTuple):
+    centre: Float[np.ndarray, "n"]
+    variance: Float[np.ndarray, "n"]
+
+
+def _places(ink: Float[np.ndarray, "n places"]) -> _Places:
+    """Where along an axis the ink of every drawing lies."""
+    place = np.arange(ink.shape[1])
+    total = ink.sum(axis=1).clip(1e-9)
+    centre = ink @ place / total
+    return _Places(centre, (ink * (place - centre[:, None]) ** 2).sum(axis=1) / total)
+
+
+def _by_columns(
+    images: Float[np.ndarray, "n height width"], at: Float[np.ndarray, "n side"]
+) -> Float[np.ndarray, "n height side"]:
+    """The images at fractional columns, linearly between neighbours; nothing beyond the edges."""
+    padded = np.pad(images, ((0, 0), (0, 0), (1, 1)))
+    at = np.clip(at + 1, 0, padded.shape[2] - 1.001)
+    low = at.astype(np.int64)
+    share = (at - low)[:, None]
+    left, right = (np.take_along_axis(padded, column[:, None], axis=2) for column in (low, low + 1))
+    return left * (1 - share) + right * share
