@@ -33,8 +33,8 @@ from taskscape.storage import arrays_of, arrays_of_kind, load_arrays, save_array
 from taskscape.tasks import TaskSet, TaskStream
 
 __all__ = [
-    "TRAINED",
     "PRECISIONS",
+    "TRAINED",
     "TrainConfig",
     "TrainState",
     "Trained",
@@ -338,7 +338,8 @@ def begin(
 ) -> TrainState:
     """The start of a training, one trial for each seed."""
     start = jnp.asarray(seeds)
-    state, opt_state = _fresh(learner, network, n_way, config.pace(), start)
+    fixed, numbers = without_numbers(learner)
+    state, opt_state = _fresh(fixed, network, n_way, numbers, config.pace(), start)
     checks = -(-config.updates // config.validate_every)
     return TrainState(
         state=state,
@@ -352,9 +353,15 @@ def begin(
 
 @partial(jax.jit, static_argnames=("learner", "network", "n_way"))
 def _fresh(
-    learner: Learner, network: Architecture, n_way: int, pace: Pace, seeds: Int[Array, "trials"]
+    learner: Learner,
+    network: Architecture,
+    n_way: int,
+    numbers: Mapping[str, Number],
+    pace: Pace,
+    seeds: Int[Array, "trials"],
 ) -> tuple[PyTree, PyTree]:
     """States and optimisers of new trials; compiled, because every operation would be by itself."""
+    learner = with_numbers(learner, numbers)
 
     def one(seed: Int[Array, ""]) -> tuple[PyTree, PyTree]:
         state = learner.init(jax.random.key(seed), network, n_way)
