@@ -5,13 +5,13 @@ row numbers of its samples, and is gathered inside the compiled loop.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
-from numpy.typing import DTypeLike
 
 from taskscape.errors import DataError
 from taskscape.meta.learner import Episode, Shots
@@ -41,7 +41,7 @@ def rows_of(tasks: TaskSet) -> EpisodeRows:
 
 
 def gather(
-    samples: Shaped[Array, "rows *shape"], rows: EpisodeRows, dtype: DTypeLike = jnp.float32
+    samples: Shaped[Array, "rows *shape"], rows: EpisodeRows, dtype: type[Any] = jnp.float32
 ) -> Episode:
     """One task: samples as float32 (the pixels of images from 0 to 1), labels by class axis.
 
@@ -58,7 +58,7 @@ def _shots(
     samples: Shaped[Array, "rows *shape"],
     rows: Int[Array, "way n"],
     class_mask: Bool[Array, "way"],
-    dtype: DTypeLike,
+    dtype: type[Any],
 ) -> Shots:
     y, flat = jnp.repeat(jnp.arange(rows.shape[0]), rows.shape[1]), rows.reshape(-1)
     mask = flat >= 0

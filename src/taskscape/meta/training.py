@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
-from numpy.typing import DTypeLike
 
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.meta.episodes import EpisodeRows, TaskFeed, gather, pad_rows, rows_of
@@ -48,7 +47,7 @@ __all__ = [
 _WHAT = "trained learner"
 TRAINED = arrays_of_kind(_WHAT)
 """Folders that :meth:`Trained.save` writes."""
-PRECISIONS: Mapping[str, tuple[str, DTypeLike]] = {
+PRECISIONS: Mapping[str, tuple[str, type[Any]]] = {
     "float32": ("float32", jnp.float32),
     "tf32": ("tensorfloat32", jnp.float32),
     "bfloat16": ("float32", jnp.bfloat16),
