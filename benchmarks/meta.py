@@ -38,6 +38,10 @@ from taskscape.meta.training import PRECISIONS, run_updates
 from taskscape.tasks import TaskSet
 
 
+SECONDS = 1.0
+"""For the measurement of one case."""
+
+
 @dataclass(frozen=True)
 class Sizes:
     """How large the cases are."""
@@ -133,11 +137,15 @@ class Bench:
         program = lowered.compile()
         compiled = time.perf_counter()
         jax.block_until_ready(program(*before, 1, *after))  # type: ignore[no-untyped-call]
-        ready, busy = time.perf_counter(), time.process_time()
-        states, _, _, losses = jax.block_until_ready(  # type: ignore[no-untyped-call]
-            program(*before, sizes.updates, *after)
-        )
-        took, busy = time.perf_counter() - ready, time.process_time() - busy
+        took = busy = float("inf")
+        end = time.perf_counter() + SECONDS
+        while time.perf_counter() < end:  # the same training again and again; the best counts
+            ready, worked = time.perf_counter(), time.process_time()
+            states, _, _, losses = jax.block_until_ready(  # type: ignore[no-untyped-call]
+                program(*before, sizes.updates, *after)
+            )
+            took = min(took, time.perf_counter() - ready)
+            busy = min(busy, time.process_time() - worked)
         n_tasks = sizes.updates * sizes.batch * case.trials
         flops = n_tasks * self.flops_per_task(case.network, case.learner) / took
         accuracy = score(learner, states, case.trials, samples, rows_of(test), self.seed).accuracy
