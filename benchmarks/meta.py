@@ -37,7 +37,6 @@ from taskscape.meta.learner import without_numbers
 from taskscape.meta.training import PRECISIONS, run_updates
 from taskscape.tasks import TaskSet
 
-
 SECONDS = 1.0
 """For the measurement of one case."""
 
