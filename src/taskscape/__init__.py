@@ -6,71 +6,7 @@ The meta-learners are in :mod:`taskscape.meta`, all notions of similarity in
 :mod:`taskscape.similarity`.
 """
 
-from taskscape.starting import heed_while_importing
-
-heed_while_importing()  # before all that takes long
-
-from taskscape.compare import (
-    cdist,
-    divergence,
-    mean_kl,
-    nearest,
-    nearest_distance,
-    pdist,
-    resemblance,
-)
-from taskscape.diagram import correlation_diagram
-from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
-from taskscape.errors import DataError, TaskscapeError
-from taskscape.forecast import Forecaster
-from taskscape.pools import ClassPool, load_pool
-from taskscape.select import select
-from taskscape.tasks import (
-    TaskSet,
-    enumerate_tasks,
-    load_tasks,
-    make_tasks,
-    sample_tasks,
-    save_tasks,
-    stream_tasks,
-)
-from taskscape.themes.config import FitConfig
-from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
-from taskscape.themes.prepare import PrepareConfig
-from taskscape.themes.size_search import search_sizes
+from taskscape.lazy import attach_stub
 
 __version__ = "0.1.0.dev0"
-
-__all__ = [
-    "Catalogue",
-    "ClassPool",
-    "DataError",
-    "Embeddings",
-    "FitConfig",
-    "Forecaster",
-    "HealthWarning",
-    "OutlierTasksWarning",
-    "PrepareConfig",
-    "TaskFilter",
-    "TaskSet",
-    "TaskThemes",
-    "TaskscapeError",
-    "__version__",
-    "cdist",
-    "correlation_diagram",
-    "divergence",
-    "enumerate_tasks",
-    "load_pool",
-    "load_tasks",
-    "make_tasks",
-    "mean_kl",
-    "nearest",
-    "nearest_distance",
-    "pdist",
-    "resemblance",
-    "sample_tasks",
-    "save_tasks",
-    "search_sizes",
-    "select",
-    "stream_tasks",
-]
+__getattr__, __dir__, __all__ = attach_stub(__name__)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from taskscape.errors import DataError
 
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 __all__ = [
     "PICTURE",
     "Kind",
+    "SavedAsJson",
+    "cache_dir",
     "check_output",
     "csv_with",
     "folder_in_one_piece",
     "json_with",
-    "load_json",
+    "picture",
     "recover",
-    "save_json",
     "save_picture",
     "written_in_one_piece",
 ]
@@ -37,6 +38,14 @@ __all__ = [
 PathLike = str | os.PathLike[str]
 
 _ABANDONED_SECONDS = 24 * 3600
+
+
+def cache_dir() -> Path:
+    """What can be made again is kept in ``TASKSCAPE_CACHE``, or else in the user's cache folder."""
+    import platformdirs
+
+    named = os.environ.get("TASKSCAPE_CACHE")
+    return Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("taskscape"))
 
 
 @dataclass(frozen=True)
@@ -116,28 +125,70 @@ _SIGNATURES = (b"Software\0taskscape", b"<dc:title>taskscape</dc:title>", b"/Cre
 PICTURE = Kind("a picture", lambda path: any(s in path.read_bytes() for s in _SIGNATURES))
 
 
-def save_picture(figure: "Figure", path: PathLike, **options: Any) -> None:
+def save_picture(
+    figure: "Figure", path: PathLike, kind: Kind | None = PICTURE, **options: Any
+) -> None:
     """Write a figure in one piece, signed so that it is known as a picture of ours."""
     ending = Path(path).suffix[1:].lower() or "png"
-    with written_in_one_piece(path, PICTURE) as unfinished:
+    with written_in_one_piece(path, kind) as unfinished:
         figure.savefig(unfinished, format=ending, metadata=_SIGNED.get(ending), **options)
 
 
-def save_json(path: PathLike, values: Mapping[str, Any], kind: Kind) -> None:
-    """Write plain values in one piece; only a file of the same kind is replaced."""
-    with written_in_one_piece(path, kind) as file:
-        text = json.dumps(values, ensure_ascii=False, allow_nan=False)
-        file.write_text(text + "\n", encoding="utf-8")
+@contextmanager
+def picture(
+    path: PathLike, width: float, height: float, *, dpi: int = 200, kind: Kind | None = PICTURE
+) -> Iterator["Figure"]:
+    """A figure to draw into, of so many inches and in one style; then written to ``path``."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    style: Any = {
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "svg.hashsalt": "taskscape",
+        "pdf.fonttype": 42,
+    }
+    with rc_context(style):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure
+        save_picture(figure, path, kind, dpi=dpi)
 
 
-def load_json(path: PathLike, kind: Kind) -> dict[str, Any]:
-    """What :func:`save_json` wrote; an error for a file of another kind."""
-    file = Path(path)
-    if not file.is_file():
-        raise DataError(f"no such file: {os.fspath(path)}.")
-    if not kind.known(file):
-        raise DataError(f"{os.fspath(path)} is not {kind.name} written by taskscape.")
-    return dict(json.loads(file.read_text(encoding="utf-8")))
+ResultT = TypeVar("ResultT", bound="SavedAsJson")
+
+
+class SavedAsJson:
+    """A result that is written as a JSON file of its own kind, and read back."""
+
+    file: ClassVar[Kind]
+    """Its files, which alone may be replaced."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values."""
+        raise NotImplementedError
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> Any:
+        """The result that :meth:`to_dict` took apart."""
+        raise NotImplementedError
+
+    def save(self, path: PathLike) -> None:
+        """Write a JSON file that :meth:`load` reads."""
+        with written_in_one_piece(path, self.file) as file:
+            text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+            file.write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls: type[ResultT], path: PathLike) -> ResultT:
+        """The result that :meth:`save` wrote; an error for a file of another kind."""
+        file = Path(path)
+        if not file.is_file():
+            raise DataError(f"no such file: {os.fspath(path)}.")
+        if not cls.file.known(file):
+            raise DataError(f"{os.fspath(path)} is not {cls.file.name} written by taskscape.")
+        result: ResultT = cls.from_dict(json.loads(file.read_text(encoding="utf-8")))
+        return result
 
 
 @contextmanager

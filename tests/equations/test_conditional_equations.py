@@ -19,12 +19,13 @@ from taskscape.model import (
     e_step,
     infer,
     infer_tasks,
+    relative_likelihood,
     task_bound,
     update_eta_given_evidence,
     update_gamma_given_theme,
     update_r,
 )
-from taskscape.model.estep import scale_likelihood
+from taskscape.model.conditional import items_first, items_last
 
 compiled_infer = jax.jit(infer, static_argnames="max_iter")
 compiled_e_step = jax.jit(e_step, static_argnames="max_iter")
@@ -35,6 +36,19 @@ def random_gamma(case: Case) -> jax.Array:
     """Concentrations of every class under each task-theme, in generic position."""
     shape = (*case.class_mask.shape, *case.themes.alpha.shape)
     return jnp.asarray(np.random.default_rng(5).gamma(2.0, 1.0, shape) + 0.3)
+
+
+def evidence_of(case: Case, gamma: jax.Array) -> jax.Array:
+    """The evidence of every class, with the axes of gamma."""
+    mask = items_last(case.sample_mask, 1)
+    likelihood = relative_likelihood(items_last(case.log_lik, 2), mask)
+    evidence = class_evidence(items_last(gamma, 2), *likelihood, mask, case.themes.alpha)
+    return items_first(evidence, case.class_mask.shape)
+
+
+def by_task(evidence: jax.Array) -> jax.Array:
+    """The evidence as tasks are inferred from it: task-theme, class, task."""
+    return evidence.transpose(2, 1, 0)
 
 
 def log_beta(a: np.ndarray) -> np.ndarray:
@@ -49,19 +63,21 @@ def phi_terms(lam: np.ndarray, delta: np.ndarray) -> np.ndarray:
 
 def converged(case: Case, start: jax.Array) -> jax.Array:
     """Gamma after very many sweeps."""
-    p, alpha = scale_likelihood(case.log_lik), case.themes.alpha
+    mask = items_last(case.sample_mask, 1)
+    p, _ = relative_likelihood(items_last(case.log_lik, 2), mask)
 
     def once(_: int, gamma: jax.Array) -> jax.Array:
-        return update_gamma_given_theme(gamma, p, case.sample_mask, alpha)[0]
+        return update_gamma_given_theme(gamma, p, mask, case.themes.alpha)[0]
 
-    return jax.jit(lambda gamma: jax.lax.fori_loop(0, 5000, once, gamma))(start)
+    last = jax.jit(lambda gamma: jax.lax.fori_loop(0, 5000, once, gamma))(items_last(start, 2))
+    return items_first(last, case.class_mask.shape)
 
 
 def test_gamma_is_where_the_gradient_of_the_evidence_vanishes(case: Case) -> None:
     """Eq:r and eq:gamma for every task-theme by itself, r being at its best given gamma."""
 
     def summed(gamma: jax.Array) -> jax.Array:
-        return class_evidence(gamma, case.log_lik, case.sample_mask, case.themes.alpha).sum()
+        return evidence_of(case, gamma).sum()
 
     gradient = jax.jit(jax.grad(summed))
     start = random_gamma(case)
@@ -71,19 +87,19 @@ def test_gamma_is_where_the_gradient_of_the_evidence_vanishes(case: Case) -> Non
 
 
 def test_a_sweep_tells_the_evidence_before_it(case: Case) -> None:
-    gamma, alpha = random_gamma(case), case.themes.alpha
-    _, told = update_gamma_given_theme(
-        gamma, scale_likelihood(case.log_lik), case.sample_mask, alpha
-    )
+    gamma, mask = random_gamma(case), items_last(case.sample_mask, 1)
+    p, _ = relative_likelihood(items_last(case.log_lik, 2), mask)
+    _, before = update_gamma_given_theme(items_last(gamma, 2), p, mask, case.themes.alpha)
     scale = (case.log_lik.max(-1) * case.sample_mask).sum(-1)
-    whole = class_evidence(gamma, case.log_lik, case.sample_mask, alpha)
-    np.testing.assert_allclose(told + scale[..., None], whole, rtol=1e-12)
+    whole = evidence_of(case, gamma)
+    before = items_first(before, case.class_mask.shape)
+    np.testing.assert_allclose(before + scale[..., None], whole, rtol=1e-12)
 
 
 def test_with_certain_task_themes_the_bound_is_that_of_the_paper(case: Case) -> None:
     """The nine expectations of eq:elbo_factorised, for every way to give classes a task-theme."""
     gamma, lam = random_gamma(case), np.asarray(case.posterior.lam)
-    evidence = np.asarray(class_evidence(gamma, case.log_lik, case.sample_mask, case.themes.alpha))
+    evidence = np.asarray(evidence_of(case, gamma))
     log_phi = digamma(lam) - digamma(lam.sum(-1, keepdims=True))
     real = np.asarray(case.class_mask)
     for y in product(range(L), repeat=C):
@@ -98,7 +114,7 @@ def test_with_certain_task_themes_the_bound_is_that_of_the_paper(case: Case) -> 
 
 
 def test_task_bound_is_the_bound_with_the_best_eta(case: Case) -> None:
-    evidence = class_evidence(random_gamma(case), case.log_lik, case.sample_mask, case.themes.alpha)
+    evidence = evidence_of(case, random_gamma(case))
     lam, mask, delta = case.posterior.lam, case.class_mask, case.themes.delta
 
     def written_out(logits: jax.Array) -> jax.Array:
@@ -107,20 +123,19 @@ def test_task_bound_is_the_bound_with_the_best_eta(case: Case) -> None:
         each = (eta * (evidence + log_phi[:, None] - jnp.log(eta))).sum(-1)
         return jnp.where(mask, each, 0).sum(-1) + phi_terms(np.asarray(lam), np.asarray(delta))
 
-    eta = update_eta_given_evidence(evidence, lam, mask)
+    eta = update_eta_given_evidence(by_task(evidence), lam.T, mask.T)[0].transpose(2, 1, 0)
     np.testing.assert_allclose(eta.sum(-1), mask, atol=1e-12)
     logits = jnp.log(jnp.where(mask[..., None], eta, 1))
-    np.testing.assert_allclose(
-        written_out(logits), task_bound(evidence, lam, mask, delta), rtol=1e-12
-    )
+    bound = task_bound(by_task(evidence), lam.T, mask.T, delta)
+    np.testing.assert_allclose(written_out(logits), bound, rtol=1e-12)
     slope = jax.grad(lambda logits: written_out(logits).sum())(logits)
     np.testing.assert_allclose(slope, 0, atol=1e-12)
 
 
 def test_lam_is_where_the_gradient_of_the_task_bound_vanishes(case: Case) -> None:
     """Eq:eta and eq:lambda, by turns."""
-    evidence = class_evidence(random_gamma(case), case.log_lik, case.sample_mask, case.themes.alpha)
-    mask, delta = case.class_mask, case.themes.delta
+    evidence = by_task(evidence_of(case, random_gamma(case)))
+    mask, delta = case.class_mask.T, case.themes.delta
 
     def summed(lam: jax.Array) -> jax.Array:
         return task_bound(evidence, lam, mask, delta).sum()
@@ -128,7 +143,7 @@ def test_lam_is_where_the_gradient_of_the_task_bound_vanishes(case: Case) -> Non
     lam, eta = infer_tasks(evidence, mask, delta, 1e-13)
     assert np.abs(jax.grad(summed)(lam + 0.3)).max() > 1e-3
     np.testing.assert_allclose(jax.grad(summed)(lam), 0, atol=1e-9)
-    np.testing.assert_allclose(lam, delta + eta.sum(-2), atol=1e-11)
+    np.testing.assert_allclose(lam.T, delta + eta.sum(1).T, atol=1e-11)
 
 
 M, C, N, K, L = 12, 3, 3, 3, 2

@@ -14,9 +14,11 @@ from taskscape.model import (
     class_evidence,
     infer,
     infer_tasks,
+    relative_likelihood,
     responsibilities,
     statistics,
 )
+from taskscape.model.conditional import items_last
 
 M, C, N, K, L, D = 5, 3, 6, 4, 3, 2
 SHIFT = np.array([0.4, -1.0])
@@ -40,10 +42,11 @@ def ours(
     )
     r = responsibilities(posterior, log_lik, sample_mask)
     stats = statistics(x, r, posterior, class_mask, jnp.asarray(SHIFT))
-    evidence = class_evidence(
-        posterior.gamma, jnp.where(sample_mask[..., None], log_lik, 0), sample_mask, alpha
-    )
-    lam, _ = infer_tasks(evidence, class_mask, delta, tol=1e-13)
+    mask = items_last(sample_mask, 1)
+    likelihood = relative_likelihood(items_last(log_lik, 2), mask)
+    evidence = class_evidence(items_last(posterior.gamma, 2), *likelihood, mask, alpha)
+    evidence = evidence.reshape(L, M, C).swapaxes(1, 2)
+    lam = infer_tasks(evidence, class_mask.T, delta, tol=1e-13)[0].T
     return posterior, lam, bound, r, stats
 
 

@@ -1,36 +1,17 @@
 """``taskscape compare``, ``nearest`` and ``diagram``: distances, and what they explain."""
 
-import csv
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
-from jaxtyping import Float
 
 from taskscape.cli.options import AsJson, Seed, SimilarityName, TestTasks, TrainTasks, parse_range
-from taskscape.cli.select import read_tasks_of
-from taskscape.compare import Resemblance, mean_kl, member_scales, normalise_ways, resemblance
-from taskscape.compare import nearest as nearest_tasks
-from taskscape.diagram import DIAGRAM_FILE, correlation_diagram, read_diagram_csv
-from taskscape.diagram.plot import FORMATS
-from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
 from taskscape.errors import DataError
-from taskscape.files import PICTURE, check_output, csv_with, written_in_one_piece
-from taskscape.pools import load_pool
-from taskscape.similarity import TASK_THEMES, make_similarity
-from taskscape.similarity.registry import find_similarity
-from taskscape.tasks import TaskSet, load_tasks, make_tasks
-from taskscape.tasks.class_lists import parse_classes, write_classes
-from taskscape.themes.estimator import TaskThemes
+from taskscape.files import PICTURE, check_output
+from taskscape.similarity.known import TASK_THEMES, find_similarity
 
-__all__ = ["embed_query", "register"]
-
-_MOST_IN_MEMORY = 5_000_000
-_COLUMNS = ("task", "classes", "distance", "nearest", "percentile")
-_TABLE = csv_with("a table of distances", *_COLUMNS)
+__all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
@@ -72,17 +53,21 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Mean distance from each test task to the training tasks, and whether the sets are alike."""
+    import numpy as np
+
+    from taskscape.cli.work.compare import TABLE, by_samples, by_themes, write_csv
+
     if out is not None:
-        check_output(out, _TABLE)
+        check_output(out, TABLE)
     find_similarity(similarity)
     if similarity == TASK_THEMES:
-        compared = _by_themes(test, train, reference, k, normalise, seed)
+        compared = by_themes(test, train, reference, k, normalise, seed)
     elif normalise:
         raise DataError("--normalise-ways is for task-themes; leave it out with --similarity.")
     else:
-        compared = _by_samples(similarity, data, test, train, reference, k, seed)
+        compared = by_samples(similarity, data, test, train, reference, k, seed)
     if out is not None:
-        _write_csv(out, compared)
+        write_csv(out, compared)
     if as_json:
         typer.echo(json.dumps(compared.to_dict()))
         return
@@ -99,124 +84,6 @@ def compare(
     typer.echo(compared.why_not if compared.likeness is None else compared.likeness.summary())
     if out is not None:
         typer.echo(f"\nwritten to {out}")
-
-
-@dataclass(frozen=True, eq=False)
-class _Compared:
-    """How far the test tasks are, and whether that is usual."""
-
-    tasks: Embeddings | TaskSet
-    distance: Float[np.ndarray, "tests"]
-    near: Float[np.ndarray, "tests"]
-    """Mean over the nearest training tasks."""
-    n_train: int
-    k: int
-    likeness: Resemblance | None
-    why_not: str
-    """Why that is not known."""
-    word: str
-    unit: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain numbers and lists."""
-        what = self.word.lower()
-        return {
-            "n_test": len(self.tasks),
-            "n_train": self.n_train,
-            f"mean_{what}": self.distance.tolist(),
-            f"nearest_{what}": self.near.tolist(),
-            "k": self.k,
-            "resemblance": None if self.likeness is None else self.likeness.to_dict(),
-        }
-
-
-def _by_themes(
-    test: Path, train: Path, reference: Path | None, k: int, normalise: bool, seed: int
-) -> _Compared:
-    asked = Embeddings.load(test)
-    against = Catalogue(train)
-    asked.header.check_same_model(against.header, str(test), str(train))
-    n_train = len(against)
-    whole = None if n_train > _MOST_IN_MEMORY else Embeddings.load(train)
-    if normalise and whole is None:
-        raise DataError(f"--normalise-ways reads all of {train}, which has {n_train:,} tasks.")
-    test_lam = _lam(asked, normalise)
-    train_lam: Any = against.lam() if whole is None else _lam(whole, normalise)
-    scales = member_scales(test_lam, train_lam) if asked.header.members > 1 else None
-    distance = mean_kl(test_lam, train_lam, scales=scales)
-    k = min(k, n_train)
-    near = nearest_tasks(test_lam, train_lam, k, scales=scales).distances.mean(axis=1)
-    likeness, why_not = _likeness(test_lam, train_lam, whole, reference, normalise, seed)
-    unit = "nats " if asked.header.members == 1 else "of the mean distance "
-    return _Compared(asked, distance, near, n_train, k, likeness, why_not, "KL", unit)
-
-
-def _by_samples(
-    similarity: str,
-    data: str | None,
-    test: Path,
-    train: Path,
-    reference: Path | None,
-    k: int,
-    seed: int,
-) -> _Compared:
-    asked, known = read_tasks_of(similarity, data, test, train)
-    fitted = make_similarity(similarity, seed=seed).fit(known)
-    trains = fitted.embed(known)
-    distances, k = fitted.distances(asked, trains), min(k, len(known))
-    near = distances.nearest(np.arange(len(asked)), k).distances.mean(axis=1)
-    distance, likeness = distances.mean_distance(), None
-    if reference is not None:
-        usual = fitted.mean_distance(load_tasks(reference, known.pool), trains)
-        likeness = Resemblance.of(distance, usual, f"mean distance ({similarity})", len(known))
-    why_not = "Unknown: give --reference, tasks of classes that no training task has."
-    return _Compared(asked, distance, near, len(known), k, likeness, why_not, "distance")
-
-
-def _lam(embeddings: Embeddings, normalise: bool) -> Float[np.ndarray, "members tasks L"]:
-    if not normalise:
-        return embeddings.lam.astype(np.float64)
-    if embeddings.header.delta is None:
-        raise DataError("--normalise-ways needs delta, which these embeddings do not name.")
-    return normalise_ways(embeddings.lam, delta=embeddings.header.delta)
-
-
-def _likeness(
-    test_lam: Float[np.ndarray, "members tests L"],
-    train_lam: Any,
-    train: Embeddings | None,
-    reference: Path | None,
-    normalise: bool,
-    seed: int,
-) -> tuple[Resemblance | None, str]:
-    """The answer, or why there is none."""
-    if train is None:
-        return None, f"Not asked: the catalogue has more than {_MOST_IN_MEMORY:,} tasks."
-    if reference is not None:
-        held_out = Embeddings.load(reference)
-        held_out.header.check_same_model(train.header, str(reference), "the training tasks")
-        return resemblance(test_lam, train_lam, reference=_lam(held_out, normalise)), ""
-    try:
-        return resemblance(test_lam, train_lam, train_classes=train.classes, seed=seed), ""
-    except DataError as error:
-        return None, f"Unknown: {error} (On the command line: --reference held_out.parquet.)"
-
-
-def _write_csv(path: Path, compared: _Compared) -> None:
-    tasks, likeness = compared.tasks, compared.likeness
-    ids = tasks.ids if isinstance(tasks, Embeddings) else range(len(tasks))
-    with (
-        written_in_one_piece(path, _TABLE) as unfinished,
-        unfinished.open("w", newline="", encoding="utf-8") as file,
-    ):
-        writer = csv.writer(file)
-        writer.writerow(_COLUMNS)
-        for i, (task, distance, near) in enumerate(
-            zip(ids, compared.distance, compared.near, strict=True)
-        ):
-            percentile = "" if likeness is None else f"{likeness.percentile[i]:.2f}"
-            classes = write_classes(tasks.names(i))
-            writer.writerow([int(task), classes, distance, near, percentile])
 
 
 def nearest(
@@ -245,8 +112,14 @@ def nearest(
     as_json: AsJson = False,
 ) -> None:
     """The tasks of a catalogue with the smallest KL from one task."""
+    import numpy as np
+
+    from taskscape.cli.work.compare import find_task
+    from taskscape.compare import nearest as nearest_tasks
+    from taskscape.embeddings import Catalogue, TaskFilter
+
     look_in = Catalogue(catalogue)
-    asked = _find(look_in, task, query, model, data)
+    asked = find_task(look_in, task, query, model, data)
     asked.header.check_same_model(look_in.header, str(query or model or catalogue), str(catalogue))
     ways = None if n_way is None else parse_range(n_way, "--n-way")
     only = TaskFilter(any_class=any_class or None, group=group, n_way=ways)
@@ -263,27 +136,6 @@ def nearest(
     typer.echo(f"nearest to the task of {', '.join(asked.names(0))}:")
     for row in rows:
         typer.echo(f"{row['kl']:10.4g}  task {row['task']:<8} {', '.join(row['classes'])}")  # type: ignore[arg-type]
-
-
-def _find(
-    look_in: Catalogue, task: str, query: Path | None, model: Path | None, data: str | None
-) -> Embeddings:
-    if model is not None:
-        if query is not None:
-            raise DataError("give either --query, with embedded tasks, or --model, not both.")
-        if data is None:
-            raise DataError("--model needs --data, the data whose classes --task names.")
-        listed = parse_classes(task) or [name.strip() for name in task.split(",")]
-        return embed_query(model, data, [str(name) for name in listed])
-    if not task.lstrip("-").isdigit():
-        raise DataError(f"--task {task}: expected the id of a task; classes need --model, --data.")
-    return (look_in if query is None else Catalogue(query)).find(int(task))
-
-
-def embed_query(model: Path, data: str, classes: list[str]) -> Embeddings:
-    """The task of these classes, with all their samples, embedded by a fitted model."""
-    tasks = make_tasks(load_pool(data), [classes])
-    return TaskThemes.load(model).embed(tasks)
 
 
 def diagram(
@@ -315,6 +167,9 @@ def diagram(
     as_json: AsJson = False,
 ) -> None:
     """Does distance to the training tasks explain accuracy? Numbers, and a picture."""
+    from taskscape.diagram import DIAGRAM_FILE, correlation_diagram, read_diagram_csv
+    from taskscape.diagram.plot import FORMATS
+
     for path in out or []:
         if path.suffix.lower() not in (*FORMATS, ".json"):
             raise DataError(f"--out {path}: expected .json, {', '.join(FORMATS)}.")

@@ -5,15 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from taskscape.cli.options import AsJson, NQuery, Seed, Source, parse_range, parse_shots
 from taskscape.errors import DataError
 from taskscape.files import PICTURE, check_output
-from taskscape.pools import POOLS, SPLITS, ClassPool, data_dir, load_pool
-from taskscape.pools.sheet import contact_sheet
-from taskscape.tasks import TASKS, TaskSet, enumerate_tasks, sample_tasks, save_tasks
 
 if TYPE_CHECKING:
     from typer import Context
@@ -52,6 +47,11 @@ def list_known(
     """
     if context.invoked_subcommand is not None:
         return
+    from rich.console import Console
+    from rich.table import Table
+
+    from taskscape.pools import POOLS, data_dir
+
     paths = {name: known.locate() for name, known in POOLS.items()}
     if as_json:
         rows = [
@@ -80,6 +80,10 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show counts by split and group, sample sizes, and a contact sheet."""
+    from taskscape.cli.work.data import print_summary, summarise
+    from taskscape.pools import load_pool
+    from taskscape.pools.sheet import contact_sheet
+
     if out is not None:
         check_output(out, PICTURE)
     pool = load_pool(source, split=split)
@@ -87,7 +91,7 @@ def show(
     if as_json:
         typer.echo(json.dumps(summary, indent=2, ensure_ascii=False))
     else:
-        _print_summary(pool, summary)
+        print_summary(pool, summary)
     if out is not None:
         contact_sheet(pool, out)
         typer.echo(f"contact sheet: {out}", err=as_json)
@@ -96,58 +100,12 @@ def show(
 @data_app.command(epilog="Example:  taskscape data get omniglot")
 def get(name: Annotated[str, typer.Argument(help="The name of a known data set.")]) -> None:
     """Download a known data set into the data folder and check it."""
+    from taskscape.pools import POOLS, load_pool
+
     if name not in POOLS:
         raise DataError(f"no known data set {name!r}; known are {', '.join(POOLS)}.")
     pool = load_pool(name, download=True)
     typer.echo(f"{pool!r}")
-
-
-def summarise(pool: ClassPool) -> dict[str, object]:
-    """What ``data show`` tells, as plain values."""
-    groups = pool.groups or ("",) * len(pool)
-    splits = pool.splits or ("",) * len(pool)
-    rows: dict[tuple[str, str], list[int]] = {}
-    for c, key in enumerate(zip(splits, groups, strict=True)):
-        rows.setdefault(key, []).append(int(pool.counts[c]))
-    order = {s: i for i, s in enumerate(SPLITS)}
-    return {
-        "name": pool.name,
-        "classes": len(pool),
-        "samples": pool.n_samples,
-        "kind": "images" if pool.is_images else "features",
-        "sample_shape": list(pool.sample_shape),
-        "fewest_samples": int(pool.counts.min()),
-        "most_samples": int(pool.counts.max()),
-        "fingerprint": pool.fingerprint,
-        "parts": [
-            {"split": s, "group": g, "classes": len(counts), "samples": sum(counts)}
-            for (s, g), counts in sorted(
-                rows.items(), key=lambda row: (order.get(row[0][0], 9), row[0][1])
-            )
-        ],
-    }
-
-
-def _print_summary(pool: ClassPool, summary: dict[str, object]) -> None:
-    console = Console()
-    table = Table("split", "group", "classes", "samples")
-    parts = summary["parts"]
-    assert isinstance(parts, list)
-    for part in parts:
-        table.add_row(
-            part["split"] or "–",
-            part["group"] or "–",
-            f"{part['classes']:,}",
-            f"{part['samples']:,}",
-        )
-    console.print(table)
-    per_class = (
-        f"{pool.counts.min()}"
-        if pool.counts.min() == pool.counts.max()
-        else f"{pool.counts.min()} to {pool.counts.max()}"
-    )
-    console.print(f"{pool!r}; {per_class} samples per class", soft_wrap=True, highlight=False)
-    console.print(f"fingerprint {pool.fingerprint}", highlight=False)
 
 
 def tasks(
@@ -170,6 +128,9 @@ def tasks(
     seed: Seed = 0,
 ) -> None:
     """Draw tasks, or list all of them, and write a manifest that can be published and re-used."""
+    from taskscape.pools import load_pool
+    from taskscape.tasks import TASKS, enumerate_tasks, sample_tasks, save_tasks
+
     way, shot = parse_range(n_way, "--n-way"), parse_shots(n_shot, "--n-shot")
     check_output(out, TASKS)
     pool = load_pool(source)
@@ -185,7 +146,7 @@ def tasks(
                 f"--all would write {len(stream):,} tasks; the most is {_MOST_TO_WRITE:,}. "
                 "Leave --all out and give --n-tasks."
             )
-        drawn: TaskSet = stream.collect()
+        drawn = stream.collect()
     else:
         drawn = sample_tasks(
             pool, n_tasks, n_way=way, n_shot=shot, n_query=n_query, split=split,

@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from taskscape.starting import leave_at_once
-
 __all__ = ["heed_interrupts"]
 
 _MOMENT = 1.5
@@ -34,7 +32,7 @@ def heed_interrupts() -> Iterator[None]:
     purpose, all stays as it is.
     """
     handler = signal.getsignal(signal.SIGINT)
-    if handler not in (signal.default_int_handler, leave_at_once):
+    if handler is not signal.default_int_handler:
         yield
         return
     receiver, sender = socket.socketpair()
@@ -42,6 +40,8 @@ def heed_interrupts() -> Iterator[None]:
     heard: list[int] = []
 
     def hear(number: int, frame: FrameType | None) -> None:
+        if _is_importing(frame):
+            _leave(_EXIT_CODE)
         heard.append(number)
         signal.default_int_handler(number, frame)
 
@@ -63,6 +63,17 @@ def heed_interrupts() -> Iterator[None]:
         sender.close()
         watch.join()
         receiver.close()
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether an import is under way: the exception could show a traceback of a library, or be lost
+    in it. Commands import what they need before they begin, so there is nothing to be kept.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _watch(receiver: socket.socket, heard: list[int]) -> None:

@@ -1,11 +1,10 @@
 """``taskscape train`` and ``taskscape evaluate``: meta-learners on tasks of a pool."""
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
 
 from taskscape.cli.options import (
@@ -18,36 +17,13 @@ from taskscape.cli.options import (
     Seed,
     Source,
     TasksFile,
-    get_tasks,
 )
-from taskscape.cli.tables import Tables
 from taskscape.errors import DataError
-from taskscape.files import check_output, json_with
-from taskscape.meta import (
-    TRAINED,
-    Evaluation,
-    TrainConfig,
-    Trained,
-    find_learner,
-    label_of,
-    learner_and_training,
-)
-from taskscape.meta import evaluate as evaluate_learner
-from taskscape.meta import train as train_learner
-from taskscape.pools import ClassPool, load_pool
-from taskscape.statistics import class_interval
-from taskscape.studies.recipes import network_for, prepared_pool
-from taskscape.tasks import TaskSet
-from taskscape.themes.estimator import TaskThemes
+from taskscape.files import check_output
+from taskscape.meta.learners import find_learner, label_of
 
-__all__ = ["register", "samples_for"]
+__all__ = ["register"]
 
-_TABLES = Tables(
-    "accuracies",
-    ("task", "classes", "log_likelihood", "calibration_error"),
-    json_with("accuracies", "learner", "accuracy", "interval", "tasks"),
-    more="accuracy",
-)
 Preparation = Annotated[
     Path | None,
     typer.Option("--model", help="Prepare samples as this model of `taskscape fit` does."),
@@ -101,7 +77,17 @@ def train(
     through a network of one hidden layer, pictures through four convolutions (slow without a GPU);
     settings start from those that suit features of unit length, which --model gives.
     """
-    settings = {**find_learner(learner).settings, **_settings(learner, changes or [])}
+    import numpy as np
+
+    from taskscape.cli.work.data import get_tasks
+    from taskscape.cli.work.learners import read_settings, split_if_there
+    from taskscape.meta import TRAINED, TrainConfig, learner_and_training
+    from taskscape.meta import train as train_learner
+    from taskscape.pools import load_pool
+    from taskscape.studies.recipes import network_for, prepared_pool
+    from taskscape.themes.estimator import TaskThemes
+
+    settings = {**find_learner(learner).settings, **read_settings(learner, changes or [])}
     scale = float(settings.pop("scale", 1.0))
     for fixed in {"updates", "batch_size"} & set(settings):
         raise DataError(f"--set {fixed}: use --epochs and --batch-size instead.")
@@ -114,7 +100,7 @@ def train(
         else prepared_pool(pool, TaskThemes.load(model).preparation_, unit_length=True)
     )
     drawn = get_tasks(
-        pool, tasks, split or _of(pool, "train"), n_tasks, n_way, n_shot, seed, n_query
+        pool, tasks, split or split_if_there(pool, "train"), n_tasks, n_way, n_shot, seed, n_query
     )
     check = None
     if n_validation > 0 and "val" in (pool.splits or ()):
@@ -159,20 +145,33 @@ def evaluate(
 
     Tasks are drawn from the test classes, where the data have splits.
     """
-    _TABLES.check(out)
+    from taskscape.cli.work.data import get_tasks
+    from taskscape.cli.work.learners import (
+        ACCURACIES,
+        interval_of,
+        rows_of,
+        samples_for,
+        split_if_there,
+    )
+    from taskscape.meta import Trained
+    from taskscape.meta import evaluate as evaluate_learner
+    from taskscape.pools import load_pool
+    from taskscape.themes.estimator import TaskThemes
+
+    ACCURACIES.check(out)
     learned, pool = Trained.load(trained), load_pool(source)
     fitted = None if model is None else TaskThemes.load(model)
     asked = get_tasks(
-        pool, tasks, split or _of(pool, "test"), n_tasks, n_way, n_shot, seed, n_query
+        pool, tasks, split or split_if_there(pool, "test"), n_tasks, n_way, n_shot, seed, n_query
     )
     seen = replace(asked, pool=samples_for(learned, pool, fitted, trained))
     scores = evaluate_learner(learned.learner, learned.state, seen, episodes=episodes, seed=seed)
     label = label_of(str(learned.to_dict()["learner"]))
-    interval, why_not = _interval(scores, asked)
-    rows = _rows(scores, asked)
+    interval, why_not = interval_of(scores, asked)
+    rows = rows_of(scores, asked)
     whole = {"learner": label, **scores.to_dict(), "interval": interval, "tasks": rows}
     if out is not None:
-        _TABLES.write(out, rows, whole)
+        ACCURACIES.write(out, rows, whole)
     if as_json:
         typer.echo(json.dumps(whole, ensure_ascii=False))
         return
@@ -186,68 +185,3 @@ def evaluate(
         )
     if out is not None:
         typer.echo(f"written to {out}")
-
-
-def samples_for(
-    trained: Trained, pool: ClassPool, model: TaskThemes | None, path: Path
-) -> ClassPool:
-    """The samples as the learner takes them: prepared by the model, or as they are."""
-    shape, dims = tuple(trained.network.sample_shape), None
-    if model is not None:
-        dims = model.preparation_.dims
-        if shape == (dims,):
-            return prepared_pool(pool, model.preparation_, unit_length=True)
-    if shape == tuple(pool.sample_shape):
-        return pool
-    prepared = "" if dims is None else f", and ({dims},) as the model prepares them"
-    remedy = " Give the --model that it was trained with." if dims is None else ""
-    raise DataError(
-        f"{path} takes samples of shape {shape}; the data have {tuple(pool.sample_shape)}"
-        f"{prepared}.{remedy}"
-    )
-
-
-def _of(pool: ClassPool, split: str) -> str | None:
-    return split if split in (pool.splits or ()) else None
-
-
-def _settings(learner: str, changes: list[str]) -> dict[str, Any]:
-    """Read ``name=value``, each as the kind of value that the setting usually has."""
-    usual = {f.name: f.default for f in fields(TrainConfig)}
-    usual |= {"scale": 1.0, **find_learner(learner).defaults}
-    read: dict[str, Any] = {}
-    for change in changes:
-        name, equals, text = change.partition("=")
-        if not equals or name not in usual:
-            raise DataError(f"--set {change}: use name=value, with one of {', '.join(usual)}.")
-        try:
-            value = text if isinstance(usual[name], str) else json.loads(text)
-        except ValueError:
-            raise DataError(f"--set {change}: {text!r} is not a number, true or false.") from None
-        read[name] = value
-    return read
-
-
-def _interval(scores: Evaluation, tasks: TaskSet) -> tuple[tuple[float, float] | None, str]:
-    """The interval of the mean accuracy, or why there is none."""
-    try:
-        around = class_interval(scores.accuracy, tasks.classes)
-        return (around.low, around.high), ""
-    except DataError as error:
-        return None, str(error)
-
-
-def _rows(scores: Evaluation, tasks: TaskSet) -> list[dict[str, Any]]:
-    """A row for each task; one column of accuracy for each episode, which `forecast` can read."""
-    n = scores.accuracy_by_episode.shape[1]
-    names = ["accuracy"] if n == 1 else [f"accuracy/{e + 1}" for e in range(n)]
-    return [
-        {
-            "task": i,
-            "classes": list(tasks.names(i)),
-            "log_likelihood": float(scores.log_likelihood[i]),
-            "calibration_error": float(scores.calibration_error[i]),
-            **dict(zip(names, scores.accuracy_by_episode[i].tolist(), strict=True)),
-        }
-        for i in range(len(tasks))
-    ]

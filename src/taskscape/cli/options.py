@@ -6,10 +6,8 @@ from typing import Annotated
 import typer
 
 from taskscape.errors import DataError
-from taskscape.meta import LEARNERS
-from taskscape.pools import ClassPool
-from taskscape.similarity import SIMILARITIES
-from taskscape.tasks import TaskSet, load_tasks, sample_tasks
+from taskscape.meta.learners import LEARNERS
+from taskscape.similarity.known import SIMILARITIES
 
 __all__ = [
     "AsJson",
@@ -26,7 +24,6 @@ __all__ = [
     "TasksFile",
     "TestTasks",
     "TrainTasks",
-    "get_tasks",
     "learners_in_words",
     "parse_range",
     "parse_shots",
@@ -93,22 +90,3 @@ def parse_range(text: str, option: str) -> int | tuple[int, int]:
 def parse_shots(text: str, option: str) -> int | tuple[int, int] | str:
     """Read ``16``, ``1-5`` or ``all``."""
     return text if text == "all" else parse_range(text, option)
-
-
-def get_tasks(
-    pool: ClassPool,
-    tasks: Path | None,
-    split: str | None,
-    n_tasks: int,
-    n_way: str,
-    n_shot: str,
-    seed: int,
-    n_query: int = 0,
-) -> TaskSet:
-    """The tasks of a file, or else tasks drawn as the other options say."""
-    if tasks is not None:
-        return load_tasks(tasks, pool)
-    return sample_tasks(
-        pool, n_tasks, split=split, n_way=parse_range(n_way, "--n-way"),
-        n_shot=parse_shots(n_shot, "--n-shot"), n_query=n_query, seed=seed,
-    )  # fmt: skip

@@ -1,30 +1,18 @@
 """``taskscape run``, ``report`` and ``reproduce``: whole studies in one command."""
 
-import json
 import shlex
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from taskscape.cli.display import StudyDisplay
 from taskscape.cli.options import AsJson, Seed
 from taskscape.errors import DataError
 from taskscape.files import check_output
-from taskscape.meta import LEARNERS
-from taskscape.progress import heard_by
-from taskscape.studies.pipeline import (
-    PRESETS,
-    StudyConfig,
-    load_study,
-    preset,
-    read_config,
-    run_study,
-)
-from taskscape.studies.result import StudyResult
+from taskscape.meta.learners import LEARNERS
+from taskscape.studies.pipeline.config import PRESETS, StudyConfig, preset, read_config
 
 __all__ = ["register", "settings"]
 
@@ -84,6 +72,11 @@ def run(
     Ctrl-C keeps every finished stage; the same command with --resume goes on from there. A stage is
     made again only if its settings, the data, or a stage before it have changed.
     """
+    from taskscape.cli.work.display import StudyDisplay
+    from taskscape.cli.work.run import print_findings, say_how_to_go_on, write_page
+    from taskscape.report import REPORT
+    from taskscape.studies import run_study
+
     given = {
         "--preset": preset_name,
         "--data": data,
@@ -96,8 +89,6 @@ def run(
     words = [w for option, value in given.items() if value is not None for w in (option, value)]
     command = shlex.join(["taskscape", "run", *words, "--out", str(out)])
     if chosen.report.enabled:
-        from taskscape.report import REPORT
-
         check_output(out / "report.html", REPORT)
     display = StudyDisplay(chosen, quiet=as_json)
     try:
@@ -111,15 +102,15 @@ def run(
                 command=command,
                 listener=display,
             )
-            page = _write_page(result, out, display) if chosen.report.enabled else None
+            page = write_page(result, out, display) if chosen.report.enabled else None
     except KeyboardInterrupt:
-        _say_how_to_go_on("interrupted", display, out, command)
+        say_how_to_go_on("interrupted", display, out, command)
         raise typer.Exit(130) from None
     except Exception:
         if display.finished:
-            _say_how_to_go_on("the study broke off", display, out, command)
+            say_how_to_go_on("the study broke off", display, out, command)
         raise
-    _print(result, out, page, as_json)
+    print_findings(result, out, page, as_json)
 
 
 def settings(
@@ -153,43 +144,6 @@ def settings(
     return study
 
 
-def _write_page(result: StudyResult, out: Path, display: StudyDisplay) -> Path:
-    from taskscape.report import write_report
-
-    display.begin("report")
-    began = time.perf_counter()
-    with heard_by(lambda what, done, total: display.advance(done / total if total else 0.0, what)):
-        write_report(result, out / "report.html")
-    display.end("report", time.perf_counter() - began, False)
-    return out / "report.html"
-
-
-def _say_how_to_go_on(what: str, display: StudyDisplay, out: Path, command: str) -> None:
-    typer.echo(
-        f"\n{what}; {display.finished} finished stages are kept in {out}. Go on with:\n"
-        f"  {command} --resume",
-        err=True,
-    )
-
-
-def _print(result: StudyResult, out: Path, page: Path | None, as_json: bool) -> None:
-    if as_json:
-        outcome = {
-            "out": str(out),
-            "report": None if page is None else str(page),
-            "findings": list(result.findings),
-            "notes": list(result.notes),
-        }
-        typer.echo(json.dumps(outcome, indent=2, ensure_ascii=False))
-        return
-    typer.echo("")
-    for number, finding in enumerate(result.findings, start=1):
-        typer.echo(f"{number}. {finding}\n")
-    typer.echo(f"results: {out}")
-    if page is not None:
-        typer.echo(f"report:  {page}")
-
-
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a study, by `taskscape run`.")],
     out: Annotated[
@@ -198,6 +152,7 @@ def report(
 ) -> None:
     """Write the report of a finished study again, from the results in its folder."""
     from taskscape.report import REPORT, write_report
+    from taskscape.studies import load_study
 
     page = out or folder / "report.html"
     check_output(page, REPORT)

@@ -1,40 +1,21 @@
 """``taskscape select``: choose training tasks for test tasks."""
 
 import json
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import typer
-from jaxtyping import Int
 
 from taskscape.cli.options import SimilarityName, TestTasks, TrainTasks
-from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.files import check_output, written_in_one_piece
-from taskscape.meta import learner_and_training
-from taskscape.pools import ClassPool, load_pool
-from taskscape.select import RULES, LearnerJudge, Selection, TrialOptions
-from taskscape.select import select as select_tasks
-from taskscape.select.selection import SELECTION_FILE
-from taskscape.similarity import TASK_THEMES
-from taskscape.similarity.registry import find_similarity
-from taskscape.studies.recipes import (
-    LEARNER_PRESETS,
-    network_for,
-    prepared_pool,
-)
-from taskscape.tasks import TASKS, TaskSet, load_tasks, save_tasks
-from taskscape.themes.estimator import TaskThemes
+from taskscape.select.known import RULES
+from taskscape.similarity.known import TASK_THEMES, find_similarity
 
-__all__ = ["read_tasks_of", "register"]
+__all__ = ["register"]
 
 _RULES = "; ".join(f"{name}: {rule.meaning}" for name, rule in RULES.items())
 _RULES += "; auto: the one that helps a learner on validation tasks"
-_SCALE = 8.0
 
 
 def register(app: typer.Typer) -> None:
@@ -98,6 +79,21 @@ def select(
     --rule auto tries the rules first: it selects for validation tasks, trains the learner on what
     was chosen, and keeps the rule that beats random choice by more than the noise, if any does.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from taskscape.cli.work.select import (
+        Auto,
+        print_selection,
+        read_embedded_tasks,
+        read_tasks_of,
+        samples_of,
+    )
+    from taskscape.select import TrialOptions
+    from taskscape.select import select as select_tasks
+    from taskscape.select.selection import SELECTION_FILE
+    from taskscape.tasks import TASKS, TaskSet, save_tasks
+
     if out is not None:
         check_output(out, SELECTION_FILE, out_tasks)
     if out_tasks is not None:
@@ -107,12 +103,12 @@ def select(
     if embedded and out_tasks is not None and tasks is None:
         raise DataError("--out-tasks needs --tasks, the tasks that were embedded.")
     asked, known = read_tasks_of(similarity, data, test, train)
-    listed = _read_tasks(tasks, known, train) if embedded and tasks is not None else None
+    listed = read_embedded_tasks(tasks, known, train) if embedded and tasks is not None else None
     judge: dict[str, Any] = {}
     if rule == "auto":
         if not embedded:  # nothing is embedded beforehand: the lists of tasks are all there is
             tasks, validation = train, validation or validation_tasks
-        auto = _Auto(learner, model, data, tasks, validation, validation_tasks)
+        auto = Auto(learner, model, data, tasks, validation, validation_tasks)
         judge = auto.options(known, seed)
         judge["trial"] = TrialOptions(trials=trials, n=trial_n)
     chosen = select_tasks(
@@ -123,7 +119,7 @@ def select(
         similarity=similarity,
         seed=seed,
         train_classes=known.classes if embedded else known,
-        train_samples=_samples(unit, samples_per_class, known, listed),
+        train_samples=samples_of(unit, samples_per_class, known, listed),
         max_shared=max_shared,
         unit=unit,
         **judge,
@@ -138,125 +134,7 @@ def select(
     if as_json:
         typer.echo(json.dumps(chosen.to_dict()))
         return
-    _say(chosen, known)
+    print_selection(chosen, known)
     for path in (out, out_tasks):
         if path is not None:
             typer.echo(f"written to {path}")
-
-
-def _say(chosen: Selection, known: Embeddings | TaskSet) -> None:
-    typer.echo(chosen.summary())
-    if "auto" in chosen.settings:
-        typer.echo(f"  {chosen.settings['auto']['why']}")
-    for index, why in list(zip(chosen.indices.tolist(), chosen.why, strict=True))[:5]:
-        name = known.ids[index] if isinstance(known, Embeddings) else index
-        typer.echo(f"  task {name} ({', '.join(known.names(index))}): {why}")
-    if len(chosen) > 5:
-        typer.echo(f"  … and {len(chosen) - 5:,} more")
-
-
-def read_tasks_of(similarity: str, data: str | None, test: Path, train: Path) -> tuple[Any, Any]:
-    """Test and training tasks as a notion of similarity takes them: embedded, or as task sets."""
-    if similarity == TASK_THEMES:
-        asked, known = Embeddings.load(test), Embeddings.load(train)
-        asked.header.check_same_model(known.header, str(test), str(train))
-        return asked, known
-    if data is None:
-        raise DataError(
-            f"--similarity {similarity} looks at samples: give --data, what the tasks are from."
-        )
-    pool = load_pool(data)
-    return load_tasks(test, pool), load_tasks(train, pool)
-
-
-@dataclass(frozen=True)
-class _Auto:
-    """What only ``--rule auto`` looks at: a learner to try the rules with."""
-
-    learner: str | None
-    model: Path | None
-    data: str | None
-    tasks: Path | None
-    validation: Path | None
-    validation_tasks: Path | None
-
-    def options(self, train: Embeddings | TaskSet, seed: int) -> dict[str, Any]:
-        """The validation tasks, and the learner that judges what was chosen for them."""
-        if (
-            self.learner is None
-            or self.model is None
-            or self.data is None
-            or self.tasks is None
-            or self.validation is None
-            or self.validation_tasks is None
-        ):
-            raise DataError(
-                "--rule auto trains a learner and needs --learner, --model, --data, --tasks, "
-                "--validation and --validation-tasks; from Python: taskscape.select.LearnerJudge."
-            )
-        settings = LEARNER_PRESETS["forecasting"].get(self.learner, {})
-        learner, training = learner_and_training(self.learner, settings)
-        pool = train.pool if isinstance(train, TaskSet) else load_pool(self.data)
-        preparation = TaskThemes.load(self.model).preparation_
-        features = prepared_pool(pool, preparation, unit_length=True)
-        judge = LearnerJudge(
-            learner,
-            network_for(features, settings, scale=_SCALE),
-            _over(self.tasks, pool, features),
-            _over(self.validation_tasks, pool, features),
-            training=training,
-            seed=seed,
-        )
-        validation: Embeddings | TaskSet
-        if isinstance(train, TaskSet):
-            validation = load_tasks(self.validation, pool)
-        else:
-            validation = Embeddings.load(self.validation)
-            where = str(self.validation)
-            validation.header.check_same_model(train.header, where, "the training tasks")
-        return {"judge": judge, "validation": validation}
-
-
-def _over(path: Path, pool: ClassPool, features: ClassPool) -> TaskSet:
-    return replace(load_tasks(path, pool), pool=features)
-
-
-def _read_tasks(path: Path, embedded: Embeddings, source: Path) -> pa.Table:
-    """The table of tasks, seen to be those that were embedded, row by row."""
-    try:
-        table = pq.read_table(path)
-        classes = table["classes"].to_pylist()
-    except (FileNotFoundError, KeyError, pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path} is not a list of tasks that can be read: {error}.") from error
-    same = len(classes) == len(embedded) and all(
-        ids == [int(c) for c in row if c >= 0]
-        for ids, row in zip(classes, embedded.classes, strict=True)
-    )
-    if not same:
-        raise DataError(
-            f"{path} has other tasks than {source}, row by row; give the tasks that were embedded."
-        )
-    return table
-
-
-def _samples(
-    unit: str,
-    samples_per_class: int | None,
-    train: Embeddings | TaskSet,
-    listed: pa.Table | None,
-) -> Int[np.ndarray, "tasks"] | None:
-    if unit != "samples":
-        return None
-    if samples_per_class is not None:
-        return train.n_way * samples_per_class
-    if isinstance(train, TaskSet):
-        return None  # it knows its own
-    if listed is not None:
-        header = json.loads(listed.schema.metadata[b"taskscape"])
-        shots = listed["n_shot"].to_numpy()
-        if shots.all():
-            return train.n_way * (shots + int(header["n_query"]))
-    raise DataError(
-        "--unit samples needs to know the samples of each task: give --samples-per-class, or "
-        "--tasks that have a number of shots."
-    )

@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
-from taskscape.cli.options import NShot, NTasks, NWay, Seed, Source, Split, TasksFile, get_tasks
+from taskscape.cli.options import NShot, NTasks, NWay, Seed, Source, Split, TasksFile
 from taskscape.errors import DataError
 from taskscape.files import PICTURE, check_output, json_with, written_in_one_piece
-from taskscape.pools import load_pool
-from taskscape.themes.estimator import TaskThemes
-from taskscape.themes.size_search import GridPoint, search_sizes
+
+__all__ = ["register"]
 
 _JSON = json_with("a search for sizes", "n_held_out", "points", "best", "smallest")
 
@@ -51,6 +50,11 @@ def sizes(
 
     Held out are classes; with fewer than 30 classes, tasks of the same classes.
     """
+    from taskscape.cli.work.data import get_tasks
+    from taskscape.pools import load_pool
+    from taskscape.themes.estimator import TaskThemes
+    from taskscape.themes.size_search import GridPoint, search_sizes
+
     Ks, Ls = _numbers(image_themes, "--image-themes"), _numbers(task_themes, "--task-themes")
     check_output(out / "sizes.json", _JSON)
     check_output(out / "sizes.png", PICTURE)

@@ -1,13 +1,13 @@
 """``taskscape fit``, ``embed`` and ``score``: learn task-themes, and put tasks through them."""
 
 import json
+import time
 import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from taskscape.cli.display import FitDisplay
 from taskscape.cli.options import (
     AsJson,
     Model,
@@ -18,16 +18,9 @@ from taskscape.cli.options import (
     Source,
     Split,
     TasksFile,
-    get_tasks,
 )
-from taskscape.embeddings import CATALOGUE, EMBEDDINGS, Catalogue
 from taskscape.errors import DataError
 from taskscape.files import check_output
-from taskscape.pools import load_pool
-from taskscape.storage import CHECKPOINT, arrays_of_kind
-from taskscape.themes.estimator import HealthWarning, TaskThemes
-from taskscape.themes.loop import check_no_checkpoint
-from taskscape.themes.prepare import parse_prepare
 
 __all__ = ["register"]
 
@@ -88,6 +81,16 @@ def fit(
     Ctrl-C saves a checkpoint; the same command with --resume goes on from it to the same result.
     A model that is in OUT is replaced; anything else there is left as it is.
     """
+    from taskscape.cli.work.data import get_tasks
+    from taskscape.cli.work.display import FitDisplay, say_time
+    from taskscape.cli.work.themes import print_fit
+    from taskscape.pools import load_pool
+    from taskscape.storage import CHECKPOINT, arrays_of_kind
+    from taskscape.themes.estimator import HealthWarning, TaskThemes
+    from taskscape.themes.loop import check_no_checkpoint
+    from taskscape.themes.prepare import parse_prepare
+
+    began = time.monotonic()
     model = TaskThemes(
         task_themes, image_themes, delta=delta, covariance=covariance,  # type: ignore[arg-type]
         prepare=parse_prepare(prepare, "--prepare "),  # type: ignore[arg-type]
@@ -122,7 +125,8 @@ def fit(
         raise typer.Exit(130) from None
     model.save(out)
     saved.unlink(missing_ok=True)
-    _print_fit(model, drawn.pool.name, out, as_json)
+    print_fit(model, drawn.pool.name, out, as_json)
+    say_time(began, quiet=as_json)
 
 
 def _beside(out: Path) -> Path:
@@ -132,30 +136,6 @@ def _beside(out: Path) -> Path:
             f"--out {out} is a folder that is there already; name one to be made, such as model."
         )
     return out.with_name(f"{out.name}.checkpoint")
-
-
-def _print_fit(model: TaskThemes, pool: str, out: Path, as_json: bool) -> None:
-    last = model.fit_info_[-1]
-    if as_json:
-        outcome = {
-            "model": str(out),
-            "pool": pool,
-            "tasks": last.tasks,
-            "held_out_elbo": float(model.elbo_history_[:, 1].max()),
-            "held_out": model.held_out_,
-            "stopped": last.done,
-            "preparation": model.preparation_.config.describe(),
-            "health": model.health_.to_dict(),
-        }
-        typer.echo(json.dumps(outcome, indent=2))
-        return
-    typer.echo(f"prepared by: {model.preparation_.config.describe()}")
-    typer.echo(
-        f"learned from {last.tasks:,} tasks; bound {model.elbo_history_[:, 1].max():.4f} nats per "
-        f"sample on {model.held_out_}; stopped: {last.done}"
-    )
-    typer.echo(model.health_.summary())
-    typer.echo(f"model: {out}")
 
 
 def embed(
@@ -174,6 +154,13 @@ def embed(
     OUT ending in .parquet is a file of its own; a name without an ending is a catalogue, a folder
     that each call adds to.
     """
+    from taskscape.cli.work.data import get_tasks
+    from taskscape.cli.work.display import say_time
+    from taskscape.embeddings import CATALOGUE, EMBEDDINGS, Catalogue
+    from taskscape.pools import load_pool
+    from taskscape.themes.estimator import TaskThemes
+
+    began = time.monotonic()
     if out.suffix == ".parquet":
         check_output(out, EMBEDDINGS, tasks)
     elif out.suffix and not out.is_dir():
@@ -192,6 +179,7 @@ def embed(
         typer.echo(f"{len(drawn):,} tasks embedded: {out}")
     else:
         typer.echo(f"{len(drawn):,} tasks embedded: {Catalogue.append(out, embedded)!r}")
+    say_time(began)
 
 
 def score(
@@ -206,6 +194,10 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Print how well the model explains tasks, in nats per sample (higher is better)."""
+    from taskscape.cli.work.data import get_tasks
+    from taskscape.pools import load_pool
+    from taskscape.themes.estimator import TaskThemes
+
     fitted = TaskThemes.load(model)
     drawn = get_tasks(load_pool(source), tasks, split, n_tasks, n_way, n_shot, seed)
     value = fitted.score(drawn)

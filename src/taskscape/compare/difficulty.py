@@ -59,9 +59,11 @@ def class_separation(
     step = max(1, _BLOCK_NUMBERS // max(1, gamma[0, :1].size * gamma.shape[2]))
     parts = []
     for start in range(0, gamma.shape[1], step):
-        some = gamma[:, start : start + step]
+        block = gamma[:, start : start + step]
         parts.append(
-            _over_pairs(compute(some[:, :, :, None], some[:, :, None]), mask[start : start + step])
+            _over_pairs(
+                compute(block[:, :, :, None], block[:, :, None]), mask[start : start + step]
+            )
         )
     mean, smallest = (np.concatenate(p, axis=1) for p in zip(*parts, strict=True))
     return Separation(combine_members(mean), combine_members(smallest))
@@ -110,9 +112,9 @@ def feature_separation(moments: ClassMoments, classes: object) -> Separation:
     step = max(1, _BLOCK_NUMBERS // max(1, ids.shape[1] ** 2))
     parts = []
     for start in range(0, len(ids), step):
-        some = ids[start : start + step].astype(np.int64)
-        safe = np.maximum(some, 0)
-        parts.append(_over_pairs(ratio[safe[:, :, None], safe[:, None]][None], some >= 0))
+        block = ids[start : start + step].astype(np.int64)
+        safe = np.maximum(block, 0)
+        parts.append(_over_pairs(ratio[safe[:, :, None], safe[:, None]][None], block >= 0))
     mean, smallest = (np.concatenate(p, axis=1)[0] for p in zip(*parts, strict=True))
     return Separation(mean, smallest)
 

@@ -1,6 +1,7 @@
 """How far apart two tasks are: one contract for every divergence between Dirichlet posteriors."""
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -9,15 +10,17 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import gammaln
 
+from taskscape.compare.index import THREADS
 from taskscape.compare.posteriors import (
     Tasks,
     check_together,
-    combine_members,
     expected_log,
     kl,
     log_beta,
+    member_weights,
     ndim_of,
     read_lam,
+    read_scales,
     weights_of,
 )
 from taskscape.compare.rows import row_hashes
@@ -226,6 +229,13 @@ DIVERGENCES: Mapping[str, Divergence] = MappingProxyType({d.name: d for d in _AL
 """Every divergence by name."""
 
 
+def find_divergence(kind: str) -> Divergence:
+    """The divergence of that name."""
+    if kind not in DIVERGENCES:
+        raise DataError(f"kind={kind!r} is not a divergence; use one of {', '.join(DIVERGENCES)}.")
+    return DIVERGENCES[kind]
+
+
 def divergence(
     test: Tasks,
     train: Tasks,
@@ -296,12 +306,23 @@ def cdist(
     compute = _bind(kind, alpha, n_samples, seed, len(a), a.shape[2])
     width = b.shape[1] * a.shape[2] * (n_samples if DIVERGENCES[kind].has_stderr else 1)
     step = max(1, _BLOCK_NUMBERS // width)
-    distances = np.empty((len(a), a.shape[1], b.shape[1]))
-    for start in track(range(0, a.shape[1], step), f"{kind} distances"):
-        rows = slice(start, start + step)
-        for e in range(len(a)):
-            distances[e, rows] = compute(e, a[e, rows, None], b[e, None]).value
-    return combine_members(distances, scales)
+    total = np.zeros((a.shape[1], b.shape[1]))
+    one = np.empty_like(total)
+    starts = range(0, a.shape[1], step)
+    for e in range(len(a)):
+
+        def fill(start: int, e: int = e) -> None:
+            rows = slice(start, start + step)
+            one[rows] = compute(e, a[e, rows, None], b[e, None]).value
+
+        with ThreadPoolExecutor(THREADS) as pool:  # NumPy and SciPy let go of the interpreter lock
+            for _ in track(pool.map(fill, starts), f"{kind} distances", len(starts)):
+                pass
+        if len(a) == 1 and scales is None:
+            return one
+        scale = one.mean() if scales is None else read_scales(scales, len(a))[e]
+        total += one * (member_weights(np.array([scale]))[0] / len(a))
+    return total
 
 
 def pdist(
@@ -333,9 +354,7 @@ def _bind(
     kind: str, alpha: Any, n_samples: int, seed: Seed, members: int, L: int
 ) -> Callable[[int, np.ndarray, np.ndarray], Estimate]:
     """The divergence as a function of member and two arrays, with its options checked."""
-    if kind not in DIVERGENCES:
-        raise DataError(f"kind={kind!r} is not a divergence; use one of {', '.join(DIVERGENCES)}.")
-    spec = DIVERGENCES[kind]
+    spec = find_divergence(kind)
     costs = [theme_cost(a) for a in _read_alpha(alpha, members, L)] if spec.needs_alpha else []
     if n_samples < 2:
         raise DataError(f"n_samples={n_samples} must be at least 2.")

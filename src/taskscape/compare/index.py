@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int, UInt64
 from scipy.special import gammaln, psi
 from threadpoolctl import threadpool_limits
 
-from taskscape.compare.posteriors import expected_log, log_beta
+from taskscape.compare.posteriors import AffineKL, affine_kl, log_beta, side_by_side
 from taskscape.compare.rows import boxes, distinct_rows
 
 __all__ = ["THREADS", "Neighbours", "TaskIndex", "one_blas_thread"]
@@ -48,14 +48,6 @@ class Neighbours:
 def one_blas_thread() -> AbstractContextManager[object]:
     """Keep BLAS to one thread where threads of our own run small matrix products."""
     return threadpool_limits(1, user_api="blas")
-
-
-class _Queries(NamedTuple):
-    """KL[a || b] = F(b) - g · b + constant, for queries a; F is ln B, weighted over members."""
-
-    lam: Float[np.ndarray, "queries dims"]
-    g: Float[np.ndarray, "queries dims"]
-    constant: Float[np.ndarray, "queries"]
 
 
 class _Sides(NamedTuple):
@@ -135,7 +127,7 @@ class TaskIndex:
     ) -> None:
         """Tasks of equal λ are given in the order of ``tie_keys``, then of their places."""
         self.n_members, self.n_tasks, self.L = lam.shape
-        flat = np.concatenate(list(lam), axis=1)
+        flat = side_by_side(lam)
         rows = distinct_rows(flat)
         x = flat[rows.first]
         coordinates = np.concatenate([x, self._by_member(x).sum(axis=2)], axis=1)
@@ -173,15 +165,14 @@ class TaskIndex:
         unused: Bool[np.ndarray, "tasks"] | None = None,
     ) -> Neighbours:
         """The k nearest tasks of each query, or those of them that are still ``unused``."""
-        flat = np.concatenate(list(lam), axis=1)
-        kinds = distinct_rows(flat)
-        rows, distances = self._search_rows(flat[kinds.first], k, weights, unused)
+        kinds = distinct_rows(side_by_side(lam))
+        rows, distances = self._search_rows(lam[:, kinds.first], k, weights, unused)
         near = self._expand(rows, distances, k, unused)
         return Neighbours(near.indices[kinds.kind], near.distances[kinds.kind])
 
     def _search_rows(
         self,
-        flat: Float[np.ndarray, "queries dims"],
+        lam: Float[np.ndarray, "members queries L"],
         k: int,
         weights: Float[np.ndarray, "members"],
         unused: Bool[np.ndarray, "tasks"] | None,
@@ -194,29 +185,21 @@ class TaskIndex:
             F = np.where(alive, F, np.inf)
         k = min(k, len(F))
         at_once = max(32, min(_QUERIES, _BOUNDS_AT_ONCE // (len(self._starts) - 1)))
-        order, starts = boxes(flat, at_once)
-        rows = np.empty((len(flat), k), dtype=np.int64)
-        distances = np.empty((len(flat), k))
+        order, starts = boxes(side_by_side(lam), at_once)
+        rows = np.empty((len(order), k), dtype=np.int64)
+        distances = np.empty((len(order), k))
 
         def search(i: int) -> None:
-            some = order[starts[i] : starts[i + 1]]
-            queries = self._queries(flat[some], weights)
-            rows[some], distances[some] = self._search_batch(queries, k, weights, F)
+            batch = order[starts[i] : starts[i + 1]]
+            queries = affine_kl(lam[:, batch], weights)
+            rows[batch], distances[batch] = self._search_batch(queries, k, weights, F)
 
         with one_blas_thread(), ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(search, range(len(starts) - 1)))
         return rows, distances
 
-    def _queries(
-        self, flat: Float[np.ndarray, "queries dims"], weights: Float[np.ndarray, "members"]
-    ) -> _Queries:
-        a = self._by_member(flat)
-        log_phi = expected_log(a) * weights[:, None]
-        constant = (a * log_phi).sum(axis=(1, 2)) - log_beta(a) @ weights
-        return _Queries(flat, log_phi.reshape(flat.shape), constant)
-
     def _bounds(
-        self, queries: _Queries, weights: Float[np.ndarray, "members"], F: np.ndarray
+        self, queries: AffineKL, weights: Float[np.ndarray, "members"], F: np.ndarray
     ) -> Float[np.ndarray, "queries boxes"]:
         """Below F(b) - g · b of everything in each box; infinite for boxes that are used up."""
         bounds = np.repeat(-queries.constant[:, None], self._low.at.shape[1], axis=1)
@@ -241,7 +224,7 @@ class TaskIndex:
         return bounds
 
     def _search_batch(
-        self, queries: _Queries, k: int, weights: Float[np.ndarray, "members"], F: np.ndarray
+        self, queries: AffineKL, k: int, weights: Float[np.ndarray, "members"], F: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Look into the most promising boxes of each query, then into those that still could."""
         candidates = _Candidates(len(queries.g), min(k + _SPARE, len(F)))
@@ -259,12 +242,12 @@ class TaskIndex:
             self._look_into(promising, queries, F, candidates)
             bounds[promising] = np.inf
             n_best *= 2
-        return self._rank(candidates, queries, k, weights, F)
+        return self._rank(candidates, queries, k, F)
 
     def _look_into(
         self,
         promising: Bool[np.ndarray, "queries boxes"],
-        queries: _Queries,
+        queries: AffineKL,
         F: np.ndarray,
         candidates: _Candidates,
     ) -> None:
@@ -284,16 +267,13 @@ class TaskIndex:
     def _rank(
         self,
         candidates: _Candidates,
-        queries: _Queries,
+        queries: AffineKL,
         k: int,
-        weights: Float[np.ndarray, "members"],
         F: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Distances computed anew, pair by pair, so that equal tasks have equal distances."""
         rows = np.where(candidates.items >= 0, candidates.items, 0)
-        terms = (queries.lam[:, None] - self.x[rows]) * queries.g[:, None]
-        own = log_beta(self._by_member(queries.lam)) @ weights
-        distances = np.maximum(F[rows] - own[:, None] + terms.sum(-1), 0.0)
+        distances = queries.to_own(self.x[rows], F[rows])
         distances[candidates.items < 0] = np.inf
         order = np.lexsort((rows, distances))[:, :k]
         distances = np.take_along_axis(distances, order, axis=1)

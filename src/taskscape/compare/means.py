@@ -11,7 +11,9 @@ from scipy.special import gammaln
 
 from taskscape.compare.index import THREADS
 from taskscape.compare.posteriors import (
+    AffineKL,
     Tasks,
+    affine_kl,
     check_together,
     combine_members,
     expected_log,
@@ -20,6 +22,7 @@ from taskscape.compare.posteriors import (
     read_chunks,
     read_lam,
     read_scales,
+    side_by_side,
 )
 from taskscape.errors import DataError
 
@@ -159,6 +162,7 @@ def distance_quantiles(
     if not 0 < accuracy < 0.5:
         raise DataError(f"accuracy={accuracy} must lie between 0 and 0.5.")
     weights = weights_for(a, train, scales)
+    queries = affine_kl(a, weights)
     log_g = np.log1p(accuracy) - np.log1p(-accuracy)
     lowest, highest = (int(np.ceil(np.log(d) / log_g)) for d in (_SMALLEST, 1e12))
     counts = np.zeros((a.shape[1], highest - lowest + 1), dtype=np.int64)
@@ -166,7 +170,7 @@ def distance_quantiles(
     for chunk in read_chunks(train, "train"):
         check_together(a, chunk)
         n_train += chunk.shape[1]
-        _count(counts, _Affine.of(a, weights), chunk, log_g, lowest)
+        _count(counts, queries, chunk, weights, log_g, lowest)
     if n_train == 0:
         raise DataError("train has no tasks.")
     below = np.cumsum(counts, axis=1)
@@ -176,33 +180,11 @@ def distance_quantiles(
     return np.where(bins == 0, 0.0, middle)
 
 
-@dataclass(frozen=True, eq=False)
-class _Affine:
-    """KL from test tasks as an affine function of a training task's (λ, ln B), all members."""
-
-    slope: Float[np.ndarray, "tasks members_L"]
-    weights: Float[np.ndarray, "members"]
-    constant: Float[np.ndarray, "tasks"]
-
-    @staticmethod
-    def of(
-        a: Float[np.ndarray, "members tasks L"], weights: Float[np.ndarray, "members"]
-    ) -> "_Affine":
-        log_phi = expected_log(a) * weights[:, None, None]
-        constant = (a * log_phi).sum(axis=(0, 2)) - weights @ log_beta(a)
-        return _Affine(np.concatenate(list(log_phi), axis=1), weights, constant)
-
-    def distances(
-        self, tests: slice, lam: Float[np.ndarray, "members some L"]
-    ) -> Float[np.ndarray, "tests some"]:
-        linear = self.slope[tests] @ np.concatenate(list(lam), axis=1).T
-        return self.constant[tests, None] + self.weights @ log_beta(lam) - linear
-
-
 def _count(
     counts: np.ndarray,
-    affine: _Affine,
+    queries: AffineKL,
     chunk: Float[np.ndarray, "members some L"],
+    weights: Float[np.ndarray, "members"],
     log_g: float,
     lowest: int,
 ) -> None:
@@ -210,9 +192,11 @@ def _count(
     n_bins = counts.shape[1]
     for begin in range(0, chunk.shape[1], _ROWS):
         piece = chunk[:, begin : begin + _ROWS]
+        b, F = side_by_side(piece), weights @ log_beta(piece)
         for start in range(0, len(counts), step):
             tests = slice(start, start + step)
-            d = np.maximum(affine.distances(tests, piece), _SMALLEST)
+            batch = AffineKL(*(part[tests] for part in queries))
+            d = np.maximum(batch.to_all(b, F), _SMALLEST)
             bins = np.clip(np.ceil(np.log(d) / log_g).astype(np.int64) - lowest, 0, n_bins - 1)
             bins += np.arange(len(bins))[:, None] * n_bins
             size = len(bins) * n_bins

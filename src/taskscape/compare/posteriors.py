@@ -1,7 +1,7 @@
 """Reading task embeddings, and the Dirichlet formulas that compare them, in float64."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -10,7 +10,9 @@ from scipy.special import gammaln, psi
 from taskscape.errors import DataError
 
 __all__ = [
+    "AffineKL",
     "Tasks",
+    "affine_kl",
     "check_together",
     "combine_members",
     "expected_log",
@@ -20,6 +22,7 @@ __all__ = [
     "normalise_ways",
     "read_chunks",
     "read_lam",
+    "side_by_side",
 ]
 
 Tasks: TypeAlias = Any
@@ -49,6 +52,51 @@ def kl(a: Float[np.ndarray, "*#any L"], b: Float[np.ndarray, "*#any L"]) -> np.n
     """
     values = log_beta(b) - log_beta(a) + ((a - b) * expected_log(a)).sum(-1)
     return np.maximum(values, 0.0)
+
+
+class AffineKL(NamedTuple):
+    r"""KL from queries a to any task b, which is affine in (b, F(b)).
+
+    .. math:: KL[a \| b] = F(b) - F(a) + g \cdot (a - b), \quad
+        F(b) = \sum_e w_e \ln B(b_e), \quad g = (w_e E_{a_e}[\ln\phi])_e
+
+    λ has the members of an ensemble side by side; w are their weights.
+    """
+
+    lam: Float[np.ndarray, "queries dims"]
+    g: Float[np.ndarray, "queries dims"]
+    F: Float[np.ndarray, "queries"]
+
+    @property
+    def constant(self) -> Float[np.ndarray, "queries"]:
+        """What does not depend on the task b."""
+        return (self.lam * self.g).sum(axis=1) - self.F
+
+    def to_all(
+        self, b: Float[np.ndarray, "tasks dims"], F: Float[np.ndarray, "tasks"]
+    ) -> Float[np.ndarray, "queries tasks"]:
+        """From every query to every task; rounding may leave a little less than zero."""
+        return self.constant[:, None] + F - self.g @ b.T
+
+    def to_own(
+        self, b: Float[np.ndarray, "queries some dims"], F: Float[np.ndarray, "queries some"]
+    ) -> Float[np.ndarray, "queries some"]:
+        """From every query to tasks of its own, pair by pair: equal tasks are equally far."""
+        linear = ((self.lam[:, None] - b) * self.g[:, None]).sum(-1)
+        return np.maximum(F - self.F[:, None] + linear, 0.0)
+
+
+def affine_kl(
+    lam: Float[np.ndarray, "members queries L"], weights: Float[np.ndarray, "members"]
+) -> AffineKL:
+    """KL from these queries, summed over members with these weights."""
+    g = side_by_side(expected_log(lam) * weights[:, None, None])
+    return AffineKL(side_by_side(lam), g, weights @ log_beta(lam))
+
+
+def side_by_side(lam: Float[np.ndarray, "members tasks L"]) -> Float[np.ndarray, "tasks dims"]:
+    """The members of an ensemble as one row for each task."""
+    return lam[0] if len(lam) == 1 else np.concatenate(list(lam), axis=1)
 
 
 def read_lam(tasks: Tasks, name: str) -> Float[np.ndarray, "members tasks L"]:

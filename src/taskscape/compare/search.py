@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 
 import jax
@@ -13,16 +14,20 @@ from taskscape.compare.index import THREADS, Neighbours, TaskIndex, one_blas_thr
 from taskscape.compare.means import weights_for
 from taskscape.compare.posteriors import (
     Tasks,
+    affine_kl,
     check_together,
-    expected_log,
     log_beta,
     read_chunks,
     read_lam,
+    side_by_side,
 )
+from taskscape.compiling import keep_programs
 from taskscape.errors import DataError
 from taskscape.progress import track
 
-__all__ = ["nearest", "nearest_distance", "rank_again"]
+__all__ = ["nearest", "nearest_distance"]
+
+keep_programs()
 
 _FEW_QUERIES = 64
 """Up to here sorting a chunk into boxes costs more than looking at all of it."""
@@ -68,7 +73,8 @@ def nearest(
     offset = 0
     for chunk in track(read_chunks(train, "train"), "nearest tasks"):
         check_together(a, chunk)
-        here = _search(a, chunk, k, weights, method)
+        search = _Search(a, chunk, min(k, chunk.shape[1]), weights)
+        here = search.by_matmul() if method == "matmul" else search.by_boxes()
         here = Neighbours(here.indices + offset, here.distances)
         near = here if near is None else _merge(near, here, k)
         offset += chunk.shape[1]
@@ -86,20 +92,6 @@ def nearest_distance(
     return nearest(test, train, k, scales=scales).distances.mean(axis=1)
 
 
-def _search(
-    a: Float[np.ndarray, "members queries L"],
-    lam: Float[np.ndarray, "members tasks L"],
-    k: int,
-    weights: Float[np.ndarray, "members"],
-    method: str,
-) -> Neighbours:
-    if method == "matmul":
-        return _search_by_matmul(a, lam, k, weights)
-    if a.shape[1] <= _FEW_QUERIES:
-        return _search_by_scan(a, lam, k, weights)
-    return TaskIndex(lam).search(a, k, weights)
-
-
 def _merge(first: Neighbours, second: Neighbours, k: int) -> Neighbours:
     """The best k of two; the first one's tasks stand before the second's, so they win ties."""
     indices = np.concatenate([first.indices, second.indices], axis=1)
@@ -110,37 +102,101 @@ def _merge(first: Neighbours, second: Neighbours, k: int) -> Neighbours:
     )
 
 
-# -- a few queries: one look at everything ---------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """The search for the k nearest tasks of each query, in one of three ways."""
 
+    a: Float[np.ndarray, "members queries L"]
+    lam: Float[np.ndarray, "members tasks L"]
+    k: int
+    weights: Float[np.ndarray, "members"]
 
-def _search_by_scan(
-    a: Float[np.ndarray, "members queries L"],
-    lam: Float[np.ndarray, "members tasks L"],
-    k: int,
-    weights: Float[np.ndarray, "members"],
-) -> Neighbours:
-    """The k nearest tasks of each query: one look at everything, in float64, without an index."""
-    n_tasks = lam.shape[1]
-    k = min(k, n_tasks)
-    g = np.concatenate(list(expected_log(a) * weights[:, None, None]), axis=1)
+    def by_boxes(self) -> Neighbours:
+        """Look only where a near task can be; for few queries, at everything."""
+        if self.a.shape[1] <= _FEW_QUERIES:
+            return self.by_scan()
+        return TaskIndex(self.lam).search(self.a, self.k, self.weights)
 
-    def look(begin: int) -> list[tuple[Int[np.ndarray, "_"], Float[np.ndarray, "_"]]]:
-        """For each query, the rows from ``begin`` on that may be among its k nearest."""
-        piece = lam[:, begin : begin + _ROWS]
-        F = weights @ log_beta(piece)
-        scores = F - g @ np.concatenate(list(piece), axis=1).T
-        return [_least(row, k, begin) for row in scores]
+    def by_scan(self) -> Neighbours:
+        """One look at everything, in float64, without an index."""
+        a, lam, k, weights = self.a, self.lam, self.k, self.weights
+        g = affine_kl(a, weights).g
 
-    with one_blas_thread(), ThreadPoolExecutor(THREADS) as pool:
-        pieces = list(pool.map(look, range(0, n_tasks, _ROWS)))
-    indices = np.empty((len(g), k), dtype=np.int64)
-    distances = np.empty((len(g), k))
-    for q in range(len(g)):
-        items, scores = (np.concatenate(part) for part in zip(*(p[q] for p in pieces), strict=True))
-        items = items[_least(scores, k, 0)[0]]
-        best, far = rank_again(a[:, q : q + 1], lam, items[None], k, weights)
-        indices[q], distances[q] = best[0], far[0]
-    return Neighbours(indices, distances)
+        def look(begin: int) -> list[tuple[Int[np.ndarray, "_"], Float[np.ndarray, "_"]]]:
+            """For each query, the rows from ``begin`` on that may be among its k nearest."""
+            piece = lam[:, begin : begin + _ROWS]
+            F = weights @ log_beta(piece)
+            scores = F - g @ side_by_side(piece).T
+            return [_least(row, k, begin) for row in scores]
+
+        with one_blas_thread(), ThreadPoolExecutor(THREADS) as pool:
+            pieces = list(pool.map(look, range(0, lam.shape[1], _ROWS)))
+        indices = np.empty((len(g), k), dtype=np.int64)
+        distances = np.empty((len(g), k))
+        for q in range(len(g)):
+            items, scores = (
+                np.concatenate(part) for part in zip(*(p[q] for p in pieces), strict=True)
+            )
+            items = items[_least(scores, k, 0)[0]]
+            best, far = self.rank(slice(q, q + 1), items[None])
+            indices[q], distances[q] = best[0], far[0]
+        return Neighbours(indices, distances)
+
+    def by_matmul(self) -> Neighbours:
+        """On a device, by matrix products: candidates in float32, the order in float64.
+
+        A query whose k nearest the float32 products cannot tell from the rest for certain, because
+        many tasks are almost equally far, is searched again in float64.
+        """
+        a, lam, k, weights = self.a, self.lam, self.k, self.weights
+        n_tasks = lam.shape[1]
+        keep = min(k + _SPARE, n_tasks)
+        queries = affine_kl(a, weights)
+        own = queries.constant
+        flat, F = side_by_side(lam), weights @ log_beta(lam)
+        # centring keeps float32's digits for differences
+        shift, level = flat.mean(axis=0), F.mean()
+        chunk = min(_ITEMS, n_tasks)
+        n_chunks = -(-n_tasks // chunk)
+        items = np.zeros((n_chunks * chunk, flat.shape[1] + 1), dtype=np.float32)
+        items[:n_tasks, :-1] = flat - shift
+        items[:n_tasks, -1] = level - F
+        items[n_tasks:, -1] = -np.finfo(np.float32).max / 4
+        on_device = jnp.asarray(items.reshape(n_chunks, chunk, -1))
+        g = np.pad(queries.g, ((0, 0), (0, 1)), constant_values=1).astype(np.float32)
+        reach = np.abs(items[:n_tasks]).max(axis=0)
+        indices = np.empty((len(g), k), dtype=np.int64)
+        distances = np.empty((len(g), k))
+        unsure = np.zeros(len(g), dtype=bool)
+        for start in range(0, len(g), _QUERIES):
+            batch = slice(start, start + _QUERIES)
+            scores, items_kept = (
+                np.asarray(x) for x in _scan(jnp.asarray(g[batch]), on_device, keep)
+            )
+            indices[batch], distances[batch] = self.rank(batch, items_kept)
+            constant = own[batch] + level - queries.g[batch] @ shift
+            error = _FLOAT32_STEP * (g.shape[1] + 2) * (np.abs(g[batch]) @ reach + np.abs(constant))
+            least_left = constant - scores[:, -1].astype(np.float64) - 2 * error
+            unsure[batch] = (distances[batch, -1] >= least_left) & (keep < n_tasks)
+        if unsure.any():
+            again = TaskIndex(lam).search(a[:, unsure], k, weights)
+            indices[unsure], distances[unsure] = again.indices, again.distances
+        return Neighbours(indices, distances)
+
+    def rank(
+        self, rows: slice, candidates: Int[np.ndarray, "queries some"]
+    ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
+        """The k nearest of the candidates by float64 distances computed pair by pair."""
+        b = self.lam[:, candidates]
+        F = np.tensordot(self.weights, log_beta(b), axes=1)
+        distances = affine_kl(self.a[:, rows], self.weights).to_own(
+            np.concatenate(list(b), axis=-1), F
+        )
+        order = np.lexsort((candidates, distances))[:, : self.k]
+        return (
+            np.take_along_axis(candidates.astype(np.int64), order, axis=1),
+            np.take_along_axis(distances, order, axis=1),
+        )
 
 
 def _least(
@@ -152,9 +208,6 @@ def _least(
     limit = np.partition(scores, k - 1)[k - 1]
     places = np.flatnonzero(scores <= limit + _ROUNDING * (1 + abs(limit)))
     return places + begin, scores[places]
-
-
-# -- on a device: matrix products ------------------------------------------------------------------
 
 
 @partial(jax.jit, static_argnames="keep")
@@ -180,70 +233,3 @@ def _scan(
         jnp.full((len(g), keep), -1, jnp.int32),
     )
     return jax.lax.scan(step, start, (jnp.arange(n_chunks, dtype=jnp.int32), items))[0]
-
-
-def _search_by_matmul(
-    a: Float[np.ndarray, "members queries L"],
-    lam: Float[np.ndarray, "members tasks L"],
-    k: int,
-    weights: Float[np.ndarray, "members"],
-) -> Neighbours:
-    """The k nearest tasks of each query: candidates in float32, the order in float64.
-
-    A query whose k nearest the float32 products cannot tell from the rest for certain, because
-    many tasks are almost equally far, is searched again in float64.
-    """
-    n_tasks = lam.shape[1]
-    k = min(k, n_tasks)
-    keep = min(k + _SPARE, n_tasks)
-    flat = np.concatenate(list(lam), axis=1)
-    F = (log_beta(lam).T * weights).sum(axis=1)
-    shift, level = flat.mean(axis=0), F.mean()  # centring keeps float32's digits for differences
-    chunk = min(_ITEMS, n_tasks)
-    n_chunks = -(-n_tasks // chunk)
-    items = np.zeros((n_chunks * chunk, flat.shape[1] + 1), dtype=np.float32)
-    items[:n_tasks, :-1] = flat - shift
-    items[:n_tasks, -1] = level - F
-    items[n_tasks:, -1] = -np.finfo(np.float32).max / 4
-    on_device = jnp.asarray(items.reshape(n_chunks, chunk, -1))
-    log_phi = np.concatenate(list(expected_log(a) * weights[:, None, None]), axis=1)
-    g = np.concatenate([log_phi, np.ones((len(log_phi), 1))], axis=1).astype(np.float32)
-    reach = np.abs(items[:n_tasks]).max(axis=0)
-    indices = np.empty((len(g), k), dtype=np.int64)
-    distances = np.empty((len(g), k))
-    unsure = np.zeros(len(g), dtype=bool)
-    for start in range(0, len(g), _QUERIES):
-        some = slice(start, start + _QUERIES)
-        scores, items_kept = (np.asarray(x) for x in _scan(jnp.asarray(g[some]), on_device, keep))
-        indices[some], distances[some] = rank_again(a[:, some], lam, items_kept, k, weights)
-        own = (a[:, some] * expected_log(a[:, some])).sum(-1) - log_beta(a[:, some])
-        constant = weights @ own + level - log_phi[some] @ shift
-        error = _FLOAT32_STEP * (g.shape[1] + 2) * (np.abs(g[some]) @ reach + np.abs(constant))
-        least_left = constant - scores[:, -1].astype(np.float64) - 2 * error
-        unsure[some] = (distances[some, -1] >= least_left) & (keep < n_tasks)
-    if unsure.any():
-        again = TaskIndex(lam).search(a[:, unsure], k, weights)
-        indices[unsure], distances[unsure] = again.indices, again.distances
-    return Neighbours(indices, distances)
-
-
-def rank_again(
-    a: Float[np.ndarray, "members queries L"],
-    lam: Float[np.ndarray, "members tasks L"],
-    candidates: Int[np.ndarray, "queries some"],
-    k: int,
-    weights: Float[np.ndarray, "members"],
-) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
-    """The k nearest of the candidates by float64 distances computed pair by pair."""
-    distances = np.zeros(candidates.shape)
-    for e, weight in enumerate(weights):
-        b = lam[e][candidates]
-        own = a[e][:, None]
-        linear = ((own - b) * expected_log(own)).sum(-1)
-        distances += weight * (log_beta(b) - log_beta(own) + linear)
-    distances = np.maximum(distances, 0.0)
-    order = np.lexsort((candidates, distances))[:, :k]
-    return (
-        np.take_along_axis(candidates.astype(np.int64), order, axis=1),
-        np.take_along_axis(distances, order, axis=1),
-    )

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from taskscape.compare.resemblance import read_classes
 from taskscape.diagram.result import Bin, CorrelationDiagram, Curve
 from taskscape.errors import DataError
 from taskscape.seeds import Seed, check_seed
@@ -57,16 +58,11 @@ def correlation_diagram(
     seed = check_seed(seed)
     if isinstance(distance, DistanceSource):
         distance = distance.mean_distance()
-    x = _read_numbers(distance, "distance", None)
+    x = _read_distance(distance)
     if x.min() < -1e-6:
         raise DataError(f"distance goes down to {x.min():g}; distances are not negative.")
     x = np.maximum(x, 0.0)
-    ids = None if classes is None else np.asarray(getattr(classes, "classes", classes))
-    if ids is not None and (ids.ndim != 2 or len(ids) != len(x) or ids.dtype.kind not in "iu"):
-        raise DataError(
-            f"classes has shape {ids.shape} and type {ids.dtype}; expected a TaskSet, or class "
-            f"ids (tasks, way) padded with -1, for {len(x)} tasks."
-        )
+    ids = None if classes is None else read_classes(classes, len(x), "classes")
     resamples = make_resamples(
         ids, len(x), method=interval, n_resamples=n_resamples, confidence=confidence, seed=seed
     )
@@ -187,15 +183,16 @@ def make_bins(
     return tuple(bins)
 
 
-def _read_numbers(values: Any, name: str, n_tasks: int | None) -> Float[np.ndarray, "tasks"]:
+def _read_distance(values: Any) -> Float[np.ndarray, "tasks"]:
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise DataError(f"{name} must be numbers, one for each test task.") from None
-    if numbers.ndim != 1 or len(numbers) < 3 or (n_tasks is not None and len(numbers) != n_tasks):
-        count = "at least 3 test tasks" if n_tasks is None else f"{n_tasks} test tasks"
-        raise DataError(f"{name} has shape {numbers.shape}; expected a number for {count}.")
-    _check_finite(numbers, name)
+        raise DataError("distance must be numbers, one for each test task.") from None
+    if numbers.ndim != 1 or len(numbers) < 3:
+        raise DataError(
+            f"distance has shape {numbers.shape}; expected a number for at least 3 test tasks."
+        )
+    _check_finite(numbers, "distance")
     return numbers
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskscape.errors import DataError
-from taskscape.files import save_picture
+from taskscape.files import picture
 from taskscape.plain_text import literal, plain
 
 if TYPE_CHECKING:
@@ -35,21 +35,10 @@ def save_figure(
     diagram: "CorrelationDiagram", path: str | os.PathLike[str], title: str | None = None
 ) -> None:
     """Draw the diagram into a file: curves with bands above, tasks per bin below."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     ending = Path(path).suffix.lower()
     if ending not in FORMATS:
         raise DataError(f"{os.fspath(path)}: draw to {', '.join(FORMATS)}, not {ending!r}.")
-    style: Any = {
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "svg.hashsalt": "taskscape",
-        "pdf.fonttype": 42,
-    }
-    with rc_context(style):
-        figure = Figure(figsize=(5.6, 4.6 + 0.18 * len(diagram.curves)), layout="constrained")
+    with picture(path, 5.6, 4.6 + 0.18 * len(diagram.curves)) as figure:
         above, below = figure.subplots(
             2, 1, sharex=True, gridspec_kw={"height_ratios": [5, 1], "hspace": 0.04}
         )
@@ -86,7 +75,6 @@ def save_figure(
             title=fill(f"{100 * diagram.confidence:g} % intervals: {diagram.interval_from}", 76),
             title_fontproperties={"size": 7.5},
         )
-        save_picture(figure, path, dpi=200)
 
 
 def _draw_curve(axes: "Axes", curve: "Curve", i: int, n_curves: int) -> None:

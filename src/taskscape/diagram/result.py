@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from taskscape.errors import DataError
-from taskscape.files import json_with, load_json, save_json
+from taskscape.files import SavedAsJson, json_with
 from taskscape.statistics import Interval
 from taskscape.storage import plain
 
@@ -71,9 +71,10 @@ class Curve:
 
 
 @dataclass(frozen=True, repr=False)
-class CorrelationDiagram:
+class CorrelationDiagram(SavedAsJson):
     """Accuracy against distance to the training tasks, for one or several learners."""
 
+    file = DIAGRAM_FILE
     curves: tuple[Curve, ...]
     n_tasks: int
     n_classes: int | None
@@ -118,15 +119,6 @@ class CorrelationDiagram:
             raise DataError("this diagram was written by a newer taskscape; please upgrade.")
         rest = {k: v for k, v in values.items() if k not in ("format", "what", "curves")}
         return CorrelationDiagram(curves=tuple(_curve(c) for c in values["curves"]), **rest)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a JSON file that :meth:`load` reads."""
-        save_json(path, self.to_dict(), DIAGRAM_FILE)
-
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> "CorrelationDiagram":
-        """The diagram that :meth:`save` wrote."""
-        return CorrelationDiagram.from_dict(load_json(path, DIAGRAM_FILE))
 
     def plot(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
         """Draw the diagram into a file: PNG, SVG or PDF by its ending."""

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.compare import class_separation, mean_kl, member_scales, nearest, normalise_ways
+from taskscape.compare import class_separation, member_scales, normalise_ways
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
-from taskscape.similarity import Similarity, TaskHardness
+from taskscape.similarity import DistanceSource, KLSource, Similarity, TaskHardness
 from taskscape.similarity.similarity import (
     TaskFeatures,
     TaskVectors,
@@ -90,6 +90,7 @@ class Describer:
         known: TaskVectors | None = None,
     ) -> None:
         self.model, self.similarity, self.known = model, similarity, known
+        self.scale = 1.0
         if similarity is not None and known is not None:
             self.scale = float(similarity.mean_distance(known[:_TYPICAL], known).mean()) or 1.0
         self.train = normalise_ways(train, delta=model.delta)
@@ -103,29 +104,23 @@ class Describer:
             warnings.simplefilter("ignore", OutlierTasksWarning)
             embedded = self.model.embed(tasks, keep_gamma=True)
         return {
-            **(self._distances(embedded) if self.known is None else self._by_similarity(tasks)),
+            **self._distances(self._source(tasks, embedded)),
             **_difficulty(self.model.preparation_, embedded, tasks),
             "n_way": tasks.n_way.astype(np.float64),
             "n_shot": np.log(shots_of(tasks)),
             **_uncertainty(embedded),
         }
 
-    def _by_similarity(self, tasks: TaskSet) -> dict[str, Float[np.ndarray, "tasks"]]:
-        assert self.similarity is not None
-        assert self.known is not None
-        distances = self.similarity.distances(tasks, self.known)
-        near = distances.nearest(np.arange(len(tasks)), self.near).distances / self.scale
-        return {
-            "mean_distance": np.log(distances.mean_distance() / self.scale + _FLOOR),
-            "nearest_distance": np.log(near[:, 0] + _FLOOR),
-            "near_distance": np.log(near.mean(axis=1) + _FLOOR),
-        }
-
-    def _distances(self, embedded: Embeddings) -> dict[str, Float[np.ndarray, "tasks"]]:
+    def _source(self, tasks: TaskSet, embedded: Embeddings) -> DistanceSource:
+        if self.similarity is not None and self.known is not None:
+            return self.similarity.distances(tasks, self.known)
         even = normalise_ways(embedded, delta=self.model.delta)
-        near = nearest(even, self.train, self.near, scales=self.scales).distances
+        return KLSource(even, self.train, scales=self.scales)
+
+    def _distances(self, source: DistanceSource) -> dict[str, Float[np.ndarray, "tasks"]]:
+        near = source.nearest(np.arange(source.n_test), self.near).distances / self.scale
         return {
-            "mean_distance": np.log(mean_kl(even, self.train, scales=self.scales) + _FLOOR),
+            "mean_distance": np.log(source.mean_distance() / self.scale + _FLOOR),
             "nearest_distance": np.log(near[:, 0] + _FLOOR),
             "near_distance": np.log(near.mean(axis=1) + _FLOOR),
         }

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from taskscape.errors import DataError
-from taskscape.files import json_with, load_json, save_json, save_picture
+from taskscape.files import SavedAsJson, json_with, picture
 from taskscape.plain_text import plain as as_text
 from taskscape.statistics import coverage, make_resamples, noise_ceiling, spearman
 from taskscape.storage import plain
@@ -17,13 +17,14 @@ from taskscape.storage import plain
 __all__ = ["FORECASTS_FILE", "Forecasts", "Judgement", "judge"]
 
 FORECASTS_FILE = json_with("a list of forecasts", "learner", "confidence", "average", "tasks")
-"""What :meth:`Forecasts.save` may replace."""
+"""What ``save`` may replace."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Forecasts:
+class Forecasts(SavedAsJson):
     """The expected accuracy of one trained learner on each of several tasks."""
 
+    file = FORECASTS_FILE
     learner: str
     expected: Float[np.ndarray, "tasks"]
     low: Float[np.ndarray, "tasks"]
@@ -95,15 +96,6 @@ class Forecasts:
             **numbers,
         )
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a JSON file that :meth:`load` reads."""
-        save_json(path, self.to_dict(), FORECASTS_FILE)
-
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> "Forecasts":
-        """The forecasts that :meth:`save`, or ``taskscape forecast --out``, wrote as JSON."""
-        return Forecasts.from_dict(load_json(path, FORECASTS_FILE))
-
     def plot(
         self,
         path: str | os.PathLike[str],
@@ -115,13 +107,8 @@ class Forecasts:
 
         ``accuracy``, where it is known by now, is what was then measured on each task.
         """
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-
         order, place = np.argsort(self.expected, kind="stable"), np.arange(len(self))
-        style: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
-        with rc_context(style):
-            figure = Figure(figsize=(5.6, 3.6), layout="constrained")
+        with picture(path, 5.6, 3.6) as figure:
             axes = figure.subplots()
             intervals = f"{100 * self.confidence:g} % intervals"
             axes.vlines(
@@ -135,7 +122,6 @@ class Forecasts:
             axes.set_ylabel("accuracy")
             axes.set_title(as_text(title or self.learner), fontsize=10, loc="left")
             axes.legend(frameon=False)
-            save_picture(figure, path, dpi=200)
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from taskscape.meta.gaussian_weights import (
-    GRID,
-    SETTINGS,
     GaussianLearner,
     GaussianMeta,
     GaussianWeights,
     free_energy,
     noise,
 )
-from taskscape.meta.learner import Episode, LearnerEntry, Number, n_samples
+from taskscape.meta.learner import Episode, Number, n_samples
 
-__all__ = ["ABML", "ENTRY", "hyper_prior"]
+__all__ = ["ABML", "hyper_prior"]
 
 
 @dataclass(frozen=True)
@@ -75,12 +73,3 @@ def hyper_prior(prior: GaussianWeights, shape: Number, rate: Number) -> Float[Ar
 
     terms = jax.tree.map(one, prior.mean, prior.log_variance)
     return jnp.asarray(sum(jax.tree.leaves(terms)))
-
-
-ENTRY = LearnerEntry(
-    "abml",
-    ABML,
-    "a Gaussian over the weights with a hyper-prior; the loss is the bound on the whole task",
-    settings=SETTINGS,
-    grid=GRID,
-)

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from taskscape.meta.learner import Episode, LearnerEntry, Shots, log_probabilities, n_samples, nll
+from taskscape.meta.learner import Episode, Shots, log_probabilities, n_samples, nll
 from taskscape.meta.networks import Architecture, Network
 
-__all__ = ["BMAML", "ENTRY", "rbf_kernel", "stein_direction"]
+__all__ = ["BMAML", "rbf_kernel", "stein_direction"]
 
 
 @dataclass(frozen=True)
@@ -154,12 +154,3 @@ def _ravel_each(
 def _mean_distance(w: Float[Array, "M weights"]) -> Float[Array, ""]:
     """Root mean square distance between two different particles."""
     return jnp.sqrt(2 * ((w - w.mean(0)) ** 2).sum() / max(len(w) - 1, 1))
-
-
-ENTRY = LearnerEntry(
-    "bmaml",
-    BMAML,
-    "particles moved by Stein variational gradient descent",
-    settings={"scale": 8.0, "learning_rate": 0.001},
-    grid={"inner_rate": (0.5, 1.0, 2.0), "inner_steps": (10,), "learning_rate": (3e-4, 1e-3)},
-)

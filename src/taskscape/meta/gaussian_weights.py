@@ -2,9 +2,9 @@
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import equinox as eqx
 import jax
@@ -17,8 +17,6 @@ from taskscape.meta.learner import Number, Shots, log_probabilities, n_samples, 
 from taskscape.meta.networks import Architecture, Network
 
 __all__ = [
-    "GRID",
-    "SETTINGS",
     "GaussianLearner",
     "GaussianMeta",
     "GaussianWeights",
@@ -34,16 +32,6 @@ __all__ = [
     "slopes",
     "std_ratio",
 ]
-
-SETTINGS: Mapping[str, Any] = {"scale": 8.0, "learning_rate": 0.001}
-"""Where learners with a Gaussian over the weights start from on features of unit length."""
-GRID: Mapping[str, tuple[Any, ...]] = {
-    "inner_rate": (0.2, 0.5),
-    "inner_steps": (10,),
-    "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
-    "initial_std": (0.02, 0.1),
-}
-"""What of their settings is tried in tuning."""
 
 
 class GaussianWeights(eqx.Module):

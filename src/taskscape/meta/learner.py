@@ -8,7 +8,6 @@ that a task does not have are masked.
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import equinox as eqx
@@ -24,7 +23,6 @@ __all__ = [
     "Bayesian",
     "Episode",
     "Learner",
-    "LearnerEntry",
     "Number",
     "Shots",
     "log_probabilities",
@@ -35,7 +33,6 @@ __all__ = [
 
 Tree = TypeVar("Tree")
 AnyLearner = TypeVar("AnyLearner", bound="Learner")
-Setting: TypeAlias = int | float | str | bool
 Number: TypeAlias = float | Float[Array, ""]
 """A setting that may be a number, or the argument of a compiled program that stands for it."""
 _NEVER = -1e9
@@ -109,33 +106,6 @@ class Bayesian(Learner, Protocol):
     def spread(self, state: PyTree, adapted: PyTree) -> dict[str, Float[Array, ""]]:
         """How wide the weights are after a task, by name, compared with before."""
         ...
-
-
-@dataclass(frozen=True)
-class LearnerEntry:
-    """An entry of ``LEARNERS``; every learner's module defines its own as ``ENTRY``."""
-
-    name: str
-    """What commands, settings and files call it."""
-    kind: type[Any]
-    """Its class, a frozen dataclass of settings with the methods of :class:`Learner`."""
-    meaning: str
-    """What it is, in a few words."""
-    settings: Mapping[str, Setting] = field(default_factory=dict)
-    """Where to start from on features of unit length: its own settings, those of
-    :class:`TrainConfig`, and the ``scale`` of the network's inputs."""
-    grid: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
-    """What is worth trying when it is tuned on validation classes, for the same settings."""
-
-    @property
-    def label(self) -> str:
-        """What results and figures call it."""
-        return self.kind.__name__
-
-    @property
-    def defaults(self) -> dict[str, Any]:
-        """Its own settings with their usual values."""
-        return {f.name: f.default for f in fields(self.kind)}
 
 
 def log_probabilities(network: Network, shots: Shots) -> Float[Array, "n way"]:

@@ -1,24 +1,110 @@
-"""The registry of learners: the only list of them."""
+"""The registry of learners: the only list of them. A learner is imported when it is first used."""
 
+import pkgutil
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from taskscape.errors import DataError
-from taskscape.meta import abml, bmaml, maml, protonet, vampire
-from taskscape.meta.learner import Bayesian, Learner, LearnerEntry
 
-__all__ = ["LEARNERS", "bayesian_labels", "find_learner", "label_of", "make_learner"]
+if TYPE_CHECKING:
+    import taskscape.meta.learner
 
+__all__ = [
+    "LEARNERS",
+    "LearnerEntry",
+    "bayesian_labels",
+    "find_learner",
+    "label_of",
+    "make_learner",
+]
+
+Setting: TypeAlias = int | float | str | bool
+
+
+@dataclass(frozen=True)
+class LearnerEntry:
+    """An entry of ``LEARNERS``."""
+
+    name: str
+    """What commands, settings and files call it."""
+    place: str
+    """Where its class is: ``module:class``."""
+    meaning: str
+    """What it is, in a few words."""
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    """Where to start from on features of unit length: its own settings, those of
+    :class:`TrainConfig`, and the ``scale`` of the network's inputs."""
+    grid: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
+    """What is worth trying when it is tuned on validation classes, for the same settings."""
+
+    @property
+    def kind(self) -> type[Any]:
+        """Its class, a frozen dataclass of settings with the methods of :class:`Learner`."""
+        return pkgutil.resolve_name(self.place)
+
+    @property
+    def label(self) -> str:
+        """What results and figures call it."""
+        return self.place.partition(":")[2]
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Its own settings with their usual values."""
+        return {f.name: f.default for f in fields(self.kind)}
+
+
+_GAUSSIAN_SETTINGS = {"scale": 8.0, "learning_rate": 0.001}
+_GAUSSIAN_GRID = {
+    "inner_rate": (0.2, 0.5),
+    "inner_steps": (10,),
+    "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
+    "initial_std": (0.02, 0.1),
+}
 _ALL = (
-    protonet.ENTRY,
-    maml.ENTRY,
-    abml.ENTRY,
-    bmaml.ENTRY,
-    vampire.ENTRY,
+    LearnerEntry(
+        "protonet",
+        "taskscape.meta.protonet:ProtoNet",
+        "nearest class mean in a learned embedding",
+        settings={"scale": 2.0, "learning_rate": 0.003},
+        grid={"scale": (1.0, 2.0, 4.0), "learning_rate": (3e-4, 1e-3)},
+    ),
+    LearnerEntry(
+        "maml",
+        "taskscape.meta.maml:MAML",
+        "an initialisation for a few gradient steps",
+        settings={"scale": 4.0, "learning_rate": 0.003, "inner_rate": 0.5},
+        grid={
+            "inner_rate": (0.1, 0.2, 0.5),
+            "inner_steps": (10, 20),
+            "learning_rate": (3e-4, 1e-3),
+        },
+    ),
+    LearnerEntry(
+        "abml",
+        "taskscape.meta.abml:ABML",
+        "a Gaussian over the weights with a hyper-prior; the loss is the bound on the whole task",
+        settings=_GAUSSIAN_SETTINGS,
+        grid=_GAUSSIAN_GRID,
+    ),
+    LearnerEntry(
+        "bmaml",
+        "taskscape.meta.bmaml:BMAML",
+        "particles moved by Stein variational gradient descent",
+        settings={"scale": 8.0, "learning_rate": 0.001},
+        grid={"inner_rate": (0.5, 1.0, 2.0), "inner_steps": (10,), "learning_rate": (3e-4, 1e-3)},
+    ),
+    LearnerEntry(
+        "vampire",
+        "taskscape.meta.vampire:VAMPIRE",
+        "a Gaussian over the weights of each task; the loss is on the queries",
+        settings=_GAUSSIAN_SETTINGS,
+        grid=_GAUSSIAN_GRID,
+    ),
 )
 LEARNERS: Mapping[str, LearnerEntry] = MappingProxyType({entry.name: entry for entry in _ALL})
-"""Every learner by name."""
+"""Every learner by name; a new one is an entry here."""
 
 
 def find_learner(name: str) -> LearnerEntry:
@@ -28,7 +114,7 @@ def find_learner(name: str) -> LearnerEntry:
     return LEARNERS[name]
 
 
-def make_learner(name: str, **settings: Any) -> Learner:
+def make_learner(name: str, **settings: Any) -> "taskscape.meta.learner.Learner":
     """A learner by name; other settings than its defaults can be given.
 
     >>> make_learner("maml", inner_steps=3)
@@ -39,8 +125,7 @@ def make_learner(name: str, **settings: Any) -> Learner:
     if odd:
         has = ", ".join(sorted(entry.defaults)) or "none"
         raise DataError(f"{name} has no setting {odd[0]!r}; it has {has}.")
-    learner: Learner = entry.kind(**settings)
-    return learner
+    return entry.kind(**settings)
 
 
 def label_of(name: str) -> str:
@@ -57,5 +142,7 @@ def label_of(name: str) -> str:
 
 def bayesian_labels() -> str:
     """The learners that adapt many sets of weights, in words."""
+    from taskscape.meta.learner import Bayesian
+
     *most, last = sorted(e.label for e in LEARNERS.values() if issubclass(e.kind, Bayesian))
     return f"{', '.join(most)} and {last}" if most else last

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from taskscape.meta.learner import Episode, LearnerEntry, Shots, descend, log_probabilities, nll
+from taskscape.meta.learner import Episode, Shots, descend, log_probabilities, nll
 from taskscape.meta.networks import Architecture, Network
 
-__all__ = ["ENTRY", "MAML"]
+__all__ = ["MAML"]
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,3 @@ class MAML:
 
     def predict(self, adapted: Network, query: Shots, key: PRNGKeyArray) -> Float[Array, "n way"]:
         return jnp.exp(log_probabilities(adapted, query))
-
-
-ENTRY = LearnerEntry(
-    "maml",
-    MAML,
-    "an initialisation for a few gradient steps",
-    settings={"scale": 4.0, "learning_rate": 0.003, "inner_rate": 0.5},
-    grid={
-        "inner_rate": (0.1, 0.2, 0.5),
-        "inner_steps": (10, 20),
-        "learning_rate": (3e-4, 1e-3),
-    },
-)

@@ -16,9 +16,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from taskscape.compiling import keep_programs
 from taskscape.errors import DataError
 
 __all__ = ["Architecture", "Conv4", "Mlp", "Network", "architecture", "conv4", "mlp"]
+
+keep_programs()
 
 Normalisation: TypeAlias = Literal["batch", "layer", "none"]
 Convolution: TypeAlias = Literal["patches", "lax"]

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from taskscape.meta.learner import Episode, LearnerEntry, Shots, masked_log_softmax, picked
+from taskscape.meta.learner import Episode, Shots, masked_log_softmax, picked
 from taskscape.meta.networks import Architecture, Network
 
-__all__ = ["ENTRY", "ProtoNet"]
+__all__ = ["ProtoNet"]
 
 
 class Prototypes(eqx.Module):
@@ -62,12 +62,3 @@ def _log_probabilities(adapted: Prototypes, query: Shots) -> Float[Array, "n way
     inner = jnp.matmul(f, adapted.means.T, precision="highest")
     logits = 2 * inner - (adapted.means**2).sum(1)
     return masked_log_softmax(logits, query.class_mask)
-
-
-ENTRY = LearnerEntry(
-    "protonet",
-    ProtoNet,
-    "nearest class mean in a learned embedding",
-    settings={"scale": 2.0, "learning_rate": 0.003},
-    grid={"scale": (1.0, 2.0, 4.0), "learning_rate": (3e-4, 1e-3)},
-)

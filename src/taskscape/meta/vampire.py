@@ -6,16 +6,14 @@ import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from taskscape.meta.gaussian_weights import (
-    GRID,
-    SETTINGS,
     GaussianLearner,
     GaussianMeta,
     expected_nll,
     noise,
 )
-from taskscape.meta.learner import Episode, LearnerEntry
+from taskscape.meta.learner import Episode
 
-__all__ = ["ENTRY", "VAMPIRE"]
+__all__ = ["VAMPIRE"]
 
 
 @dataclass(frozen=True)
@@ -47,12 +45,3 @@ class VAMPIRE(GaussianLearner):
         inner, outer = jax.random.split(key)
         q = self.adapt(state, episode.support, inner)
         return expected_nll(q, (episode.query,), noise(q, outer, self.train_samples))
-
-
-ENTRY = LearnerEntry(
-    "vampire",
-    VAMPIRE,
-    "a Gaussian over the weights of each task; the loss is on the queries",
-    settings=SETTINGS,
-    grid=GRID,
-)

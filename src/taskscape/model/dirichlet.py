@@ -1,6 +1,8 @@
 """Dirichlet distributions: expectations, divergences, and the concentration that fits best."""
 
 import math
+from functools import partial, reduce
+from operator import add
 from typing import NamedTuple
 
 import jax
@@ -27,11 +29,14 @@ class _Search(NamedTuple):
     i: Int[Array, ""]
 
 
-def _sum(x: Float[Array, "*A K"]) -> Float[Array, "*A"]:
-    """Sum over the last axis, as a product with ones: what it sums is then computed before, which
-    is several times faster on a CPU.
+def _sum(x: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+    """Sum over an axis. Over the last one it is a product with ones: what it sums is then computed
+    before, which is several times faster on a CPU. Over another one it is written out, so that
+    whatever lies side by side on the last axis is summed side by side.
     """
-    return jnp.einsum("...k,k->...", x, jnp.ones(x.shape[-1], x.dtype), precision="highest")
+    if axis in (-1, x.ndim - 1):
+        return jnp.einsum("...k,k->...", x, jnp.ones(x.shape[-1], x.dtype), precision="highest")
+    return reduce(add, [jax.lax.index_in_dim(x, k, axis, False) for k in range(x.shape[axis])])
 
 
 def digamma(x: Float[Array, "*A"]) -> Float[Array, "*A"]:
@@ -43,17 +48,33 @@ def digamma(x: Float[Array, "*A"]) -> Float[Array, "*A"]:
     In float32 this is as accurate as the library's function and several times faster on a CPU; the
     six fractions are summed over one denominator. In float64 the library's function is used.
     """
+    return digamma_and_log_gamma(x)[0]
+
+
+def digamma_and_log_gamma(
+    x: Float[Array, "*A"],
+) -> tuple[Float[Array, "*A"], Float[Array, "*A"]]:
+    r"""ψ(x) and ln Γ(x), which share most of their work; see :func:`digamma`.
+
+    .. math:: \ln\Gamma(x) = (y - \tfrac12) \ln y - y + \tfrac12 \ln 2\pi + \frac{1}{12 y}
+        - \frac{1}{360 y^3} + \frac{1}{1260 y^5} - \ln \prod_{i=0}^5 (x + i), \quad y = x + 6
+
+    Rounded to float32, a difference of two large ln Γ keeps few digits: see :func:`log_beta`.
+    """
     if x.dtype != jnp.float32:
-        return library_digamma(x)
+        return library_digamma(x), gammaln(x)
     far = x > _DIGAMMA_WITHOUT_SHIFT
     near = jnp.where(far, 1, x)
     p = near * (near + 5)  # x (x + 5); then (x + 1)(x + 4) = p + 4 and (x + 2)(x + 3) = p + 6
     pairs = (p + 4) * (p + 6)
     fractions = (2 * near + 5) * (pairs + p * (2 * p + 10)) / (p * pairs)
-    v = 1 / jnp.where(far, x, x + 6)
+    y = jnp.where(far, x, x + 6)
+    v, log_y = 1 / y, jnp.log(y)
     w = v * v
     series = v * (0.5 + v * (1 / 12 - w * (1 / 120 - w * (1 / 252 - w / 240))))
-    return -jnp.log(v) - series - jnp.where(far, 0, fractions)
+    stirling = (y - 0.5) * log_y - y + _HALF_LOG_2_PI + v * (1 / 12 - w * (1 / 360 - w / 1260))
+    psi = log_y - series - jnp.where(far, 0, fractions)
+    return psi, stirling - jnp.where(far, 0, jnp.log(p * pairs))
 
 
 def trigamma(x: Float[Array, "*A"]) -> Float[Array, "*A"]:
@@ -61,7 +82,7 @@ def trigamma(x: Float[Array, "*A"]) -> Float[Array, "*A"]:
     return polygamma(1, x)
 
 
-def log_beta(alpha: Float[Array, "*A K"]) -> Float[Array, "*A"]:
+def log_beta(alpha: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
     r"""Logarithm of the Dirichlet normaliser.
 
     .. math:: \ln B(\alpha) = \sum_k \ln\Gamma(\alpha_k) - \ln\Gamma(\sum_k \alpha_k)
@@ -73,12 +94,12 @@ def log_beta(alpha: Float[Array, "*A K"]) -> Float[Array, "*A"]:
     Paper: eq:log_dirichlet_normalized_const.
     """
     if alpha.dtype != jnp.float32:
-        return _sum(gammaln(alpha)) - gammaln(_sum(alpha))
-    return _log_beta_float32(alpha)
+        return _sum(gammaln(alpha), axis) - gammaln(_sum(alpha, axis))
+    return _log_beta_float32(alpha, axis)
 
 
-@jax.custom_jvp
-def _log_beta_float32(alpha: Float[Array, "*A K"]) -> Float[Array, "*A"]:
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _log_beta_float32(alpha: Float[Array, "..."], axis: int) -> Float[Array, "..."]:
     r"""Logarithm of the Dirichlet normaliser, without the difference of large numbers.
 
     .. math:: \ln B(\alpha) = \sum_k \alpha_k \ln\frac{\alpha_k}{\alpha_0}
@@ -91,23 +112,30 @@ def _log_beta_float32(alpha: Float[Array, "*A K"]) -> Float[Array, "*A"]:
     .. math:: \sum_k \alpha_k \ln\frac{\alpha_k}{\alpha_0} = \sum_k \alpha_k \ln\frac{\alpha_k}{m}
         - \alpha_0 \ln\left(1 + \frac{\alpha_0 - m}{m}\right)
     """
-    largest = jnp.arange(alpha.shape[-1]) == alpha.argmax(-1, keepdims=True)
-    m = alpha.max(-1, keepdims=True)
-    others = _sum(jnp.where(largest, 0, alpha))
-    total = m[..., 0] + others
+    place = jnp.expand_dims(jnp.arange(alpha.shape[axis]), _others(alpha, axis))
+    largest = place == alpha.argmax(axis, keepdims=True)
+    m = alpha.max(axis, keepdims=True)
+    others = _sum(jnp.where(largest, 0, alpha), axis)
+    top = jnp.squeeze(m, axis)
+    total = top + others
     # the compiler may multiply by 1/m, so that m/m is not quite 1
-    large = _sum(jnp.where(largest, 0, alpha * jnp.log(alpha / m)))
-    large = large - total * jnp.log1p(others / m[..., 0])
-    small = _sum(_small_part(alpha)) - _small_part(total)
-    return large + small + (alpha.shape[-1] - 1) * _HALF_LOG_2_PI
+    large = _sum(jnp.where(largest, 0, alpha * jnp.log(alpha / m)), axis)
+    large = large - total * jnp.log1p(others / top)
+    small = _sum(_small_part(alpha), axis) - _small_part(total)
+    return large + small + (alpha.shape[axis] - 1) * _HALF_LOG_2_PI
 
 
 @_log_beta_float32.defjvp
 def _log_beta_slope(
-    at: tuple[Float[Array, "*A K"]], along: tuple[Float[Array, "*A K"]]
-) -> tuple[Float[Array, "*A"], Float[Array, "*A"]]:
+    axis: int, at: tuple[Float[Array, "..."]], along: tuple[Float[Array, "..."]]
+) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
     """The derivative of ln B is the expected logarithm."""
-    return _log_beta_float32(at[0]), _sum(expected_log(at[0]) * along[0])
+    return _log_beta_float32(at[0], axis), _sum(expected_log(at[0], axis) * along[0], axis)
+
+
+def _others(x: Float[Array, "..."], axis: int) -> tuple[int, ...]:
+    """All axes but one."""
+    return tuple(i for i in range(x.ndim) if i != axis % x.ndim)
 
 
 def _small_part(x: Float[Array, "*A"]) -> Float[Array, "*A"]:
@@ -129,7 +157,7 @@ def _small_part(x: Float[Array, "*A"]) -> Float[Array, "*A"]:
     return jnp.where(near, s + 3.5, -0.5) * jnp.log(y) + series - shift
 
 
-def expected_log(alpha: Float[Array, "*A K"]) -> Float[Array, "*A K"]:
+def expected_log(alpha: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
     r"""Expected logarithm of a Dirichlet variable.
 
     .. math:: E[\ln \theta_k] = \psi(\alpha_k) - \psi(\sum_j \alpha_j)
@@ -137,7 +165,7 @@ def expected_log(alpha: Float[Array, "*A K"]) -> Float[Array, "*A K"]:
     Paper: eq:log_tilde_theta, eq:log_tilde_phi.
     Differs from the paper: for phi the sum runs over the L task-themes, not over K.
     """
-    return digamma(alpha) - digamma(_sum(alpha))[..., None]
+    return digamma(alpha) - jnp.expand_dims(digamma(_sum(alpha, axis)), axis)
 
 
 def log_density(theta: Float[Array, "*A K"], alpha: Float[Array, "*A K"]) -> Float[Array, "*A"]:
@@ -148,7 +176,7 @@ def log_density(theta: Float[Array, "*A K"], alpha: Float[Array, "*A K"]) -> Flo
     return ((alpha - 1) * jnp.log(theta)).sum(-1) - log_beta(alpha)
 
 
-def entropy(alpha: Float[Array, "*A K"]) -> Float[Array, "*A"]:
+def entropy(alpha: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
     r"""Differential entropy.
 
     .. math:: H = \ln B(\alpha) - \sum_k (\alpha_k - 1)\, E[\ln\theta_k]
@@ -162,7 +190,7 @@ def entropy(alpha: Float[Array, "*A K"]) -> Float[Array, "*A"]:
     with c of ``_small_part``.
     """
     if alpha.dtype != jnp.float32:
-        return log_beta(alpha) - _sum((alpha - 1) * expected_log(alpha))
+        return log_beta(alpha, axis) - _sum((alpha - 1) * expected_log(alpha, axis), axis)
 
     def h(x: Float[Array, "*B"]) -> Float[Array, "*B"]:
         far = x > _DIGAMMA_WITHOUT_SHIFT
@@ -170,18 +198,20 @@ def entropy(alpha: Float[Array, "*A K"]) -> Float[Array, "*A"]:
         lag = jnp.where(far, 0.5 + v / 12 - v**3 / 120, near * (jnp.log(near) - digamma(near)))
         return _small_part(x) + lag
 
-    constant = (alpha.shape[-1] - 1) * _HALF_LOG_2_PI
-    total = _sum(alpha)
-    return _sum(h(alpha) + digamma(alpha)) - alpha.shape[-1] * digamma(total) - h(total) + constant
+    K, total = alpha.shape[axis], _sum(alpha, axis)
+    constant = (K - 1) * _HALF_LOG_2_PI
+    return _sum(h(alpha) + digamma(alpha), axis) - K * digamma(total) - h(total) + constant
 
 
-def kl_divergence(a: Float[Array, "*#A K"], b: Float[Array, "*#A K"]) -> Float[Array, "*#A"]:
+def kl_divergence(
+    a: Float[Array, "..."], b: Float[Array, "..."], axis: int = -1
+) -> Float[Array, "..."]:
     r"""Kullback-Leibler divergence from Dirichlet(a) to Dirichlet(b).
 
     .. math:: KL[a \| b] = \ln B(b) - \sum_k (b_k - 1)\, E_a[\ln\theta_k] - H(a)
     """
-    cross = _sum((b - 1) * digamma(a)) - _sum(b - 1) * digamma(_sum(a))
-    return log_beta(b) - cross - entropy(a)
+    cross = _sum((b - 1) * digamma(a), axis) - _sum(b - 1, axis) * digamma(_sum(a, axis))
+    return log_beta(b, axis) - cross - entropy(a, axis)
 
 
 def inverse_digamma(y: Float[Array, "*A"]) -> Float[Array, "*A"]:

@@ -138,14 +138,6 @@ def sweep(
     return TaskPosterior(lam=update_lam(eta, delta), eta=eta, gamma=gamma)
 
 
-def scale_likelihood(log_lik: Float[Array, "*M C N K"]) -> Float[Array, "*M C N K"]:
-    r"""Likelihoods relative to each sample's best theme, for ``conditional``.
-
-    .. math:: p_{cnk} = N(x_{cn}; \mu_k, \Sigma_k) / \max_j N(x_{cn}; \mu_j, \Sigma_j)
-    """
-    return jnp.exp(log_lik - log_lik.max(-1, keepdims=True))
-
-
 def begin(posterior: TaskPosterior) -> EStepState:
     """The state of an E-step about to start from this posterior."""
     tasks = posterior.lam.shape[:-1]

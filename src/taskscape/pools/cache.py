@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import platformdirs
 
 from taskscape.errors import DataError
-from taskscape.files import folder_in_one_piece
+from taskscape.files import cache_dir, folder_in_one_piece
 from taskscape.pools.pool import ClassPool
 
 __all__ = ["cache_dir", "cache_key", "cached", "data_dir", "file_stamp", "read_pool", "write_pool"]
@@ -31,12 +30,6 @@ def data_dir() -> Path:
     """The folder of known data sets: ``TASKSCAPE_DATA``, or else the user's cache folder."""
     named = os.environ.get("TASKSCAPE_DATA")
     return Path(named).expanduser() if named else cache_dir() / "data"
-
-
-def cache_dir() -> Path:
-    """Where converted pools are kept: ``TASKSCAPE_CACHE``, or else the user's cache folder."""
-    named = os.environ.get("TASKSCAPE_CACHE")
-    return Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("taskscape"))
 
 
 def file_stamp(path: Path) -> list[Any]:

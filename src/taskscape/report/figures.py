@@ -14,8 +14,8 @@ from taskscape.diagram import CorrelationDiagram
 from taskscape.embeddings import Embeddings
 from taskscape.plain_text import literal
 from taskscape.report.palette import FAINT, INK, SCALE
-from taskscape.report.tables import MeanOfTrials
 from taskscape.report.tasks import mean_accuracy
+from taskscape.studies.outcome import Outcome
 from taskscape.studies.result import StudyResult
 from taskscape.themes.estimator import TaskThemes
 
@@ -133,22 +133,23 @@ def diagram_chart(diagram: CorrelationDiagram, colours: Mapping[str, str]) -> Fi
 
 
 def selection_chart(
-    means: Sequence[MeanOfTrials], colours: Mapping[str, str], learner: str
+    outcomes: Sequence[Outcome], colours: Mapping[str, str], learner: str
 ) -> Figure:
     """Accuracy against the number of chosen tasks, a line for each rule."""
-    mine = [m for m in means if m.learner == learner]
-    budgets = sorted({m.budget for m in mine})
-    rules = list(dict.fromkeys(m.rule for m in mine))
+    mine = [o for o in outcomes if o.learner == learner]
+    budgets = sorted({o.budget for o in mine})
+    rules = list(dict.fromkeys(o.rule for o in mine))
     wide = budgets[0] > 0 and budgets[-1] / budgets[0] > 5
     span = max(budgets[-1] - budgets[0], 1)
     traces = []
     for i, rule in enumerate(rules):
-        points = sorted((m for m in mine if m.rule == rule), key=lambda m: m.budget)
+        points = sorted((o for o in mine if o.rule == rule), key=lambda o: o.budget)
         aside = (i - (len(rules) - 1) / 2) * 0.02  # so that intervals do not hide each other
-        x = [m.budget * (1 + aside) if wide else m.budget + aside * span for m in points]
+        x = [o.budget * (1 + aside) if wide else o.budget + aside * span for o in points]
         traces.append(_rule_line(rule, x, points, i, colours[rule]))
     x_axis = axis("chosen training tasks", tickvals=budgets, ticktext=[f"{b:,}" for b in budgets])
-    digits = ".0%" if _spread_of(mine) > 0.03 else ".1%"
+    known = [o.accuracy.value for o in mine if np.isfinite(o.accuracy.value)]
+    digits = ".0%" if max(known, default=0.0) - min(known, default=0.0) > 0.03 else ".1%"
     return {
         "data": traces,
         "layout": {
@@ -159,18 +160,18 @@ def selection_chart(
 
 
 def _rule_line(
-    rule: str, x: list[float], points: Sequence[MeanOfTrials], i: int, colour: str
+    rule: str, x: list[float], points: Sequence[Outcome], i: int, colour: str
 ) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": literal(rule),
         "x": x,
-        "y": [m.mean for m in points],
-        "customdata": [[m.budget, m.n_trials] for m in points],
+        "y": [o.accuracy.value for o in points],
+        "customdata": [[o.budget, o.n_trials] for o in points],
         "error_y": {
             "type": "data",
-            "array": [m.half_width for m in points],
+            "array": [o.accuracy.reach for o in points],
             "thickness": 1.2,
             "width": 3,
         },
@@ -183,11 +184,6 @@ def _rule_line(
     }
 
 
-def _spread_of(means: Sequence[MeanOfTrials]) -> float:
-    values = [m.mean for m in means if np.isfinite(m.mean)]
-    return max(values, default=0.0) - min(values, default=0.0)
-
-
 def forecast_chart(result: StudyResult, learner: str, rows: np.ndarray, colour: str) -> Figure:
     """Actual against expected accuracy, with each task's interval."""
     forecast = result.forecasts[learner]
@@ -198,6 +194,21 @@ def forecast_chart(result: StudyResult, learner: str, rows: np.ndarray, colour: 
     known = known[np.isfinite(known)]
     ends = [float(known.min()), float(known.max())] if len(known) else [0.0, 1.0]
     order = np.argsort(expected, kind="stable")
+
+    def points(which: np.ndarray, name: str, symbol: str) -> dict[str, Any]:
+        return {
+            "type": "scatter",
+            "mode": "markers",
+            "name": name,
+            "x": expected[which],
+            "y": actual[which],
+            "customdata": np.stack([result.test.ids[rows][which], np.flatnonzero(which)], axis=1),
+            "marker": {"color": colour, "symbol": symbol, "size": 5.5, "opacity": 0.75},
+            "hovertemplate": (
+                "test task %{customdata[0]}<br>expected %{x:.1%}<br>actual %{y:.1%}<extra></extra>"
+            ),
+        }
+
     traces = [
         {
             "type": "scatter",
@@ -209,8 +220,8 @@ def forecast_chart(result: StudyResult, learner: str, rows: np.ndarray, colour: 
             "opacity": 0.5,
             "hoverinfo": "skip",
         },
-        _points(expected, actual, inside, rows, result, colour, "within the interval", "circle"),
-        _points(expected, actual, ~inside, rows, result, colour, "outside", "circle-open"),
+        points(inside, "within the interval", "circle"),
+        points(~inside, "outside", "circle-open"),
         {
             "type": "scatter",
             "mode": "lines",
@@ -227,30 +238,6 @@ def forecast_chart(result: StudyResult, learner: str, rows: np.ndarray, colour: 
             "xaxis": axis("expected accuracy", tickformat=".0%"),
             "yaxis": axis("actual accuracy", tickformat=".0%"),
         },
-    }
-
-
-def _points(
-    expected: Float[np.ndarray, "tests"],
-    actual: Float[np.ndarray, "tests"],
-    which: np.ndarray,
-    rows: np.ndarray,
-    result: StudyResult,
-    colour: str,
-    name: str,
-    symbol: str,
-) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": name,
-        "x": expected[which],
-        "y": actual[which],
-        "customdata": np.stack([result.test.ids[rows][which], np.flatnonzero(which)], axis=1),
-        "marker": {"color": colour, "symbol": symbol, "size": 5.5, "opacity": 0.75},
-        "hovertemplate": (
-            "test task %{customdata[0]}<br>expected %{x:.1%}<br>actual %{y:.1%}<extra></extra>"
-        ),
     }
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import os
 from dataclasses import dataclass
 from functools import cache
@@ -15,15 +16,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from taskscape.files import Kind, written_in_one_piece
-from taskscape.pools import ClassPool
 from taskscape.progress import duration
 from taskscape.report import figures as charts
-from taskscape.report.escaping import data_island
 from taskscape.report.palette import SCALE, SPLITS, learner_colours, rule_colours, theme_colours
 from taskscape.report.tables import (
     flat_settings,
     in_rows,
-    mean_of_trials,
     percent,
     selection_table,
     split_rows,
@@ -31,13 +29,18 @@ from taskscape.report.tables import (
 from taskscape.report.tasks import Shown, choose_shown, task_data, used_classes
 from taskscape.report.themes import Sheet, ThemeViews, make_sheet, view_themes
 from taskscape.similarity import TASK_THEMES
+from taskscape.storage import plain
+from taskscape.studies.outcome import outcomes
 from taskscape.studies.result import StudyResult
 
-__all__ = ["REPORT", "render_report", "write_report"]
+__all__ = ["REPORT", "data_island", "render_report", "write_report"]
 
 _SIGNED = b'<meta name="generator" content="taskscape">'
 REPORT = Kind("a report", lambda path: _SIGNED in path.read_bytes())
 
+_UNSAFE_IN_SCRIPT = str.maketrans(
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+)
 _SCRIPTS = ("page.js", "charts.js", "panel.js", "map.js", "start.js")
 Content = dict[str, Any]
 _EXAMPLES, _ROWS_OF_GROUPS = 18, 8
@@ -112,6 +115,22 @@ def _fingerprint(script: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
+def data_island(value: Any) -> Markup:
+    """A value as JSON that can stand inside a ``<script>`` element and cannot end it.
+
+    Names come from anybody's data. Numbers are rounded to four digits, and unknown ones are null.
+    """
+    rounded = json.loads(json.dumps(plain(value)), parse_float=_rounded)
+    text = json.dumps(rounded, ensure_ascii=False, separators=(",", ":"))
+    return Markup(text.translate(_UNSAFE_IN_SCRIPT))
+
+
+def _rounded(digits: str) -> float | int:
+    number = float(digits)
+    whole = round(number)
+    return whole if number == whole and abs(number) < 1e15 else float(f"{number:.4g}")
+
+
 def _number(value: Any, digits: int = 2) -> str:
     """A number with so many decimals and a true minus; a dash where it is unknown."""
     if value is None or value != value:
@@ -139,7 +158,8 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "members": result.test.lam.shape[0],
         "thumbnails": book.sheet,
         "book": book,
-        "splits": _data(result.pool, book),
+        "splits": split_rows(result.pool),
+        "rows_of_groups": _ROWS_OF_GROUPS,
         "split_colours": SPLITS,
         "themes": _themes(result, views, book),
         "settings": flat_settings(result.settings),
@@ -195,11 +215,15 @@ class _ClassBook:
     names: list[str]
     sheet: Sheet | None
 
+    def few(self, members: tuple[int, ...]) -> list[int]:
+        """Where a few classes of a group are in the book."""
+        return self.place[_few(members)].tolist()
+
     @staticmethod
     def of(result: StudyResult, shown: Shown, views: ThemeViews) -> "_ClassBook":
         pool = result.pool
         parts = [used_classes(result, shown), *views.classes, *(views.sample_classes or ())]
-        parts += [np.array(_few(c), dtype=np.int64) for r in split_rows(pool) for _, c in r.groups]
+        parts += [_few(members) for row in split_rows(pool) for _, members in row.groups]
         used = np.unique(np.concatenate(parts)).astype(np.int64)
         place = np.full(len(pool), -1, dtype=np.int64)
         place[used] = np.arange(len(used))
@@ -209,36 +233,16 @@ class _ClassBook:
         return _ClassBook(place, names, make_sheet(np.asarray(pool.samples[pool.starts[used]])))
 
 
+def _few(members: tuple[int, ...]) -> Int[np.ndarray, "few"]:
+    """A few classes from all over a group."""
+    picks = np.linspace(0, len(members) - 1, min(_EXAMPLES, len(members))).astype(int)
+    return np.asarray(members, dtype=np.int64)[picks]
+
+
 def _learners(result: StudyResult) -> list[str]:
     in_diagram = () if result.diagram is None else (c.learner for c in result.diagram.curves)
     chosen_for = (trial.learner for trial in result.selection)
     return [*result.accuracy, *in_diagram, *chosen_for, *result.forecasts]
-
-
-def _few(classes: tuple[int, ...]) -> list[int]:
-    """A few classes from all over a group."""
-    picks = np.linspace(0, len(classes) - 1, min(_EXAMPLES, len(classes))).astype(int)
-    return [classes[i] for i in picks]
-
-
-def _data(pool: ClassPool, book: _ClassBook) -> list[Content]:
-    rows = []
-    for row in split_rows(pool):
-        groups = [
-            {"name": name, "n": len(members), "classes": book.place[_few(members)].tolist()}
-            for name, members in row.groups
-        ]
-        rows.append(
-            {
-                "split": row.split,
-                "n_classes": row.n_classes,
-                "n_samples": row.n_samples,
-                "n_groups": len(row.groups),
-                "first": groups[:_ROWS_OF_GROUPS],
-                "rest": groups[_ROWS_OF_GROUPS:],
-            }
-        )
-    return rows
 
 
 def _fit(result: StudyResult, figures: Content) -> Content:
@@ -307,11 +311,11 @@ def _outcomes(
 ) -> Content:
     if result.diagram is not None:
         figures["diagram"] = charts.diagram_chart(result.diagram, colours)
-    means = mean_of_trials(result.selection)
-    rules = rule_colours([m.rule for m in means])
-    tables = [selection_table(means, name) for name in dict.fromkeys(m.learner for m in means)]
+    trained = outcomes(result.selection)
+    rules = rule_colours([o.rule for o in trained])
+    tables = [selection_table(trained, name) for name in dict.fromkeys(o.learner for o in trained)]
     for i, table in enumerate(tables):
-        figures[f"selection-{i}"] = charts.selection_chart(means, rules, table.learner)
+        figures[f"selection-{i}"] = charts.selection_chart(trained, rules, table.learner)
     judged = [name for name in result.forecasts if name in result.accuracy]
     for i, name in enumerate(judged):
         figures[f"forecast-{i}"] = charts.forecast_chart(result, name, shown.test, colours[name])

@@ -8,16 +8,13 @@ import numpy as np
 
 from taskscape.pools import ClassPool
 from taskscape.pools.pool import SPLITS
-from taskscape.statistics import mean_interval
-from taskscape.studies.outcome import SelectionTrial
+from taskscape.studies.outcome import Outcome
 
 __all__ = [
-    "MeanOfTrials",
     "SelectionTable",
     "SplitRow",
     "flat_settings",
     "in_rows",
-    "mean_of_trials",
     "percent",
     "selection_table",
     "split_rows",
@@ -25,44 +22,6 @@ __all__ = [
 
 Rows: TypeAlias = tuple[tuple[str, str], ...]
 Number: TypeAlias = float | int | np.floating
-
-
-@dataclass(frozen=True)
-class MeanOfTrials:
-    """The mean accuracy over the trials of one learner, rule and budget, with its interval."""
-
-    learner: str
-    rule: str
-    budget: int
-    n_trials: int
-    mean: float
-    half_width: float
-    """Half of the interval of the mean; NaN for a single trial."""
-
-    def __str__(self) -> str:
-        if np.isnan(self.half_width):
-            return percent(self.mean)
-        return f"{100 * self.mean:.1f} ± {100 * self.half_width:.1f} %"
-
-
-def mean_of_trials(trials: Sequence[SelectionTrial]) -> tuple[MeanOfTrials, ...]:
-    r"""Means over trials with Student's interval, in the order in which they came.
-
-    .. math:: \bar a \pm t_{n-1}\, s / \sqrt n
-    """
-    cells: dict[tuple[str, str, int], list[float]] = {}
-    for trial in trials:
-        accuracies = cells.setdefault((trial.learner, trial.rule, trial.budget), [])
-        if np.isfinite(trial.accuracy):
-            accuracies.append(trial.accuracy)
-    return tuple(MeanOfTrials(*cell, *_mean(values)) for cell, values in cells.items())
-
-
-def _mean(values: list[float]) -> tuple[int, float, float]:
-    if not values:
-        return 0, float("nan"), float("nan")
-    mean = mean_interval(np.array(values))
-    return len(values), mean.value, mean.reach
 
 
 @dataclass(frozen=True)
@@ -76,18 +35,25 @@ class SelectionTable:
     """How many trials a cell has."""
 
 
-def selection_table(means: Sequence[MeanOfTrials], learner: str) -> SelectionTable:
+def selection_table(outcomes: Sequence[Outcome], learner: str) -> SelectionTable:
     """The table under a learner's selection figure."""
-    mine = {(m.budget, m.rule): m for m in means if m.learner == learner}
+    mine = {(o.budget, o.rule): o for o in outcomes if o.learner == learner}
     rules = tuple(dict.fromkeys(rule for _, rule in mine))
     budgets = sorted({budget for budget, _ in mine})
-    counts = sorted({m.n_trials for m in mine.values()})
+    counts = sorted({o.n_trials for o in mine.values()})
     many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     rows = tuple(
-        (b, tuple(str(mine[b, rule]) if (b, rule) in mine else "–" for rule in rules))
+        (b, tuple(_mean(mine[b, rule]) if (b, rule) in mine else "–" for rule in rules))
         for b in budgets
     )
     return SelectionTable(learner, rules, rows, many)
+
+
+def _mean(outcome: Outcome) -> str:
+    mean = outcome.accuracy
+    if np.isnan(mean.reach):
+        return percent(mean.value)
+    return f"{100 * mean.value:.1f} ± {100 * mean.reach:.1f} %"
 
 
 @dataclass(frozen=True)

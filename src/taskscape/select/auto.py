@@ -16,7 +16,7 @@ from taskscape.meta import (
     make_learner,
     train_many,
 )
-from taskscape.select.rules import RULES
+from taskscape.select.known import RULES
 from taskscape.select.selection import Selection
 from taskscape.statistics import gain_interval
 from taskscape.tasks import TaskSet

@@ -1,6 +1,6 @@
 """``select``: choose training tasks for test tasks."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from taskscape.select.auto import (
     choose_rule,
     rules_to_try,
 )
-from taskscape.select.rules import RuleOptions, Run, find_rule
+from taskscape.select.known import RuleOptions, find_rule
+from taskscape.select.rules import Run
 from taskscape.select.selection import Selection
 from taskscape.similarity import (
     DistanceSource,
@@ -94,41 +95,39 @@ def select(
     if train_classes is None:
         known = judge.train if isinstance(judge, LearnerJudge) else train
         train_classes = known if isinstance(known, TaskSet) else None
-    limits = _Limits(
-        train_classes, train_samples, max_shared, unit,
+    request = _Request(
+        n, unit, seed, test_weights, train_classes, train_samples, max_shared,
         RuleOptions(penalty, candidates, max_test),
     )  # fmt: skip
     similarity = fitted_to(train, similarity, seed=seed)  # once, for test and validation tasks
     source = distances_between(test, train, similarity, scales=scales)
     if rule != AUTO or judge is None:
-        return _choose(source, n, rule, seed, limits, test_weights)
+        return _choose(source, rule, request)
     if isinstance(similarity, str | Similarity):
-        tried_for = distances_between(validation, train, similarity, scales=scales)
+        trial_source = distances_between(validation, train, similarity, scales=scales)
     else:
-        tried_for = distances_between(None, train, validation)
-    return _choose_by_trial(
-        source, tried_for, n, seed, limits, test_weights, judge, trial or TrialOptions()
-    )
+        trial_source = distances_between(None, train, validation)
+    return _choose_by_trial(source, trial_source, request, judge, trial or TrialOptions())
 
 
 @dataclass(frozen=True, eq=False)
-class _Limits:
-    """What every rule keeps to."""
+class _Request:
+    """How many training tasks to choose, and what every rule keeps to."""
 
-    train_classes: Any = None
-    train_samples: Any = None
-    max_shared: int | None = None
-    unit: str = "tasks"
-    options: RuleOptions = field(default_factory=RuleOptions)
+    n: int
+    unit: str
+    seed: int
+    test_weights: Any
+    train_classes: Any
+    train_samples: Any
+    max_shared: int | None
+    options: RuleOptions
 
 
 def _choose_by_trial(
     source: DistanceSource,
     validation: DistanceSource,
-    n: int,
-    seed: int,
-    limits: _Limits,
-    test_weights: Any,
+    request: _Request,
     judge: Judge,
     trial: TrialOptions,
 ) -> Selection:
@@ -140,42 +139,38 @@ def _choose_by_trial(
         )
     if isinstance(judge, LearnerJudge):
         judge.check(source.n_train, validation.n_test)
-    m = trial.budget(n, limits.unit)
+    n = trial.budget(request.n, request.unit)
     choice = choose_rule(
-        lambda name, number: _choose(validation, m, name, number, limits),
+        lambda rule, seed: _choose(
+            validation, rule, replace(request, n=n, seed=seed, test_weights=None)
+        ),
         judge,
-        rules=rules_to_try(trial, limits.train_classes is not None),
+        rules=rules_to_try(trial, request.train_classes is not None),
         trials=trial.trials,
         confidence=trial.confidence,
-        seed=seed,
+        seed=request.seed,
     )
-    chosen = _choose(source, n, choice.rule, seed, limits, test_weights)
-    record = {**choice.to_dict(), "n": m, "n_validation": validation.n_test}
+    chosen = _choose(source, choice.rule, request)
+    record = {**choice.to_dict(), "n": n, "n_validation": validation.n_test}
     return replace(chosen, settings={**chosen.settings, "auto": record})
 
 
-def _choose(
-    source: DistanceSource,
-    n: int,
-    rule: str,
-    seed: int,
-    limits: _Limits,
-    test_weights: Any = None,
-) -> Selection:
+def _choose(source: DistanceSource, rule: str, request: _Request) -> Selection:
     """Choose by one rule."""
     chosen_rule = find_rule(rule)
-    run = _start(source, n, rule, seed, limits, test_weights)
-    chosen_rule.choose(run, limits.options)
-    if not run.chosen or (limits.unit == "tasks" and len(run.chosen) < n):
+    run = _start(source, rule, request)
+    chosen_rule.choose(run, request.options)
+    n, unit, max_shared = request.n, request.unit, request.max_shared
+    if not run.chosen or (unit == "tasks" and len(run.chosen) < n):
         raise DataError(
-            f"only {len(run.chosen)} of the {n} {limits.unit} could be chosen by rule={rule!r} "
-            f"with max_shared={limits.max_shared}. Lower n, raise max_shared or candidates, or "
+            f"only {len(run.chosen)} of the {n} {unit} could be chosen by rule={rule!r} "
+            f"with max_shared={max_shared}. Lower n, raise max_shared or candidates, or "
             "give more training tasks."
         )
-    settings = {"n": n, "unit": limits.unit, "seed": seed, "max_shared": limits.max_shared}
-    settings |= {"weighted": test_weights is not None, "n_test": source.n_test}
+    settings = {"n": n, "unit": unit, "seed": request.seed, "max_shared": max_shared}
+    settings |= {"weighted": request.test_weights is not None, "n_test": source.n_test}
     settings |= {"n_train": source.n_train, "distance": type(source).__name__}
-    settings |= {name: getattr(limits.options, name) for name in chosen_rule.options}
+    settings |= {name: getattr(request.options, name) for name in chosen_rule.options}
     return Selection(
         indices=np.array(run.chosen, dtype=np.int64),
         scores=np.array(run.scores),
@@ -186,21 +181,21 @@ def _choose(
     )
 
 
-def _start(
-    source: DistanceSource, n: int, rule: str, seed: int, limits: _Limits, test_weights: Any
-) -> Run:
+def _start(source: DistanceSource, rule: str, request: _Request) -> Run:
     """A selection of nothing yet, after a check of everything that it is to keep to."""
-    given, max_shared = limits.train_classes, limits.max_shared
+    n, unit, max_shared, given = (
+        request.n, request.unit, request.max_shared, request.train_classes
+    )  # fmt: skip
     classes = None if given is None else read_classes(given, source.n_train)
     if classes is None and (max_shared is not None or find_rule(rule).needs_classes):
         why = "max_shared" if max_shared is not None else f"rule={rule!r}"
         raise DataError(f"{why} needs train_classes: a TaskSet, or class ids (tasks, way).")
     if max_shared is not None and max_shared < 0:
         raise DataError(f"max_shared={max_shared} must not be negative.")
-    if limits.options.penalty < 0:
-        raise DataError(f"penalty={limits.options.penalty} must not be negative.")
-    costs = _read_costs(limits.unit, given, limits.train_samples, source.n_train)
-    if n < 1 or (limits.unit == "tasks" and n > source.n_train):
+    if request.options.penalty < 0:
+        raise DataError(f"penalty={request.options.penalty} must not be negative.")
+    costs = _read_costs(unit, given, request.train_samples, source.n_train)
+    if n < 1 or (unit == "tasks" and n > source.n_train):
         raise DataError(f"n={n} must lie between 1 and the {source.n_train} training tasks.")
     test_content, train_content = source.contents()
     if classes is not None:
@@ -210,9 +205,9 @@ def _start(
             train_content = subkeys(train_content, keys.view(np.int64))
     return Run(
         source,
-        tie_keys=_keys(train_content, seed),
-        test_keys=_keys(test_content, seed),
-        weights=_read_weights(test_weights, source.n_test),
+        tie_keys=_keys(train_content, request.seed),
+        test_keys=_keys(test_content, request.seed),
+        weights=_read_weights(request.test_weights, source.n_test),
         budget=n,
         costs=costs,
         classes=classes,

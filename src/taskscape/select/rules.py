@@ -1,49 +1,22 @@
 """The rules that choose training tasks; each fills a :class:`Run` until it is done."""
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt64
 
 from taskscape.errors import DataError
 from taskscape.progress import progress_bar
+from taskscape.select.known import RuleOptions
 from taskscape.similarity import DistanceSource
 
-__all__ = ["RULES", "Rule", "RuleOptions", "Run", "find_rule"]
+__all__ = ["Run"]
 
 _TURNS = 128
 """Turns that are looked up together: k = _TURNS neighbours outlast the others' choices."""
 _MOST_NUMBERS = 40_000_000
 """Distances that ``facility`` holds in memory."""
-
-
-@dataclass(frozen=True)
-class RuleOptions:
-    """Settings that only some of the rules use."""
-
-    penalty: float = 0.25
-    """Rule ``classes``: mean distances that a task may be farther for a class half as used."""
-    candidates: int | None = None
-    """Rule ``classes``: near tasks to choose from (64); ``facility``: size of the pre-selection."""
-    max_test: int = 2000
-    """Rule ``facility``: how many test tasks it is to serve, sampled if there are more."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """An entry of ``RULES``: the function that chooses, and what to say about it."""
-
-    choose: Callable[["Run", RuleOptions], None]
-    score_is: str
-    """What the score of a chosen task is, in words."""
-    meaning: str
-    """Which tasks it chooses, in a few words for help texts and the docs."""
-    options: tuple[str, ...] = ()
-    """The fields of :class:`RuleOptions` that it heeds."""
-    needs_classes: bool = False
 
 
 class Run:
@@ -120,8 +93,8 @@ def ascending(
     size, last = max(first, 256), -np.inf
     while True:
         upto = np.partition(values, size)[size] if size < len(values) else np.inf
-        some = np.flatnonzero((values > last) & (values <= upto))
-        yield from some[np.lexsort((tie_keys[some], values[some]))].tolist()
+        window = np.flatnonzero((values > last) & (values <= upto))
+        yield from window[np.lexsort((tie_keys[window], values[window]))].tolist()
         if upto == np.inf:
             return
         size, last = 4 * size, upto
@@ -300,35 +273,3 @@ def _one_layer(
         there = distances[nearer]
         gains -= weights[nearer] @ (np.maximum(was - there, 0.0) - np.maximum(now - there, 0.0))
         reached[nearer] = now[:, 0]
-
-
-RULES: Mapping[str, Rule] = MappingProxyType(
-    {
-        "nearest": Rule(nearest, "mean distance", "smallest mean distance from the test tasks"),
-        "coverage": Rule(
-            coverage, "distance", "each test task in turn takes its nearest unused task"
-        ),
-        "facility": Rule(
-            facility,
-            "gain",
-            "greedy facility location: together nearest to all test tasks",
-            options=("candidates", "max_test"),
-        ),
-        "classes": Rule(
-            classes,
-            "distance",
-            "coverage that avoids classes used often",
-            options=("penalty", "candidates"),
-            needs_classes=True,
-        ),
-        "random": Rule(random, "mean distance", "by chance"),
-    }
-)
-"""Every selection rule by name; a new one is a line here."""
-
-
-def find_rule(name: str) -> Rule:
-    """The rule of that name."""
-    if name not in RULES:
-        raise DataError(f"rule={name!r} is not a selection rule; use one of {', '.join(RULES)}.")
-    return RULES[name]

@@ -1,6 +1,5 @@
 """What a selection rule returns: which tasks, in which order, and why."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.errors import DataError
-from taskscape.files import json_with, load_json, save_json
+from taskscape.files import SavedAsJson, json_with
 
 __all__ = ["SELECTION_FILE", "Selection"]
 
@@ -18,9 +17,10 @@ SELECTION_FILE = json_with("a selection", what="selection")
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
+class Selection(SavedAsJson):
     """Training tasks in the order they were chosen; ``tasks[selection.indices]`` picks them."""
 
+    file = SELECTION_FILE
     indices: Int[np.ndarray, "chosen"]
     scores: Float[np.ndarray, "chosen"]
     """What the rule went by, see ``score_is``."""
@@ -80,12 +80,3 @@ class Selection:
             score_is=values["score_is"],
             settings=dict(values["settings"]),
         )
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a JSON file that :meth:`load` reads."""
-        save_json(path, self.to_dict(), SELECTION_FILE)
-
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> "Selection":
-        """The selection that :meth:`save` wrote."""
-        return Selection.from_dict(load_json(path, SELECTION_FILE))

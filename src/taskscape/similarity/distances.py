@@ -6,6 +6,7 @@ tasks, for the nearest of them, or for a matrix.
 
 import math
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,14 @@ from taskscape.compare import mean_kl, member_scales
 from taskscape.compare import nearest as nearest_by_kl
 from taskscape.compare.index import Neighbours, TaskIndex
 from taskscape.compare.means import weights_for
-from taskscape.compare.posteriors import Tasks, check_together, expected_log, log_beta, read_lam
+from taskscape.compare.posteriors import (
+    Tasks,
+    affine_kl,
+    check_together,
+    log_beta,
+    read_lam,
+    side_by_side,
+)
 from taskscape.compare.rows import row_hashes
 from taskscape.errors import DataError
 
@@ -109,19 +117,18 @@ class KLSource(DistanceSource):
             scales = member_scales(self._test, self._train)
         self._scales = scales
         self._weights = weights_for(self._test, self._train, scales)
-        self._F: np.ndarray | None = None
         self._index: tuple[UInt64[np.ndarray, "trains"], TaskIndex] | None = None
         self.n_test, self.n_train = self._test.shape[1], self._train.shape[1]
 
     def block(
         self, tests: Int[np.ndarray, "some"], trains: Int[np.ndarray, "others"]
     ) -> Float[np.ndarray, "some others"]:
-        g, constant = self._queries(tests)
-        linear = g @ _flat(self._train[:, trains]).T
-        return np.maximum(constant[:, None] + self._log_beta[trains] - linear, 0.0)
+        queries = affine_kl(self._test[:, tests], self._weights)
+        b = side_by_side(self._train[:, trains])
+        return np.maximum(queries.to_all(b, self._log_beta[trains]), 0.0)
 
     def contents(self) -> tuple[UInt64[np.ndarray, "tests"], UInt64[np.ndarray, "trains"]]:
-        test, train = (row_hashes(_flat(lam)) for lam in (self._test, self._train))
+        test, train = (row_hashes(side_by_side(lam)) for lam in (self._test, self._train))
         return test, train
 
     def mean_distance(self) -> Float[np.ndarray, "tests"]:
@@ -129,13 +136,13 @@ class KLSource(DistanceSource):
         return mean_kl(self._test, self._train, scales=self._scales)
 
     def means(self, weights: Float[np.ndarray, "tests"]) -> Float[np.ndarray, "trains"]:
-        g, constant = self._queries(slice(None))
+        queries = affine_kl(self._test, self._weights)
         # exactly rounded sums do not depend on the order of the test tasks
-        mean_g = np.array([math.fsum(column) for column in (g * weights[:, None]).T])
+        mean_g = np.array([math.fsum(column) for column in (queries.g * weights[:, None]).T])
         linear = np.zeros(self.n_train)
-        for column, slope in zip(_flat(self._train).T, mean_g, strict=True):
+        for column, slope in zip(side_by_side(self._train).T, mean_g, strict=True):
             linear += column * slope
-        return np.maximum(self._log_beta - linear + math.fsum(constant * weights), 0.0)
+        return np.maximum(self._log_beta - linear + math.fsum(queries.constant * weights), 0.0)
 
     def nearest(
         self,
@@ -157,18 +164,9 @@ class KLSource(DistanceSource):
             self._test[:, tests], k, self._weights, None if all_left else unused
         )
 
-    def _queries(
-        self, tests: Int[np.ndarray, "some"] | slice
-    ) -> tuple[Float[np.ndarray, "some dims"], Float[np.ndarray, "some"]]:
-        a = self._test[:, tests]
-        log_phi = expected_log(a) * self._weights[:, None, None]
-        return _flat(log_phi), (a * log_phi).sum(axis=(0, 2)) - self._weights @ log_beta(a)
-
-    @property
+    @cached_property
     def _log_beta(self) -> Float[np.ndarray, "trains"]:
-        if self._F is None:
-            self._F = self._weights @ log_beta(self._train)
-        return self._F
+        return np.asarray(self._weights @ log_beta(self._train))
 
 
 class MatrixSource(DistanceSource):
@@ -209,10 +207,6 @@ class EmbeddingSource(DistanceSource):
 
     def contents(self) -> tuple[UInt64[np.ndarray, "tests"], UInt64[np.ndarray, "trains"]]:
         return row_hashes(self._test), row_hashes(self._train)
-
-
-def _flat(lam: Float[np.ndarray, "members tasks L"]) -> Float[np.ndarray, "tasks dims"]:
-    return lam[0] if len(lam) == 1 else np.concatenate(list(lam), axis=1)
 
 
 def _read(values: object, name: str) -> Float[np.ndarray, "rows columns"]:

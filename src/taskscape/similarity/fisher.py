@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-__all__ = ["Head", "fisher_diagonal", "fisher_per_unit", "fit_heads", "hidden_layers"]
+__all__ = ["Head", "fisher_per_unit", "fit_heads", "hidden_layers"]
 
 _NEVER = -1e9
 
@@ -90,57 +90,6 @@ def fit_heads(
     return Head(_matmul(f.mT, theta) if dual else theta, length(slope(theta)) / first)
 
 
-def _energies(
-    weights: tuple[Float[Array, "_ _"], ...],
-    layers: tuple[Float[Array, "tasks n _"], ...],
-    head: Float[Array, "tasks width way"],
-    mask: Bool[Array, "tasks n"],
-    class_mask: Bool[Array, "tasks way"],
-) -> list[Float[Array, "tasks n _"]]:
-    r"""Expected squared derivative by each unit's input, for every hidden layer and sample.
-
-    .. math:: e_n = \sum_y p(y \mid x_n) \left(\frac{\partial \ln p(y \mid x_n)}{\partial a_n}
-        \right)^2 = \sum_y p_{ny} \Bigl(g_{ny} - \sum_k p_{nk} g_{nk}\Bigr)^2
-
-    with :math:`g_{ny}` the derivative of logit y by the unit's input :math:`a_n`.
-    """
-    logits = jnp.where(class_mask[:, None], _matmul(layers[-1], head), _NEVER)
-    p = jax.nn.softmax(logits) * mask[..., None]
-    # (tasks, n, way, width): derivatives of all logits by the last layer's input
-    g = head.mT[:, None] * (layers[-1] > 0)[:, :, None]
-    energies = []
-    for i in range(len(weights) - 1, -1, -1):
-        centred = g - jnp.einsum("tny,tnyw->tnw", p, g)[:, :, None]
-        energies.append(jnp.einsum("tny,tnyw->tnw", p, centred**2))
-        if i:
-            g = jnp.matmul(g, weights[i].T, precision="highest") * (layers[i - 1] > 0)[:, :, None]
-    return energies[::-1]
-
-
-def fisher_diagonal(
-    weights: tuple[Float[Array, "_ _"], ...],
-    x: Float[Array, "tasks n dims"],
-    layers: tuple[Float[Array, "tasks n _"], ...],
-    head: Float[Array, "tasks width way"],
-    mask: Bool[Array, "tasks n"],
-    class_mask: Bool[Array, "tasks way"],
-) -> list[tuple[Float[Array, "tasks _ _"], Float[Array, "tasks _"]]]:
-    r"""Exact diagonal of the Fisher information of every hidden layer's weights and biases.
-
-    .. math:: F_w = \frac1N \sum_n \sum_y p(y \mid x_n)
-        \left(\frac{\partial \ln p(y \mid x_n)}{\partial w}\right)^2
-
-    over the model's own predictions; for weight (i, j) of a layer with inputs h that is
-    :math:`\frac1N \sum_n h_{ni}^2 e_{nj}`.
-    """
-    count = jnp.maximum(mask.sum(1), 1)[:, None]
-    energies = _energies(weights, layers, head, mask, class_mask)
-    return [
-        (_matmul((h**2).mT, e) / count[..., None], e.sum(1) / count)
-        for h, e in zip((x, *layers[:-1]), energies, strict=True)
-    ]
-
-
 def fisher_per_unit(
     weights: tuple[Float[Array, "_ _"], ...],
     squares: Float[Array, "tasks n"],
@@ -149,20 +98,38 @@ def fisher_per_unit(
     mask: Bool[Array, "tasks n"],
     class_mask: Bool[Array, "tasks way"],
 ) -> list[Float[Array, "tasks _"]]:
-    r"""The diagonal averaged over the incoming weights, and the bias, of every hidden unit.
+    r"""The Fisher information's diagonal, averaged over the weights and the bias of each unit.
+
+    .. math:: F_w = \frac1N \sum_n \sum_y p(y \mid x_n)
+        \left(\frac{\partial \ln p(y \mid x_n)}{\partial w}\right)^2
+
+    over the model's own predictions. With :math:`g_{ny}` the derivative of logit y by the input of
+    unit j, that is for weight (i, j) of a layer with inputs h
+
+    .. math:: F_{ij} = \frac1N \sum_n h_{ni}^2 e_{nj}, \quad
+        e_{nj} = \sum_y p_{ny} \Bigl(g_{ny} - \sum_k p_{nk} g_{nk}\Bigr)^2
+
+    and on average
 
     .. math:: F_j = \frac1N \sum_n e_{nj} \frac{1 + \sum_i h_{ni}^2}{1 + I}
 
     The average needs no matrix of the layer's size, and of the first layer's inputs only their
     squared lengths, ``squares``.
     """
+    logits = jnp.where(class_mask[:, None], _matmul(layers[-1], head), _NEVER)
+    p = jax.nn.softmax(logits) * mask[..., None]
     lengths = [squares, *((h**2).sum(-1) for h in layers[:-1])]
     count = jnp.maximum(mask.sum(1), 1)[:, None]
-    energies = _energies(weights, layers, head, mask, class_mask)
-    return [
-        jnp.einsum("tn,tnw->tw", 1 + s, e) / (1 + W.shape[0]) / count
-        for W, s, e in zip(weights, lengths, energies, strict=True)
-    ]
+    # (tasks, n, way, width): derivatives of all logits by the last layer's input
+    g = head.mT[:, None] * (layers[-1] > 0)[:, :, None]
+    units = []
+    for i in range(len(weights) - 1, -1, -1):
+        centred = g - jnp.einsum("tny,tnyw->tnw", p, g)[:, :, None]
+        e = jnp.einsum("tny,tnyw->tnw", p, centred**2)
+        units.append(jnp.einsum("tn,tnw->tw", 1 + lengths[i], e) / (1 + len(weights[i])) / count)
+        if i:
+            g = jnp.matmul(g, weights[i].T, precision="highest") * (layers[i - 1] > 0)[:, :, None]
+    return units[::-1]
 
 
 def _matmul(a: Float[Array, "*batch n m"], b: Float[Array, "*batch m k"]) -> Array:

@@ -7,7 +7,6 @@ from scipy.special import logsumexp
 from taskscape.errors import DataError
 from taskscape.similarity.similarity import (
     FeatureSimilarity,
-    Prepare,
     Rows,
     TaskFeatures,
     TaskVectors,
@@ -15,6 +14,7 @@ from taskscape.similarity.similarity import (
     prepared_batches,
 )
 from taskscape.tasks import TaskSet
+from taskscape.themes.prepare import Prepare
 
 __all__ = ["TaskHardness"]
 
@@ -95,7 +95,7 @@ class TaskHardness(FeatureSimilarity):
         return (odds / mask.sum(axis=(1, 2)))[:, None]
 
     def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
-        return lambda some: np.abs(a[some] - b[:, 0])
+        return lambda part: np.abs(a[part] - b[:, 0])
 
 
 def _cosines(

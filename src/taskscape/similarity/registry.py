@@ -1,102 +1,45 @@
-"""Every notion of similarity by name, and the distances that any of them gives."""
+"""Notions of similarity made by name, and the distances that any of them gives."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from taskscape.errors import DataError
 from taskscape.meta import TrainConfig
 from taskscape.seeds import Seed, check_seed
-from taskscape.similarity.distances import DistanceSource, KLSource, MatrixSource
+from taskscape.similarity.distances import DistanceSource, MatrixSource
 from taskscape.similarity.hardness import TaskHardness
+from taskscape.similarity.known import TASK_THEMES, find_similarity
 from taskscape.similarity.similarity import Similarity
-from taskscape.similarity.task2vec import PROBE_SAMPLES, Task2Vec, Task2VecConfig
+from taskscape.similarity.task2vec import Task2Vec, Task2VecConfig
 from taskscape.similarity.task_themes import ThemeSimilarity
 from taskscape.similarity.transport import OTDD, PrototypeDistance
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = [
-    "SIMILARITIES",
-    "TASK_THEMES",
-    "KnownSimilarity",
-    "SimilarityLike",
-    "distances_between",
-    "find_similarity",
-    "fitted_to",
-    "make_similarity",
-]
-
-TASK_THEMES = "task_themes"
-"""The notion that is used where none is named."""
+__all__ = ["SimilarityLike", "distances_between", "fitted_to", "make_similarity"]
 
 SimilarityLike: TypeAlias = str | Similarity | DistanceSource | Any
 """A name of ``SIMILARITIES``, a similarity that is fitted, or distances: a source or a matrix."""
 
 
-@dataclass(frozen=True)
-class KnownSimilarity:
-    """A notion of similarity that can be asked for by name."""
-
-    make: Callable[[int, int | None], Similarity]
-    """From a seed, and the number of updates where a network is trained (None: the usual)."""
-    meaning: str
-    needs: str = "tasks"
-    """What it looks at, in words."""
-    least_samples: int = 1
-    """Samples that every training class must have."""
-    of_embedded: Callable[[Any, Any, Any], DistanceSource] | None = None
-    """Distances between embeddings that come without a fitted similarity, given their scales."""
+def make_task_themes(seed: int, updates: int | None) -> Similarity:
+    return ThemeSimilarity(TaskThemes(random_state=seed))
 
 
-def _task2vec(seed: int, updates: int | None) -> Similarity:
+def make_task2vec(seed: int, updates: int | None) -> Similarity:
     config = None if updates is None else Task2VecConfig(train=TrainConfig(updates=updates))
     return Task2Vec(config=config, seed=seed)
 
 
-SIMILARITIES: Mapping[str, KnownSimilarity] = MappingProxyType(
-    {
-        TASK_THEMES: KnownSimilarity(
-            lambda seed, updates: ThemeSimilarity(TaskThemes(random_state=seed)),
-            "KL divergence between posteriors over task-themes",
-            "a model of task-themes, or tasks to fit one to",
-            of_embedded=lambda test, train, scales: KLSource(test, train, scales=scales),
-        ),
-        "task2vec": KnownSimilarity(
-            _task2vec,
-            "what a probe network needs to tell a task's classes apart: Fisher information",
-            f"{PROBE_SAMPLES} samples of every training class, to train the probe",
-            PROBE_SAMPLES,
-        ),
-        "prototypes": KnownSimilarity(
-            lambda seed, updates: PrototypeDistance(),
-            "distance between class means under their best assignment",
-            "nothing besides tasks",
-        ),
-        "otdd": KnownSimilarity(
-            lambda seed, updates: OTDD(),
-            "optimal transport between classes taken as Gaussians",
-            "a few samples of each class",
-        ),
-        "hardness": KnownSimilarity(
-            lambda seed, updates: TaskHardness(),
-            "difference in how likely a simple classifier errs within the task",
-            "nothing besides tasks",
-        ),
-    }
-)
-"""Every notion of similarity by name; a new one is a line here."""
+def make_prototypes(seed: int, updates: int | None) -> Similarity:
+    return PrototypeDistance()
 
 
-def find_similarity(name: str) -> KnownSimilarity:
-    """The notion of that name."""
-    if name not in SIMILARITIES:
-        raise DataError(
-            f"similarity={name!r} is not known; use one of {', '.join(SIMILARITIES)}, a fitted "
-            "similarity, or distances."
-        )
-    return SIMILARITIES[name]
+def make_otdd(seed: int, updates: int | None) -> Similarity:
+    return OTDD()
+
+
+def make_hardness(seed: int, updates: int | None) -> Similarity:
+    return TaskHardness()
 
 
 def make_similarity(name: str, *, seed: Seed = 0, updates: int | None = None) -> Similarity:
@@ -147,7 +90,7 @@ def distances_between(
                 f"similarity={similarity!r} by name needs task sets; for what it embedded, pass "
                 "the fitted similarity itself."
             )
-        return of_embedded(test, train, scales)
+        return of_embedded(test, train, scales=scales)
     if scales is not None:
         raise DataError("scales is for λ of an ensemble; leave it out with other similarities.")
     if isinstance(similarity, Similarity):

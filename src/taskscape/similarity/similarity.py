@@ -28,7 +28,6 @@ from taskscape.themes.prepare import (
 
 __all__ = [
     "FeatureSimilarity",
-    "Prepare",
     "Rows",
     "Similarity",
     "TaskFeatures",
@@ -124,8 +123,8 @@ class TaskDistances(DistanceSource):
         if self._matrix is not None:
             return self._matrix
         matrix = np.empty((self.n_test, self.n_train))
-        for some, distances in self._parts():
-            matrix[some] = distances
+        for part, distances in self._parts():
+            matrix[part] = distances
         if not self._similarity.cheap:
             self._matrix = matrix
         return matrix
@@ -146,9 +145,9 @@ class TaskDistances(DistanceSource):
         step = max(1, self._similarity.pairs_at_once // self.n_train)
         with progress_bar("distances between tasks", self.n_test) as advance:
             for start in range(0, self.n_test, step):
-                some = slice(start, min(start + step, self.n_test))
-                yield some, rows(some)
-                advance(some.stop - some.start)
+                part = slice(start, min(start + step, self.n_test))
+                yield part, rows(part)
+                advance(part.stop - part.start)
 
 
 @dataclass(frozen=True)

@@ -16,18 +16,18 @@ from taskscape.pools import ClassPool
 from taskscape.progress import progress_bar
 from taskscape.seeds import Seed, check_seed
 from taskscape.similarity.fisher import fisher_per_unit, fit_heads, hidden_layers
+from taskscape.similarity.known import PROBE_SAMPLES, PROBE_SHOTS
 from taskscape.similarity.similarity import (
     FeatureSimilarity,
-    Prepare,
     Rows,
     TaskVectors,
 )
 from taskscape.tasks import TaskSet, stream_tasks
-from taskscape.themes.prepare import Preparation, all_rows
+from taskscape.themes.places import all_rows
+from taskscape.themes.prepare import Preparation, Prepare
 
 __all__ = [
     "DISTANCES",
-    "PROBE_SAMPLES",
     "Task2Vec",
     "Task2VecConfig",
     "cosine",
@@ -41,9 +41,7 @@ _CELLS_AT_ONCE = 1 << 21
 _NUMBERS_AT_ONCE = 1 << 18
 """Of two embeddings divided by each other: few enough for the processor's cache."""
 _ROWS_AT_ONCE = 8192
-_N_WAY, _N_SHOT, _N_QUERY = 5, 5, 15
-PROBE_SAMPLES = _N_SHOT + 1
-"""Samples that every class must have for the probe to be trained."""
+_N_WAY, _N_QUERY = 5, 15
 
 
 @dataclass(frozen=True)
@@ -171,12 +169,12 @@ class Task2Vec(FeatureSimilarity):
         simple = self.alpha * (1 - to_trivial(b)) if self.distance == "asymmetric" else 0.0
         step = max(1, _NUMBERS_AT_ONCE // b.size)
 
-        def some_rows(some: slice) -> Float[np.ndarray, "some others"]:
-            starts = range(some.start, some.stop, step)
-            parts = [compute(a[i : min(i + step, some.stop)], b) for i in starts]
+        def rows_of(part: slice) -> Float[np.ndarray, "some others"]:
+            starts = range(part.start, part.stop, step)
+            parts = [compute(a[i : min(i + step, part.stop)], b) for i in starts]
             return np.concatenate(parts) + simple
 
-        return some_rows
+        return rows_of
 
 
 def cosine(
@@ -248,9 +246,9 @@ def prepared_pool(tasks: TaskSet, preparation: Preparation) -> ClassPool:
 def train_probe(pool: ClassPool, config: Task2VecConfig, seed: int) -> Trained:
     """MAML on 5-way 5-shot tasks of the pool's classes, as far as it has them."""
     pool.require(PROBE_SAMPLES, "training the probe")
-    n_query = min(_N_QUERY, int(pool.counts.min()) - _N_SHOT)
+    n_query = min(_N_QUERY, int(pool.counts.min()) - PROBE_SHOTS)
     tasks = stream_tasks(
-        pool, n_way=min(_N_WAY, len(pool)), n_shot=_N_SHOT, n_query=n_query, seed=seed
+        pool, n_way=min(_N_WAY, len(pool)), n_shot=PROBE_SHOTS, n_query=n_query, seed=seed
     )
     # inputs of mean square 1, whatever the preparation, so that one learning rate suits all
     scale = 1 / max(float(np.sqrt(np.mean(np.square(pool.samples, dtype=np.float64)))), 1e-12)

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.compare import DIVERGENCES
 from taskscape.compare import cdist as divergences_between
+from taskscape.compare.divergences import find_divergence
 from taskscape.errors import DataError
 from taskscape.similarity.distances import DistanceSource, KLSource
 from taskscape.similarity.similarity import Rows, Similarity, TaskVectors
@@ -26,17 +26,13 @@ class ThemeSimilarity(Similarity):
     """
 
     def __init__(self, model: Any, kind: str = "kl", *, alpha: Any = None) -> None:
-        if kind not in DIVERGENCES:
-            raise DataError(
-                f"kind={kind!r} is not a divergence; use one of {', '.join(DIVERGENCES)}."
-            )
         if not hasattr(model, "transform"):
             raise DataError(
                 f"model is {type(model).__name__}; expected something with transform(tasks), such "
                 "as TaskThemes. λ that you have already go straight to cdist and mean_distance."
             )
         self.model, self.kind, self.alpha = model, kind, alpha
-        self.symmetric = DIVERGENCES[kind].symmetric
+        self.symmetric = find_divergence(kind).symmetric
 
     def fit(self, tasks: TaskSet) -> "ThemeSimilarity":
         self.model.fit(tasks)
@@ -50,7 +46,7 @@ class ThemeSimilarity(Similarity):
         distances = divergences_between(
             _members_first(a), _members_first(b), self.kind, alpha=self.alpha
         )
-        return lambda some: distances[some]
+        return lambda part: distances[part]
 
     def distances(
         self, test: TaskSet | TaskVectors | Any, train: TaskSet | TaskVectors | Any

@@ -11,13 +11,13 @@ from taskscape.compare.rows import DistinctRows, distinct_rows
 from taskscape.errors import DataError
 from taskscape.similarity.similarity import (
     FeatureSimilarity,
-    Prepare,
     Rows,
     TaskFeatures,
     TaskVectors,
     class_means,
 )
 from taskscape.tasks import TaskSet
+from taskscape.themes.prepare import Prepare
 
 __all__ = ["OTDD", "PrototypeDistance", "gaussian_distances", "transport_classes"]
 
@@ -48,12 +48,12 @@ class PrototypeDistance(FeatureSimilarity):
         way_a, way_b = n_way(a), n_way(b)
         second = np.nan_to_num(b).reshape(-1, b.shape[2])
 
-        def some_rows(some: slice) -> Float[np.ndarray, "some others"]:
-            first = np.nan_to_num(a[some]).reshape(-1, a.shape[2])
+        def rows_of(part: slice) -> Float[np.ndarray, "some others"]:
+            first = np.nan_to_num(a[part]).reshape(-1, a.shape[2])
             costs = squared_distances(first, second).reshape(-1, a.shape[1], len(b), b.shape[1])
-            return np.sqrt(transport_classes(costs.swapaxes(1, 2), way_a[some], way_b))
+            return np.sqrt(transport_classes(costs.swapaxes(1, 2), way_a[part], way_b))
 
-        return some_rows
+        return rows_of
 
 
 class OTDD(FeatureSimilarity):
@@ -127,21 +127,21 @@ class OTDD(FeatureSimilarity):
         way_a, way_b = n_way(a), n_way(b)
         table = ClassTable(_rows_of(a), _rows_of(b), self.covariance)
 
-        def some_rows(some: slice) -> Float[np.ndarray, "some others"]:
-            costs = table.costs(some, len(a), len(b))
-            return np.sqrt(2 * transport_classes(costs, way_a[some], way_b))
+        def rows_of(part: slice) -> Float[np.ndarray, "some others"]:
+            costs = table.costs(part, len(a), len(b))
+            return np.sqrt(2 * transport_classes(costs, way_a[part], way_b))
 
-        return some_rows
+        return rows_of
 
     def _sample_rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         classes = [_gaussians(_features(e), self.covariance).astype(np.float32) for e in (a, b)]
         table = ClassTable(_rows_of(classes[0]), _rows_of(classes[1]), self.covariance)
         seconds = [_samples(task) for task in b]
 
-        def some_rows(some: slice) -> Float[np.ndarray, "some others"]:
-            labels = table.costs(some, len(a), len(b))
+        def rows_of(part: slice) -> Float[np.ndarray, "some others"]:
+            labels = table.costs(part, len(a), len(b))
             distances = np.empty((len(labels), len(b)))
-            for i, task in enumerate(a[some]):
+            for i, task in enumerate(a[part]):
                 x, y = _samples(task)
                 weight = np.full(len(x), 1 / len(x))
                 for j, (z, label) in enumerate(seconds):
@@ -149,7 +149,7 @@ class OTDD(FeatureSimilarity):
                     distances[i, j] = transport(costs, weight, np.full(len(z), 1 / len(z)))
             return np.sqrt(np.maximum(distances, 0.0))
 
-        return some_rows
+        return rows_of
 
 
 def gaussian_distances(
@@ -200,16 +200,16 @@ class ClassTable:
         return gaussian_distances(a[rows], b[self._kinds[1].first], self._covariance)
 
     def costs(
-        self, some: slice, n: int, m: int
+        self, part: slice, n: int, m: int
     ) -> Float[np.ndarray, "some others way another_way"]:
         """Squared distances between the classes of some tasks and those of all others."""
         way, other = self._a.shape[1], self._b.shape[1]
         columns = self._kinds[1].kind
         if self._known is not None:
-            kinds = self._kinds[0].kind.reshape(n, way)[some].reshape(-1)
+            kinds = self._kinds[0].kind.reshape(n, way)[part].reshape(-1)
             flat = self._known[np.ix_(kinds, columns)]
         else:
-            flat = self._between(np.arange(n * way).reshape(n, way)[some].reshape(-1))[:, columns]
+            flat = self._between(np.arange(n * way).reshape(n, way)[part].reshape(-1))[:, columns]
         return flat.reshape(-1, way, m, other).swapaxes(1, 2)
 
 
@@ -273,9 +273,9 @@ def transport_classes(
     for way in np.unique(n_way):
         for other in np.unique(other_way):
             place = np.ix_(n_way == way, other_way == other)
-            some = costs[place][..., :way, :other]
-            flat = some.reshape(-1, int(way), int(other))
-            distances[place] = _transport_all(flat).reshape(some.shape[:2])
+            block = costs[place][..., :way, :other]
+            flat = block.reshape(-1, int(way), int(other))
+            distances[place] = _transport_all(flat).reshape(block.shape[:2])
     return distances
 
 

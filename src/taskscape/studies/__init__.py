@@ -1,21 +1,5 @@
 """Experiments: data in, result objects out."""
 
-from taskscape.studies.pipeline import (
-    StudyConfig,
-    config_from,
-    load_study,
-    preset,
-    read_config,
-    run_study,
-)
-from taskscape.studies.result import StudyResult
+from taskscape.lazy import attach_stub
 
-__all__ = [
-    "StudyConfig",
-    "StudyResult",
-    "config_from",
-    "load_study",
-    "preset",
-    "read_config",
-    "run_study",
-]
+__getattr__, __dir__, __all__ = attach_stub(__name__)

@@ -11,39 +11,27 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from taskscape.studies import choosing, forecasting, learning, representation, similarity
 from taskscape.studies.lab import Lab, OutOfTimeError, read_ledger
 
-__all__ = ["STUDIES", "Study", "main"]
+__all__ = ["STUDIES", "main"]
 
 
-@dataclass(frozen=True)
-class Study:
-    """What the command line needs to know of a study."""
-
-    settings: type
-    """A dataclass; its fields are the options."""
-    run: Callable[[Any, Lab], None]
-    about: str
-    """In words, for the help."""
-
-
-STUDIES: Mapping[str, Study] = {
-    "learning": Study(learning.LearningSettings, learning.run, learning.__doc__ or ""),
-    "choosing": Study(choosing.ChoosingSettings, choosing.run, choosing.__doc__ or ""),
-    "forecasting": Study(
-        forecasting.ForecastingSettings, forecasting.run, forecasting.__doc__ or ""
-    ),
-    "representation": Study(
-        representation.RepresentationSettings, representation.run, representation.__doc__ or ""
-    ),
-    "similarity": Study(similarity.SimilaritySettings, similarity.run, similarity.__doc__ or ""),
+STUDIES: Mapping[str, tuple[ModuleType, type]] = {
+    "learning": (learning, learning.LearningSettings),
+    "choosing": (choosing, choosing.ChoosingSettings),
+    "forecasting": (forecasting, forecasting.ForecastingSettings),
+    "representation": (representation, representation.RepresentationSettings),
+    "similarity": (similarity, similarity.SimilaritySettings),
 }
+"""By name: a module with a docstring for the help and ``run(settings, lab)``, and a dataclass of
+settings, whose fields are the options."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -54,11 +42,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         entries = [entry for path in options.ledgers for entry in read_ledger(path)]
         print(similarity.tables(entries, options.overview))
         return
-    study = STUDIES[options.study]
+    study, settings = STUDIES[options.study]
     command = shlex.join(["python", "-m", "taskscape.studies", *given])
     lab = Lab(options.out, command, options.minutes)
     try:
-        study.run(_settings(study.settings, options), lab)
+        study.run(_settings(settings, options), lab)
     except OutOfTimeError:
         print("the time is up; the same command goes on where this one stopped.", file=sys.stderr)
 
@@ -67,15 +55,16 @@ def _parser() -> argparse.ArgumentParser:
     plain = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("taskscape.studies", None, __doc__, formatter_class=plain)
     commands = parser.add_subparsers(dest="study", required=True, metavar="STUDY")
-    for name, study in STUDIES.items():
-        first = study.about.partition("\n")[0]
-        own = commands.add_parser(name, help=first, description=study.about, formatter_class=plain)
+    for name, (study, settings) in STUDIES.items():
+        about = study.__doc__ or ""
+        first = about.partition("\n")[0]
+        own = commands.add_parser(name, help=first, description=about, formatter_class=plain)
         own.add_argument(
             "--out", type=Path, required=True,
             help="file of JSON lines; finished cells in it are not run again",
         )  # fmt: skip
         own.add_argument("--minutes", type=float, help="start no new cell after this long")
-        _add_options(own, study.settings)
+        _add_options(own, settings)
     tables = commands.add_parser("tables", help="ledgers of the study of similarity as Markdown")
     tables.add_argument("ledgers", type=Path, nargs="+")
     tables.add_argument("--overview", metavar="SUMMARY", help="pools side by side, such as 'mean'")

@@ -128,6 +128,6 @@ def run(settings: ChoosingSettings, lab: Lab) -> None:
             lab.check_time()
             model = model or study.model(seed)
             results = study.results(model, cell["learner"], cell["budget"], seed)
-            lab.ledger.add(cell, results)
+            lab.add(cell, results)
             gain = f"{results['gain']:+.4f}"
             print(cell["learner"], cell["budget"], seed, results["rule"], gain)

@@ -7,7 +7,7 @@ the test classes are not touched.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
@@ -100,10 +100,18 @@ def coverage_over_splits(
     The interval of the coverage leaves out classes, that is all left-out tasks that have one.
     """
     measured = accuracy.mean(axis=1)
-    forecasts = list(_each(forecaster, tasks, accuracy, described, splits))
+    forecasts = []
+    for inside, outside in splits.rows:
+        known, new = ({k: v[rows] for k, v in described.items()} for rows in (inside, outside))
+        with warnings.catch_warnings():
+            # few classes, and tasks beyond the range of the others, are what is tried here
+            warnings.simplefilter("ignore", ForecastWarning)
+            forecaster.fit(tasks[inside], accuracy[inside], described=known)
+            forecasts.append(forecaster.predict(tasks[outside], described=new))
     rows = np.concatenate([outside for _, outside in splits.rows])
     low, high, expected = (
-        np.concatenate([split[name] for split in forecasts]) for name in ("low", "high", "expected")
+        np.concatenate([getattr(split, name) for split in forecasts])
+        for name in ("low", "high", "expected")
     )
     actual = measured[rows]
     held = (low <= actual) & (actual <= high)
@@ -121,20 +129,3 @@ def coverage_over_splits(
         "mean_absolute_error": float(np.abs(expected - actual).mean()),
         "coverage_by_split": [round(value, 4) for value in by_split],
     }
-
-
-def _each(
-    forecaster: Forecaster,
-    tasks: TaskSet,
-    accuracy: Float[np.ndarray, "tasks episodes"],
-    described: Described,
-    splits: DrawnSplits,
-) -> Iterator[Mapping[str, Float[np.ndarray, "outside"]]]:
-    """Forecasts for the left-out tasks of each split, by one forecaster fitted again."""
-    for inside, outside in splits.rows:
-        known, new = ({k: v[rows] for k, v in described.items()} for rows in (inside, outside))
-        with warnings.catch_warnings():
-            # few classes, and tasks beyond the range of the others, are what is tried here
-            warnings.simplefilter("ignore", ForecastWarning)
-            forecaster.fit(tasks[inside], accuracy[inside], described=known)
-            yield vars(forecaster.predict(tasks[outside], described=new))

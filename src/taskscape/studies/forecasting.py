@@ -23,9 +23,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.errors import DataError
 from taskscape.forecast import Forecaster
-from taskscape.meta import LEARNERS, TrainConfig, Trained, evaluate, learner_and_training, train
+from taskscape.meta import (
+    TrainConfig,
+    Trained,
+    evaluate,
+    find_learner,
+    learner_and_training,
+    train,
+)
 from taskscape.pools import ClassPool, load_pool
 from taskscape.studies.class_splits import ClassSplits, coverage_over_splits
 from taskscape.studies.lab import Lab, option
@@ -296,7 +302,7 @@ def judge(
         asked = names, n_shot, sorted({n for _, n in missing})
         results = study.judged(*asked) if splits is None else study.covered(*asked, splits)
         for key, cell in missing.items():
-            lab.ledger.add(cell, results[key])
+            lab.add(cell, results[key])
             print(f"{n_shot}-shot, {key[1]} labelled samples per class: {_in_words(results[key])}")
 
 
@@ -316,8 +322,7 @@ def _in_words(results: Mapping[str, Any]) -> str:
 def run(settings: ForecastingSettings, lab: Lab) -> None:
     """Study what the settings ask for."""
     for name in settings.learners:
-        if name not in LEARNERS:
-            raise DataError(f"learner {name!r} is not known; choose from {', '.join(LEARNERS)}.")
+        find_learner(name)
     pool = with_validation(load_pool(settings.pool), n_groups=None)
     features = unit_length(pool, pca=PIXEL_COMPONENTS if pool.is_images else None)
     names = {*_PRESET, *settings.fixed}

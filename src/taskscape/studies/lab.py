@@ -21,7 +21,6 @@ from taskscape.themes.estimator import TaskThemes
 
 __all__ = [
     "Lab",
-    "Ledger",
     "OutOfTimeError",
     "Store",
     "only_run_in",
@@ -38,14 +37,19 @@ class OutOfTimeError(Exception):
     """The minutes are over; everything finished is on disk."""
 
 
-# -- the ledger ---------------------------------------------------------------------------------
+# -- the lab and its ledger ---------------------------------------------------------------------
 
 
-class Ledger:
-    """A file of finished cells; each is known by what it was, and is not run again."""
+class Lab:
+    """A ledger and a clock.
 
-    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
-        self.path, self.about = path, dict(about)
+    The ledger is a file of finished cells; each is known by what it was, is not run again, and has
+    the command, versions and hardware in its line.
+    """
+
+    def __init__(self, path: Path, command: str = "", minutes: float | None = None) -> None:
+        self.path, self.about = path, {"command": command, **versions_and_hardware()}
+        self._end = None if minutes is None else time.monotonic() + 60 * minutes
         self.cells: dict[str, dict[str, Any]] = {}
         self._bytes = self._lines = 0
         content = path.read_bytes() if path.exists() else b""
@@ -73,6 +77,27 @@ class Ledger:
             file.write(line.encode() + b"\n")
             self._bytes, self._lines = file.tell(), self._lines + (1 if ended else 2)
         self.cells[_name(cell)] = json.loads(line)
+
+    def check_time(self) -> None:
+        """Stop here if the time is up; called before anything that takes long."""
+        if self._end is not None and time.monotonic() > self._end:
+            raise OutOfTimeError
+
+    def results(
+        self, cell: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """The results of a cell: as they are in the ledger, or measured now and noted."""
+        if self.get(cell) is None:
+            self.check_time()
+            self.add(cell, measure())
+        return self.cells[_name(cell)]
+
+    def missing(self, cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Those of the cells that are not finished; stops here if the time for them is up."""
+        rest = [cell for cell in cells if self.get(cell) is None]
+        if rest:
+            self.check_time()
+        return rest
 
     def _take_in(self, content: bytes) -> int:
         """Read what follows the lines read so far; the length without a line that is cut off."""
@@ -162,36 +187,7 @@ def versions_and_hardware() -> dict[str, Any]:
     }
 
 
-# -- the lab ------------------------------------------------------------------------------------
-
-
-class Lab:
-    """A ledger with the command, versions and hardware in every line, and a clock."""
-
-    def __init__(self, path: Path, command: str = "", minutes: float | None = None) -> None:
-        self.ledger = Ledger(path, {"command": command, **versions_and_hardware()})
-        self._end = None if minutes is None else time.monotonic() + 60 * minutes
-
-    def check_time(self) -> None:
-        """Stop here if the time is up; called before anything that takes long."""
-        if self._end is not None and time.monotonic() > self._end:
-            raise OutOfTimeError
-
-    def results(
-        self, cell: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]]
-    ) -> dict[str, Any]:
-        """The results of a cell: as they are in the ledger, or measured now and noted."""
-        if self.ledger.get(cell) is None:
-            self.check_time()
-            self.ledger.add(cell, measure())
-        return self.ledger.cells[_name(cell)]
-
-    def missing(self, cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Those of the cells that are not finished; stops here if the time for them is up."""
-        rest = [cell for cell in cells if self.ledger.get(cell) is None]
-        if rest:
-            self.check_time()
-        return rest
+# -- arrays and models beside the ledger --------------------------------------------------------
 
 
 class Store:
@@ -202,7 +198,7 @@ class Store:
     """
 
     def __init__(self, lab: Lab, data: str, seed: int = 0) -> None:
-        self.lab, self.folder = lab, lab.ledger.path.parent
+        self.lab, self.folder = lab, lab.path.parent
         self.check_time = lab.check_time
         self._of = {"data": data, "tasks_seed": seed}
         self._apart = f"{data[:12]}-{seed}"
@@ -250,17 +246,17 @@ class Store:
 
     def finished(self, cell: Mapping[str, Any]) -> bool:
         """Whether a cell is in the ledger."""
-        return self.lab.ledger.get({**cell, **self._of}) is not None
+        return self.lab.get({**cell, **self._of}) is not None
 
     def add(self, cell: Mapping[str, Any], results: Mapping[str, Any]) -> None:
         """Note the results of a cell."""
-        self.lab.ledger.add({**cell, **self._of}, results)
+        self.lab.add({**cell, **self._of}, results)
 
     def results(self, **values: Any) -> list[dict[str, Any]]:
         """The finished cells that have all of these values."""
         return [
             entry
-            for entry in self.lab.ledger.cells.values()
+            for entry in self.lab.cells.values()
             if all(entry["cell"].get(k) == v for k, v in (values | self._of).items())
         ]
 

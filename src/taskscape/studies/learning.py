@@ -205,12 +205,14 @@ def spread(learner: Learner, state: Any, tasks: TaskSet) -> dict[str, Any]:
 
 
 def candidates(
-    name: str, fixed: Mapping[str, Any], tried: Mapping[str, Sequence[Any]] | None = None
+    name: str, fixed: Mapping[str, Any], values: Mapping[str, Sequence[Any]] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The grid of a learner, changed by ``tried``, without the settings that are fixed."""
-    grid = {k: v for k, v in {**find_learner(name).grid, **(tried or {})}.items() if k not in fixed}
-    for values in itertools.product(*grid.values()):
-        yield {**dict(zip(grid, values, strict=True)), **fixed}
+    """The grid of a learner, changed by ``values``, without the settings that are fixed."""
+    grid = {
+        k: v for k, v in {**find_learner(name).grid, **(values or {})}.items() if k not in fixed
+    }
+    for choice in itertools.product(*grid.values()):
+        yield {**dict(zip(grid, choice, strict=True)), **fixed}
 
 
 def upright_tests(pool: ClassPool) -> list[int]:
@@ -238,7 +240,7 @@ def measure(study: LearningStudy, settings: LearningSettings, lab: Lab) -> None:
         if missing := lab.missing(cells):
             results = study.test(name, chosen, [int(c["seed"]) for c in missing])
             for cell, one in zip(missing, results, strict=True):
-                lab.ledger.add(cell, one)
+                lab.add(cell, one)
 
 
 def _tuned(
@@ -246,10 +248,10 @@ def _tuned(
 ) -> dict[str, Any]:
     """The candidate with the best score; those that diverged have none."""
     scores: list[tuple[float, dict[str, Any]]] = []
-    for tried in candidates(name, fixed, settings.grid.get(name)):
-        cell = {"what": "tune", "learner": name, "settings": tried, **study.cell()}
-        results = lab.results(cell, partial(study.tune, name, tried))
-        scores.append((results[f"val_{settings.tune_by}"], tried))
+    for candidate in candidates(name, fixed, settings.grid.get(name)):
+        cell = {"what": "tune", "learner": name, "settings": candidate, **study.cell()}
+        results = lab.results(cell, partial(study.tune, name, candidate))
+        scores.append((results[f"val_{settings.tune_by}"], candidate))
     return max((s for s in scores if s[0] == s[0]), key=lambda s: s[0])[1]
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from taskscape.statistics import Interval, gain_interval, losing_share, mean_interval
 
-__all__ = ["RANDOM", "Gain", "Outcome", "SelectionTrial", "outcomes"]
+__all__ = ["RANDOM", "Gain", "Outcome", "SelectionTrial", "gains_of", "outcomes"]
 
 RANDOM = "random"
 """The rule that all others are compared with."""
@@ -50,7 +50,10 @@ class Gain:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The trials of one learner, rule and budget, in the accuracies' unit."""
+    """The trials of one learner, rule and budget, in the accuracies' unit.
+
+    Trials without an accuracy (NaN) do not count.
+    """
 
     learner: str
     rule: str
@@ -77,11 +80,17 @@ def outcomes(trials: Sequence[SelectionTrial]) -> list[Outcome]:
     ]
 
 
+def gains_of(trials: Sequence[SelectionTrial]) -> tuple[Gain, ...]:
+    """What every rule is worth against random choice, where both were tried."""
+    return tuple(o.gain for o in outcomes(trials) if o.gain is not None)
+
+
 def _outcome(own: Sequence[SelectionTrial], random: Sequence[SelectionTrial]) -> Outcome:
     learner, rule, budget = own[0].learner, own[0].rule, own[0].budget
+    own, random = ([t for t in trials if math.isfinite(t.accuracy)] for trials in (own, random))
     ours, theirs = (np.array([t.accuracy for t in trials]) for trials in (own, random))
     gain = share = None
-    if len(theirs):
+    if len(ours) and len(theirs):
         known = all(t.without_class for t in (*own, *random))
         without = (_without(own), _without(random)) if known else None
         difference = gain_interval(ours, theirs, without)
@@ -92,7 +101,7 @@ def _outcome(own: Sequence[SelectionTrial], random: Sequence[SelectionTrial]) ->
         rule,
         budget,
         n_trials=len(ours),
-        accuracy=mean_interval(ours),
+        accuracy=mean_interval(ours) if len(ours) else Interval(math.nan),
         spread=float(ours.std(ddof=1)) if len(ours) > 1 else math.nan,
         gain=gain,
         losing_share=share,

@@ -28,7 +28,8 @@ from taskscape.meta import (
 from taskscape.pools import ClassPool
 from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks
 from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning
-from taskscape.themes.prepare import Preparation, PrepareConfig, all_rows, learn_preparation
+from taskscape.themes.places import all_rows
+from taskscape.themes.prepare import Preparation, PrepareConfig, learn_preparation
 
 __all__ = [
     "LEARNER_PRESETS",

@@ -12,11 +12,10 @@ from taskscape.compare import Resemblance
 from taskscape.diagram import CorrelationDiagram, Curve
 from taskscape.diagram.plot import COLOURS, MARKERS
 from taskscape.embeddings import Embeddings
-from taskscape.files import save_picture
+from taskscape.files import picture
 from taskscape.forecast import Forecasts, Judgement
 from taskscape.plain_text import plain
 from taskscape.pools import ClassPool
-from taskscape.statistics import Interval
 from taskscape.studies.outcome import Gain, SelectionTrial
 from taskscape.themes.estimator import TaskThemes
 
@@ -138,9 +137,9 @@ def _likeness(likeness: Resemblance | None, health: Mapping[str, Any]) -> str:
 
 
 def _explained(diagram: CorrelationDiagram) -> str:
-    clear = [c for c in diagram.curves if _clear(c.spearman)]
+    clear = [c for c in diagram.curves if c.spearman.clear]
     falling = [c for c in clear if c.spearman.value < 0]
-    beyond = [c for c in falling if c.partial is not None and _clear(c.partial)]
+    beyond = [c for c in falling if c.partial is not None and c.partial.clear]
     if not clear:
         text = "Distance to the training tasks does not clearly explain accuracy"
     elif len(falling) < len(clear):
@@ -168,10 +167,6 @@ def _numbers(curve: Curve) -> str:
     if curve.partial is not None:
         text += f", {curve.partial} given difficulty"
     return text if curve.ceiling is None else f"{text}, noise ceiling {curve.ceiling:.2f}"
-
-
-def _clear(interval: Interval) -> bool:
-    return interval.low > 0 or interval.high < 0
 
 
 def _forecast(judgements: Mapping[str, Judgement]) -> list[str]:
@@ -228,13 +223,9 @@ def _list(names: Sequence[str]) -> str:
 
 def plot_selection(trials: Sequence[SelectionTrial], path: Path) -> None:
     """Draw the trials of one learner into a PNG."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
     rules = list(dict.fromkeys(t.rule for t in trials))
     budgets = sorted({t.budget for t in trials})
-    with rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
-        figure = Figure(figsize=(5.6, 3.8), layout="constrained")
+    with picture(path, 5.6, 3.8, dpi=150) as figure:
         axes = figure.subplots()
         for i, rule in enumerate(rules):
             offset = (i - (len(rules) - 1) / 2) * 0.8 / len(rules)
@@ -260,4 +251,3 @@ def plot_selection(trials: Sequence[SelectionTrial], path: Path) -> None:
         axes.grid(axis="y", color="0.9", linewidth=0.8)
         axes.set_axisbelow(True)
         axes.legend(frameon=False, ncols=min(4, len(rules)))
-        save_picture(figure, path, dpi=150, facecolor="white")

@@ -93,7 +93,9 @@ class TaskSet:
     @property
     def class_ids(self) -> Int[np.ndarray, "n"]:
         """The classes that occur in the tasks, ascending."""
-        return np.unique(self.classes[self.classes >= 0]).astype(np.int64)
+        seen = np.zeros(len(self.pool) + 1, dtype=bool)
+        seen[self.classes] = True  # padding, -1, is seen at the end
+        return np.flatnonzero(seen[:-1])
 
     @property
     def max_way(self) -> int:

@@ -1,5 +1,6 @@
 """Task-themes: preparing samples, fitting the model, embedding tasks; TaskThemes does all three."""
 
+from taskscape.compiling import keep_programs
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import TaskSource
 from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
@@ -16,3 +17,5 @@ __all__ = [
     "TaskSource",
     "TaskThemes",
 ]
+
+keep_programs()

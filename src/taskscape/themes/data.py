@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import register_dataclass
@@ -12,6 +13,7 @@ from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.tasks import TaskSet, TaskStream
 from taskscape.tasks.draws import task_keys
+from taskscape.themes.places import class_rows
 from taskscape.themes.prepare import PreparedSamples
 
 __all__ = ["FitBatch", "TaskSource", "check_enough", "gather", "padded_size"]
@@ -57,27 +59,31 @@ def gather(
 ) -> FitBatch:
     """The samples of some tasks, padded to (tasks, classes, samples) = ``shape``.
 
-    ``room`` pads the distinct samples further, so that several batches have one shape.
+    ``room`` pads the distinct samples further, so that several batches have one shape. Where tasks
+    could hold most of the samples that there are, the batch has all of them, which are on the
+    device already.
     """
     M, C, N = shape
-    batch = tasks.batch(slice(None))
-    m, c, n = batch.support.shape
-    if m > M or c > C or n > N:
-        raise ValueError(f"tasks of shape {(m, c, n)} do not fit into {shape}")
-    rows, where = np.unique(batch.support[batch.support_mask], return_inverse=True)
-    x = np.zeros((max(room, padded_size(len(rows))), prepared.preparation.dims), dtype=np.float32)
-    x[: len(rows)] = prepared.take(rows)
-    index = np.zeros((M, C, N), dtype=np.int32)
-    index[:m, :c, :n][batch.support_mask] = where
-    sample_mask, class_mask = np.zeros((M, C, N), dtype=bool), np.zeros((M, C), dtype=bool)
-    sample_mask[:m, :c, :n] = batch.support_mask
-    class_mask[:m, :c] = batch.class_mask
-    return FitBatch(
-        jnp.asarray(x, dtype=float),
-        jnp.asarray(index),
-        jnp.asarray(sample_mask),
-        jnp.asarray(class_mask),
-    )
+    if len(tasks) > M or tasks.max_way > C or tasks.max_shot > N:
+        got = (len(tasks), tasks.max_way, tasks.max_shot)
+        raise ValueError(f"tasks of shape {got} do not fit into {shape}")
+    index, mask = (value.T for value in prepared.find(tasks, C, N, M))
+    class_mask = jnp.asarray(class_rows(tasks, C, M).T >= 0)
+    everything = prepared.on_device
+    if everything is not None and len(everything) <= _samples_in_reach() * M * C * N:
+        return FitBatch(everything, index, mask, class_mask)
+    held, where = np.unique(np.asarray(index)[np.asarray(mask)], return_inverse=True)
+    places = np.resize(held, max(room, padded_size(len(held))))
+    x = prepared.to_device(prepared.rows[places])
+    own = np.zeros(shape, dtype=np.int32)
+    own[np.asarray(mask)] = where
+    return FitBatch(x, jnp.asarray(own), mask, class_mask)
+
+
+def _samples_in_reach() -> float:
+    """For each place of a sample in a batch: an accelerator does all samples that there are at once
+    rather than wait for a list of those that are needed."""
+    return 0.5 if jax.default_backend() == "cpu" else 4.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,15 +1,18 @@
 """From themes and tasks to Dirichlet posteriors, for millions of tasks.
 
 The log-likelihood of a sample under the image-themes is computed once, however many tasks hold it,
-and so is the evidence of a class where tasks take all of its samples. Most classes settle after a
-few sweeps and some need a hundred, so the settled ones leave the batch.
+and so is the evidence of a class where tasks take all of its samples. Tasks are taken in pieces;
+each stays on the device from the draw of its samples to its posterior. Most classes settle after a
+few sweeps and some need a hundred, so those that still move go on in ever smaller batches.
 """
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,43 +23,43 @@ from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.model import (
     ClassFits,
-    EStepState,
+    FixedPoint,
     Themes,
-    begin_classes,
     class_evidence,
     collapsed_elbo,
     e_step,
+    even_lam,
     first_gamma,
-    infer_tasks,
     log_likelihood,
-    scale_likelihood,
+    relative_likelihood,
     sweep_classes,
+    sweep_tasks,
     task_bound,
+    update_eta_given_evidence,
     whiten,
 )
-from taskscape.model.conditional import SWEEPS_AT_ONCE
-from taskscape.model.params import Scalar
+from taskscape.model.conditional import TASK_ROUNDS, TASK_TOL
+from taskscape.model.fixed_point import begin, settle
+from taskscape.model.params import Count, Scalar
 from taskscape.progress import progress_bar
-from taskscape.tasks import TaskBatch, TaskSet
+from taskscape.tasks import TaskSet
 from taskscape.themes.data import padded_size
-from taskscape.themes.prepare import PreparedSamples, all_rows
+from taskscape.themes.places import SamplePlaces, class_rows
+from taskscape.themes.prepare import PreparedSamples
 
 __all__ = ["LikelihoodTable", "embed"]
 
 T = TypeVar("T")
-_ROUNDS = 2
-"""Rounds of sweeps between two looks for settled classes."""
-_LEAST, _SHRINK = 256, 4
-"""Classes that still move go on in a smaller batch once they are this many times fewer. Every size
-is compiled for, so there are few, and none that is too small to pay for it."""
-_FEW = _LEAST * _SHRINK**2
-"""Up to so many, filling up to one of three sizes takes less time than compiling for another."""
+_SHRINK = 4
+"""What still moves goes on in a batch that many times smaller, once it fits. Pieces have one of few
+sizes, each so many times the one below, since every size is compiled for."""
+_TASKS_ON_CPU, _TASKS_ON_ACCELERATORS = (16, 1024), (1024, 1 << 18)
+"""In the smallest and the largest piece: what fits into a CPU's cache, or keeps a GPU busy."""
+_BYTES_ON_CPU = 1 << 28
+"""In a piece at most; where a device has a memory of its own, an eighth of what is free in it."""
+_LEAST_TOGETHER = 128
+"""Classes or tasks in a batch at least: smaller ones are not quicker."""
 _ROWS_AT_ONCE = 8192
-_CELLS_AT_ONCE = 1 << 22
-"""Numbers that a chunk of tasks holds: classes × (samples + task-themes) × image-themes."""
-_TASKS_AT_ONCE = 8192
-_TIMES_ON_ACCELERATORS = 32
-"""How much larger chunks are where there is an accelerator to keep busy."""
 _LITERAL_TOL = 1e-5
 """Mean change of λ at which the paper's E-step ends."""
 
@@ -70,36 +73,25 @@ class _Part(NamedTuple):
     gamma: Float[np.ndarray, "tasks C K"] | None
 
 
-class LikelihoodTable:
+class LikelihoodTable(SamplePlaces):
     """Log-likelihood under every image-theme of all samples of some classes of a pool."""
 
     def __init__(
         self, themes: Themes, prepared: PreparedSamples, classes: Int[np.ndarray, "some"]
     ) -> None:
-        pool = prepared.pool
-        rows = all_rows(pool, classes)
-        self.where = np.full(len(pool.samples), -1, dtype=np.int32)
-        self.where[rows] = np.arange(len(rows), dtype=np.int32)
-        self.starts = self.where[pool.starts]
-        self.counts = pool.counts.astype(np.int32)
+        super().__init__(prepared.pool, classes)
         whitening = whiten(themes)
+        at_once = _ROWS_AT_ONCE if jax.default_backend() == "cpu" else 8 * _ROWS_AT_ONCE
         parts = []
-        for start in range(0, len(rows), _ROWS_AT_ONCE):
-            x = prepared.take(rows[start : start + _ROWS_AT_ONCE])
-            padded = np.zeros((padded_size(len(x)), x.shape[1]), dtype=np.float32)
-            padded[: len(x)] = x
-            parts.append(_log_lik(jnp.asarray(padded, dtype=float), whitening)[: len(x)])
+        for start in range(0, len(self.rows), at_once):
+            rows = self.rows[start : start + at_once]
+            filled = np.resize(rows, padded_size(len(rows)))
+            parts.append(_log_lik(prepared.to_device(filled), whitening)[: len(rows)])
         self.values: Float[Array, "rows K"] = jnp.concatenate(parts)
-        self.lost: Int[np.ndarray, "lost"] = rows[~np.asarray(jnp.isfinite(self.values).all(1))]
+        self.lost: Int[np.ndarray, "lost"] = self.rows[
+            ~np.asarray(jnp.isfinite(self.values).all(1))
+        ]
         """Rows of the pool so far from an image-theme that the likelihood is no number."""
-
-    def find(
-        self, chunk: "_Chunk"
-    ) -> tuple[Int[np.ndarray, "tasks way N"], Bool[np.ndarray, "tasks way N"]]:
-        """Where the samples that tasks drew are in the table."""
-        assert chunk.drawn is not None
-        mask = chunk.drawn.support_mask
-        return np.where(mask, self.where[chunk.drawn.support], 0), mask
 
 
 _log_lik = jax.jit(log_likelihood)
@@ -155,25 +147,79 @@ def _parts(
     literal: bool,
     description: str,
 ) -> Iterator[_Part]:
-    """The posteriors under one member, a chunk of tasks at a time."""
+    """The posteriors under one member, a piece of the tasks at a time."""
     classes = tasks.class_ids
     table = LikelihoodTable(themes, prepared, classes)
     _refuse_lost(table, tasks)
-    fit = partial(_fit_classes, table, themes, tol, max_iter)
-    once = fit(*_all_samples(table, classes)) if tasks.takes_everything and not literal else None
+    room = _room(tasks, themes)
+    if literal:
+        posterior = partial(_literally, table=table, themes=themes, max_iter=max_iter)
+    elif tasks.takes_everything:
+        once = _fit_whole_classes(table, classes, themes, tol, max_iter)
+        place = np.zeros(len(tasks.pool), dtype=np.int32)
+        place[classes] = np.arange(len(classes), dtype=np.int32)
+        posterior = partial(_of_whole_classes, fits=once, place=place, themes=themes)
+    else:
+        posterior = partial(_of_samples, table=table, themes=themes, tol=tol, max_iter=max_iter)
+    shape = tasks.max_way, tasks.max_shot
+
+    def of_piece(start: int) -> _Part:
+        piece = tasks[start : start + room]
+        part = posterior(piece, shape, size=_size(len(piece), room))
+        return _on_host(part, piece, keep_gamma)
+
     with progress_bar(description, len(tasks)) as advance:
-        for chunk in _chunks(tasks, _size(tasks, themes, once is not None), once is None):
-            if literal:
-                part = _literally(chunk, table, themes, max_iter)
-            elif once is not None:
-                part = _agree(once, np.searchsorted(classes, chunk.classes), chunk, themes)
-            else:
-                index, mask = table.find(chunk)
-                real = chunk.class_mask
-                place = (np.cumsum(real) - 1).reshape(real.shape)
-                part = _agree(fit(index[real], mask[real]), place, chunk, themes)
-            yield part if keep_gamma else part._replace(gamma=None)
-            advance(len(chunk))
+        for part in _in_order(of_piece, range(0, len(tasks), room)):
+            yield part
+            advance(len(part.lam))
+
+
+def _in_order(job: Callable[[int], T], inputs: Sequence[int]) -> Iterator[T]:
+    """The results of a job, several at a time: on a CPU as many as there are cores."""
+    workers = _cores() if jax.default_backend() == "cpu" else 2
+    with ThreadPoolExecutor(min(workers, len(inputs))) as pool:
+        waiting: deque[Future[T]] = deque()
+        try:
+            for item in inputs:
+                waiting.append(pool.submit(job, item))
+                if len(waiting) > workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _room(tasks: TaskSet, themes: Themes) -> int:
+    """How many tasks a piece holds at most."""
+    on_cpu = jax.default_backend() == "cpu"
+    least, most = _TASKS_ON_CPU if on_cpu else _TASKS_ON_ACCELERATORS
+    samples = 0 if tasks.takes_everything else tasks.max_shot
+    each = 4 * tasks.max_way * (2 * samples * themes.K + 12 * themes.L * themes.K)
+    free = _BYTES_ON_CPU if on_cpu else _free_bytes() // 8
+    while most > least and most * each > free:
+        most //= _SHRINK
+    return most
+
+
+def _free_bytes() -> int:
+    """Memory of the device that is free."""
+    about = jax.devices()[0].memory_stats() or {}
+    return about.get("bytes_limit", 8 * _BYTES_ON_CPU) - about.get("bytes_in_use", 0)
+
+
+def _size(n: int, most: int) -> int:
+    """The size that ``n`` tasks are filled up to: the least there is."""
+    least = (_TASKS_ON_CPU if jax.default_backend() == "cpu" else _TASKS_ON_ACCELERATORS)[0]
+    while most // _SHRINK >= max(n, least):
+        most //= _SHRINK
+    return most
 
 
 def _refuse_lost(table: LikelihoodTable, tasks: TaskSet) -> None:
@@ -191,188 +237,237 @@ def _refuse_lost(table: LikelihoodTable, tasks: TaskSet) -> None:
     )
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    """Some tasks: their classes and, where tasks draw samples of their own, those."""
+class _Posteriors(NamedTuple):
+    """Of the tasks of a piece, on the device."""
 
-    classes: Int[np.ndarray, "tasks way"]
-    class_mask: Bool[np.ndarray, "tasks way"]
-    samples: Int[np.ndarray, "tasks"]
-    drawn: TaskBatch | None
-
-    def __len__(self) -> int:
-        return len(self.classes)
-
-    @staticmethod
-    def of(tasks: TaskSet, draw: bool) -> "_Chunk":
-        if draw:
-            drawn = tasks.batch(slice(None))
-            samples = drawn.support_mask.sum(axis=(1, 2))
-            return _Chunk(drawn.classes, drawn.class_mask, samples, drawn)
-        classes = tasks.classes.astype(np.int64)
-        counts = np.where(classes >= 0, tasks.pool.counts[classes], 0)
-        return _Chunk(classes, classes >= 0, counts.sum(axis=1), None)
+    lam: Float[Array, "M L"]
+    bound: Float[Array, " M"]
+    sweeps: Int[Array, " M"]
+    samples: Int[Array, " M"]
+    gamma: Float[Array, "M C K"]
 
 
-def _size(tasks: TaskSet, themes: Themes, once: bool) -> int:
-    """How many tasks to do at once."""
-    times = 1 if jax.default_backend() == "cpu" else _TIMES_ON_ACCELERATORS
-    each = themes.L if once else (tasks.max_shot + themes.L) * themes.K
-    return max(64, min(times * _TASKS_AT_ONCE, times * _CELLS_AT_ONCE // (tasks.max_way * each)))
-
-
-def _chunks(tasks: TaskSet, size: int, draw: bool) -> Iterator[_Chunk]:
-    """The tasks in pieces; the host draws the samples of one while the device is at the last."""
-    pieces = [tasks[start : start + size] for start in range(0, len(tasks), size)]
-    with ThreadPoolExecutor(1) as ahead:
-        coming = ahead.submit(_Chunk.of, pieces[0], draw)
-        for i in range(len(pieces)):
-            chunk = coming.result()
-            if i + 1 < len(pieces):
-                coming = ahead.submit(_Chunk.of, pieces[i + 1], draw)
-            yield chunk
-
-
-def _room(n: int) -> int:
-    """A size to fill up to: 256, 1,024, 4,096, and then more finely."""
-    return next((size for size in (_LEAST, _LEAST * _SHRINK, _FEW) if n <= size), padded_size(n))
+def _on_host(found: _Posteriors, tasks: TaskSet, keep_gamma: bool) -> _Part:
+    lam, bound, sweeps, samples = (np.asarray(value)[: len(tasks)] for value in found[:4])
+    gamma = np.asarray(found.gamma)[: len(tasks)] if keep_gamma else None
+    return _Part(lam, bound / np.maximum(samples, 1).astype(np.float32), sweeps, gamma)
 
 
 # -- classes ------------------------------------------------------------------------------------
 
 
-def _all_samples(
-    table: LikelihoodTable, classes: Int[np.ndarray, "some"]
-) -> tuple[Int[np.ndarray, "some N"], Bool[np.ndarray, "some N"]]:
-    """Where the samples of whole classes are in the table."""
-    place = np.arange(table.counts[classes].max())
-    mask = place < table.counts[classes, None]
-    return np.where(mask, table.starts[classes, None] + place, 0), mask
-
-
-def _fit_classes(
+def _of_samples(
+    tasks: TaskSet,
+    shape: tuple[int, int],
+    size: int,
     table: LikelihoodTable,
     themes: Themes,
     tol: float,
     max_iter: int,
-    index: Int[np.ndarray, "classes N"],
-    mask: Bool[np.ndarray, "classes N"],
-) -> ClassFits:
-    """Single classes under each task-theme, given where their samples are in the table.
+) -> _Posteriors:
+    """The posteriors of tasks that draw samples of their classes."""
+    index, mask = table.find(tasks, *shape, size)
+    fits, real = _fit_classes(table, index, mask, themes, tol, max_iter)
+    class_mask = class_rows(tasks, shape[0], size) >= 0
+    way = np.arange(class_mask.size, dtype=np.int32).reshape(class_mask.shape)
+    return _agree(fits, real, way, class_mask, themes)
 
-    Settled classes leave as soon as few enough are left.
-    """
-    room = _room(len(index))
-    fill = ((0, room - len(index)), (0, 0))
-    real = jnp.asarray(np.pad(mask, fill))
-    log_lik, p, fits = _begin(table.values, np.pad(index, fill).astype(np.int32), real, themes)
-    part = (p, real)
-    gamma, sweeps, ids = fits.gamma, np.zeros(room, dtype=np.int32), np.arange(room)
-    for _ in range(0, max_iter, _ROUNDS * SWEEPS_AT_ONCE):
-        fits = _sweep(fits, *part, themes, tol)
-        stay = np.flatnonzero(np.asarray(fits.change) >= tol)
-        if not len(stay):
-            break
-        size = len(ids) // _SHRINK
-        if len(stay) > size or size < _LEAST:
-            continue
-        gamma, sweeps[ids] = _put(gamma, ids, fits.gamma), np.asarray(fits.sweeps)
-        take = np.resize(stay, size)  # repeats fill it up: they do the same once more
-        ids = ids[take]
-        fits, part = _take((fits, part), take)
-    gamma, sweeps[ids] = _put(gamma, ids, fits.gamma), np.asarray(fits.sweeps)
-    evidence = _evidence(gamma, log_lik, real, themes)
-    return ClassFits(gamma, evidence, jnp.zeros(room), jnp.asarray(sweeps))
+
+def _fit_whole_classes(
+    table: LikelihoodTable,
+    classes: Int[np.ndarray, "some"],
+    themes: Themes,
+    tol: float,
+    max_iter: int,
+) -> tuple[ClassFits, Int[Array, " A"]]:
+    """Classes with all of their samples, and how many these are."""
+    counts = table.counts[classes]
+    room = max(_LEAST_TOGETHER, (_BYTES_ON_CPU // (8 * int(counts.max()) * themes.K)))
+    parts = []
+    for start in range(0, len(classes), room):
+        some = classes[start : start + room]
+        size = padded_size(len(some), _LEAST_TOGETHER)
+        place = np.arange(counts.max())[:, None]
+        mask = place < np.pad(table.counts[some], (0, size - len(some)))
+        index = np.where(mask, np.pad(table.starts[some], (0, size - len(some))) + place, 0)
+        found = jnp.asarray(index[:, None].astype(np.int32)), jnp.asarray(mask[:, None])
+        fits, samples = _fit_classes(table, *found, themes, tol, max_iter)
+        parts.append(_take_first((fits, samples), len(some)))
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *parts)
+
+
+def _take_first(tree: T, n: int) -> T:
+    return jax.tree.map(lambda leaf: leaf[..., :n], tree)
+
+
+def _of_whole_classes(
+    tasks: TaskSet,
+    shape: tuple[int, int],
+    size: int,
+    fits: tuple[ClassFits, Int[Array, " A"]],
+    place: Int[np.ndarray, "classes"],
+    themes: Themes,
+) -> _Posteriors:
+    """The posteriors of tasks that take all samples of their classes, whose fits are at a place."""
+    rows = class_rows(tasks, shape[0], size)
+    return _agree(*fits, place[rows], rows >= 0, themes)
+
+
+def _fit_classes(
+    table: LikelihoodTable,
+    index: Int[Array, "N C M"],
+    mask: Bool[Array, "N C M"],
+    themes: Themes,
+    tol: float,
+    max_iter: int,
+) -> tuple[ClassFits, Int[Array, " A"]]:
+    """Single classes under each task-theme, and how many samples each has."""
+    p, log_scale, real, point = _begin(table.values, index, mask, themes)
+    point = _settle(sweep_classes, point, (p, real), themes.alpha, tol, max_iter)
+    return _finish(point, p, log_scale, real, themes)
 
 
 @jax.jit
 def _begin(
     values: Float[Array, "rows K"],
-    index: Int[Array, "classes N"],
-    mask: Bool[Array, "classes N"],
+    index: Int[Array, "N C M"],
+    mask: Bool[Array, "N C M"],
     themes: Themes,
-) -> tuple[Float[Array, "classes N K"], Float[Array, "classes N K"], ClassFits]:
-    log_lik = values[index]
-    p = scale_likelihood(log_lik)
-    return log_lik, p, begin_classes(first_gamma(p, mask, themes.alpha))
+) -> tuple[Float[Array, "N K A"], Float[Array, " A"], Bool[Array, "N A"], FixedPoint]:
+    N = len(index)
+    log_lik = jnp.moveaxis(values[index.reshape(N, -1)], -1, 1)
+    real = mask.reshape(N, -1)
+    p, log_scale = relative_likelihood(log_lik, real)
+    return p, log_scale, real, begin(first_gamma(p, real, themes.alpha))
 
 
 @jax.jit
-def _sweep(
-    fits: ClassFits,
-    p: Float[Array, "classes N K"],
-    mask: Bool[Array, "classes N"],
+def _finish(
+    point: FixedPoint,
+    p: Float[Array, "N K A"],
+    log_scale: Float[Array, " A"],
+    mask: Bool[Array, "N A"],
     themes: Themes,
-    tol: Scalar,
-) -> ClassFits:
-    def once(_: Int[Array, ""], fits: ClassFits) -> ClassFits:
-        return sweep_classes(fits, p, mask, themes.alpha, tol)
-
-    return jax.lax.fori_loop(0, _ROUNDS, once, fits)
-
-
-@jax.jit
-def _evidence(
-    gamma: Float[Array, "classes L K"],
-    log_lik: Float[Array, "classes N K"],
-    mask: Bool[Array, "classes N"],
-    themes: Themes,
-) -> Float[Array, "classes L"]:
-    return class_evidence(gamma, log_lik, mask, themes.alpha)
-
-
-@jax.jit
-def _take(tree: T, which: Int[Array, " m"]) -> T:
-    return jax.tree.map(lambda leaf: leaf[which], tree)
-
-
-@jax.jit
-def _put(
-    whole: Float[Array, "classes L K"], ids: Int[Array, " m"], part: Float[Array, "m L K"]
-) -> Float[Array, "classes L K"]:
-    return whole.at[ids].set(part)
+) -> tuple[ClassFits, Int[Array, " A"]]:
+    evidence = class_evidence(point.swept, p, log_scale, mask, themes.alpha)
+    return ClassFits(point.swept, evidence, point.sweeps), mask.sum(0, dtype=jnp.int32)
 
 
 # -- tasks --------------------------------------------------------------------------------------
 
 
 def _agree(
-    fits: ClassFits, place: Int[np.ndarray, "tasks way"], chunk: _Chunk, themes: Themes
-) -> _Part:
+    fits: ClassFits,
+    samples: Int[Array, " A"],
+    place: Int[np.ndarray, "C M"],
+    class_mask: Bool[np.ndarray, "C M"],
+    themes: Themes,
+) -> _Posteriors:
     """What the classes of each task say together; ``place`` says where their fits are."""
-    room = _room(len(chunk)) - len(chunk)
-    place = np.pad(np.where(chunk.class_mask, place, 0), ((0, room), (0, 0)))
-    mask = np.pad(chunk.class_mask, ((0, room), (0, 0)))
-    lam, bound, gamma = (
-        np.asarray(value)[: len(chunk)] for value in _infer_tasks(fits, place, mask, themes)
-    )
-    sweeps = np.where(mask, np.asarray(fits.sweeps)[place], 0).max(axis=1)[: len(chunk)]
-    return _Part(lam, bound / np.maximum(chunk.samples, 1).astype(np.float32), sweeps, gamma)
+    evidence, point = _begin_tasks(fits, place, class_mask, themes)
+    data = evidence, jnp.asarray(class_mask)
+    point = _settle(sweep_tasks, point, data, themes.delta, TASK_TOL, TASK_ROUNDS)
+    return _finish_tasks(point, fits, samples, place, *data, themes)
 
 
 @jax.jit
-def _infer_tasks(
-    fits: ClassFits, place: Int[Array, "M C"], mask: Bool[Array, "M C"], themes: Themes
-) -> tuple[Float[Array, "M L"], Float[Array, " M"], Float[Array, "M C K"]]:
-    evidence = fits.evidence[place]
-    lam, eta = infer_tasks(evidence, mask, themes.delta)
-    gamma = jnp.einsum("mcl,mclk->mck", eta, fits.gamma[place], precision="highest")
-    return lam, task_bound(evidence, lam, mask, themes.delta), gamma + ~mask[..., None]
+def _begin_tasks(
+    fits: ClassFits, place: Int[Array, "C M"], class_mask: Bool[Array, "C M"], themes: Themes
+) -> tuple[Float[Array, "L C M"], FixedPoint]:
+    return fits.evidence[:, place], begin(even_lam(class_mask, themes.delta)[None])
 
 
-def _literally(chunk: _Chunk, table: LikelihoodTable, themes: Themes, max_iter: int) -> _Part:
-    """The paper's E-step, from a cold start."""
-    index, sample_mask = table.find(chunk)
-    fill = (0, _room(len(chunk)) - len(chunk))
-    masks = np.pad(sample_mask, (fill, (0, 0), (0, 0))), np.pad(chunk.class_mask, (fill, (0, 0)))
-    state, bound = _paper_e_step(
-        table.values, np.pad(index, (fill, (0, 0), (0, 0))), *masks, themes, max_iter
+@jax.jit
+def _finish_tasks(
+    point: FixedPoint,
+    fits: ClassFits,
+    samples: Int[Array, " A"],
+    place: Int[Array, "C M"],
+    evidence: Float[Array, "L C M"],
+    class_mask: Bool[Array, "C M"],
+    themes: Themes,
+) -> _Posteriors:
+    lam = point.swept[0]
+    eta, _ = update_eta_given_evidence(evidence, lam, class_mask)
+    gamma = (eta[:, None] * fits.gamma[:, :, place]).sum(0) + ~class_mask
+    return _Posteriors(
+        lam=lam.T,
+        bound=task_bound(evidence, lam, class_mask, themes.delta),
+        sweeps=jnp.where(class_mask, fits.sweeps[place], 0).max(0),
+        samples=jnp.where(class_mask, samples[place], 0).sum(0),
+        gamma=gamma.transpose(2, 1, 0),
     )
-    lam, total, sweeps, gamma = (
-        np.asarray(value)[: len(chunk)]
-        for value in (state.posterior.lam, bound, state.iterations, state.posterior.gamma)
-    )
-    return _Part(lam, total / np.maximum(chunk.samples, 1).astype(np.float32), sweeps, gamma)
+
+
+# -- settling -----------------------------------------------------------------------------------
+
+
+def _settle(
+    sweep: Callable[..., FixedPoint],
+    point: FixedPoint,
+    data: tuple[Any, ...],
+    prior: Float[Array, "..."],
+    tol: float,
+    max_iter: Count,
+) -> FixedPoint:
+    """Sweep until nothing moves; what still does goes on alone once it is few.
+
+    Nothing of it comes back to the host, which runs ahead.
+    """
+    fewer = point.change.shape[-1] // _SHRINK
+    if fewer < _LEAST_TOGETHER:
+        return _sweep_until(sweep, point, data, prior, tol, max_iter, 0)
+    point = _sweep_until(sweep, point, data, prior, tol, max_iter, fewer)
+    ids, some, their_data = _moving(point, data, tol, fewer)
+    left = jnp.maximum(max_iter - some.sweeps.max(), 0)
+    return _put(point, ids, _settle(sweep, some, their_data, prior, tol, left))
+
+
+@partial(jax.jit, static_argnames="sweep")
+def _sweep_until(
+    sweep: Callable[..., FixedPoint],
+    point: FixedPoint,
+    data: tuple[Any, ...],
+    prior: Float[Array, "..."],
+    tol: Scalar,
+    max_iter: Count,
+    enough: Count,
+) -> FixedPoint:
+    """Sweep until at most so many still move."""
+    return settle(point, lambda now: sweep(now, *data, prior, tol), tol, max_iter, enough)
+
+
+@partial(jax.jit, static_argnames="size")
+def _moving(
+    point: FixedPoint, data: tuple[Any, ...], tol: Scalar, size: int
+) -> tuple[Int[Array, " m"], FixedPoint, tuple[Any, ...]]:
+    """What still moves, at most ``size`` of it, and where it was; what fills up has settled."""
+    everything = point.change.shape[-1]
+    ids = jnp.nonzero(point.change >= tol, size=size, fill_value=everything)[0]
+    some, theirs = jax.tree.map(lambda x: x[..., jnp.minimum(ids, everything - 1)], (point, data))
+    return ids, replace(some, change=jnp.where(ids < everything, some.change, 0)), theirs
+
+
+@jax.jit
+def _put(whole: FixedPoint, ids: Int[Array, " m"], some: FixedPoint) -> FixedPoint:
+    return jax.tree.map(lambda all_, x: all_.at[..., ids].set(x, mode="drop"), whole, some)
+
+
+# -- the paper's E-step ---------------------------------------------------------------------------
+
+
+def _literally(
+    tasks: TaskSet,
+    shape: tuple[int, int],
+    size: int,
+    table: LikelihoodTable,
+    themes: Themes,
+    max_iter: int,
+) -> _Posteriors:
+    """The posteriors as the paper has them, from a cold start."""
+    index, sample_mask = (value.T for value in table.find(tasks, *shape, size))
+    class_mask = class_rows(tasks, shape[0], size).T >= 0
+    return _paper_e_step(table.values, index, sample_mask, class_mask, themes, max_iter)
 
 
 @partial(jax.jit, static_argnames="max_iter")
@@ -383,7 +478,9 @@ def _paper_e_step(
     class_mask: Bool[Array, "M C"],
     themes: Themes,
     max_iter: int,
-) -> tuple[EStepState, Float[Array, " M"]]:
+) -> _Posteriors:
     log_lik, masks = values[index], (sample_mask, class_mask)
     state = e_step(log_lik, *masks, themes.alpha, themes.delta, _LITERAL_TOL, max_iter)
-    return state, collapsed_elbo(state.posterior, log_lik, *masks, themes.alpha, themes.delta)
+    bound = collapsed_elbo(state.posterior, log_lik, *masks, themes.alpha, themes.delta)
+    samples = sample_mask.sum((1, 2), dtype=jnp.int32)
+    return _Posteriors(state.posterior.lam, bound, state.iterations, samples, state.posterior.gamma)

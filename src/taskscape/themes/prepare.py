@@ -6,13 +6,16 @@ likelihood. A power transform, unit length, centring and a few principal compone
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
+from taskscape.themes.places import SamplePlaces, all_rows
 
 __all__ = [
     "Preparation",
@@ -198,26 +201,26 @@ def learn_preparation(
     return Preparation(config, kept, leading.components.astype(np.float32), leading.explained)
 
 
-class PreparedSamples:
+class PreparedSamples(SamplePlaces):
     """Prepared rows of a pool: all made once where they fit in memory, else made when asked for."""
 
     def __init__(
         self, pool: ClassPool, preparation: Preparation, classes: Int[np.ndarray, "some"]
     ) -> None:
+        super().__init__(pool, classes)
         self.pool, self.preparation = pool, preparation
-        self._rows = all_rows(pool, classes)
         self._kept: Float[np.ndarray, "rows dims"] | None = None
-        if len(self._rows) * preparation.dims * 4 <= _KEEP_BELOW_BYTES:
-            self._kept = np.empty((len(self._rows), preparation.dims), dtype=np.float32)
+        if len(self.rows) * preparation.dims * 4 <= _KEEP_BELOW_BYTES:
+            self._kept = np.empty((len(self.rows), preparation.dims), dtype=np.float32)
             at = 0
-            for part in _parts(self._rows, len(preparation.mean)):
+            for part in _parts(self.rows, len(preparation.mean)):
                 self._kept[at : at + len(part)] = preparation(pool.take(part))
                 at += len(part)
 
     def take(self, rows: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dims"]:
         """The prepared features of these rows of the pool, which must belong to the classes."""
         if self._kept is not None:
-            return self._kept[np.searchsorted(self._rows, rows)]
+            return self._kept[self.where[rows]]
         return np.concatenate(
             [
                 self.preparation(self.pool.take(part))
@@ -226,11 +229,16 @@ class PreparedSamples:
             or [np.empty((0, self.preparation.dims), dtype=np.float32)]
         )
 
+    @cached_property
+    def on_device(self) -> Float[Array, "rows dims"] | None:
+        """All prepared samples on the device, where they are kept."""
+        return None if self._kept is None else jnp.asarray(self._kept, dtype=float)
 
-def all_rows(pool: ClassPool, classes: Int[np.ndarray, "some"]) -> Int[np.ndarray, "rows"]:
-    """The rows of ``pool.samples`` that belong to these classes, ascending."""
-    parts = [pool.starts[c] + np.arange(pool.counts[c]) for c in classes]
-    return np.sort(np.concatenate(parts))
+    def to_device(self, rows: Int[np.ndarray, "some"]) -> Float[Array, "some dims"]:
+        """The prepared features of these rows of the pool, on the device."""
+        if self.on_device is None:
+            return jnp.asarray(self.take(rows), dtype=float)
+        return self.on_device[self.where[rows]]
 
 
 def _spread_rows(

@@ -18,7 +18,8 @@ from taskscape.tasks import TaskSet
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import FitBatch
 from taskscape.themes.mending import flaws, mend
-from taskscape.themes.prepare import PreparedSamples, all_rows
+from taskscape.themes.places import all_rows
+from taskscape.themes.prepare import PreparedSamples
 from taskscape.themes.steps import FitState, batch_part, cold_posterior, init, maximise
 
 __all__ = ["Scale", "start_themes", "starts"]

@@ -6,7 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from taskscape.cli import app, compare
+from taskscape.cli import app
+from taskscape.cli.work import compare
 from taskscape.embeddings import Catalogue, Embeddings
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool, load_pool

@@ -1,14 +1,16 @@
 """What ``taskscape fit`` says while it works and at the end: on what the fit was judged."""
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from taskscape import PrepareConfig, TaskThemes
-from taskscape.cli.display import FitDisplay
-from taskscape.cli.themes import _print_fit
+from taskscape.cli.work import display
+from taskscape.cli.work.display import FitDisplay
+from taskscape.cli.work.themes import print_fit
 from taskscape.themes import FitInfo
 from taskscape.themes.health import Health
 from taskscape.themes.prepare import Preparation
@@ -29,7 +31,7 @@ def finished() -> TaskThemes:
 
 
 def test_the_end_says_on_what_the_fit_was_judged(capsys: pytest.CaptureFixture[str]):
-    _print_fit(finished(), "glyphs", Path("model"), as_json=False)
+    print_fit(finished(), "glyphs", Path("model"), as_json=False)
     assert capsys.readouterr().out == (
         f"prepared by: {PrepareConfig(pca=None).describe()}\n"
         "learned from 2,048 tasks; bound -3.1250 nats per sample on tasks of held-out classes; "
@@ -43,7 +45,7 @@ def test_the_end_says_on_what_the_fit_was_judged(capsys: pytest.CaptureFixture[s
 
 
 def test_so_does_the_json(capsys: pytest.CaptureFixture[str]):
-    _print_fit(finished(), "glyphs", Path("model"), as_json=True)
+    print_fit(finished(), "glyphs", Path("model"), as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert (told["held_out_elbo"], told["held_out"]) == (-3.125, "tasks of held-out classes")
     assert told["health"]["judged_on"] == "tasks of held-out classes"
@@ -60,3 +62,15 @@ def test_so_does_every_line_on_the_way(capsys: pytest.CaptureFixture[str]):
         "256 tasks · 0 tasks/s · -3.400 nats/sample · -3.600 on tasks of held-out classes · "
         "themes █▄"
     )
+
+
+def test_much_compiling_is_told_at_the_end(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(display, "seconds_compiling", lambda: 12.34)
+    display.say_time(time.monotonic() - 60)
+    assert capsys.readouterr() == ("", "took 1 min 0 s, of which 12 s compiling\n")
+    display.say_time(time.monotonic() - 60, quiet=True)
+    monkeypatch.setattr(display, "seconds_compiling", lambda: 0.9)
+    display.say_time(time.monotonic() - 60)
+    assert capsys.readouterr() == ("", "")

@@ -82,13 +82,13 @@ def test_what_handles_the_interrupt_may_take_its_time() -> None:
     assert (code, out) == (130, "saved\n")
 
 
-@pytest.mark.parametrize("imported", ["numpy", "jax._src.config", "taskscape.themes"])
+@pytest.mark.parametrize("imported", ["numpy", "jax._src.config", "taskscape.model"])
 @pytest.mark.parametrize("script", [False, True])
 def test_while_python_imports_it_ends_quietly(imported: str, script: bool, tmp_path: Path) -> None:
     entry = tmp_path / "taskscape"  # what an installed command consists of
     entry.write_text("import sys\nfrom taskscape.cli import main\nsys.exit(main())\n")
     start = [str(entry)] if script else ["-m", "taskscape"]
-    child = start_hearing([sys.executable, "-X", "importtime", *start, "data"])
+    child = start_hearing([sys.executable, "-X", "importtime", *start, "score", "m", "glyphs"])
     assert child.stderr is not None
     assert any(line.split("|")[-1].strip() == imported for line in child.stderr)
     child.send_signal(signal.SIGINT)

@@ -13,8 +13,9 @@ from typer.testing import CliRunner, Result
 from pool_files import png
 from run_cases import tiny
 from taskscape.cli import app
-from taskscape.cli.display import StudyDisplay, TimeLeft
 from taskscape.cli.run import settings
+from taskscape.cli.work import display
+from taskscape.cli.work.display import StudyDisplay, TimeLeft
 from taskscape.errors import DataError
 from taskscape.studies.pipeline import PRESETS, learn, to_toml
 
@@ -148,6 +149,22 @@ def test_the_display_shows_what_is_done_and_what_is_being_done():
     for words in ("✓ look at the data", "1.2 s", "▸ fit task-themes", "fitting", "so far · about"):
         assert words in text
     assert "write the report" in text
+
+
+def test_seconds_of_compiling_are_told_by_stage_and_at_the_end(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = iter([0.5, 8.0, 8.0, 8.2, 8.2])
+    monkeypatch.setattr(display, "seconds_compiling", lambda: next(compiled))
+    with StudyDisplay(PRESETS["quick"]) as live:
+        live.plan([("data", "look at the data"), ("fit", "fit task-themes")], ())
+        for stage in ("fit", "data"):
+            live.begin(stage)
+            live.end(stage, 9.0, False)
+    first, second, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("[1/3] fit task-themes: 9.0 s, of which 7.5 s compiling · about ")
+    assert second.startswith("[2/3] look at the data: 9.0 s · about ")
+    assert last.endswith(", of which 8.2 s compiling")
 
 
 def test_what_the_readme_types_is_understood():

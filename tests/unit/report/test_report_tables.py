@@ -1,7 +1,6 @@
 import math
 
 import numpy as np
-import pytest
 from scipy import stats
 
 from report_cases import bare_study
@@ -9,36 +8,34 @@ from taskscape.pools import ClassPool
 from taskscape.progress import duration
 from taskscape.report.tables import (
     flat_settings,
-    mean_of_trials,
     percent,
     selection_table,
     split_rows,
 )
-from taskscape.studies.outcome import SelectionTrial
+from taskscape.studies.outcome import SelectionTrial, outcomes
 
 
 def trials(values, rule="random", budget=100):
     return [SelectionTrial("maml", rule, budget, i, v) for i, v in enumerate(values)]
 
 
-def test_the_interval_of_the_mean_is_students():
+def test_a_cell_is_the_mean_with_students_interval():
     values = [0.5, 0.6, 0.58, 0.55]
-    (mean,) = mean_of_trials(trials(values))
+    table = selection_table(outcomes(trials(values)), "maml")
     low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
-    assert mean.mean == pytest.approx(np.mean(values))
-    assert mean.half_width == pytest.approx((high - low) / 2)
-    assert str(mean) == f"55.8 ± {100 * mean.half_width:.1f} %"
+    assert table.rows == ((100, (f"55.8 ± {100 * (high - low) / 2:.1f} %",)),)
 
 
 def test_one_trial_has_no_interval_and_failed_ones_do_not_count():
-    one, none = mean_of_trials([*trials([0.5, math.nan]), *trials([math.nan], "nearest")])
-    assert (one.n_trials, str(one)) == (1, "50.0 %")
-    assert (none.n_trials, str(none)) == (0, "–")
+    failed = [*trials([0.5, math.nan]), *trials([math.nan], "nearest")]
+    table = selection_table(outcomes(failed), "maml")
+    assert table.rows == ((100, ("50.0 %", "–")),)
+    assert table.trials == "0 to 1"
 
 
 def test_the_table_has_a_row_for_each_budget_and_a_dash_where_nothing_was_tried():
-    means = mean_of_trials([*trials([0.5, 0.6]), *trials([0.7], "nearest", 50)])
-    table = selection_table(means, "maml")
+    tried = outcomes([*trials([0.5, 0.6]), *trials([0.7], "nearest", 50)])
+    table = selection_table(tried, "maml")
     assert table.rules == ("random", "nearest")
     assert [row[0] for row in table.rows] == [50, 100]
     assert table.rows[0][1] == ("–", "70.0 %")

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from taskscape.errors import DataError
-from taskscape.studies.lab import Ledger, read_ledger
+from taskscape.studies.lab import Lab, read_ledger
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    ledger = Ledger(tmp_path / "found.jsonl", {"command": "it"})
+    ledger = Lab(tmp_path / "found.jsonl", "the command")
     for n in range(3):
         ledger.add({"n": n}, {"accuracy": n / 10, "who": "é"})
     return ledger.path
@@ -28,7 +28,7 @@ def numbers(path: Path) -> list[int]:
 def test_a_last_line_that_was_cut_off_is_run_again(path: Path, ending: str) -> None:
     path.write_text(path.read_text()[:-20] + ending)
     with pytest.warns(UserWarning, match=re.escape(f"the last line of {path} is cut off")):
-        ledger = Ledger(path, {})
+        ledger = Lab(path)
     assert ledger.get({"n": 1}) is not None
     assert ledger.get({"n": 2}) is None
     ledger.add({"n": 2}, {})
@@ -39,7 +39,7 @@ def test_a_last_line_that_was_cut_off_is_run_again(path: Path, ending: str) -> N
 
 def test_a_last_line_that_only_lacks_its_end_is_kept(path: Path) -> None:
     path.write_text(path.read_text()[:-1])
-    Ledger(path, {}).add({"n": 3}, {})
+    Lab(path).add({"n": 3}, {})
     assert numbers(path) == [0, 1, 2, 3]
 
 
@@ -48,7 +48,7 @@ def test_a_bad_line_elsewhere_is_refused(path: Path, bad: str) -> None:
     first, _, last = path.read_text().splitlines()
     path.write_text(f"{first}\n{bad}\n{last}\n")
     with pytest.raises(DataError) as raised:
-        Ledger(path, {})
+        Lab(path)
     assert str(raised.value).startswith(
         f"line 2 of {path} is not a finished cell in JSON: {bad!r}. Mend or delete that line"
     )
@@ -56,12 +56,12 @@ def test_a_bad_line_elsewhere_is_refused(path: Path, bad: str) -> None:
 
 def test_blank_lines_do_no_harm(path: Path) -> None:
     path.write_text(path.read_text().replace("\n", "\n\n"))
-    Ledger(path, {}).add({"n": 3}, {})
+    Lab(path).add({"n": 3}, {})
     assert numbers(path) == [0, 1, 2, 3]
 
 
 def test_an_addition_reads_only_what_others_have_added(path: Path) -> None:
-    mine, theirs = Ledger(path, {}), Ledger(path, {})
+    mine, theirs = Lab(path), Lab(path)
     theirs.add({"n": 3}, {"accuracy": 0.3})
     lines = path.read_text().splitlines()
     path.write_text("\n".join(["damaged" + " " * (len(lines[0]) - 7), *lines[1:]]) + "\n")
@@ -75,8 +75,8 @@ def test_an_addition_reads_only_what_others_have_added(path: Path) -> None:
 @pytest.mark.slow
 def test_several_processes_can_add_to_one_ledger(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from taskscape.studies.lab import Ledger\n"
-        "ledger = Ledger(Path(sys.argv[1]), {})\n"
+        "import sys; from pathlib import Path; from taskscape.studies.lab import Lab\n"
+        "ledger = Lab(Path(sys.argv[1]))\n"
         "for n in range(40): ledger.add({'n': n, 'who': sys.argv[2]}, {'long': 'x' * 20_000})"
     )
     path = tmp_path / "found.jsonl"

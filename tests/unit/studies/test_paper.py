@@ -15,10 +15,15 @@ from taskscape.pools import ClassPool
 from taskscape.studies import paper
 from taskscape.studies.lab import Lab, OutOfTimeError, Store
 from taskscape.studies.outcome import outcomes
-from taskscape.studies.paper import plan as plans
-from taskscape.studies.paper import reproduce, summary
+from taskscape.studies.paper import reproduce, selection, summary
 from taskscape.studies.paper.fig2 import Fig2
-from taskscape.studies.paper.plan import Fig2Plan, SelectionPlan, fig2_plan, selection_plans
+from taskscape.studies.paper.plan import (
+    VERSIONS,
+    Fig2Plan,
+    SelectionPlan,
+    fig2_plan,
+    selection_plans,
+)
 from taskscape.studies.paper.published import FIG2, FIG3, FIG4
 from taskscape.studies.paper.selection import Choice, SelectionFigure
 
@@ -47,9 +52,7 @@ def pool() -> ClassPool:
 @pytest.fixture(autouse=True)
 def _quick_models(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = {"n_restarts": 2, "ensemble": 2, "max_passes": 1, "prepare": None}
-    monkeypatch.setattr(plans, "VERSIONS", {"ours": quick})
-    for module in ("themes", "fig2"):
-        monkeypatch.setattr(f"taskscape.studies.paper.{module}.VERSIONS", {"ours": quick})
+    monkeypatch.setitem(VERSIONS, "ours", quick)
 
 
 FIG2_PLAN = Fig2Plan(
@@ -67,30 +70,30 @@ SMALL = replace(SELECTION_PLAN, budgets=(8,), random_trials=1, rule_trials=1, ca
 class TestFig2:
     def test_runs_once_and_draws_what_is_there(self, pool: ClassPool, tmp_path: Path) -> None:
         store = store_in(tmp_path, pool, command="the command")
-        figure = Fig2("fig2-mini-imagenet", pool, FIG2_PLAN)
-        figure.train(store, ["protonet"])
-        assert figure.n_measured(store, "ours") == 0
-        figure.prepare(store, ["ours"])
+        figure = Fig2("fig2-mini-imagenet", pool, FIG2_PLAN, store)
+        figure.train(["protonet"])
+        assert figure.measured_from("ours") is None
+        figure.prepare(["ours"])
         before = (tmp_path / "results.jsonl").read_text()
-        again = store_in(tmp_path, pool, command="another command")
-        figure.train(again, ["protonet"])
-        figure.prepare(again, ["ours"])
+        again = replace(figure, store=store_in(tmp_path, pool, command="another command"))
+        again.train(["protonet"])
+        again.prepare(["ours"])
         assert (tmp_path / "results.jsonl").read_text() == before
         lines = [json.loads(line) for line in before.splitlines()]
         assert [line["cell"]["what"] for line in lines] == ["accuracy", "accuracy", "distance"]
         assert lines[0]["command"] == "the command"
-        diagram = figure.diagram(again, ["protonet"], "ours")
+        diagram = again.diagram(["protonet"], "ours")
         assert diagram.n_tasks == 21  # all combinations of 5 of the 7 test classes
         assert diagram.curves[0].n_evaluations == 3
         assert diagram.curves[0].partial is not None
 
     def test_stops_when_the_time_is_up(self, pool: ClassPool, tmp_path: Path) -> None:
         store = store_in(tmp_path, pool, minutes=1e-9)
-        figure = Fig2("fig2-mini-imagenet", pool, FIG2_PLAN)
+        figure = Fig2("fig2-mini-imagenet", pool, FIG2_PLAN, store)
         with pytest.raises(OutOfTimeError):
-            figure.train(store, ["protonet"])
+            figure.train(["protonet"])
         with pytest.raises(OutOfTimeError):
-            figure.prepare(store, ["ours"])
+            figure.prepare(["ours"])
         assert not (tmp_path / "results.jsonl").exists()
 
 
@@ -101,15 +104,15 @@ class TestSelection:
         self, pool: ClassPool, tmp_path: Path
     ) -> None:
         store = store_in(tmp_path, pool)
-        figure = SelectionFigure("fig3", pool, SELECTION_PLAN)
-        figure.prepare(store, CHOICES)
-        figure.train(store, ["protonet"], CHOICES)
+        figure = SelectionFigure("fig3", pool, SELECTION_PLAN, store)
+        figure.prepare(CHOICES)
+        figure.train(["protonet"], CHOICES)
         lines = (tmp_path / "results.jsonl").read_text()
         assert len(lines.splitlines()) == 2 * (3 + 2 + 2)
-        figure.train(store_in(tmp_path, pool), ["protonet"], CHOICES)
+        replace(figure, store=store_in(tmp_path, pool)).train(["protonet"], CHOICES)
         assert (tmp_path / "results.jsonl").read_text() == lines
-        found = outcomes([summary.read_trial(e) for e in store.results(figure="fig3")])
-        assert {(o.budget, o.rule, o.n_trials) for o in found} >= {
+        compared = outcomes([summary.read_trial(e) for e in store.results(figure="fig3")])
+        assert {(o.budget, o.rule, o.n_trials) for o in compared} >= {
             (8, "random", 3),
             (16, "nearest (ours)", 2),
         }
@@ -124,15 +127,15 @@ class TestSelection:
             splits=["train"] * 14 + ["val"] * 3 + ["test"] * 7,
         )
         monkeypatch.setattr(paper, "selection_plans", lambda figure, scale: (SMALL,))
-        monkeypatch.setattr(paper, "choices_of", lambda figure, versions: CHOICES[:1])
+        monkeypatch.setattr(selection, "choices_of", lambda figure, versions: CHOICES[:1])
         kept = []
         for data, seed in ((pool, 0), (other, 0), (pool, 1)):
             monkeypatch.setattr(paper, "load_pool", lambda name, data=data: data)
             assert reproduce("fig3", tmp_path, learners=["protonet"], stages=["train"], seed=seed)
             store = store_in(tmp_path, data, seed)
             kept += [e["accuracy"] for e in store.results(figure="fig3")]
-            made = store.arrays("some", lambda: {"a": np.array(len(kept))})  # noqa: B023
-            assert made["a"] == len(kept)
+            arrays = store.arrays("counted", lambda: {"a": np.array(len(kept))})  # noqa: B023
+            assert arrays["a"] == len(kept)
         lines = [json.loads(x) for x in (tmp_path / "results.jsonl").read_text().splitlines()]
         assert [line["accuracy"] for line in lines] == kept
         assert len(kept) == 3
@@ -141,27 +144,22 @@ class TestSelection:
     def test_what_is_chosen_depends_on_the_support_alone(
         self, pool: ClassPool, tmp_path: Path
     ) -> None:
-        figure = SelectionFigure("fig3", pool, SELECTION_PLAN)
+        figure = SelectionFigure("fig3", pool, SELECTION_PLAN, store_in(tmp_path, pool))
         support = figure.tests().batch(slice(None)).support
-        store = store_in(tmp_path, pool)
-        chosen = figure.chosen(store, CHOICES[1], 0)
+        chosen = figure.chosen(CHOICES[1], 0)
         assert len(set(chosen.tolist())) == 16
-        fewer = SelectionPlan(**{**vars(SELECTION_PLAN), "n_query": 2})
-        other = SelectionFigure("fig3", pool, fewer)
+        fewer = replace(SELECTION_PLAN, n_query=2)
+        other = SelectionFigure("fig3", pool, fewer, store_in(tmp_path / "other", pool))
         np.testing.assert_array_equal(other.tests().batch(slice(None)).support, support)
-        np.testing.assert_array_equal(
-            other.chosen(store_in(tmp_path / "other", pool), CHOICES[1], 0),
-            chosen,
-        )
+        np.testing.assert_array_equal(other.chosen(CHOICES[1], 0), chosen)
 
     def test_random_choices_differ_by_trial_and_repeat_by_seed(
         self, pool: ClassPool, tmp_path: Path
     ) -> None:
-        figure = SelectionFigure("fig3", pool, SELECTION_PLAN)
-        store = store_in(tmp_path, pool)
-        first, second = (figure.chosen(store, CHOICES[0], t) for t in (0, 1))
+        figure = SelectionFigure("fig3", pool, SELECTION_PLAN, store_in(tmp_path, pool))
+        first, second = (figure.chosen(CHOICES[0], t) for t in (0, 1))
         assert set(first.tolist()) != set(second.tolist())
-        np.testing.assert_array_equal(first, figure.chosen(store, CHOICES[0], 0))
+        np.testing.assert_array_equal(first, figure.chosen(CHOICES[0], 0))
 
 
 def _entry(rule: str, trial: int, accuracy: float) -> dict:
@@ -223,20 +221,18 @@ def test_a_scale_shrinks_every_count_and_full_size_is_the_papers() -> None:
         ({"scale": 2.0}, "scale=2 must be above 0 and at most 1; 1 is the paper's size."),
     ],
 )
-def test_wrong_wishes_are_refused_before_any_work(
+def test_wrong_options_are_refused_before_any_work(
     change: dict, message: str, tmp_path: Path
 ) -> None:
-    wishes: dict = {"figure": "fig3", **change}
+    options: dict = {"figure": "fig3", **change}
     with pytest.raises(DataError) as error:
-        reproduce(wishes.pop("figure"), tmp_path / "out", **wishes)
+        reproduce(options.pop("figure"), tmp_path / "out", **options)
     assert message in str(error.value)
 
 
 def test_nothing_finished_says_so(pool: ClassPool, tmp_path: Path) -> None:
-    store = store_in(tmp_path, pool)
-    assert "no trial is finished yet" in summary.write_summary(
-        store, "fig3", pool, ["ours"], 0.1, 0
-    )
+    figure = SelectionFigure("fig3", pool, SELECTION_PLAN, store_in(tmp_path, pool))
+    assert "no trial is finished yet" in summary.write_summary([figure], ["ours"], 0.1)
     assert "--scale 0.1" in (tmp_path / "fig3.md").read_text()
 
 
@@ -244,10 +240,12 @@ def test_figure_4_says_at_how_many_ways_its_learners_were_tuned(
     pool: ClassPool, tmp_path: Path
 ) -> None:
     store = store_in(tmp_path, pool)
-    for plan in selection_plans("fig4", 0.001):
-        for cell in SelectionFigure("fig4", pool, plan).cells("protonet", CHOICES[:2]):
+    plans = selection_plans("fig4", 0.001)
+    figures = [SelectionFigure("fig4", pool, plan, store) for plan in plans]
+    for figure in figures:
+        for cell in figure.cells("protonet", CHOICES[:2]):
             store.add(cell, {"accuracy": 0.5, "without_class": [0.4, 0.5]})
-    text = summary.write_summary(store, "fig4", pool, ["ours"], 0.001, 0)
+    text = summary.write_summary(figures, ["ours"], 0.001)
     assert "| protonet | 10 | nearest (ours) |" in text
     assert "tuned 5-way with 1,000 training tasks. The rows of 10 ways" in text
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from meta_cases import toy_pool
-from taskscape.compare import cdist
 from taskscape.diagram import correlation_diagram
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
@@ -29,8 +28,8 @@ from taskscape.studies.similarity import (
     run_variations,
     tables,
 )
-from taskscape.studies.similarity.association import Target, association
-from taskscape.studies.similarity.notions import CLOSED, combined_distances, summarise_distances
+from taskscape.studies.similarity.notions import summarise_distances
+from taskscape.studies.similarity.study import Target, association
 
 SIZES = Sizes(
     tasks=40, fit_tasks=60, reference=50, few_tasks=20, few_reference=25,
@@ -60,23 +59,15 @@ def made_up(n: int = 60, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def test_summaries_agree_with_brute_force() -> None:
-    distances = np.random.default_rng(0).gamma(1.0, size=(7, 1200)).astype(np.float32)
-    found = summarise_distances(distances)
-    ordered = np.sort(distances.astype(np.float64), axis=1)
-    assert list(found) == ["mean", "nearest 1", "nearest 10", "nearest 100"]
-    np.testing.assert_allclose(found["mean"], ordered.mean(axis=1))
+    distances = np.random.default_rng(0).gamma(1.0, size=(7, 1200))
+    summaries = summarise_distances(distances)
+    ordered = np.sort(distances, axis=1)
+    assert list(summaries) == ["mean", "nearest 1", "nearest 10", "nearest 100"]
+    np.testing.assert_allclose(summaries["mean"], ordered.mean(axis=1))
     for k in (1, 10, 100):
-        np.testing.assert_allclose(found[f"nearest {k}"], ordered[:, :k].mean(axis=1))
+        np.testing.assert_allclose(summaries[f"nearest {k}"], ordered[:, :k].mean(axis=1))
     assert list(summarise_distances(distances[:, :50])) == ["mean", "nearest 1"]
     assert list(summarise_distances(distances[:, :5])) == ["mean"]
-
-
-@pytest.mark.parametrize("kind", CLOSED)
-@pytest.mark.parametrize("members", [1, 3])
-def test_combined_distances_are_those_of_compare(kind: str, members: int) -> None:
-    rng = np.random.default_rng(1)
-    a, b = (rng.gamma(2.0, size=(members, n, 4)) + 0.1 for n in (5, 8))
-    np.testing.assert_allclose(combined_distances(a, b, kind), cdist(a, b, kind), rtol=1e-5)
 
 
 def test_associations_are_those_of_the_diagram() -> None:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 
@@ -11,6 +12,7 @@ from taskscape import ClassPool, TaskSet, make_tasks, sample_tasks, stream_tasks
 from taskscape.errors import DataError
 from taskscape.themes import TaskSource
 from taskscape.themes.data import classes_to_hold_out, gather, padded_size
+from taskscape.themes.places import SamplePlaces, _draw, class_rows
 from taskscape.themes.prepare import PrepareConfig, PreparedSamples, learn_preparation
 
 
@@ -44,12 +46,42 @@ def test_a_batch_holds_each_sample_once_and_says_where():
     assert batch.x.shape == (256, 3)
     rows = sorted({0, 1, 14, 15, 24, 25, 41})
     np.testing.assert_array_equal(batch.x[: len(rows)], pool.samples[rows])
-    assert not np.asarray(batch.x[len(rows) :]).any()
     mask, index = np.asarray(batch.sample_mask), np.asarray(batch.index)
     np.testing.assert_array_equal(mask.sum(axis=2), [[2, 1, 0, 0], [2, 2, 2, 0], [0, 0, 0, 0]])
     np.testing.assert_array_equal(batch.class_mask, [[1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]])
     np.testing.assert_array_equal(np.asarray(batch.x)[index[0, 1, 0]], pool.samples[14])
     np.testing.assert_array_equal(np.asarray(batch.x)[index[1, 0, 0]], pool.samples[14])
+
+
+def test_a_batch_that_could_hold_most_samples_has_all_of_them():
+    tasks, samples = small_tasks(200), prepared()
+    batch = gather(tasks, samples, (200, 4, 6))
+    assert batch.x.shape == samples.pool.samples.shape
+    drawn = tasks.batch(slice(None))
+    taken = np.asarray(batch.x)[np.asarray(batch.index)]
+    mask = np.asarray(batch.sample_mask)
+    np.testing.assert_array_equal(mask, drawn.support_mask)
+    np.testing.assert_array_equal(taken[mask], samples.pool.samples[drawn.support[mask]])
+
+
+def test_a_device_draws_the_samples_that_the_host_draws():
+    """On an accelerator samples are drawn where they are used; here the same program is asked."""
+    pool = small_pool()
+    tasks = sample_tasks(pool, 50, n_way=(2, 5), n_shot=(1, 6), n_query=2, seed=3)
+    places = SamplePlaces(pool, np.arange(len(pool)))
+    index, mask = (np.asarray(value) for value in places.find(tasks, 5, 6, 64))
+    with jax.enable_x64(True):
+        drawn = _draw(
+            np.resize(tasks.keys, 64),
+            class_rows(tasks, 5, 64),
+            np.resize(tasks.n_shot.astype(np.int32), 64),
+            np.int32(tasks.n_query),
+            places.starts,
+            places.counts,
+            6,
+        )
+    np.testing.assert_array_equal(np.asarray(drawn[1]), mask)
+    np.testing.assert_array_equal(np.asarray(drawn[0])[mask], index[mask])
 
 
 def test_a_batch_must_have_room():

@@ -26,7 +26,7 @@ from taskscape.statistics import spearman
 from taskscape.themes.data import classes_to_hold_out
 from taskscape.themes.estimator import _usual
 from taskscape.themes.loop import Restarts
-from taskscape.themes.prepare import all_rows
+from taskscape.themes.places import all_rows
 
 N_CLASSES = 40
 HELD_OUT, SET_ASIDE, VALIDATION = (

@@ -6,24 +6,15 @@ from pathlib import Path
 from taskscape.errors import DataError
 from taskscape.pools import load_pool
 from taskscape.studies.lab import Lab, OutOfTimeError, Store
+from taskscape.studies.paper import fig2, selection
 from taskscape.studies.paper.fig2 import Fig2
-from taskscape.studies.paper.plan import (
-    FIGURES,
-    VERSIONS,
-    Fig2Plan,
-    SelectionPlan,
-    fig2_plan,
-    selection_plans,
-)
-from taskscape.studies.paper.selection import CHOICES, Choice, SelectionFigure
-from taskscape.studies.recipes import LEARNER_PRESETS
+from taskscape.studies.paper.plan import FIGURES, VERSIONS, fig2_plan, selection_plans
+from taskscape.studies.paper.selection import SelectionFigure
+from taskscape.studies.paper.summary import write_summary
 
 __all__ = ["FIGURES", "STAGES", "reproduce"]
 
 STAGES = ("prepare", "train", "draw")
-_FIVE = ("protonet", "maml", "abml", "bmaml", "vampire")
-_SELECTION = tuple(LEARNER_PRESETS["paper 5-shot"])
-_LEARNERS = {"fig3": (*_FIVE, "maml-untuned"), "fig4": ("protonet", "maml", "maml-untuned")}
 
 
 def reproduce(
@@ -47,67 +38,30 @@ def reproduce(
     _check(figure, learners, versions, stages)
     _check_folder(figure, out)
     lab = Lab(out / "results.jsonl", command, minutes)  # an error before any work if not ours
-    plans: Sequence[Fig2Plan | SelectionPlan] = (
-        (fig2_plan(figure, scale),) if _is_fig2(figure) else selection_plans(figure, scale)
-    )
-    pool = load_pool(plans[0].pool)  # all plans of a figure have the same
-    store = Store(lab, pool.fingerprint, seed)
+    experiments: list[Fig2] | list[SelectionFigure]
+    if _is_fig2(figure):
+        diagram = fig2_plan(figure, scale)
+        pool = load_pool(diagram.pool)
+        store = Store(lab, pool.fingerprint, seed)
+        experiments = [Fig2(figure, pool, diagram, store, seed)]
+    else:
+        plans = selection_plans(figure, scale)
+        pool = load_pool(plans[0].pool)  # all plans of a figure have the same
+        store = Store(lab, pool.fingerprint, seed)
+        experiments = [SelectionFigure(figure, pool, plan, store, seed) for plan in plans]
     finished = True
     try:
-        for plan in plans:
-            if isinstance(plan, Fig2Plan):
-                _run_fig2(store, Fig2(figure, pool, plan, seed), learners, versions, stages)
-            else:
-                selection = SelectionFigure(figure, pool, plan, seed)
-                _run_selection(store, selection, learners, versions, stages)
+        for experiment in experiments:
+            experiment.run(stages, learners, versions)
     except OutOfTimeError:
         finished = False
     if "draw" in stages:
-        from taskscape.studies.paper.summary import write_summary
-
-        write_summary(store, figure, pool, versions, scale, seed)
+        write_summary(experiments, versions, scale)
     return finished
-
-
-def _run_fig2(
-    store: Store,
-    experiment: Fig2,
-    learners: Sequence[str] | None,
-    versions: Sequence[str],
-    stages: Sequence[str],
-) -> None:
-    if "train" in stages:
-        experiment.train(store, learners or _FIVE)
-    if "prepare" in stages:
-        experiment.prepare(store, versions)
-
-
-def _run_selection(
-    store: Store,
-    experiment: SelectionFigure,
-    learners: Sequence[str] | None,
-    versions: Sequence[str],
-    stages: Sequence[str],
-) -> None:
-    choices = choices_of(experiment.figure, versions)
-    if "prepare" in stages:
-        experiment.prepare(store, choices)
-    if "train" in stages:
-        experiment.train(store, learners or _LEARNERS[experiment.figure], choices)
 
 
 def _is_fig2(figure: str) -> bool:
     return figure.startswith("fig2")
-
-
-def choices_of(figure: str, versions: Sequence[str]) -> tuple[Choice, ...]:
-    """The ways to choose that a figure compares; the costliest rule only in one of them."""
-    return tuple(
-        c
-        for c in CHOICES
-        if (c.notion not in VERSIONS or c.notion in versions)
-        and not (figure == "fig4" and c.rule == "facility")
-    )
 
 
 def _check_folder(figure: str, out: Path) -> None:
@@ -128,7 +82,7 @@ def _check(
 ) -> None:
     for what, given, known in (
         ("figure", (figure,), FIGURES),
-        ("learner", learners or (), _FIVE if _is_fig2(figure) else _SELECTION),
+        ("learner", learners or (), (fig2 if _is_fig2(figure) else selection).LEARNERS),
         ("version", versions, tuple(VERSIONS)),
         ("stage", stages, STAGES),
     ):

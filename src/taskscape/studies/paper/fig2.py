@@ -2,19 +2,18 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.compare import mean_kl
+from taskscape.compare import TrainSummary, mean_kl, summarise
 from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
-from taskscape.pools import ClassPool
-from taskscape.studies.lab import Store
-from taskscape.studies.paper.plan import VERSIONS, Fig2Plan, as_cell
-from taskscape.studies.paper.themes import embedded, fitted, measured_from
+from taskscape.studies.paper.plan import VERSIONS, Experiment, Fig2Plan, as_cell
 from taskscape.studies.recipes import (
     LEARNER_PRESETS,
     difficulty,
@@ -22,20 +21,27 @@ from taskscape.studies.recipes import (
     train_and_test,
     unit_length,
 )
-from taskscape.tasks import TaskSet, sample_tasks
+from taskscape.tasks import TaskSet, sample_tasks, stream_tasks
 from taskscape.themes.prepare import choose_config, learn_preparation
 
-__all__ = ["Fig2"]
+__all__ = ["LEARNERS", "Fig2"]
+
+LEARNERS = tuple(LEARNER_PRESETS["paper 1-shot"])
+_PIECE = 10_000
+_PIECE_ON_ACCELERATORS = 100_000
 
 
-@dataclass(frozen=True)
-class Fig2:
+class Fig2(Experiment[Fig2Plan]):
     """One of the two correlation diagrams."""
 
-    figure: str
-    pool: ClassPool
-    plan: Fig2Plan
-    seed: int = 0
+    def run(
+        self, stages: Sequence[str], learners: Sequence[str] | None, versions: Sequence[str]
+    ) -> None:
+        """Train and prepare what the stages ask for and is not there yet."""
+        if "train" in stages:
+            self.train(learners or LEARNERS)
+        if "prepare" in stages:
+            self.prepare(versions)
 
     def tests(self) -> TaskSet:
         """The test tasks, with one labelled sample for each class."""
@@ -44,42 +50,63 @@ class Fig2:
             n_query=self.plan.n_query, seed=self.seed + 2,
         )  # fmt: skip
 
-    def train(self, store: Store, learners: Sequence[str]) -> None:
+    def train(self, learners: Sequence[str]) -> None:
         """The accuracies of all learners that are not there yet."""
         for learner in learners:
-            self.measure_accuracy(store, learner)
+            self.measure_accuracy(learner)
 
-    def prepare(self, store: Store, versions: Sequence[str]) -> None:
+    def prepare(self, versions: Sequence[str]) -> None:
         """The distances of all versions that are not there yet."""
         for version in versions:
-            lam = self._lam(store, version)
-            train = measured_from(store, self.pool, self.plan, version, self.seed)
+            lam = self._lam(version)
+            train = self.measured_from(version, finish=True)
             cell = self._cell(version)
-            if train is not None and not store.finished(cell):
-                model = fitted(store, self.pool, self.plan, version, self.seed)
+            if train is not None and not self.store.finished(cell):
                 results = {
-                    "health": model.health_.to_dict(),
+                    "health": self.model(version).health_.to_dict(),
                     "measured_from": train.n_tasks,
                     "mean_distance": float(mean_kl(lam, train).mean()),
                     "distinct": len(np.unique(np.round(lam[0], 1), axis=0)),
                 }
-                store.add(cell, results)
+                self.store.add(cell, results)
 
-    def _lam(self, store: Store, version: str) -> Float[np.ndarray, "members tasks L"]:
+    def _lam(self, version: str) -> Float[np.ndarray, "members tasks L"]:
         """λ of the test tasks, with all their labelled samples."""
-        model = fitted(store, self.pool, self.plan, version, self.seed)
         everything = self.tests().with_samples("all")
         where = f"{self.figure}-{version}-{self.plan.fit_tasks}-{self.seed}-test"
-        return embedded(store, model, everything, f"{where}-{len(everything)}")
+        return self.embedded(version, everything, f"{where}-{len(everything)}")
 
-    def distance(self, store: Store, version: str) -> tuple[Float[np.ndarray, "tasks"], int]:
-        """Mean KL from every test task to the training tasks so far, and the number of those."""
-        train = measured_from(store, self.pool, self.plan, version, self.seed, finish=False)
-        if train is None:
-            raise DataError(f"no distances of version {version!r} yet; run --only prepare first.")
-        return mean_kl(self._lam(store, version), train), train.n_tasks
+    def measured_from(self, version: str, *, finish: bool = False) -> TrainSummary | None:
+        """The training tasks that distances are measured from, with all labelled samples.
 
-    def measure_accuracy(self, store: Store, learner: str) -> None:
+        Only their means are needed; each piece is kept, so that millions can be embedded in several
+        goes. Without ``finish``, what there is so far, or None.
+        """
+        p = self.plan
+        where = f"{self.pool.name}-{version}-{p.fit_tasks}-{self.seed}-train/{p.measured_from}"
+        pieces, done = [], 0
+        while done < p.measured_from and (finish or self.store.has_arrays(f"{where}-{done}")):
+            pieces.append(self.store.arrays(f"{where}-{done}", partial(self._piece, version, done)))
+            done += int(pieces[-1]["n_tasks"])
+        if not pieces:
+            return None
+        weights = np.array([int(p["n_tasks"]) for p in pieces])
+        return TrainSummary(
+            done,
+            np.average([p["mean_lam"] for p in pieces], axis=0, weights=weights),
+            np.average([p["mean_log_beta"] for p in pieces], axis=0, weights=weights),
+        )
+
+    def _piece(self, version: str, start: int) -> dict[str, np.ndarray]:
+        most = self.plan.measured_from
+        tasks = stream_tasks(
+            self.pool, most, n_shot="all", split=self.plan.train_split, seed=self.seed + 1
+        )
+        size = _PIECE if jax.default_backend() == "cpu" else _PIECE_ON_ACCELERATORS
+        lam = self.model(version).transform(tasks[start : min(start + size, most)])
+        return {name: np.asarray(value) for name, value in vars(summarise(lam)).items()}
+
+    def measure_accuracy(self, learner: str) -> None:
         """Train a learner with several seeds on random tasks, and evaluate every test task."""
         settings = self._settings(learner)
         cells = [
@@ -87,9 +114,9 @@ class Fig2:
              "settings": dict(settings), "plan": as_cell(self.plan)}
             for s in self.plan.seeds
         ]  # fmt: skip
-        if self.has_accuracy(store, learner) and all(map(store.finished, cells)):
+        if self.has_accuracy(learner) and all(map(self.store.finished, cells)):
             return
-        store.check_time()
+        self.store.check_time()
         began = time.perf_counter()
         pool = self.pool if self.pool.is_images else unit_length(self.pool)
         train = [
@@ -104,17 +131,12 @@ class Fig2:
         seconds = (time.perf_counter() - began) / len(cells)
         for cell, seed, one in zip(cells, self.plan.seeds, every, strict=True):
             by_episode = one.accuracy_by_episode.astype(np.float16)
-            store.keep(self._name(learner, seed), accuracy=by_episode)
-            store.add(cell, {**one.to_dict(), "seconds": seconds})
+            self.store.keep(self._name(learner, seed), accuracy=by_episode)
+            self.store.add(cell, {**one.to_dict(), "seconds": seconds})
 
-    def has_accuracy(self, store: Store, learner: str) -> bool:
+    def has_accuracy(self, learner: str) -> bool:
         """Whether all seeds of a learner are finished."""
-        return all(store.has_arrays(self._name(learner, s)) for s in self.plan.seeds)
-
-    def n_measured(self, store: Store, version: str) -> int:
-        """How many training tasks the distances of a version are measured from so far."""
-        train = measured_from(store, self.pool, self.plan, version, self.seed, finish=False)
-        return 0 if train is None else train.n_tasks
+        return all(self.store.has_arrays(self._name(learner, s)) for s in self.plan.seeds)
 
     def _cell(self, version: str) -> dict[str, Any]:
         return {
@@ -131,21 +153,23 @@ class Fig2:
         size = f"{p.learner_tasks}-{p.test_tasks}-{p.episodes}"
         return f"{self.figure}-accuracy/{learner}-{seed}-{size}"
 
-    def diagram(self, store: Store, learners: Sequence[str], version: str) -> CorrelationDiagram:
+    def diagram(self, learners: Sequence[str], version: str) -> CorrelationDiagram:
         """The diagram of one version, for learners that are finished."""
         tests = self.tests()
         accuracy = {}
         for learner in learners:
             names = [self._name(learner, s) for s in self.plan.seeds]
-            seeds = [store.read(n)["accuracy"].astype(np.float64) for n in names]
+            seeds = [self.store.read(n)["accuracy"].astype(np.float64) for n in names]
             accuracy[learner] = np.mean(seeds, axis=0)
-        distance, n_train = self.distance(store, version)
+        train = self.measured_from(version)
+        if train is None:
+            raise DataError(f"no distances of version {version!r} yet; run --only prepare first.")
         classes = self.pool.classes_in(self.plan.train_split)
         preparation = learn_preparation(self.pool, classes, choose_config(self.pool, classes))
         return correlation_diagram(
-            distance,
+            mean_kl(self._lam(version), train),
             accuracy,
             classes=tests,
             difficulty=difficulty(self.pool, tests, preparation),
-            distance_label=f"mean KL divergence to {n_train:,} training tasks ({version})",
+            distance_label=f"mean KL divergence to {train.n_tasks:,} training tasks ({version})",
         )

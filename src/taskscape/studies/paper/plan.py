@@ -2,11 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
+import numpy as np
+from jaxtyping import Float
+
+from taskscape.compare.posteriors import read_lam
 from taskscape.errors import DataError
+from taskscape.pools import ClassPool
+from taskscape.studies.lab import Store
+from taskscape.tasks import TaskSet, sample_tasks
+from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["FIGURES", "VERSIONS", "Fig2Plan", "SelectionPlan"]
+__all__ = ["FIGURES", "VERSIONS", "Experiment", "Fig2Plan", "SelectionPlan"]
 
 FIGURES = ("fig2-mini-imagenet", "fig3", "fig4", "fig2-omniglot")
 """In the order of their value."""
@@ -76,6 +85,44 @@ class SelectionPlan:
             test_tasks=_less(self.test_tasks, scale, 100),
             fit_tasks=_less(self.fit_tasks, scale, 500),
         )
+
+
+PlanT = TypeVar("PlanT", Fig2Plan, SelectionPlan)
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment(Generic[PlanT]):
+    """A figure of the paper: its data and counts, and where its results are kept."""
+
+    figure: str
+    pool: ClassPool
+    plan: PlanT
+    store: Store
+    seed: int = 0
+
+    def model(self, version: str) -> TaskThemes:
+        """The paper's model, L = 4 and K = 8, on 5–10-way 16-shot tasks of the training classes."""
+        plan, seed = self.plan, self.seed
+
+        def fit(checkpoint: Path) -> TaskThemes:
+            tasks = sample_tasks(
+                self.pool, plan.fit_tasks, n_way=(5, 10), n_shot=16, split=plan.train_split,
+                seed=seed,
+            )  # fmt: skip
+            model = TaskThemes(4, 8, delta=0.5, random_state=seed, **VERSIONS[version])
+            return model.fit(tasks, checkpoint=checkpoint, resume=checkpoint.exists())
+
+        return self.store.model(f"{self.pool.name}-{version}-{plan.fit_tasks}-{seed}", fit)
+
+    def embedded(
+        self, version: str, tasks: TaskSet, name: str
+    ) -> Float[np.ndarray, "members tasks L"]:
+        """λ of tasks, kept under a name."""
+
+        def make() -> dict[str, np.ndarray]:
+            return {"lam": self.model(version).transform(tasks).astype(np.float32)}
+
+        return read_lam(self.store.arrays(name, make)["lam"], name)
 
 
 def fig2_plan(figure: str, scale: float) -> Fig2Plan:

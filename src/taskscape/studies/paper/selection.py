@@ -11,9 +11,7 @@ from jaxtyping import Float, Int
 from taskscape.pools import ClassPool
 from taskscape.select import select
 from taskscape.statistics import without_each_class
-from taskscape.studies.lab import Store
-from taskscape.studies.paper.plan import SelectionPlan, as_cell
-from taskscape.studies.paper.themes import embedded, fitted
+from taskscape.studies.paper.plan import VERSIONS, Experiment, SelectionPlan, as_cell
 from taskscape.studies.recipes import (
     LEARNER_PRESETS,
     draw_tasks,
@@ -22,8 +20,10 @@ from taskscape.studies.recipes import (
 )
 from taskscape.tasks import TaskSet, sample_tasks
 
-__all__ = ["CHOICES", "Choice", "SelectionFigure"]
+__all__ = ["CHOICES", "LEARNERS", "Choice", "SelectionFigure", "choices_of"]
 
+LEARNERS = tuple(LEARNER_PRESETS["paper 5-shot"])
+_USUAL_LEARNERS = {"fig3": LEARNERS, "fig4": ("protonet", "maml", "maml-untuned")}
 _TOGETHER = 10
 """Trials that are trained side by side."""
 
@@ -51,18 +51,32 @@ CHOICES = (
 """In the order in which they are run; the paper has the first, and its own version of nearest."""
 
 
-@dataclass(frozen=True)
-class SelectionFigure:
+def choices_of(figure: str, versions: Sequence[str]) -> tuple[Choice, ...]:
+    """The ways to choose that a figure compares; the costliest rule only in one of them."""
+    return tuple(
+        c
+        for c in CHOICES
+        if (c.notion not in VERSIONS or c.notion in versions)
+        and not (figure == "fig4" and c.rule == "facility")
+    )
+
+
+class SelectionFigure(Experiment[SelectionPlan]):
     """The experiment for one number of ways.
 
     Test tasks have a fixed support and fixed queries; whatever chooses sees the support alone, and
     candidates are represented from as many samples.
     """
 
-    figure: str
-    pool: ClassPool
-    plan: SelectionPlan
-    seed: int = 0
+    def run(
+        self, stages: Sequence[str], learners: Sequence[str] | None, versions: Sequence[str]
+    ) -> None:
+        """Prepare and train what the stages ask for and is not there yet."""
+        choices = choices_of(self.figure, versions)
+        if "prepare" in stages:
+            self.prepare(choices)
+        if "train" in stages:
+            self.train(learners or _USUAL_LEARNERS[self.figure], choices)
 
     def candidates(self, pool: ClassPool | None = None) -> TaskSet:
         """The training tasks to choose from."""
@@ -82,32 +96,31 @@ class SelectionFigure:
 
     # -- choosing -------------------------------------------------------------------------------
 
-    def chosen(self, store: Store, choice: Choice, trial: int) -> Int[np.ndarray, "n"]:
+    def chosen(self, choice: Choice, trial: int) -> Int[np.ndarray, "n"]:
         """Candidates in the order of choice; a smaller budget takes the first of them."""
         most = max(self.plan.budgets)
         if choice.rule == "random":
             order = np.random.default_rng([self.seed, 5, trial]).permutation(self.plan.candidates)
             return order[:most]
         name = f"{self._where(choice.notion)}-{choice.rule}-{most}-{trial}"
-        return store.arrays(
-            f"chosen/{name}", lambda: {"indices": self._choose(store, choice, trial, most)}
+        return self.store.arrays(
+            f"chosen/{name}", lambda: {"indices": self._choose(choice, trial, most)}
         )["indices"]
 
-    def _choose(self, store: Store, choice: Choice, trial: int, n: int) -> Int[np.ndarray, "n"]:
+    def _choose(self, choice: Choice, trial: int, n: int) -> Int[np.ndarray, "n"]:
         candidates = self.candidates()
         options: dict[str, Any] = {"train_classes": candidates, "seed": self.seed + trial}
         if choice.notion == "task2vec":
-            means = self._task2vec_means(store)[None]
+            means = self._task2vec_means()[None]
             return select(None, None, n, choice.rule, similarity=means, **options).indices
-        return select(*self._lam(store, choice.notion), n, choice.rule, **options).indices
+        return select(*self._lam(choice.notion), n, choice.rule, **options).indices
 
-    def _lam(self, store: Store, version: str) -> tuple[np.ndarray, np.ndarray]:
-        model = fitted(store, self.pool, self.plan, version, self.seed)
+    def _lam(self, version: str) -> tuple[np.ndarray, np.ndarray]:
         where = self._where(version)
-        test = embedded(store, model, self.tests(), f"lam/{where}-test-{self.plan.test_tasks}")
-        return test, embedded(store, model, self.candidates(), f"lam/{where}-train")
+        test = self.embedded(version, self.tests(), f"lam/{where}-test-{self.plan.test_tasks}")
+        return test, self.embedded(version, self.candidates(), f"lam/{where}-train")
 
-    def _task2vec_means(self, store: Store) -> Float[np.ndarray, "candidates"]:
+    def _task2vec_means(self) -> Float[np.ndarray, "candidates"]:
         """Mean Task2Vec distance of each candidate from all test tasks."""
         from taskscape.similarity import Task2Vec
 
@@ -119,7 +132,7 @@ class SelectionFigure:
             return {"means": notion.mean_distance(train, test), "train": train, "test": test}
 
         name = f"task2vec/{self._where('task2vec')}-{self.plan.test_tasks}"
-        return store.arrays(name, make)["means"]
+        return self.store.arrays(name, make)["means"]
 
     def _where(self, notion: str) -> str:
         p = self.plan
@@ -143,13 +156,13 @@ class SelectionFigure:
                         "plan": plan,
                     }  # fmt: skip
 
-    def prepare(self, store: Store, choices: Sequence[Choice]) -> None:
+    def prepare(self, choices: Sequence[Choice]) -> None:
         """All selections that are not there yet."""
         for choice in choices:
             for trial in range(self.plan.rule_trials):
-                self.chosen(store, choice, trial)
+                self.chosen(choice, trial)
 
-    def train(self, store: Store, learners: Sequence[str], choices: Sequence[Choice]) -> None:
+    def train(self, learners: Sequence[str], choices: Sequence[Choice]) -> None:
         """Train and test what is not in the ledger yet, budget by budget."""
         pool = unit_length(self.pool)
         candidates, tests = self.candidates(pool), replace(self.tests(), pool=pool)
@@ -158,21 +171,17 @@ class SelectionFigure:
                 missing = [
                     cell
                     for cell in self.cells(learner, choices)
-                    if cell["budget"] == budget and not store.finished(cell)
+                    if cell["budget"] == budget and not self.store.finished(cell)
                 ]
                 for start in range(0, len(missing), _TOGETHER):
-                    store.check_time()
-                    self._trials(store, missing[start : start + _TOGETHER], candidates, tests)
+                    self.store.check_time()
+                    self._trials(missing[start : start + _TOGETHER], candidates, tests)
 
-    def _trials(
-        self, store: Store, cells: Sequence[dict[str, Any]], candidates: TaskSet, tests: TaskSet
-    ) -> None:
+    def _trials(self, cells: Sequence[dict[str, Any]], candidates: TaskSet, tests: TaskSet) -> None:
         first, budget = cells[0], cells[0]["budget"]
         # the last group is filled up with repeats, so that all groups run the same program
         filled = [cells[i % len(cells)] for i in range(_TOGETHER)]
-        chosen = [
-            self.chosen(store, Choice(c["rule"], c["notion"]), c["trial"])[:budget] for c in filled
-        ]
+        chosen = [self.chosen(Choice(c["rule"], c["notion"]), c["trial"])[:budget] for c in filled]
         began = time.perf_counter()
         every = train_and_test(
             first["learner"], first["settings"],
@@ -183,4 +192,4 @@ class SelectionFigure:
         for cell, one in zip(cells, every, strict=False):
             means = without_each_class(one.accuracy, tests.classes)
             without = [round(mean, 6) for mean in means.tolist()]
-            store.add(cell, {**one.to_dict(), "without_class": without, "seconds": seconds})
+            self.store.add(cell, {**one.to_dict(), "without_class": without, "seconds": seconds})

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from taskscape.errors import DataError
-from taskscape.meta import LEARNERS, conv4
+from taskscape.meta import conv4, find_learner
 from taskscape.pools import ClassPool
 from taskscape.seeds import MOST_FOR_JAX, check_seed
 from taskscape.select import RULES
@@ -58,8 +58,7 @@ def _check_learners(config: StudyConfig) -> None:
     if len(set(config.learners.names)) < len(config.learners.names):
         raise DataError(f"learners.names={list(config.learners.names)} names one twice.")
     for name in (*config.learners.names, *config.learners.settings):
-        if name not in LEARNERS:
-            raise DataError(f"learner {name!r} is not known; choose from {', '.join(LEARNERS)}.")
+        find_learner(name)
         config.learners.learner(name)
     if config.learners.network not in ("mlp", "conv4"):
         raise DataError(f"learners.network={config.learners.network!r} must be 'mlp' or 'conv4'.")

@@ -15,7 +15,7 @@ from taskscape.select import select
 from taskscape.similarity import TASK_THEMES, DistanceSource, distances_between
 from taskscape.statistics import without_each_class
 from taskscape.storage import read_json, write_json, write_table
-from taskscape.studies.outcome import RANDOM, Gain, SelectionTrial, outcomes
+from taskscape.studies.outcome import RANDOM, SelectionTrial, gains_of
 from taskscape.studies.pipeline.checks import read_rule
 from taskscape.studies.pipeline.distances import fit_similarity, similarity_settings
 from taskscape.studies.pipeline.plan import Plan, joined
@@ -24,7 +24,7 @@ from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.studies.result import plot_selection
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["Chosen", "SelectionOutcome", "chosen_stage", "selection_stage"]
+__all__ = ["Chosen", "chosen_stage", "selection_stage"]
 
 _AT_ONCE = 64
 """Trainings side by side; more take memory without being faster."""
@@ -109,17 +109,9 @@ def _distances(
     return fitted.distances(both[: len(test)], both[len(test) :])
 
 
-@dataclass(frozen=True)
-class SelectionOutcome:
-    """What training on chosen tasks came to, for one learner."""
-
-    trials: tuple[SelectionTrial, ...]
-    gains: tuple[Gain, ...]
-
-
 def selection_stage(
     plan: Plan, features: ClassPool, name: str, chosen: Chosen
-) -> Stage[SelectionOutcome]:
+) -> Stage[tuple[SelectionTrial, ...]]:
     """Train a learner on what each rule chose, and test it on all test tasks."""
     setting = plan.config.selection
 
@@ -127,19 +119,15 @@ def selection_stage(
         accuracy = _accuracies(plan, features, name, chosen, steps)
         shown = label_of(name)
         trials = [_trial(plan, shown, c, a) for c, a in zip(chosen, accuracy, strict=True)]
-        gains = [o.gain for o in outcomes(trials) if o.gain is not None]
         rows = [asdict(t) for t in trials]
-        write_json(folder / "selection.json", {"trials": rows, "gains": [asdict(g) for g in gains]})
+        gains = [asdict(g) for g in gains_of(trials)]
+        write_json(folder / "selection.json", {"trials": rows, "gains": gains})
         columns = [k for k in rows[0] if k != "without_class"]
         write_table(folder / "trials.parquet", {k: [r[k] for r in rows] for k in columns})
         plot_selection(trials, folder / "selection.png")
 
-    def load(folder: Path) -> SelectionOutcome:
-        stored = read_json(folder / "selection.json")
-        return SelectionOutcome(
-            tuple(_read_trial(t) for t in stored["trials"]),
-            tuple(Gain(**g) for g in stored["gains"]),
-        )
+    def load(folder: Path) -> tuple[SelectionTrial, ...]:
+        return tuple(_read_trial(t) for t in read_json(folder / "selection.json")["trials"])
 
     learners = plan.config.learners
     settings = {k: getattr(learners, k) for k in ("network", "widths", "filters", "batch_size")}

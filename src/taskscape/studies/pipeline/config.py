@@ -12,16 +12,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from taskscape.errors import DataError
 from taskscape.files import written_in_one_piece
-from taskscape.meta import LEARNERS, Architecture, Learner, learner_and_training
-from taskscape.pools import ClassPool
-from taskscape.storage import plain
-from taskscape.studies.recipes import network_for
-from taskscape.themes.estimator import TaskThemes
-from taskscape.themes.prepare import parse_prepare
+from taskscape.meta.learners import LEARNERS
+
+if TYPE_CHECKING:
+    import taskscape.meta
 
 __all__ = [
     "PRESETS",
@@ -79,8 +77,11 @@ class FitSettings:
     restarts: int = 1
     ensemble: int = 1
 
-    def model(self, seed: int) -> TaskThemes:
+    def model(self, seed: int) -> "taskscape.TaskThemes":
         """The model that these settings ask for, not yet fitted."""
+        from taskscape.themes.estimator import TaskThemes
+        from taskscape.themes.prepare import parse_prepare
+
         return TaskThemes(
             self.task_themes, self.image_themes, delta=self.delta,
             covariance=self.covariance,  # type: ignore[arg-type]
@@ -110,12 +111,16 @@ class LearnerSettings:
     )
     """By learner: its own settings, those of the training, and ``scale`` of the features."""
 
-    def learner(self, name: str) -> tuple[Learner, dict[str, Any]]:
+    def learner(self, name: str) -> tuple["taskscape.meta.Learner", dict[str, Any]]:
         """A learner, and the settings of its training besides."""
+        from taskscape.meta import learner_and_training
+
         return learner_and_training(name, self.settings.get(name, {}), f"learners.settings.{name}.")
 
-    def network_for(self, name: str, pool: ClassPool) -> Architecture:
+    def network_for(self, name: str, pool: "taskscape.ClassPool") -> "taskscape.meta.Architecture":
         """The network of a learner, for the samples of a pool."""
+        from taskscape.studies.recipes import network_for
+
         own = self.settings.get(name, {})
         return network_for(pool, own, widths=self.widths, filters=self.filters)
 
@@ -196,6 +201,8 @@ class StudyConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, nested by stage; tuples become lists."""
+        from taskscape.storage import plain
+
         settings: dict[str, Any] = plain(asdict(self))
         return settings
 

@@ -1,7 +1,6 @@
 """The stages about learners: accuracy on the tasks, the correlation diagram, and forecasts."""
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,6 @@ class Accuracy:
     learner: str
     test: Float[np.ndarray, "tests episodes"]
     val: Float[np.ndarray, "vals episodes"] | None
-    summary: Mapping[str, Any]
 
 
 def learner_stage(plan: Plan, features: ClassPool, name: str) -> Stage[Accuracy]:
@@ -78,7 +76,6 @@ def learner_stage(plan: Plan, features: ClassPool, name: str) -> Stage[Accuracy]
             learner=label_of(name),
             test=read_table(folder / "test.parquet")["accuracy"],
             val=read_table(val)["accuracy"] if val.exists() else None,
-            summary=read_json(folder / "learner.json"),
         )
 
     own = {k: v for k, v in asdict(config.learners).items() if k not in ("names", "settings")}

@@ -14,8 +14,9 @@ from taskscape.meta import label_of
 from taskscape.pools import ClassPool, load_pool
 from taskscape.storage import CHECKPOINT, read_json, write_json
 from taskscape.studies.lab import only_run_in, versions_and_hardware
+from taskscape.studies.outcome import SelectionTrial, gains_of
 from taskscape.studies.pipeline.checks import check_config
-from taskscape.studies.pipeline.choosing import SelectionOutcome, chosen_stage, selection_stage
+from taskscape.studies.pipeline.choosing import chosen_stage, selection_stage
 from taskscape.studies.pipeline.config import StudyConfig, config_from, write_config
 from taskscape.studies.pipeline.distances import distances_stage
 from taskscape.studies.pipeline.learn import (
@@ -116,15 +117,17 @@ def _run(plan: Plan, runner: StageRunner, about: Mapping[str, Any]) -> StudyResu
     names = config.learners.names
     accuracies: list[Accuracy] = [runner.run(learner_stage(plan, features, n)) for n in names]
     diagram = runner.run(diagram_stage(plan, distances, accuracies))
-    outcomes: list[SelectionOutcome] = []
+    trials: list[SelectionTrial] = []
     if config.selection.rules:
         chosen = runner.run(chosen_stage(plan, model, embedded))
-        outcomes = [runner.run(selection_stage(plan, features, n, chosen)) for n in names]
+        for name in names:
+            own = runner.run(selection_stage(plan, features, name, chosen))
+            trials += own
     forecasts: list[LearnerForecasts] = []
     if config.forecast.enabled and plan.val is not None:
         forecasts = runner.run(forecast_stage(plan, model, embedded, accuracies))
     judgements = {f.judgement.learner: f.judgement for f in forecasts}
-    gains = tuple(g for outcome in outcomes for g in outcome.gains)
+    gains = gains_of(trials)
     return StudyResult(
         pool=plan.pool,
         model=model,
@@ -136,7 +139,7 @@ def _run(plan: Plan, runner: StageRunner, about: Mapping[str, Any]) -> StudyResu
         difficulty=distances.difficulty,
         accuracy={a.learner: a.test for a in accuracies},
         diagram=diagram,
-        selection=tuple(t for outcome in outcomes for t in outcome.trials),
+        selection=tuple(trials),
         forecasts={f.forecasts.learner: f.forecasts for f in forecasts},
         judgements=judgements,
         findings=find(distances.resemblance, health, diagram, gains, judgements),

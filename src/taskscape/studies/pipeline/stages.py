@@ -119,11 +119,8 @@ class StageRunner:
 
     def _fitting(self, stage: Stage[Any], note: dict[str, Any] | None) -> dict[str, Any]:
         """The note of a stage that is to be read, if it belongs to the others and the settings."""
-        inputs = {
-            "settings": dict(stage.settings),
-            "needs": {name: self.hashes[name] for name in stage.needs},
-        }
-        if note is None or {k: note.get(k) for k in inputs} != json.loads(json.dumps(inputs)):
+        inputs = json.loads(json.dumps(self._inputs(stage)))
+        if note is None or {k: note.get(k) for k in inputs} != inputs:
             what = "is not finished" if note is None else "was made with other settings or stages"
             raise DataError(
                 f"stage {stage.name!r} in {self.out} {what}. Run the study there again with "
@@ -145,8 +142,7 @@ class StageRunner:
                 "format": _FORMAT,
                 "stage": stage.name,
                 "hash": key,
-                "settings": dict(stage.settings),
-                "needs": {name: self.hashes[name] for name in stage.needs},
+                **self._inputs(stage),
                 "warnings": sorted(kept),
                 "seconds": round(time.perf_counter() - began, 3),
                 "files": _names(new),
@@ -169,15 +165,13 @@ class StageRunner:
         note = read_note(self.out / name, name)
         return note if note is not None and note.get("format") == _FORMAT else None
 
+    def _inputs(self, stage: Stage[Any]) -> dict[str, Any]:
+        needs = {name: self.hashes[name] for name in stage.needs}
+        return {"settings": dict(stage.settings), "needs": needs}
+
     def _hash(self, stage: Stage[Any]) -> str:
-        inputs = {
-            "format": _FORMAT,
-            "stage": stage.name,
-            "of": self.identity,
-            "settings": dict(stage.settings),
-            "needs": {name: self.hashes[name] for name in stage.needs},
-        }
-        text = json.dumps(inputs, sort_keys=True, ensure_ascii=False)
+        inputs = {"format": _FORMAT, "stage": stage.name, "of": self.identity}
+        text = json.dumps({**inputs, **self._inputs(stage)}, sort_keys=True, ensure_ascii=False)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

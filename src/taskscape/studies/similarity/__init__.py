@@ -87,7 +87,7 @@ def run(settings: SimilaritySettings, lab: Lab) -> None:
         else:
             run_notions(study, lab, measure, families=settings.families, **asked)  # type: ignore[arg-type]
     finally:
-        print(tables(list(lab.ledger.cells.values())))
+        print(tables(list(lab.cells.values())))
 
 
 def _measure(study: SimilarityStudy, settings: SimilaritySettings) -> Measured:

@@ -4,13 +4,11 @@ Notions come in families that are computed together: distances from tasks to tra
 what is said of them (the mean, the nearest few), or something that the task alone tells.
 """
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -28,8 +26,13 @@ from taskscape.similarity import (
 )
 from taskscape.studies.lab import Lab
 from taskscape.studies.recipes import without_advice
-from taskscape.studies.similarity.association import Target, association
-from taskscape.studies.similarity.study import CONTROLS, Measured, SimilarityStudy
+from taskscape.studies.similarity.study import (
+    CONTROLS,
+    Measured,
+    SimilarityStudy,
+    Target,
+    association,
+)
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
@@ -38,7 +41,6 @@ __all__ = [
     "FAMILIES",
     "Family",
     "Variant",
-    "combined_distances",
     "run_notions",
     "summarise_distances",
 ]
@@ -47,10 +49,8 @@ CLOSED = tuple(d.name for d in DIVERGENCES.values() if not (d.needs_alpha or d.h
 """Divergences with a closed form."""
 ENSEMBLE = 3
 """Fits in an ensemble."""
-T = TypeVar("T")
 _OWN = "the task alone"
 _NEAREST = (1, 10, 100)
-_NUMBERS_AT_ONCE = 1 << 21
 _SAMPLES = 256
 """Points of each task for the Jensen-Shannon divergence."""
 _EMD_SHARE = 5
@@ -85,14 +85,14 @@ def run_notions(
 def _run_family(shared: "Shared", lab: Lab, name: str, seed: int, learners: Sequence[str]) -> None:
     family, began = FAMILIES[name], time.perf_counter()
     try:
-        for variant, summaries in family.compute(shared, seed):
+        for variant, summaries in zip(family.variants, family.compute(shared, seed), strict=True):
             seconds = round(time.perf_counter() - began, 2)
             for summary, x in summaries.items():
                 for learner in learners:
                     cell = _cell(shared.study, family, variant, summary, learner, seed)
-                    if lab.ledger.get(cell) is None:
+                    if lab.get(cell) is None:
                         results = association(x, shared.target(learner, seed, family.few))
-                        lab.ledger.add(cell, {**results, "seconds": seconds})
+                        lab.add(cell, {**results, "seconds": seconds})
             began = time.perf_counter()
     except ImportError as error:  # the earth mover's distance needs POT
         print(f"{name}: left out, {error}", file=sys.stderr)
@@ -130,56 +130,15 @@ def summarise_distances(
     distances: Float[np.ndarray, "tasks others"],
 ) -> dict[str, Float[np.ndarray, "tasks"]]:
     """Mean distance to all training tasks, and to the nearest k."""
-    n = distances.shape[1]
-    nearest = [k for k in _NEAREST if f"nearest {k}" in summaries_of(n)]
-
-    def of(rows: slice) -> list[Float[np.ndarray, "rows"]]:
-        block = distances[rows].astype(np.float64)
-        means = [block.mean(axis=1)]
-        if nearest:
-            most = nearest[-1]
-            near = np.sort(np.partition(block, most - 1, axis=1)[:, :most], axis=1)
-            means += [near[:, :k].mean(axis=1) for k in nearest]
-        return means
-
-    parts = _in_threads(of, _blocks(len(distances), n))
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    return dict(zip(summaries_of(n), columns, strict=True))
-
-
-def combined_distances(
-    test: Float[np.ndarray, "members tasks L"],
-    train: Float[np.ndarray, "members others L"],
-    kind: str,
-) -> Float[np.ndarray, "tasks others"]:
-    """What :func:`taskscape.compare.cdist` gives for a closed form, in float32 and by threads."""
-    total = np.zeros((test.shape[1], train.shape[1]), dtype=np.float32)
-    compute = DIVERGENCES[kind].compute
-    for a, b in zip(test.astype(np.float64), train.astype(np.float64), strict=True):
-        one = np.empty_like(total)
-
-        def fill(rows: slice, a: np.ndarray = a, b: np.ndarray = b, one: np.ndarray = one) -> float:
-            values = compute(a[rows, None], b[None])
-            one[rows] = values
-            return float(values.sum())
-
-        blocks = _blocks(len(a), b.size)
-        mean = sum(_in_threads(fill, blocks)) / one.size
-        if len(test) > 1:
-            one /= len(test) * (mean if mean > 0 else 1.0)
-        total += one
-    return total
-
-
-def _blocks(n: int, numbers_per_row: int) -> Iterator[slice]:
-    step = max(1, _NUMBERS_AT_ONCE // numbers_per_row)
-    for start in range(0, n, step):
-        yield slice(start, min(start + step, n))
-
-
-def _in_threads(work: Callable[[slice], T], blocks: Iterator[slice]) -> list[T]:
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:  # NumPy and SciPy let go of the lock
-        return list(pool.map(work, blocks))
+    mean, *nearest = summaries_of(distances.shape[1])
+    summaries = {mean: distances.mean(axis=1)}
+    if nearest:
+        most = _NEAREST[len(nearest) - 1]
+        near = np.sort(np.partition(distances, most - 1, axis=1)[:, :most], axis=1)
+        summaries |= {
+            name: near[:, :k].mean(axis=1) for name, k in zip(nearest, _NEAREST, strict=False)
+        }
+    return summaries
 
 
 # -- families -----------------------------------------------------------------------------------
@@ -193,7 +152,8 @@ class Variant(NamedTuple):
     fits: int = 1
 
 
-Distances = Iterator[tuple[Variant, Mapping[str, Float[np.ndarray, "tasks"]]]]
+Summaries = Iterator[Mapping[str, Float[np.ndarray, "tasks"]]]
+"""Of each variant of a family, what is said of the distances of each task."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,68 +203,61 @@ class Shared:
         return self._targets[key]
 
 
-def _difficulty(shared: Shared, seed: int) -> Distances:
-    for i, name in enumerate(CONTROLS):
-        yield Variant(name), {_OWN: shared.measured.difficulty[:, i]}
+def _difficulty(shared: Shared, seed: int) -> Summaries:
+    for measure in shared.measured.difficulty.T:
+        yield {_OWN: measure}
 
 
-def _themes(shared: Shared, seed: int) -> Distances:
+def _themes(shared: Shared, seed: int) -> Summaries:
     fits = shared.fit(seed)
     for n in (1, ENSEMBLE):
         for kind in CLOSED:
-            yield (
-                Variant("task-themes", kind, n),
-                summarise_distances(
-                    combined_distances(fits.test.lam[:n], fits.train.lam[:n], kind)
-                ),
-            )
+            yield summarise_distances(cdist(fits.test.lam[:n], fits.train.lam[:n], kind))
 
 
-def _theme_difficulty(shared: Shared, seed: int) -> Distances:
+def _theme_difficulty(shared: Shared, seed: int) -> Summaries:
     with without_advice():
         gamma = shared.fit(seed).model.embed(shared.study.tasks, keep_gamma=True).gamma
     assert gamma is not None
-    yield Variant("separation of γ", "jeffreys"), {_OWN: -class_separation(gamma[0]).mean}
+    yield {_OWN: -class_separation(gamma[0]).mean}
 
 
-def _themes_few(shared: Shared, seed: int) -> Distances:
+def _themes_few(shared: Shared, seed: int) -> Summaries:
     fits = shared.fit(seed)
     a, b = fits.test.lam[0][shared.study.few], fits.train.lam[0][: shared.study.sizes.few_reference]
     for kind in ("kl", "jensen_shannon"):
-        distances = cdist(a, b, kind, n_samples=_SAMPLES)
-        yield Variant("task-themes", kind), summarise_distances(distances)
+        yield summarise_distances(cdist(a, b, kind, n_samples=_SAMPLES))
 
 
-def _earth_mover(shared: Shared, seed: int) -> Distances:
+def _earth_mover(shared: Shared, seed: int) -> Summaries:
     import ot  # noqa: F401  # before the fit: without it there is nothing to do
 
     fits = shared.fit(seed)
     a = fits.test.lam[0][shared.study.few]
     b = fits.train.lam[0][: shared.study.sizes.few_reference // _EMD_SHARE]
-    distances = cdist(a, b, "emd", alpha=fits.model.alpha_)
-    yield Variant("task-themes", "emd"), summarise_distances(distances)
+    yield summarise_distances(cdist(a, b, "emd", alpha=fits.model.alpha_))
 
 
-def _task2vec(shared: Shared, seed: int) -> Distances:
+def _task2vec(shared: Shared, seed: int) -> Summaries:
     config = Task2VecConfig(train=TrainConfig(updates=shared.study.sizes.probe_updates))
     notion = Task2Vec(per="unit", config=config, prepare=None, seed=seed)
     notion.fit(shared.study.fit_tasks(seed))
     tasks, reference = shared.few(seed)
     a, b = notion.embed(tasks), notion.embed(reference)
-    yield Variant("Task2Vec per unit"), summarise_distances(notion.cdist(a, b))
+    yield summarise_distances(notion.cdist(a, b))
     # the embedding per layer is the mean over the layer's units
     ends = np.cumsum(config.widths)[:-1]
     a, b = (np.stack([p.mean(1) for p in np.split(e, ends, axis=1)], axis=1) for e in (a, b))
-    yield Variant("Task2Vec per layer"), summarise_distances(notion.cdist(a, b))
+    yield summarise_distances(notion.cdist(a, b))
 
 
-def _by(name: str, notion: Similarity, n_shot: int | str | None = None) -> Callable[..., Distances]:
-    def compute(shared: Shared, seed: int) -> Distances:
+def _by(notion: Similarity, n_shot: int | str | None = None) -> Callable[..., Summaries]:
+    def compute(shared: Shared, seed: int) -> Summaries:
         tasks, reference = shared.few(seed)
         if n_shot is not None:
             tasks, reference = tasks.with_samples(n_shot), reference.with_samples(n_shot)
         notion.fit(reference)
-        yield Variant(name), summarise_distances(notion.cdist(tasks, reference))
+        yield summarise_distances(notion.cdist(tasks, reference))
 
     return compute
 
@@ -314,7 +267,7 @@ class Family:
     """Variants that are computed together."""
 
     variants: tuple[Variant, ...]
-    compute: Callable[[Shared, int], Distances]
+    compute: Callable[[Shared, int], Summaries]
     few: bool = True
     own: bool = False
     """Whether it looks at the task alone and not at the training tasks."""
@@ -346,16 +299,10 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "earth mover": Family((Variant("task-themes", "emd"),), _earth_mover, share=_EMD_SHARE),
     "task2vec": Family((Variant("Task2Vec per unit"), Variant("Task2Vec per layer")), _task2vec),
-    "prototypes": Family(
-        (Variant("prototypes"),), _by("prototypes", PrototypeDistance(prepare=None))
-    ),
-    "otdd": Family((Variant("OTDD"),), _by("OTDD", OTDD(prepare=None), "all")),
+    "prototypes": Family((Variant("prototypes"),), _by(PrototypeDistance(prepare=None))),
+    "otdd": Family((Variant("OTDD"),), _by(OTDD(prepare=None), "all")),
     "otdd, diagonal": Family(
-        (Variant("OTDD diagonal"),),
-        _by("OTDD diagonal", OTDD(prepare=None, covariance="diagonal")),
+        (Variant("OTDD diagonal"),), _by(OTDD(prepare=None, covariance="diagonal"))
     ),
-    "hardness": Family(
-        (Variant("difference in hardness"),),
-        _by("difference in hardness", TaskHardness(prepare=None)),
-    ),
+    "hardness": Family((Variant("difference in hardness"),), _by(TaskHardness(prepare=None))),
 }

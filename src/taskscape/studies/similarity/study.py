@@ -1,5 +1,9 @@
-"""What a study of similarity is about: a pool, the tasks of a split, their accuracy, how hard."""
+"""What a study of similarity is about: the tasks of a split, their accuracy, how hard they are.
 
+And how well a number for each task tells its accuracy, beyond difficulty, and how surely.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -13,6 +17,7 @@ from taskscape.meta.episodes import redrawn
 from taskscape.pools import ClassPool
 from taskscape.pools.cache import cache_dir, cache_key
 from taskscape.similarity import TaskHardness
+from taskscape.statistics import RankTarget, make_resamples, noise_ceiling, spearman
 from taskscape.studies.recipes import (
     LEARNER_PRESETS,
     PIXEL_COMPONENTS,
@@ -25,7 +30,15 @@ from taskscape.studies.recipes import (
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.prepare import PrepareConfig, choose_config
 
-__all__ = ["CONTROLS", "Measured", "SimilarityStudy", "Sizes", "measured_accuracies"]
+__all__ = [
+    "CONTROLS",
+    "Measured",
+    "SimilarityStudy",
+    "Sizes",
+    "Target",
+    "association",
+    "measured_accuracies",
+]
 
 CONTROLS = ("separation", "smallest separation", "hardness", "nearest centroid")
 """Measures of a task's own difficulty, in the order in which they are controlled for."""
@@ -208,3 +221,60 @@ def _accuracies(
         episodes=study.sizes.episodes,
     )  # fmt: skip
     return {s: e.accuracy_by_episode.astype(np.float64) for s, e in zip(seeds, every, strict=True)}
+
+
+# -- what is said of a number for each task ------------------------------------------------------
+
+_GIVEN = {"spearman": 0, "partial": 1, "partial_more": 3, "partial_all": 4}
+"""By name, how many of the measures of difficulty a rank correlation is given."""
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """Measured accuracies of tasks, with what is controlled for and what is left out in turn."""
+
+    accuracy: Float[np.ndarray, "tasks"]
+    difficulty: Float[np.ndarray, "tasks controls"]
+    ranks: RankTarget
+    ceiling: float
+    n_classes: int
+
+    @staticmethod
+    def of(
+        accuracies: Float[np.ndarray, "tasks episodes"],
+        difficulty: Float[np.ndarray, "tasks controls"],
+        classes: Int[np.ndarray, "tasks way"],
+    ) -> "Target":
+        """Tasks with their classes, so that intervals leave out classes."""
+        accuracy = accuracies.mean(axis=1)
+        resamples = make_resamples(classes.astype(np.int64), len(classes))
+        return Target(
+            accuracy,
+            difficulty,
+            RankTarget.of(accuracy, difficulty, resamples, tuple(_GIVEN.values())),
+            noise_ceiling(accuracies)[1],
+            len(np.unique(classes[classes >= 0])),
+        )
+
+
+def association(x: Float[np.ndarray, "tasks"], target: Target) -> dict[str, Any]:
+    """Rank correlation of ``x`` with accuracy, alone and given difficulty, with 95 % intervals.
+
+    ``partial`` is given the first measure of difficulty, ``partial_more`` the first three,
+    ``partial_all`` all four.
+    """
+    return {
+        **{
+            name: [_number(v) for v in (rho.value, rho.low, rho.high)]
+            for name, rho in zip(_GIVEN, target.ranks.correlations(x), strict=True)
+        },
+        "with_difficulty": _number(spearman(x, target.difficulty[:, 0])),
+        "ceiling": round(target.ceiling, 4),
+        "mean_accuracy": round(float(target.accuracy.mean()), 4),
+        "n_tasks": len(x),
+        "n_classes": target.n_classes,
+    }
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else round(float(value), 4)

@@ -17,8 +17,7 @@ from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.studies.lab import Lab
 from taskscape.studies.recipes import prepared_pool, without_advice
-from taskscape.studies.similarity.association import Target, association
-from taskscape.studies.similarity.study import Measured, SimilarityStudy
+from taskscape.studies.similarity.study import Measured, SimilarityStudy, Target, association
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.prepare import PrepareConfig
@@ -109,7 +108,7 @@ def run_variations(
                 "fit_seconds": round(float(np.mean([look.seconds for look in members])), 2),
                 "held_out": float(np.mean([look.held_out for look in members])),
             }
-            lab.ledger.add(cell, {**association(x, targets[cell["learner"]]), **about})
+            lab.add(cell, {**association(x, targets[cell["learner"]]), **about})
 
 
 def _targets(study: SimilarityStudy, measured: Measured, seeds: Sequence[int]) -> dict[str, Target]:

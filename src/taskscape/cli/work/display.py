@@ -2,7 +2,6 @@
 
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import typer
@@ -12,13 +11,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from taskscape.compiling import seconds_compiling
 from taskscape.errors import DataError
 from taskscape.progress import duration
 from taskscape.studies.pipeline import Listener, StudyConfig
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.loop import FitInfo
 
-__all__ = ["FitDisplay", "StudyDisplay", "TimeLeft"]
+__all__ = ["FitDisplay", "StudyDisplay", "TimeLeft", "say_time"]
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _SECONDS_BETWEEN_LINES = 10.0
@@ -39,6 +39,18 @@ _TYPICAL = {
 """Seconds that the stages of each preset take on 2 cores (paper: on a GPU); a first guess."""
 _TRUST = 5.0
 """Seconds after which the pace of this machine counts as much as the guess."""
+_MUCH_COMPILING = 1.0
+
+
+def say_time(began: float, *, quiet: bool = False) -> None:
+    """Say how long a command took, if much of that went into compiling."""
+    compiling = _of_which_compiling(seconds_compiling())
+    if compiling and not quiet:
+        typer.echo(f"took {duration(time.monotonic() - began)}{compiling}", err=True)
+
+
+def _of_which_compiling(seconds: float) -> str:
+    return f", of which {duration(seconds)} compiling" if seconds > _MUCH_COMPILING else ""
 
 
 class FitDisplay:
@@ -62,12 +74,7 @@ class FitDisplay:
             self.live.update(Text("compiling and choosing a start …"))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.shown:
             self.live.stop()
         if self.log is not None:
@@ -172,28 +179,25 @@ class StudyDisplay(Listener):
         self.shown = not quiet and self.console.is_terminal
         self.live: Live | None = None
         self.stages: list[tuple[str, str]] = []
-        self.ended: dict[str, tuple[float, bool]] = {}
+        self.took: dict[str, str] = {}
         self.current, self.part, self.what = "", 0.0, ""
         self.began = self.stage_began = time.monotonic()
+        self.compiled_before = 0.0
         self.time_left = TimeLeft(config.preset, [])
 
     def __enter__(self) -> "StudyDisplay":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.current = ""
         if self.live is not None:
             self.live.stop()
+        say_time(self.began, quiet=self.quiet)
 
     @property
     def finished(self) -> int:
         """How many stages are finished."""
-        return len(self.ended)
+        return len(self.took)
 
     # -- what a study tells ---------------------------------------------------------------------
 
@@ -214,7 +218,7 @@ class StudyDisplay(Listener):
     def begin(self, stage: str) -> None:
         """A stage begins."""
         self.current, self.part, self.what = stage, 0.0, ""
-        self.stage_began = time.monotonic()
+        self.stage_began, self.compiled_before = time.monotonic(), seconds_compiling()
 
     def advance(self, done: float, what: str) -> None:
         """A part of the current stage is done."""
@@ -222,14 +226,14 @@ class StudyDisplay(Listener):
 
     def end(self, stage: str, seconds: float, reused: bool) -> None:
         """A stage is finished."""
-        self.ended[stage] = (seconds, reused)
+        compiling = _of_which_compiling(seconds_compiling() - self.compiled_before)
+        self.took[stage] = "done before" if reused else f"{duration(seconds)}{compiling}"
         self.time_left.end(stage, seconds, reused)
         self.current = ""
         if not (self.quiet or self.shown):
             words = dict(self.stages).get(stage, stage)
             number = f"[{self.finished}/{len(self.stages)}]"
-            took = "done before" if reused else duration(seconds)
-            typer.echo(f"{number} {words}: {took}{self._left()}", err=True)
+            typer.echo(f"{number} {words}: {self.took[stage]}{self._left()}", err=True)
 
     def _left(self) -> str:
         if self.finished == len(self.stages):
@@ -241,10 +245,8 @@ class StudyDisplay(Listener):
     def _picture(self) -> Table:
         table = Table.grid(padding=(0, 1))
         for name, words in self.stages:
-            if name in self.ended:
-                seconds, reused = self.ended[name]
-                took = "done before" if reused else duration(seconds)
-                table.add_row("[green]✓[/]", words, Text(took, style="dim"))
+            if name in self.took:
+                table.add_row("[green]✓[/]", words, Text(self.took[name], style="dim"))
             elif name == self.current:
                 bar = ProgressBar(total=1.0, completed=self.part, width=24)
                 table.add_row("[cyan]▸[/]", Text(words, style="bold"), bar, Text(self.what))

@@ -1,0 +1,32 @@
+from taskscape.compare import cdist as cdist
+from taskscape.compare import divergence as divergence
+from taskscape.compare import mean_kl as mean_kl
+from taskscape.compare import nearest as nearest
+from taskscape.compare import nearest_distance as nearest_distance
+from taskscape.compare import pdist as pdist
+from taskscape.compare import resemblance as resemblance
+from taskscape.diagram import correlation_diagram as correlation_diagram
+from taskscape.embeddings import Catalogue as Catalogue
+from taskscape.embeddings import Embeddings as Embeddings
+from taskscape.embeddings import TaskFilter as TaskFilter
+from taskscape.errors import DataError as DataError
+from taskscape.errors import TaskscapeError as TaskscapeError
+from taskscape.forecast import Forecaster as Forecaster
+from taskscape.pools import ClassPool as ClassPool
+from taskscape.pools import load_pool as load_pool
+from taskscape.select import select as select
+from taskscape.tasks import TaskSet as TaskSet
+from taskscape.tasks import enumerate_tasks as enumerate_tasks
+from taskscape.tasks import load_tasks as load_tasks
+from taskscape.tasks import make_tasks as make_tasks
+from taskscape.tasks import sample_tasks as sample_tasks
+from taskscape.tasks import save_tasks as save_tasks
+from taskscape.tasks import stream_tasks as stream_tasks
+from taskscape.themes.config import FitConfig as FitConfig
+from taskscape.themes.estimator import HealthWarning as HealthWarning
+from taskscape.themes.estimator import OutlierTasksWarning as OutlierTasksWarning
+from taskscape.themes.estimator import TaskThemes as TaskThemes
+from taskscape.themes.prepare import PrepareConfig as PrepareConfig
+from taskscape.themes.size_search import search_sizes as search_sizes
+
+__version__: str

@@ -1,0 +1,1 @@
+"""What commands do with tasks and models; imported when a command runs, not for its help."""

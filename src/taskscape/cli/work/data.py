@@ -1,0 +1,79 @@
+"""For all commands: the tasks that options name; for ``taskscape data``: a pool in words."""
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from taskscape.cli.options import parse_range, parse_shots
+from taskscape.pools import SPLITS, ClassPool
+from taskscape.tasks import TaskSet, load_tasks, sample_tasks
+
+__all__ = ["get_tasks", "print_summary", "summarise"]
+
+
+def get_tasks(
+    pool: ClassPool,
+    tasks: Path | None,
+    split: str | None,
+    n_tasks: int,
+    n_way: str,
+    n_shot: str,
+    seed: int,
+    n_query: int = 0,
+) -> TaskSet:
+    """The tasks of a file, or else tasks drawn as the other options say."""
+    if tasks is not None:
+        return load_tasks(tasks, pool)
+    return sample_tasks(
+        pool, n_tasks, split=split, n_way=parse_range(n_way, "--n-way"),
+        n_shot=parse_shots(n_shot, "--n-shot"), n_query=n_query, seed=seed,
+    )  # fmt: skip
+
+
+def summarise(pool: ClassPool) -> dict[str, object]:
+    """What ``data show`` tells, as plain values."""
+    groups = pool.groups or ("",) * len(pool)
+    splits = pool.splits or ("",) * len(pool)
+    rows: dict[tuple[str, str], list[int]] = {}
+    for c, key in enumerate(zip(splits, groups, strict=True)):
+        rows.setdefault(key, []).append(int(pool.counts[c]))
+    order = {s: i for i, s in enumerate(SPLITS)}
+    return {
+        "name": pool.name,
+        "classes": len(pool),
+        "samples": pool.n_samples,
+        "kind": "images" if pool.is_images else "features",
+        "sample_shape": list(pool.sample_shape),
+        "fewest_samples": int(pool.counts.min()),
+        "most_samples": int(pool.counts.max()),
+        "fingerprint": pool.fingerprint,
+        "parts": [
+            {"split": s, "group": g, "classes": len(counts), "samples": sum(counts)}
+            for (s, g), counts in sorted(
+                rows.items(), key=lambda row: (order.get(row[0][0], 9), row[0][1])
+            )
+        ],
+    }
+
+
+def print_summary(pool: ClassPool, summary: dict[str, object]) -> None:
+    console = Console()
+    table = Table("split", "group", "classes", "samples")
+    parts = summary["parts"]
+    assert isinstance(parts, list)
+    for part in parts:
+        table.add_row(
+            part["split"] or "–",
+            part["group"] or "–",
+            f"{part['classes']:,}",
+            f"{part['samples']:,}",
+        )
+    console.print(table)
+    per_class = (
+        f"{pool.counts.min()}"
+        if pool.counts.min() == pool.counts.max()
+        else f"{pool.counts.min()} to {pool.counts.max()}"
+    )
+    console.print(f"{pool!r}; {per_class} samples per class", soft_wrap=True, highlight=False)
+    console.print(f"fingerprint {pool.fingerprint}", highlight=False)

@@ -1,0 +1,93 @@
+"""Waiting for JAX's compiler: once, not in every run, and counted in seconds.
+
+Compiled programs are kept in the cache folder of taskscape, unless JAX was given a folder of its
+own (``JAX_COMPILATION_CACHE_DIR`` or ``jax.config``), or ``TASKSCAPE_KEEP_COMPILED=0`` says not to.
+"""
+
+import hashlib
+import os
+import platform
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from taskscape.files import cache_dir
+
+__all__ = ["keep_programs", "seconds_compiling"]
+
+_MOST_BYTES = 1 << 29
+_LEAST_SECONDS = 0.0
+"""Small programs are kept too: a study has hundreds of them."""
+_USUAL_LEAST_SECONDS = 1.0
+"""What JAX goes by where nobody says otherwise."""
+_COMPILED = "/jax/core/compile/backend_compile_duration"
+_READ_BACK = "/jax/compilation_cache/cache_retrieval_time_sec"
+_seconds = {_COMPILED: 0.0, _READ_BACK: 0.0}
+
+
+def seconds_compiling() -> float:
+    """How long this process has waited for the compiler so far.
+
+    Programs that were kept from before are not compiled: reading them back is not counted.
+    """
+    return max(0.0, _seconds[_COMPILED] - _seconds[_READ_BACK])  # the first includes the second
+
+
+def _count(event: str, duration_secs: float, **_: Any) -> None:
+    if event in _seconds:
+        _seconds[event] += duration_secs
+
+
+@cache
+def keep_programs() -> None:
+    """Tell JAX to keep what it compiles, if nobody told it where, or not to.
+
+    Modules that compile call this when they are imported. Without a folder that can be written, all
+    works as well, only slower.
+    """
+    if os.environ.get("TASKSCAPE_KEEP_COMPILED", "1") == "0":
+        return
+    if jax.config.values["jax_compilation_cache_dir"] is not None:
+        return
+    folder = cache_dir() / "compiled" / _kind_of_machine()
+    above = next(p for p in (folder, *folder.parents) if p.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        return
+    _let_go_of_old_programs(folder.parent)
+    jax.config.update("jax_compilation_cache_dir", str(folder))  # type: ignore[no-untyped-call]
+    name = "jax_persistent_cache_min_compile_time_secs"
+    if jax.config.values[name] == _USUAL_LEAST_SECONDS:
+        jax.config.update(name, _LEAST_SECONDS)  # type: ignore[no-untyped-call]
+
+
+def _kind_of_machine() -> str:
+    """A name for this kind of processor: a home folder may serve many machines."""
+    kind = [platform.machine(), platform.processor(), jax.__version__]
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        kind += [line for line in lines if line.startswith("flags")][:1]
+    return hashlib.blake2b("\n".join(kind).encode(), digest_size=10).hexdigest()
+
+
+def _let_go_of_old_programs(folder: Path) -> None:
+    """Where there are too many, delete the older half.
+
+    JAX could do so by itself (``jax_compilation_cache_max_size``), but then reads the times of all
+    programs whenever it keeps one: with hundreds of them, that takes longer than to compile.
+    """
+    with suppress(OSError):  # another process does the same
+        files = [(path.stat(), path) for path in folder.rglob("*") if path.is_file()]
+        left = sum(about.st_size for about, _ in files)
+        if left <= _MOST_BYTES:
+            return
+        for about, path in sorted(files, key=lambda file: file[0].st_mtime):
+            if left <= _MOST_BYTES // 2:
+                return
+            path.unlink(missing_ok=True)
+            left -= about.st_size
+
+
+jax.monitoring.register_event_duration_secs_listener(_count)

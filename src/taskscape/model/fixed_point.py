@@ -1,0 +1,139 @@
+r"""Fixed points of many small problems at once, by sweeps that are extrapolated.
+
+The problems lie side by side on the last axis, ``A``, where a machine takes many of them in one
+instruction. A problem that has settled stays exactly as it is, so that its result does not depend
+on the others.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import register_dataclass
+from jaxtyping import Array, Bool, Float, Int
+
+from taskscape.model.params import Count, Scalar
+
+T = TypeVar("T")
+_LONGEST = 32.0
+"""Of an extrapolation, in differences of sweeps."""
+_ROUNDINGS = 100.0
+"""By so many roundings a bound may seem to fall."""
+_TINY = 1e-20
+
+
+def kept_once(values: T) -> T:
+    """What is computed once and kept; a compiler may otherwise do it again for every use."""
+    kept: T = jax.lax.optimization_barrier(values)  # type: ignore[no-untyped-call]
+    return kept
+
+
+@register_dataclass
+@dataclass(frozen=True, eq=False)
+class FixedPoint:
+    """Where the sweeps of ``A`` problems stand, each with ``R`` rows of ``K`` positive numbers."""
+
+    at: Float[Array, "R K A"]
+    """Where the next sweep begins."""
+    swept: Float[Array, "R K A"]
+    """Where the last good sweep led to: the result, once the problem has settled."""
+    step: Float[Array, "R K A"]
+    """How far that sweep went."""
+    bound: Float[Array, "R A"]
+    """The bound where it began."""
+    change: Float[Array, " A"]
+    """What the problem's rule of stopping looks at."""
+    sweeps: Int[Array, " A"]
+
+
+def sum_rows(x: Float[Array, "R K *A"]) -> Float[Array, "R *A"]:
+    """Sum over the second axis, written out: the fastest where the last axis is long."""
+    return reduce(add, [x[:, k] for k in range(x.shape[1])])
+
+
+def max_rows(x: Float[Array, "R K *A"]) -> Float[Array, "R *A"]:
+    """Largest along the second axis, written out."""
+    return reduce(jnp.maximum, [x[:, k] for k in range(x.shape[1])])
+
+
+def begin(at: Float[Array, "R K A"]) -> FixedPoint:
+    """Problems about to be swept from here."""
+    A = at.shape[-1]
+    return FixedPoint(
+        at=at,
+        swept=at,
+        step=jnp.zeros_like(at),
+        bound=jnp.full((at.shape[0], A), -jnp.inf, at.dtype),
+        change=jnp.full(A, jnp.inf, at.dtype),
+        sweeps=jnp.zeros(A, jnp.int32),
+    )
+
+
+def extrapolate(
+    point: FixedPoint,
+    swept: Float[Array, "R K A"],
+    bound: Float[Array, "R A"],
+    change: Float[Array, " A"],
+    least: Float[Array, "R K 1"],
+    tol: Scalar,
+) -> FixedPoint:
+    r"""Take over a sweep T from ``point.at``, and say where the next one begins.
+
+    .. math:: x_{t+1} = T(x_t) + s\,[T(x_t) - T(x_{t-1})], \quad
+        s = -\frac{\langle f_t, f_t - f_{t-1} \rangle}{\| f_t - f_{t-1} \|^2}, \quad
+        f_t = T(x_t) - x_t
+
+    This is Anderson's acceleration with a memory of one sweep; where sweeps shrink the distance by
+    one factor it reaches the fixed point at once. s is kept in [0, 32], and x above ``least``,
+    where any sweep leads. If ``bound``, the bound at x_t, is lower than before, the extrapolation
+    to x_t is taken back: the next sweep begins where the last good one led to.
+    """
+    step = swept - point.at
+    turn = step - point.step
+    along, across = kept_once((sum_rows(step * turn), sum_rows(turn * turn)))
+    s = kept_once(jnp.clip(-along / (across + _TINY), 0, _LONGEST))[:, None]
+    ahead = jnp.maximum(swept + s * (swept - point.swept), least)
+    slack = _ROUNDINGS * float(np.finfo(bound.dtype).eps) * (1 + jnp.abs(bound))
+    lower = bound < point.bound - slack
+    moving = point.change >= tol
+
+    def choose(
+        good: Float[Array, "..."], bad: Float[Array, "..."], settled: Float[Array, "..."]
+    ) -> Float[Array, "..."]:
+        back = lower if good.ndim == lower.ndim else lower[:, None]
+        return jnp.where(moving, jnp.where(back, bad, good), settled)
+
+    change = jnp.where(lower.any(0), jnp.maximum(change, tol), change)
+    return FixedPoint(
+        at=choose(ahead, point.swept, point.at),
+        swept=choose(swept, point.swept, point.swept),
+        step=choose(step, point.step, point.step),
+        bound=choose(bound, point.bound, point.bound),
+        change=jnp.where(moving, change, point.change),
+        sweeps=point.sweeps + moving,
+    )
+
+
+def settle(
+    point: FixedPoint,
+    advance: Callable[[FixedPoint], FixedPoint],
+    tol: Scalar,
+    max_iter: Count,
+    enough: Count = 0,
+) -> FixedPoint:
+    """Sweep until at most ``enough`` problems still move."""
+
+    def unfinished(carry: tuple[Int[Array, ""], FixedPoint]) -> Bool[Array, ""]:
+        i, now = carry
+        return (i < max_iter) & ((now.change >= tol).sum() > enough)
+
+    def body(carry: tuple[Int[Array, ""], FixedPoint]) -> tuple[Int[Array, ""], FixedPoint]:
+        i, now = carry
+        return i + 1, advance(now)
+
+    return jax.lax.while_loop(unfinished, body, (jnp.zeros((), jnp.int32), point))[1]

@@ -1,0 +1,84 @@
+"""The selection rules known by name: the only list of them.
+
+What a rule computes with is imported when it is first used.
+"""
+
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from taskscape.errors import DataError
+
+__all__ = ["RULES", "Rule", "RuleOptions", "find_rule"]
+
+
+@dataclass(frozen=True)
+class RuleOptions:
+    """Settings that only some of the rules use."""
+
+    penalty: float = 0.25
+    """Rule ``classes``: mean distances that a task may be farther for a class half as used."""
+    candidates: int | None = None
+    """Rule ``classes``: near tasks to choose from (64); ``facility``: size of the pre-selection."""
+    max_test: int = 2000
+    """Rule ``facility``: how many test tasks it is to serve, sampled if there are more."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An entry of ``RULES``: where the function is that chooses, and what to say about it."""
+
+    place: str
+    """Where the function is: ``module:function``."""
+    score_is: str
+    """What the score of a chosen task is, in words."""
+    meaning: str
+    """Which tasks it chooses, in a few words for help texts and the docs."""
+    options: tuple[str, ...] = ()
+    """The fields of :class:`RuleOptions` that it heeds."""
+    needs_classes: bool = False
+
+    @property
+    def choose(self) -> Callable[[Any, RuleOptions], None]:
+        """The function, which fills a :class:`Run` until it is done."""
+        return pkgutil.resolve_name(self.place)
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "nearest": Rule(
+            "taskscape.select.rules:nearest",
+            "mean distance",
+            "smallest mean distance from the test tasks",
+        ),
+        "coverage": Rule(
+            "taskscape.select.rules:coverage",
+            "distance",
+            "each test task in turn takes its nearest unused task",
+        ),
+        "facility": Rule(
+            "taskscape.select.rules:facility",
+            "gain",
+            "greedy facility location: together nearest to all test tasks",
+            options=("candidates", "max_test"),
+        ),
+        "classes": Rule(
+            "taskscape.select.rules:classes",
+            "distance",
+            "coverage that avoids classes used often",
+            options=("penalty", "candidates"),
+            needs_classes=True,
+        ),
+        "random": Rule("taskscape.select.rules:random", "mean distance", "by chance"),
+    }
+)
+"""Every selection rule by name; a new one is a line here."""
+
+
+def find_rule(name: str) -> Rule:
+    """The rule of that name."""
+    if name not in RULES:
+        raise DataError(f"rule={name!r} is not a selection rule; use one of {', '.join(RULES)}.")
+    return RULES[name]
