@@ -1,182 +1,241 @@
-"""Speed of meta-training and evaluation, in tasks per second, against plain loops over tasks.
+"""Speed of meta-training: five learners, two networks, three precisions, one and many trials.
 
-    python benchmarks/meta.py --out benchmarks/results/meta_cpu.json
+    python benchmarks/meta.py --out benchmarks/results/meta_gpu.json              # on a GPU
+    python benchmarks/meta.py --quick --out benchmarks/results/meta_cpu.json      # on a CPU
 
-Peers run the same mathematics in the same process. ``compiled loop``: the function of one task is
-compiled, Python calls it task by task and averages the gradients. ``plain loop``: nothing is
-compiled; every operation is dispatched from Python, as eager frameworks do.
+Every case trains on made-up 5-way 5-shot tasks (`meta_problem.py`) and is tested, in float32, on
+classes that it has not seen. Cases that matter most come first; when the budget is spent, the rest
+is left out and listed. Shares are of the rate that a large matrix product reaches in the same
+precision on the same machine; the work is that of the products alone. Where others use the same
+cores, ``tasks_per_cpu_second`` can be compared: it counts the seconds of this process alone.
 """
 
-import json
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax  # type: ignore[import-untyped]
-import record
+from meta_problem import (
+    HELD_OUT,
+    LEARNERS,
+    QUERIES,
+    SHOT,
+    WAY,
+    draw_tasks,
+    made_up_pool,
+    networks,
+    product_flops,
+)
+from record import keep, parser, peak_gigabytes, seconds
 
-from taskscape.meta import Architecture, Learner, TrainConfig, begin, conv4, make_learner, mlp
-from taskscape.meta.episodes import TaskFeed, gather, rows_of
+from taskscape.meta import Learner, TrainConfig, begin, make_learner
+from taskscape.meta.episodes import TaskFeed, rows_of
 from taskscape.meta.evaluation import score
-from taskscape.meta.training import advance
-from taskscape.pools import ClassPool
-from taskscape.tasks import TaskSet, sample_tasks
+from taskscape.meta.learner import without_numbers
+from taskscape.meta.training import PRECISIONS, run_updates
+from taskscape.tasks import TaskSet
 
-SETTINGS: dict[str, dict[str, Any]] = {
-    "protonet": {},
-    "maml": {"inner_rate": 0.1, "inner_steps": 5},
-    "abml": {"inner_rate": 0.1, "inner_steps": 5},
-    "bmaml": {"inner_rate": 0.1, "inner_steps": 5},
-    "vampire": {"inner_rate": 0.1, "inner_steps": 5},
-}
+SECONDS = 1.0
+"""For the measurement of one case."""
 
 
-def rate(work: Callable[[], Any], tasks: int, seconds: float) -> float:
-    """Tasks per second: the best of several rounds after a warm-up."""
-    jax.block_until_ready(work())  # type: ignore[no-untyped-call]
-    best, end = float("inf"), time.perf_counter() + seconds
-    while True:
-        began = time.perf_counter()
-        jax.block_until_ready(work())  # type: ignore[no-untyped-call]
-        best = min(best, time.perf_counter() - began)
-        if time.perf_counter() > end:
-            return tasks / best
+@dataclass(frozen=True)
+class Sizes:
+    """How large the cases are."""
+
+    trials: int = 8
+    batch: int = 4
+    updates: int = 200
+    test_tasks: int = 512
+    filters: int = 64
+    inner_steps: int = 5
+    product: int = 8192
+    """Rows of the matrices whose product is the peer."""
 
 
+QUICK = Sizes(trials=2, batch=2, updates=20, test_tasks=32, filters=8, inner_steps=2, product=1024)
+
+
+@dataclass(frozen=True)
 class Case:
-    """One learner with its tasks, ours and the peers' way."""
+    """One program: what is trained, in what precision, how many trials side by side."""
 
-    def __init__(
-        self, learner: Learner, network: Architecture, tasks: TaskSet, batch: int, updates: int
-    ) -> None:
-        self.learner, self.tasks, self.batch = learner, tasks, batch
-        self.samples = jnp.asarray(tasks.pool.samples)
-        self.updates = updates
-        self.config = TrainConfig(updates=updates, batch_size=batch)
-        self.trials = begin(learner, network, self.config, n_way=5)
-        self.state = jax.tree.map(lambda leaf: leaf[0], self.trials.state)
-        self.rows = rows_of(tasks)
+    network: str
+    learner: str
+    precision: str
+    trials: int
 
-    def train_ours(self) -> Any:
-        feed = TaskFeed(self.tasks, seed=0)
-        rows = feed.rows(0, self.updates * self.batch)
-        rows = jax.tree.map(lambda r: r.reshape(1, -1, self.batch, *r.shape[1:]), rows)
-        seeds = jnp.zeros(1, int)
-        return advance(
-            self.learner, self.config, self.samples, rows, self.updates, seeds, self.trials
-        ).state
-
-    def evaluate_ours(self) -> Any:
-        states = jax.tree.map(lambda leaf: leaf[None], self.state)
-        return score(self.learner, states, 1, self.samples, self.rows, 0)
-
-    def loss(self, state: Any, rows: Any, key: Any) -> Any:
-        return self.learner.loss(state, gather(self.samples, rows), key)
-
-    def probabilities(self, state: Any, rows: Any, key: Any) -> Any:
-        episode = gather(self.samples, rows)
-        adapted = self.learner.adapt(state, episode.support, key)
-        return self.learner.predict(adapted, episode.query, key)
-
-    def train_loop(self, n_tasks: int, compiled: bool) -> Any:
-        gradient = jax.grad(self.loss)
-        gradient = self._compiled("gradient", gradient) if compiled else gradient
-        optimiser = optax.adam(1e-3)
-        state, opt_state = self.state, optimiser.init(self.state)
-        key = jax.random.key(0)
-        for start in range(0, n_tasks, self.batch):
-            total = None
-            for t in range(start, min(start + self.batch, n_tasks)):
-                rows = jax.tree.map(lambda r, t=t: r[t % len(r)], self.rows)
-                found = gradient(state, rows, jax.random.fold_in(key, t))
-                total = found if total is None else jax.tree.map(jnp.add, total, found)
-            mean = jax.tree.map(lambda g: g / self.batch, total)
-            change, opt_state = optimiser.update(mean, opt_state)
-            state = optax.apply_updates(state, change)
-        return state
-
-    def evaluate_loop(self, n_tasks: int, compiled: bool) -> Any:
-        predict = self.probabilities
-        predict = self._compiled("predict", predict) if compiled else predict
-        key, right = jax.random.key(0), []
-        for t in range(n_tasks):
-            rows = jax.tree.map(lambda r, t=t: r[t % len(r)], self.rows)
-            p = np.asarray(predict(self.state, rows, jax.random.fold_in(key, t)))
-            labels = np.repeat(np.arange(5), self.rows.query.shape[2])
-            right.append((p.argmax(1) == labels).mean())
-        return np.mean(right)
-
-    def _compiled(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        if not hasattr(self, name):
-            setattr(self, name, jax.jit(function))
-        kept: Callable[..., Any] = getattr(self, name)
-        return kept
+    def __str__(self) -> str:
+        return f"{self.network} {self.learner} {self.precision} {self.trials} trial(s)"
 
 
-def measure(case: Case, seconds: float, few: int, plain: bool) -> dict[str, float]:
-    """Tasks per second of all ways to train and to evaluate."""
-    found = {
-        "train": rate(case.train_ours, case.updates * case.batch, seconds),
-        "train_compiled_loop": rate(lambda: case.train_loop(few, True), few, seconds),
-        "evaluate": rate(case.evaluate_ours, len(case.tasks), seconds),
-        "evaluate_compiled_loop": rate(lambda: case.evaluate_loop(few, True), few, seconds),
-    }
-    if plain:
-        with jax.disable_jit():
-            found["train_plain_loop"] = rate(lambda: case.train_loop(1, False), 1, 0)
-            found["evaluate_plain_loop"] = rate(lambda: case.evaluate_loop(1, False), 1, 0)
-    ratios = {
-        f"{what}_over_{peer}": found[what] / found[f"{what}_{peer}"]
-        for what in ("train", "evaluate")
-        for peer in ("compiled_loop", "plain_loop")
-        if f"{what}_{peer}" in found
-    }
-    return {k: round(v, 3) for k, v in {**found, **ratios}.items()}
+def product_rate(precision: str, n: int) -> float:
+    """Operations per second of a product of two n × n matrices, the best of several."""
+    products, dtype = PRECISIONS[precision]
+    rng = np.random.default_rng(0)
+    a = jnp.asarray(rng.normal(size=(n, n)), dtype)
+
+    @jax.jit
+    def product(a: Any, b: Any) -> Any:
+        with jax.default_matmul_precision(products):
+            return a @ b
+
+    product(a, a).block_until_ready()
+    best = min(seconds(lambda: product(a, a).block_until_ready()) for _ in range(5))
+    return 2 * n**3 / best
 
 
-def random_pool(shape: tuple[int, ...], seed: int = 0) -> ClassPool:
-    """40 classes of 40 samples: noise, since only the time matters."""
-    rng = np.random.default_rng(seed)
-    x = rng.random((1600, *shape), dtype=np.float32)
-    if len(shape) > 1:
-        x = (255 * x).astype(np.uint8)
-    else:
-        x = x / np.linalg.norm(x, axis=1, keepdims=True)
-    return ClassPool.from_arrays(x, np.repeat(np.arange(40), 40))
+class Bench:
+    """Runs cases; pools, tasks and counts of work are made once for each network or learner."""
+
+    def __init__(self, sizes: Sizes, seed: int) -> None:
+        self.sizes, self.seed = sizes, seed
+        self.rates: dict[str, float] = {}
+        self.work: dict[tuple[str, str], float] = {}
+        self.data: dict[str, tuple[TaskSet, TaskSet, Any]] = {}
+
+    def learner(self, name: str) -> Learner:
+        settings = dict(LEARNERS[name])
+        if "inner_steps" in settings:
+            settings["inner_steps"] = self.sizes.inner_steps
+        return make_learner(name, **settings)
+
+    def tasks(self, network: str) -> tuple[TaskSet, TaskSet, Any]:
+        """Tasks to train on, tasks to test on, and their samples on the device."""
+        if network not in self.data:
+            sizes = self.sizes
+            pool = made_up_pool(networks(sizes.filters)[network].sample_shape, self.seed)
+            train = draw_tasks(pool, "train", sizes.updates * sizes.batch, self.seed)
+            test = draw_tasks(pool, "test", sizes.test_tasks, self.seed + 1)
+            self.data[network] = train, test, jnp.asarray(pool.samples)
+        return self.data[network]
+
+    def run(self, case: Case) -> dict[str, float]:
+        """Train and test one case."""
+        sizes = self.sizes
+        network, learner = networks(sizes.filters)[case.network], self.learner(case.learner)
+        train, test, samples = self.tasks(case.network)
+        config = TrainConfig(
+            updates=sizes.updates, batch_size=sizes.batch, precision=case.precision
+        )
+        starts = list(range(self.seed, self.seed + case.trials))
+        trials = begin(learner, network, config, n_way=WAY, seeds=starts)
+        each = [TaskFeed(train, s).rows(0, sizes.updates * sizes.batch) for s in starts]
+        rows = jax.tree.map(
+            lambda *r: jnp.stack([a.reshape(sizes.updates, sizes.batch, *a.shape[1:]) for a in r]),
+            *each,
+        )
+        fixed, numbers = without_numbers(learner)
+        before = (numbers, config.pace(), samples, rows)
+        after = (jnp.asarray(starts), trials.state, trials.opt_state, trials.step)
+        began = time.perf_counter()
+        lowered = run_updates.lower(fixed, case.precision, *before, sizes.updates, *after)
+        traced = time.perf_counter()
+        program = lowered.compile()
+        compiled = time.perf_counter()
+        jax.block_until_ready(program(*before, 1, *after))  # type: ignore[no-untyped-call]
+        took = busy = float("inf")
+        end = time.perf_counter() + SECONDS
+        while time.perf_counter() < end:  # the same training again and again; the best counts
+            ready, worked = time.perf_counter(), time.process_time()
+            states, _, _, losses = jax.block_until_ready(  # type: ignore[no-untyped-call]
+                program(*before, sizes.updates, *after)
+            )
+            took = min(took, time.perf_counter() - ready)
+            busy = min(busy, time.process_time() - worked)
+        n_tasks = sizes.updates * sizes.batch * case.trials
+        flops = n_tasks * self.flops_per_task(case.network, case.learner) / took
+        accuracy = score(learner, states, case.trials, samples, rows_of(test), self.seed).accuracy
+        return {
+            "tasks_per_second": n_tasks / took,
+            "tasks_per_cpu_second": n_tasks / busy,
+            "updates_per_second": sizes.updates / took,
+            "seconds_tracing": traced - began,
+            "seconds_compiling": compiled - traced,
+            "product_gigaflops_per_second": flops / 1e9,
+            "share_of_product_rate": flops / self.rate(case.precision),
+            "program_gigabytes": gigabytes_of(program),
+            "last_loss": float(np.asarray(losses)[:, -10:].mean()),
+            "held_out_accuracy": float(np.mean(accuracy)),
+        }
+
+    def rate(self, precision: str) -> float:
+        if precision not in self.rates:
+            self.rates[precision] = product_rate(precision, self.sizes.product)
+        return self.rates[precision]
+
+    def flops_per_task(self, network: str, learner: str) -> float:
+        if (network, learner) not in self.work:
+            self.work[network, learner] = product_flops(
+                self.learner(learner),
+                networks(self.sizes.filters)[network],
+                self.tasks(network)[0],
+            )
+        return self.work[network, learner]
+
+
+def gigabytes_of(program: Any) -> float:
+    """Memory that a compiled program takes, with its arguments and results."""
+    need = program.memory_analysis()
+    parts = (need.temp_size_in_bytes, need.argument_size_in_bytes, need.output_size_in_bytes)
+    return sum(parts) / 2**30
+
+
+def cases(chosen: list[str], learners: list[str], many: int) -> list[Case]:
+    """All cases, in rounds: float32, less precision, a single trial, other convolutions."""
+    rounds = [("float32", many), ("bfloat16", many), ("tf32", many), ("float32", 1)]
+    if jax.default_backend() == "cpu":  # there is no tf32
+        rounds.remove(("tf32", many))
+    plain = [n for n in chosen if n != "conv4_lax"]
+    listed = [Case(n, a, p, t) for p, t in rounds for n in plain for a in learners]
+    if "conv4_lax" in chosen:
+        compiled = [a for a in learners if a in ("protonet", "maml")]
+        listed += [Case("conv4_lax", a, p, many) for a in compiled for p in ("float32", "bfloat16")]
+    return listed
+
+
+def expected_seconds(case: Case, took: dict[tuple[str, str], float]) -> float:
+    """As long as the same learner took before, or else the slowest one with that network."""
+    alike = [t for (network, _), t in took.items() if network == case.network]
+    return took.get((case.network, case.learner), max(alike, default=0.0))
 
 
 def main() -> None:
-    parser = record.parser(str(__doc__))
-    parser.add_argument("--networks", default="mlp640,mlp32")
-    parser.add_argument("--learners", default=",".join(SETTINGS))
-    parser.add_argument("--n-shot", type=int, default=5)
-    parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--updates", type=int, default=25)
-    parser.add_argument("--tasks", type=int, default=256, help="tasks of one evaluation")
-    parser.add_argument("--few", type=int, default=32, help="tasks of one round of a peer")
-    parser.add_argument("--seconds", type=float, default=3.0, help="time for one measurement")
-    parser.add_argument("--no-plain", action="store_true", help="leave out the plain loop")
-    options = parser.parse_args()
-    networks: dict[str, Architecture] = {
-        "mlp640": mlp(640, scale=8.0),
-        "mlp32": mlp(32, scale=8.0),
-        "conv4_patches": conv4((28, 28), convolution="patches"),
-        "conv4_lax": conv4((28, 28), convolution="lax"),
+    made = parser(str(__doc__))
+    made.add_argument("--quick", action="store_true", help="small sizes, for a CPU")
+    made.add_argument("--networks", default="mlp,conv4,conv4_lax")
+    made.add_argument("--learners", default=",".join(LEARNERS))
+    made.add_argument("--budget-seconds", type=float, default=180.0)
+    args = made.parse_args()
+    end = time.perf_counter() + args.budget_seconds
+    sizes = QUICK if args.quick else Sizes()
+    bench, took, left_out = Bench(sizes, args.seed), dict[tuple[str, str], float](), []
+    figures: dict[str, Any] = {
+        "tasks": f"{WAY}-way {SHOT}-shot, {QUERIES} queries a class, {HELD_OUT} test classes",
+        **{f"size: {name}": value for name, value in vars(sizes).items()},
     }
-    figures: dict[str, Any] = {}
-    for kind in options.networks.split(","):
-        pool = random_pool(networks[kind].sample_shape)
-        tasks = sample_tasks(pool, options.tasks, n_way=5, n_shot=options.n_shot, n_query=15)
-        for name in options.learners.split(","):
-            learner = make_learner(name, **SETTINGS[name])
-            case = Case(learner, networks[kind], tasks, options.batch, options.updates)
-            found = measure(case, options.seconds, options.few, not options.no_plain)
-            print(kind, name, json.dumps(found), flush=True)
-            figures |= {f"{kind} {name} {what}": value for what, value in found.items()}
-    record.keep({"unit": "tasks per second, and their ratios", **figures}, options)
+    for case in cases(args.networks.split(","), args.learners.split(","), sizes.trials):
+        expected = expected_seconds(case, took)
+        if time.perf_counter() + expected > end:
+            left_out.append(str(case))
+            continue
+        began = time.perf_counter()
+        found = bench.run(case)
+        took[case.network, case.learner] = time.perf_counter() - began
+        print(f"{case}: {', '.join(f'{k} {v:.4g}' for k, v in found.items())}", flush=True)
+        figures |= {f"{case} {name}": value for name, value in found.items()}
+    for precision, rate in bench.rates.items():
+        figures[f"{precision} product_gigaflops_per_second"] = rate / 1e9
+    for (network, learner), work in bench.work.items():
+        figures[f"{network} {learner} product_megaflops_per_task"] = work / 1e6
+    account = jax.devices()[0].memory_stats() or {}
+    if "peak_bytes_in_use" in account:
+        figures["peak_device_gigabytes"] = account["peak_bytes_in_use"] / 2**30
+    figures["peak_host_gigabytes"] = peak_gigabytes()
+    figures["left out when the budget was spent"] = left_out
+    keep(figures, args)
 
 
 if __name__ == "__main__":

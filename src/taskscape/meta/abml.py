@@ -1,6 +1,7 @@
 """Amortized Bayesian meta-learning."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from taskscape.meta.gaussian_weights import (
     free_energy,
     noise,
 )
-from taskscape.meta.learner import Episode, n_samples
+from taskscape.meta.learner import Episode, Number, n_samples
 
 __all__ = ["ABML", "hyper_prior"]
 
@@ -49,6 +50,8 @@ class ABML(GaussianLearner):
     hyper_rate: float = 0.01
     hyper_tasks: int = 10_000
 
+    numbers: ClassVar[tuple[str, ...]] = (*GaussianLearner.numbers, "hyper_shape", "hyper_rate")
+
     def loss(self, state: GaussianMeta, episode: Episode, key: PRNGKeyArray) -> Float[Array, ""]:
         inner, outer = jax.random.split(key)
         prior, q = state.prior(), self.adapt(state, episode.support, inner)
@@ -59,7 +62,7 @@ class ABML(GaussianLearner):
         return task - self.kl_weight * hyper / (self.hyper_tasks * n_samples(*whole))
 
 
-def hyper_prior(prior: GaussianWeights, shape: float, rate: float) -> Float[Array, ""]:
+def hyper_prior(prior: GaussianWeights, shape: Number, rate: Number) -> Float[Array, ""]:
     r"""Log-density of the meta-parameters, without constants.
 
     .. math:: \sum_i \bigl(-\tfrac12 m_i^2 + (a_0 - 1) \ln\tau_i - b_0 \tau_i\bigr)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +49,8 @@ class BMAML:
     particles: int = 5
     prior_precision: float = 0.0
     first_order: bool = False
+
+    numbers: ClassVar[tuple[str, ...]] = ("inner_rate", "prior_precision")
 
     def init(self, key: PRNGKeyArray, network: Architecture, n_way: int) -> Network:
         keys = jax.random.split(key, self.particles)

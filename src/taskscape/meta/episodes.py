@@ -5,6 +5,7 @@ row numbers of its samples, and is gathered inside the compiled loop.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -39,12 +40,17 @@ def rows_of(tasks: TaskSet) -> EpisodeRows:
     )
 
 
-def gather(samples: Shaped[Array, "rows *shape"], rows: EpisodeRows) -> Episode:
-    """One task: samples as float32 (the pixels of images from 0 to 1), labels by class axis."""
+def gather(
+    samples: Shaped[Array, "rows *shape"], rows: EpisodeRows, dtype: type[Any] = jnp.float32
+) -> Episode:
+    """One task: samples as float32 (the pixels of images from 0 to 1), labels by class axis.
+
+    A network computes in the ``dtype`` of its samples.
+    """
     class_mask = jnp.asarray((rows.support >= 0).any(axis=1))
     return Episode(
-        support=_shots(samples, jnp.asarray(rows.support), class_mask),
-        query=_shots(samples, jnp.asarray(rows.query), class_mask),
+        support=_shots(samples, jnp.asarray(rows.support), class_mask, dtype),
+        query=_shots(samples, jnp.asarray(rows.query), class_mask, dtype),
     )
 
 
@@ -52,13 +58,14 @@ def _shots(
     samples: Shaped[Array, "rows *shape"],
     rows: Int[Array, "way n"],
     class_mask: Bool[Array, "way"],
+    dtype: type[Any],
 ) -> Shots:
     y, flat = jnp.repeat(jnp.arange(rows.shape[0]), rows.shape[1]), rows.reshape(-1)
     mask = flat >= 0
     taken: Float[Array, "n *shape"] = samples[jnp.maximum(flat, 0)].astype(jnp.float32)
     if samples.dtype == jnp.uint8:
         taken = taken / 255
-    return Shots(taken, y, mask, class_mask)
+    return Shots(taken.astype(dtype), y, mask, class_mask)
 
 
 def redrawn(tasks: TaskSet, draw: int) -> TaskSet:

@@ -1,11 +1,13 @@
 """How well a learner does on each of many tasks, and how far its weights spread in them.
 
-Tasks are evaluated in one compiled pass: a scan over chunks of tasks that are adapted and predicted
+Tasks are evaluated in one compiled pass: a loop over chunks of tasks that are adapted and predicted
 side by side. What a task gets does not depend on the chunk it is in. Chunks are as large as is
-useful and as the device's free memory allows.
+useful and as the device's free memory allows. There is room for a power of two of them, so that
+other numbers of tasks seldom need another program; the loop ends with the last chunk that has
+tasks. Products have the whole precision of float32, however the learner was trained.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -18,7 +20,7 @@ from jaxtyping import Array, Float, Int, PyTree, Shaped
 
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.meta.episodes import EpisodeRows, gather, redrawn, rows_of
-from taskscape.meta.learner import Bayesian, Learner, Shots
+from taskscape.meta.learner import Bayesian, Learner, Number, Shots, with_numbers, without_numbers
 from taskscape.meta.learners import bayesian_labels
 from taskscape.progress import track
 from taskscape.seeds import MOST_FOR_JAX, Seed, check_seed
@@ -50,10 +52,10 @@ _sizes: dict[Hashable, int] = {}
 class TaskScores(eqx.Module):
     """The scores of one episode; ``bins`` are sums over its queries by confidence."""
 
-    accuracy: Float[Array, "*batch"]
-    log_likelihood: Float[Array, "*batch"]
-    calibration_error: Float[Array, "*batch"]
-    bins: Float[Array, "*batch 3 bins"]
+    accuracy: Float[Array | np.ndarray, "*batch"]
+    log_likelihood: Float[Array | np.ndarray, "*batch"]
+    calibration_error: Float[Array | np.ndarray, "*batch"]
+    bins: Float[Array | np.ndarray, "*batch 3 bins"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,8 +121,7 @@ def evaluate(
     from ``seed``. At most ``chunk_size`` tasks are held in memory side by side: by default as many
     as are useful and fit, and fewer where memory runs out.
     """
-    one = jax.tree.map(lambda leaf: leaf[None], state)
-    return _evaluate(learner, one, 1, tasks, seed, episodes, chunk_size)[0]
+    return _evaluate(learner, _alone(state), 1, tasks, seed, episodes, chunk_size)[0]
 
 
 def evaluate_many(
@@ -156,8 +157,14 @@ def _evaluate(
         score(learner, states, trials, samples, rows_of(redrawn(tasks, e)), first + e, chunk_size)
         for e in track(range(episodes), "evaluating")
     ]
-    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *map(jax.device_get, scores))
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *scores)
     return [_summarise(jax.tree.map(lambda a, t=t: a[:, t], stacked)) for t in range(trials)]
+
+
+@jax.jit
+def _alone(state: PyTree) -> PyTree:
+    """A state as the only one of a stack; compiled, because each leaf would be by itself."""
+    return jax.tree.map(lambda leaf: leaf[None], state)
 
 
 def score(
@@ -172,13 +179,14 @@ def score(
     """Scores of (trials, tasks): one compiled pass, for trained states stacked along an axis."""
     n = len(rows.support)
     most = min(n, chunk_size or tasks_at_once())
+    fixed, numbers = without_numbers(learner)
 
     def arguments(size: int) -> tuple[Any, ...]:
         chunks, index = _chunks(rows, size)
-        return learner, trials, states, samples, chunks, index, seed
+        return fixed, numbers, trials, states, samples, chunks, index, seed
 
     shapes = [(a.shape, str(a.dtype)) for a in jax.tree.leaves((states, samples, rows))]
-    program = (learner, trials, most, jax.tree.structure(states), tuple(shapes))
+    program = (fixed, trials, most, jax.tree.structure(states), tuple(shapes))
     size = _sizes.get(program)
     if size is None:
         free = free_bytes(next(iter(samples.devices())))
@@ -190,10 +198,10 @@ def score(
         "Evaluate fewer states together, tasks with fewer samples, or a smaller network.",
     )
 
-    def by_trial(a: Array) -> Array:
-        return jnp.swapaxes(a, 0, 1).reshape(trials, -1, *a.shape[3:])[:, :n]
+    def by_trial(a: np.ndarray) -> np.ndarray:
+        return np.swapaxes(a, 0, 1).reshape(trials, -1, *a.shape[3:])[:, :n]
 
-    return jax.tree.map(by_trial, scores)
+    return jax.tree.map(by_trial, jax.device_get(scores))
 
 
 def tasks_at_once() -> int:
@@ -202,17 +210,19 @@ def tasks_at_once() -> int:
 
 
 def _chunks(rows: EpisodeRows, size: int) -> tuple[EpisodeRows, Int[np.ndarray, "chunks size"]]:
-    """Tasks in chunks, and their numbers; the last is filled up with a surplus."""
+    """Tasks in a power of two of chunks, and their numbers, -1 for those that only fill up."""
     n = len(rows.support)
-    index = np.arange(-(-n // size) * size)
-    place = np.where(index < n, index, 0)
-    chunks = jax.tree.map(lambda r: r[place].reshape(-1, size, *r.shape[1:]), rows)
-    return chunks, index.astype(np.int32).reshape(-1, size)
+    room = 1 << (-(-n // size) - 1).bit_length()
+    place = np.arange(room * size)
+    index = np.where(place < n, place, -1)
+    chunks = jax.tree.map(lambda r: r[np.maximum(index, 0)].reshape(room, size, *r.shape[1:]), rows)
+    return chunks, index.astype(np.int32).reshape(room, size)
 
 
 @partial(jax.jit, static_argnames=("learner", "trials"))
 def _score_chunks(
     learner: Learner,
+    numbers: Mapping[str, Number],
     trials: int,
     states: PyTree,
     samples: Shaped[Array, "rows *shape"],
@@ -220,7 +230,7 @@ def _score_chunks(
     index: Int[Array, "chunks size"],
     seed: int | Int[Array, ""],
 ) -> TaskScores:
-    base = jax.random.key(seed)
+    learner, base = with_numbers(learner, numbers), jax.random.key(seed)
 
     def one(state: PyTree, rows: EpisodeRows, index: Int[Array, ""]) -> TaskScores:
         inner, outer = jax.random.split(jax.random.fold_in(base, index))
@@ -228,13 +238,19 @@ def _score_chunks(
         adapted = learner.adapt(state, episode.support, inner)
         return task_scores(learner.predict(adapted, episode.query, outer), episode.query)
 
-    def chunk(args: tuple[EpisodeRows, Int[Array, "size"]]) -> TaskScores:
+    def chunk(i: int | Int[Array, ""]) -> TaskScores:
         per_task = jax.vmap(one, in_axes=(None, 0, 0))
         # the axis size is given because a state without weights has no axis to tell it
         many = jax.vmap(per_task, in_axes=(0, None, None), axis_size=trials)
-        return many(states, *args)
+        return many(states, *jax.tree.map(lambda a: a[i], (rows, index)))
 
-    return jax.lax.map(chunk, (rows, index))
+    def put(i: Int[Array, ""], scores: TaskScores) -> TaskScores:
+        return jax.tree.map(lambda all_, new: all_.at[i].set(new), scores, chunk(i))
+
+    with jax.default_matmul_precision("float32"):
+        shapes = jax.eval_shape(chunk, 0)
+        none = jax.tree.map(lambda s: jnp.zeros((len(index), *s.shape), s.dtype), shapes)
+        return jax.lax.fori_loop(0, (index[:, 0] >= 0).sum(), put, none)
 
 
 def task_scores(p: Float[Array, "n way"], query: Shots) -> TaskScores:
@@ -297,13 +313,15 @@ def weight_spread(
     rows, index = rows_of(tasks), np.arange(len(tasks), dtype=np.int32)
     samples = jnp.asarray(tasks.pool.samples)
     size = min(chunk_size or tasks_at_once(), len(tasks))
-    spread = _spread_chunks(learner, size, state, samples, rows, index, start)
+    fixed, numbers = without_numbers(learner)
+    spread = _spread_chunks(fixed, numbers, size, state, samples, rows, index, start)
     return {name: np.asarray(values) for name, values in spread.items()}
 
 
 @partial(jax.jit, static_argnames=("learner", "size"))
 def _spread_chunks(
     learner: Bayesian,
+    numbers: Mapping[str, Number],
     size: int,
     state: PyTree,
     samples: Shaped[Array, "rows *shape"],
@@ -311,7 +329,7 @@ def _spread_chunks(
     index: Int[Array, "tasks"],
     seed: int | Int[Array, ""],
 ) -> dict[str, Float[Array, "tasks"]]:
-    base = jax.random.key(seed)
+    learner, base = with_numbers(learner, numbers), jax.random.key(seed)
 
     def one(args: tuple[EpisodeRows, Int[Array, ""]]) -> dict[str, Float[Array, ""]]:
         rows, index = args
@@ -321,7 +339,8 @@ def _spread_chunks(
         p = learner.members(adapted, episode.query, outer)
         return {**learner.spread(state, adapted), "disagreement": disagreement(p, episode.query)}
 
-    return jax.lax.map(one, (rows, index), batch_size=size)
+    with jax.default_matmul_precision("float32"):
+        return jax.lax.map(one, (rows, index), batch_size=size)
 
 
 def disagreement(p: Float[Array, "members n way"], query: Shots) -> Float[Array, ""]:

@@ -6,7 +6,9 @@ tree of arrays, its state. Heads have as many outputs as the largest way; the ou
 that a task does not have are masked.
 """
 
-from typing import Protocol, TypeVar, runtime_checkable
+import copy
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -21,12 +23,18 @@ __all__ = [
     "Bayesian",
     "Episode",
     "Learner",
+    "Number",
     "Shots",
     "log_probabilities",
     "nll",
+    "with_numbers",
+    "without_numbers",
 ]
 
 Tree = TypeVar("Tree")
+AnyLearner = TypeVar("AnyLearner", bound="Learner")
+Number: TypeAlias = float | Float[Array, ""]
+"""A setting that may be a number, or the argument of a compiled program that stands for it."""
 _NEVER = -1e9
 """Logit of a class that the task does not have; finite, because 0 · ∞ would be NaN."""
 
@@ -61,7 +69,12 @@ class Episode(eqx.Module):
 
 @runtime_checkable
 class Learner(Protocol):
-    """What every meta-learner can do; the state and what it adapts to are its own pytrees."""
+    """What every meta-learner can do; the state and what it adapts to are its own pytrees.
+
+    A learner may list float settings in a class attribute ``numbers``. Compiled programs then take
+    them as arguments, so that other values need no other program; its methods must not decide
+    anything in Python by their values.
+    """
 
     def init(self, key: PRNGKeyArray, network: Architecture, n_way: int) -> PyTree:
         """Fresh state for tasks of up to ``n_way`` classes."""
@@ -136,6 +149,23 @@ def n_samples(*sets: Shots) -> Float[Array, ""]:
     return jnp.asarray(sum(s.mask.sum() for s in sets), float)
 
 
-def descend(weights: Tree, gradient: Tree, rate: float) -> Tree:
+def descend(weights: Tree, gradient: Tree, rate: Number) -> Tree:
     """One step of plain gradient descent."""
     return jax.tree.map(lambda w, g: w - rate * g, weights, gradient)
+
+
+def without_numbers(learner: AnyLearner) -> tuple[AnyLearner, dict[str, float]]:
+    """A learner without the settings that it lists as ``numbers``, and those settings.
+
+    Learners that differ in nothing else are then equal, and share what is compiled for them.
+    """
+    names: tuple[str, ...] = getattr(learner, "numbers", ())
+    return with_numbers(learner, dict.fromkeys(names)), {n: getattr(learner, n) for n in names}
+
+
+def with_numbers(learner: AnyLearner, numbers: Mapping[str, Any]) -> AnyLearner:
+    """The learner with these settings, which were checked when it was made."""
+    other = copy.copy(learner)
+    for name, value in numbers.items():
+        object.__setattr__(other, name, value)
+    return other

@@ -1,6 +1,7 @@
 """Model-agnostic meta-learning."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +34,8 @@ class MAML:
     inner_rate: float = 0.2
     inner_steps: int = 5
     first_order: bool = False
+
+    numbers: ClassVar[tuple[str, ...]] = ("inner_rate",)
 
     def init(self, key: PRNGKeyArray, network: Architecture, n_way: int) -> Network:
         return network.build(key, n_way)

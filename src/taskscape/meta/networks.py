@@ -2,9 +2,11 @@
 
 A network is called with a whole set of samples and a mask, because `conv4` normalises by the
 statistics of that set. All its leaves are arrays, so that weights can be mapped, sampled and moved
-as one tree.
+as one tree. It computes in the precision of the samples: bfloat16 samples make bfloat16 products
+and activations, whatever the weights are; statistics and what comes out have at least 32 bits.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -68,10 +70,10 @@ class MlpWeights(eqx.Module):
         h = self.scale * x.reshape(len(x), -1)
         last = len(self.weights) - 1
         for i, (W, b) in enumerate(zip(self.weights, self.biases, strict=True)):
-            h = h @ W + b
+            h = h @ W.astype(h.dtype) + b.astype(h.dtype)
             if i < last or self.embeds:
                 h = jax.nn.relu(h)
-        return h
+        return at_least_32_bits(h)
 
 
 @dataclass(frozen=True)
@@ -120,10 +122,10 @@ class Conv4Weights(eqx.Module):
         h = x[..., None] if x.ndim == 3 else x
         convolve = convolve_lax if self.convolution == "lax" else convolve_patches
         for kernel, gain, offset in zip(self.kernels, self.gains, self.offsets, strict=True):
-            h = normalise(convolve(h, kernel), mask, self.normalisation)
-            h = max_pool(jax.nn.relu(gain * h + offset))
+            h = normalise(convolve(h, kernel.astype(h.dtype)), mask, self.normalisation)
+            h = max_pool(jax.nn.relu(gain.astype(h.dtype) * h + offset.astype(h.dtype)))
         flat = h.reshape(len(h), -1)
-        return flat if self.head is None else self.head(flat, mask)
+        return at_least_32_bits(flat) if self.head is None else self.head(flat, mask)
 
 
 @dataclass(frozen=True)
@@ -218,13 +220,14 @@ def normalise(
     """
     if how == "none":
         return h
+    given, h = h.dtype, at_least_32_bits(h)
     if how == "layer":
         m, v = h.mean((1, 2, 3), keepdims=True), h.var((1, 2, 3), keepdims=True)
-        return (h - m) * jax.lax.rsqrt(v + _EPSILON)
-    weight = mask.astype(h.dtype) / jnp.maximum(mask.sum(), 1) / (h.shape[1] * h.shape[2])
-    m = jnp.einsum("n,nhwc->c", weight, h)
-    v = jnp.einsum("n,nhwc->c", weight, (h - m) ** 2)
-    return (h - m) * jax.lax.rsqrt(v + _EPSILON)
+    else:
+        weight = mask.astype(h.dtype) / jnp.maximum(mask.sum(), 1) / (h.shape[1] * h.shape[2])
+        m = jnp.einsum("n,nhwc->c", weight, h)
+        v = jnp.einsum("n,nhwc->c", weight, (h - m) ** 2)
+    return ((h - m) * jax.lax.rsqrt(v + _EPSILON)).astype(given)
 
 
 def max_pool(
@@ -255,5 +258,11 @@ def convolve_lax(
     )
 
 
+def at_least_32_bits(h: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """The values in float32, or in float64 where they are."""
+    return h.astype(jnp.promote_types(h.dtype, jnp.float32))
+
+
 def _he_normal(key: PRNGKeyArray, shape: tuple[int, ...], fan_in: int) -> Float[Array, "..."]:
-    return jnp.sqrt(2 / fan_in) * jax.random.normal(key, shape)
+    flat = jax.random.normal(key, (math.prod(shape),))  # a row compiles sooner than a table
+    return jnp.sqrt(2 / fan_in) * flat.reshape(shape)

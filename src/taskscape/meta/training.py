@@ -2,13 +2,14 @@
 
 A dispatch runs many updates: row numbers of all its tasks are drawn on the host, the samples are
 gathered on the device. Everything has a leading axis of trials: seeds, or different lists of tasks,
-trained side by side; :func:`train` is the case of one trial.
+trained side by side; :func:`train` is the case of one trial. The compiled program takes rates,
+numbers of updates and the learner's ``numbers`` as arguments: other values need no other program.
 """
 
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -22,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.meta.episodes import EpisodeRows, TaskFeed, gather, pad_rows, rows_of
 from taskscape.meta.evaluation import halved_until_it_fits, score
-from taskscape.meta.learner import Learner
+from taskscape.meta.learner import Learner, Number, with_numbers, without_numbers
 from taskscape.meta.learners import LEARNERS, find_learner, make_learner
 from taskscape.meta.networks import Architecture, architecture
 from taskscape.progress import progress_bar
@@ -31,6 +32,7 @@ from taskscape.storage import arrays_of, arrays_of_kind, load_arrays, save_array
 from taskscape.tasks import TaskSet, TaskStream
 
 __all__ = [
+    "PRECISIONS",
     "TRAINED",
     "TrainConfig",
     "TrainState",
@@ -45,6 +47,12 @@ __all__ = [
 _WHAT = "trained learner"
 TRAINED = arrays_of_kind(_WHAT)
 """Folders that :meth:`Trained.save` writes."""
+PRECISIONS: Mapping[str, tuple[str, type[Any]]] = {
+    "float32": ("float32", jnp.float32),
+    "tf32": ("tensorfloat32", jnp.float32),
+    "bfloat16": ("float32", jnp.bfloat16),
+}
+"""How exactly networks are computed in training: JAX's precision of products, type of samples."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,10 @@ class TrainConfig:
     ``validate_every`` updates run in one dispatch; after each, validation tasks (if any) are
     evaluated and the checkpoint is offered. ``patience`` checks without a better validation
     accuracy end the training; the best state is kept.
+
+    ``precision`` is that of the network: ``"float32"``; ``"tf32"``, products of float32 numbers
+    rounded to 10 bits, on GPUs that have it (elsewhere float32); ``"bfloat16"``, products and
+    activations of 7 bits. Weights, losses and the optimiser are float32 always.
     """
 
     updates: int = 2500
@@ -66,6 +78,7 @@ class TrainConfig:
     validate_every: int = 250
     patience: int | None = None
     fresh_samples: bool = False
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         for name in ("updates", "batch_size", "validate_every"):
@@ -73,6 +86,9 @@ class TrainConfig:
                 raise DataError(f"{name}={getattr(self, name)} must be at least 1.")
         if not self.learning_rate > 0:
             raise DataError(f"learning_rate={self.learning_rate} must be positive.")
+        if self.precision not in PRECISIONS:
+            known = ", ".join(PRECISIONS)
+            raise DataError(f"precision={self.precision!r} is not known; choose from {known}.")
 
     @staticmethod
     def one_pass(n_tasks: int, batch_size: int = 4, epochs: int = 1, **rest: Any) -> "TrainConfig":
@@ -80,21 +96,42 @@ class TrainConfig:
         updates = math.ceil(epochs * n_tasks / batch_size)
         return TrainConfig(updates=updates, batch_size=batch_size, **rest)
 
-    def optimiser(self) -> optax.GradientTransformation:
-        """Adam with its schedule, decay and clipping."""
-        rate: Any = self.learning_rate
-        if self.schedule == "cosine":
-            rate = optax.cosine_decay_schedule(rate, max(1, self.updates - self.warmup))
-        if self.warmup:
-            rise = optax.linear_schedule(0.0, self.learning_rate, self.warmup)
-            rest = rate if callable(rate) else optax.constant_schedule(rate)
-            rate = optax.join_schedules([rise, rest], [self.warmup])
-        clip = (
-            optax.identity()
-            if self.clip_norm is None
-            else optax.clip_by_global_norm(self.clip_norm)
+    def pace(self) -> "Pace":
+        """The numbers that the optimiser goes by."""
+        decay = float(max(1, self.updates - self.warmup))
+        return Pace(
+            learning_rate=self.learning_rate,
+            warmup=float(self.warmup),
+            decay=decay if self.schedule == "cosine" else math.inf,
+            weight_decay=self.weight_decay,
+            clip_norm=math.inf if self.clip_norm is None else self.clip_norm,
         )
-        return optax.chain(clip, optax.adamw(rate, weight_decay=self.weight_decay))
+
+
+class Pace(eqx.Module):
+    """Numbers of Adam with its schedule, decay and clipping, as a compiled program takes them."""
+
+    learning_rate: Number
+    warmup: Number
+    """Updates over which the rate rises from 0."""
+    decay: Number
+    """Updates after these over which it falls to 0 along a cosine; infinite: it stays."""
+    weight_decay: Number
+    clip_norm: Number
+
+    def rate(self, count: Int[Array, ""]) -> Float[Array, ""]:
+        """The learning rate of an update."""
+        rise = jnp.minimum(1.0, count / jnp.maximum(self.warmup, 1.0))
+        fall = jnp.clip((count - self.warmup) / self.decay, 0.0, 1.0)
+        share = jnp.where(count < self.warmup, rise, 0.5 * (1 + jnp.cos(jnp.pi * fall)))
+        return self.learning_rate * share
+
+    def optimiser(self) -> optax.GradientTransformation:
+        """Adam by these numbers."""
+        return optax.chain(
+            optax.clip_by_global_norm(self.clip_norm),
+            optax.adamw(self.rate, weight_decay=self.weight_decay),
+        )
 
 
 class TrainState(eqx.Module):
@@ -104,9 +141,9 @@ class TrainState(eqx.Module):
     opt_state: PyTree
     best: PyTree
     """The state with the best validation accuracy so far."""
-    losses: Float[Array, "*trials updates"]
+    losses: Float[Array | np.ndarray, "*trials updates"]
     """The loss of every update, NaN for those to come."""
-    scores: Float[Array, "*trials checks"]
+    scores: Float[Array | np.ndarray, "*trials checks"]
     """Validation accuracy at every check, NaN for those to come."""
     step: Int[Array, "*trials"]
 
@@ -124,7 +161,7 @@ class Trained:
 
     def __getitem__(self, trial: int) -> "Trained":
         """One of many trials."""
-        state = jax.tree.map(lambda leaf: leaf[trial], self.state)
+        state = _one_of(self.state, trial)
         return Trained(
             self.learner, self.network, self.n_way, state, self.losses[trial], self.scores[trial]
         )
@@ -299,70 +336,122 @@ def begin(
     seeds: Sequence[int] = (0,),
 ) -> TrainState:
     """The start of a training, one trial for each seed."""
+    start = jnp.asarray(seeds)
+    fixed, numbers = without_numbers(learner)
+    state, opt_state = _fresh(fixed, network, n_way, numbers, config.pace(), start)
     checks = -(-config.updates // config.validate_every)
+    return TrainState(
+        state=state,
+        opt_state=opt_state,
+        best=state,
+        losses=np.full((len(start), config.updates), np.nan, np.float32),
+        scores=np.full((len(start), checks), np.nan, np.float32),
+        step=jnp.zeros(len(start), jnp.int32),
+    )
 
-    def one(seed: Int[Array, ""]) -> TrainState:
+
+@partial(jax.jit, static_argnames=("learner", "network", "n_way"))
+def _fresh(
+    learner: Learner,
+    network: Architecture,
+    n_way: int,
+    numbers: Mapping[str, Number],
+    pace: Pace,
+    seeds: Int[Array, "trials"],
+) -> tuple[PyTree, PyTree]:
+    """States and optimisers of new trials; compiled, because every operation would be by itself."""
+    learner = with_numbers(learner, numbers)
+
+    def one(seed: Int[Array, ""]) -> tuple[PyTree, PyTree]:
         state = learner.init(jax.random.key(seed), network, n_way)
-        return TrainState(
-            state=state,
-            opt_state=config.optimiser().init(state),
-            best=state,
-            losses=jnp.full(config.updates, jnp.nan),
-            scores=jnp.full(checks, jnp.nan),
-            step=jnp.zeros((), jnp.int32),
-        )
+        return state, pace.optimiser().init(state)
 
-    return jax.vmap(one)(jnp.asarray(seeds))
+    return jax.vmap(one)(seeds)
 
 
-@partial(jax.jit, static_argnames=("learner", "config"))
 def advance(
     learner: Learner,
     config: TrainConfig,
     samples: Shaped[Array, "rows *shape"],
     rows: EpisodeRows,
-    live: int | Int[Array, ""],
+    live: int,
     seeds: Int[Array, "trials"],
     trials: TrainState,
 ) -> TrainState:
-    """The first ``live`` of the updates whose tasks are given, for all trials, compiled once.
+    """The first ``live`` of the updates whose tasks are given, for all trials.
 
     ``rows`` has axes (trials, updates, tasks of a batch, …). An update whose gradient is not finite
     is left out; its loss stays on record.
     """
-    optimiser = config.optimiser()
+    fixed, numbers = without_numbers(learner)
+    *moved, losses = run_updates(
+        fixed, config.precision, numbers, config.pace(), samples, rows, live, seeds,
+        trials.state, trials.opt_state, trials.step,
+    )  # fmt: skip
+    state, opt_state, step = moved
+    done, history = int(trials.step[0]), np.array(trials.losses)
+    history[:, done : done + live] = np.asarray(losses)[:, :live]
+    return replace(trials, state=state, opt_state=opt_state, losses=history, step=step)
+
+
+@partial(jax.jit, static_argnames=("learner", "precision"))
+def run_updates(
+    learner: Learner,
+    precision: str,
+    numbers: Mapping[str, Number],
+    pace: Pace,
+    samples: Shaped[Array, "rows *shape"],
+    rows: EpisodeRows,
+    live: int | Int[Array, ""],
+    seeds: Int[Array, "trials"],
+    states: PyTree,
+    opt_states: PyTree,
+    steps: Int[Array, "trials"],
+) -> tuple[PyTree, PyTree, Int[Array, "trials"], Float[Array, "trials updates"]]:
+    """What :func:`advance` compiles: states, those of the optimiser, counts and losses."""
+    learner, optimiser = with_numbers(learner, numbers), pace.optimiser()
+    products, dtype = PRECISIONS[precision]
 
     def mean_loss(state: PyTree, rows: EpisodeRows, key: PRNGKeyArray) -> Float[Array, ""]:
-        episodes = jax.vmap(partial(gather, samples))(rows)
-        keys = jax.random.split(key, config.batch_size)
+        episodes = jax.vmap(partial(gather, samples, dtype=dtype))(rows)
+        keys = jax.random.split(key, len(rows.support))
         return jax.vmap(learner.loss, in_axes=(None, 0, 0))(state, episodes, keys).mean()
 
-    def one(trial: TrainState, rows: EpisodeRows, seed: Int[Array, ""]) -> TrainState:
+    def one(
+        state: PyTree,
+        opt_state: PyTree,
+        step: Int[Array, ""],
+        rows: EpisodeRows,
+        seed: Int[Array, ""],
+    ) -> tuple[PyTree, PyTree, Int[Array, ""], Float[Array, "updates"]]:
         base = jax.random.fold_in(jax.random.key(seed), 1)  # 0 gave the weights
 
-        def update(i: Int[Array, ""], trial: TrainState) -> TrainState:
+        def update(i: Int[Array, ""], carried: tuple[Any, ...]) -> tuple[Any, ...]:
+            state, opt_state, losses = carried
             batch = jax.tree.map(lambda r: r[i], rows)
-            key = jax.random.fold_in(base, trial.step)
-            loss, gradient = jax.value_and_grad(mean_loss)(trial.state, batch, key)
-            change, opt_state = optimiser.update(gradient, trial.opt_state, trial.state)
+            key = jax.random.fold_in(base, step + i)
+            loss, gradient = jax.value_and_grad(mean_loss)(state, batch, key)
+            change, new_opt_state = optimiser.update(gradient, opt_state, state)
             sound = jnp.stack([jnp.isfinite(g).all() for g in jax.tree.leaves(gradient)]).all()
             state, opt_state = jax.tree.map(
                 partial(jnp.where, sound),
-                (optax.apply_updates(trial.state, change), opt_state),
-                (trial.state, trial.opt_state),
+                (optax.apply_updates(state, change), new_opt_state),
+                (state, opt_state),
             )
-            return TrainState(
-                state=state,
-                opt_state=opt_state,
-                best=trial.best,
-                losses=trial.losses.at[trial.step].set(loss),
-                scores=trial.scores,
-                step=trial.step + 1,
-            )
+            return state, opt_state, losses.at[i].set(loss)
 
-        return jax.lax.fori_loop(0, live, update, trial)
+        none = jnp.full(rows.support.shape[0], jnp.nan)
+        state, opt_state, losses = jax.lax.fori_loop(0, live, update, (state, opt_state, none))
+        return state, opt_state, step + live, losses
 
-    return jax.vmap(one)(trials, rows, seeds)
+    with jax.default_matmul_precision(products):
+        return jax.vmap(one)(states, opt_states, steps, rows, seeds)
+
+
+@jax.jit
+def _one_of(states: PyTree, trial: int | Int[Array, ""]) -> PyTree:
+    """One of a stack of states; compiled, because each leaf would be by itself."""
+    return jax.tree.map(lambda leaf: leaf[trial], states)
 
 
 def _fitted(
@@ -393,7 +482,13 @@ def _in_groups(
         parts.append(
             advance(learner, config, samples, theirs, live, jnp.asarray(seeds[group]), state)
         )
-    return jax.tree.map(lambda *p: jnp.concatenate(p), *parts)
+    return jax.tree.map(_joined, *parts)
+
+
+def _joined(*parts: Array | np.ndarray) -> Array | np.ndarray:
+    """Trials one after another; histories are on the host and stay there."""
+    on_host = isinstance(parts[0], np.ndarray)
+    return np.concatenate(parts) if on_host else jnp.concatenate(parts)
 
 
 def _feeds(
@@ -412,7 +507,7 @@ def _dispatch_rows(feeds: list[TaskFeed], config: TrainConfig, done: int, live: 
     each = [feed.rows(done * size, (done + live) * size) for feed in feeds]
     shape = np.max([(*r.support.shape[1:], r.query.shape[2]) for r in each], axis=0).tolist()
     stacked = jax.tree.map(lambda *r: np.stack(r), *[pad_rows(r, *shape) for r in each])
-    room = min(config.validate_every, config.updates) * size
+    room = config.validate_every * size
 
     def batched(rows: np.ndarray) -> np.ndarray:
         short = [(0, 0), (0, room - rows.shape[1]), (0, 0), (0, 0)]
@@ -434,37 +529,33 @@ def _check_network(network: Architecture, feed: TaskFeed) -> None:
 
 def _validation(
     learner: Learner, tasks: TaskSet, feed: TaskFeed, samples: Shaped[Array, "rows *shape"]
-) -> Callable[[PyTree], Float[Array, "trials"]]:
+) -> Callable[[PyTree], Float[np.ndarray, "trials"]]:
     if tasks.pool.samples is not feed.pool.samples:
         samples = jnp.asarray(tasks.pool.samples)
     rows = rows_of(tasks)
 
-    def accuracy(states: PyTree) -> Float[Array, "trials"]:
+    def accuracy(states: PyTree) -> Float[np.ndarray, "trials"]:
         trials = jax.tree.leaves(states)[0].shape[0]
-        return score(learner, states, trials, samples, rows, seed=0).accuracy.mean(1)
+        return np.asarray(score(learner, states, trials, samples, rows, seed=0).accuracy).mean(1)
 
     return accuracy
 
 
 def _keep_best(
-    trials: TrainState, accuracy: Float[Array, "trials"], check: int, config: TrainConfig
+    trials: TrainState, accuracy: Float[np.ndarray, "trials"], check: int, config: TrainConfig
 ) -> TrainState:
     """Note the validation accuracies; take over the states of trials that are better than ever."""
-    before = np.asarray(trials.scores)
-    highest = np.max(np.nan_to_num(before, nan=-np.inf), axis=1)
-    better = jnp.asarray((np.asarray(accuracy) > highest) & ~_stale(before, config.patience))
+    scores = np.array(trials.scores)
+    highest = np.max(np.nan_to_num(scores, nan=-np.inf), axis=1)
+    better = (accuracy > highest) & ~_stale(scores, config.patience)
+    scores[:, check] = accuracy
+    return replace(trials, best=_chosen(better, trials.state, trials.best), scores=scores)
 
-    def choose(new: Array, old: Array) -> Array:
-        return jnp.where(better.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
 
-    return TrainState(
-        state=trials.state,
-        opt_state=trials.opt_state,
-        best=jax.tree.map(choose, trials.state, trials.best),
-        losses=trials.losses,
-        scores=trials.scores.at[:, check].set(accuracy),
-        step=trials.step,
-    )
+@jax.jit
+def _chosen(better: Bool[Array, "trials"], new: PyTree, old: PyTree) -> PyTree:
+    """The new states of the trials that are better, the old ones of the others."""
+    return jax.vmap(lambda b, n, o: jax.tree.map(partial(jnp.where, b), n, o))(better, new, old)
 
 
 def _stale(
@@ -476,12 +567,12 @@ def _stale(
     return (checks > 0) & (patience is not None) & (checks - 1 - best >= (patience or 0))
 
 
-def _all_stale(scores: Float[Array, "trials checks"], patience: int | None) -> bool:
+def _all_stale(scores: Float[Array | np.ndarray, "trials checks"], patience: int | None) -> bool:
     return patience is not None and bool(_stale(np.asarray(scores), patience).all())
 
 
-def _raise_if_diverged(losses: Float[Array, "trials live"], done: int) -> None:
-    if not bool(jnp.isfinite(losses).any()):
+def _raise_if_diverged(losses: Float[Array | np.ndarray, "trials live"], done: int) -> None:
+    if not np.isfinite(losses).any():
         raise TaskscapeError(
             f"training diverged: no loss was finite from update {done} on. Lower learning_rate "
             "or the learner's inner_rate, or scale the features down."

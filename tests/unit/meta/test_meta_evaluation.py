@@ -8,6 +8,7 @@ import pytest
 from meta_cases import DIMS, toy_pool, toy_tasks
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.meta import (
+    MAML,
     ProtoNet,
     Shots,
     evaluate,
@@ -53,6 +54,18 @@ def test_chunks_do_not_matter() -> None:
     np.testing.assert_allclose(
         cut.pooled_calibration_error, whole.pooled_calibration_error, rtol=1e-5
     )
+
+
+def test_other_numbers_of_tasks_and_other_settings_need_no_other_program() -> None:
+    tasks, learner = toy_tasks(toy_pool(), "test", 40), MAML(inner_rate=0.3)
+    start = learner.init(jax.random.key(0), NETWORK, 4)
+    whole = evaluate(learner, start, tasks, chunk_size=8)
+    programs = _score_chunks._cache_size()
+    some = evaluate(learner, start, tasks[:33], chunk_size=8)
+    np.testing.assert_allclose(some.log_likelihood, whole.log_likelihood[:33], rtol=1e-5)
+    faster = evaluate(MAML(inner_rate=0.6), start, tasks, chunk_size=8)
+    assert (faster.log_likelihood != whole.log_likelihood).all()
+    assert _score_chunks._cache_size() == programs
 
 
 def test_several_episodes_and_their_halves() -> None:
@@ -150,7 +163,7 @@ def test_chunks_follow_from_what_the_program_needs(monkeypatch: pytest.MonkeyPat
     def program(size: int):
         chunks, index = evaluation._chunks(rows, size)
         samples = jnp.asarray(tasks.pool.samples)
-        return _score_chunks.lower(LEARNER, 3, states, samples, chunks, index, 0)
+        return _score_chunks.lower(LEARNER, {}, 3, states, samples, chunks, index, 0)
 
     need = {s: evaluation._bytes_of(program(s)) for s in (1, 4, 13)}
     assert need[1] < need[4] < need[13]

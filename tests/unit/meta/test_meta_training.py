@@ -1,15 +1,19 @@
 """The training loop: trials, validation, early stopping, checkpoints, errors."""
 
 from dataclasses import replace
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from meta_cases import DIMS, toy_pool, toy_tasks
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.meta import (
     MAML,
+    Learner,
     ProtoNet,
     TrainConfig,
     TrainState,
@@ -19,9 +23,10 @@ from taskscape.meta import (
     train_many,
     training,
 )
-from taskscape.meta.training import advance
+from taskscape.meta.episodes import EpisodeRows, TaskFeed, gather
+from taskscape.meta.training import advance, run_updates
 from taskscape.storage import arrays_of, tree_from
-from taskscape.tasks import stream_tasks
+from taskscape.tasks import TaskSet, stream_tasks
 
 LEARNER, NETWORK = ProtoNet(), mlp(DIMS, (8,))
 CONFIG = TrainConfig(updates=10, batch_size=3, learning_rate=0.01, validate_every=4)
@@ -117,9 +122,77 @@ def test_an_endless_stream() -> None:
     assert np.isnan(trained.scores).all()
 
 
-def test_schedule_warmup_decay_and_clipping_are_taken() -> None:
-    config = replace(CONFIG, warmup=3, weight_decay=0.1, clip_norm=None, schedule="constant")
-    assert np.isfinite(train(LEARNER, NETWORK, toy_tasks(POOL, "train", 9), config).losses).all()
+def plain_losses(learner: Learner, tasks: TaskSet, config: TrainConfig, rate: Any) -> list[float]:
+    """The training of seed 0 as a loop over updates and tasks, with nothing but optax."""
+    state = learner.init(jax.random.key(0), NETWORK, 4)
+    steps = [optax.adamw(rate, weight_decay=config.weight_decay)]
+    if config.clip_norm is not None:
+        steps.insert(0, optax.clip_by_global_norm(config.clip_norm))
+    optimiser = optax.chain(*steps)
+    opt_state, samples, losses = optimiser.init(state), jnp.asarray(POOL.samples), []
+    feed, base = TaskFeed(tasks, seed=0), jax.random.fold_in(jax.random.key(0), 1)
+
+    @jax.jit
+    def one(state: Any, rows: EpisodeRows, key: jax.Array) -> Any:
+        return jax.value_and_grad(learner.loss)(state, gather(samples, rows), key)
+
+    for u in range(config.updates):
+        rows = feed.rows(u * config.batch_size, (u + 1) * config.batch_size)
+        keys = jax.random.split(jax.random.fold_in(base, u), config.batch_size)
+        each = [
+            one(state, jax.tree.map(lambda r, t=t: r[t], rows), key) for t, key in enumerate(keys)
+        ]
+        loss, gradient = jax.tree.map(lambda *parts: sum(parts) / len(parts), *each)
+        change, opt_state = optimiser.update(gradient, opt_state, state)
+        state = optax.apply_updates(state, change)
+        losses.append(float(loss))
+    return losses
+
+
+PLAIN = {
+    "cosine": (CONFIG, optax.cosine_decay_schedule(0.01, 10)),
+    "constant": (
+        replace(CONFIG, schedule="constant", weight_decay=0.1, clip_norm=None),
+        optax.constant_schedule(0.01),
+    ),
+    "warmup": (
+        replace(CONFIG, warmup=3, clip_norm=0.5),
+        optax.join_schedules(
+            [optax.linear_schedule(0.0, 0.01, 3), optax.cosine_decay_schedule(0.01, 7)], [3]
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("learner", [LEARNER, MAML(inner_steps=2)], ids=["protonet", "maml"])
+@pytest.mark.parametrize("schedule", PLAIN)
+def test_a_training_is_that_of_a_plain_loop(learner: Learner, schedule: str) -> None:
+    config, rate = PLAIN[schedule]
+    tasks = toy_tasks(POOL, "train", 9)
+    ours = train(learner, NETWORK, tasks, config, n_way=4).losses
+    np.testing.assert_allclose(ours, plain_losses(learner, tasks, config, rate), rtol=1e-3)
+
+
+def test_other_numbers_need_no_other_program() -> None:
+    tasks = toy_tasks(POOL, "train", 30)
+    first = train(MAML(inner_rate=0.1), NETWORK, tasks, CONFIG)
+    programs = run_updates._cache_size()
+    changes = {"updates": 6, "learning_rate": 0.02, "warmup": 2, "schedule": "constant"}
+    other = replace(CONFIG, **changes, weight_decay=0.1, clip_norm=None, patience=3)
+    second = train(MAML(inner_rate=0.2), NETWORK, tasks, other)
+    assert run_updates._cache_size() == programs
+    assert first.learner == MAML(inner_rate=0.1)
+    assert second.losses.shape == (6,)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
+def test_less_precision_learns_the_same(precision: Any) -> None:
+    config, tasks = replace(CONFIG, updates=40, validate_every=40), toy_tasks(POOL, "train", 120)
+    exact = train(LEARNER, NETWORK, tasks, config)
+    rough = train(LEARNER, NETWORK, tasks, replace(config, precision=precision))
+    assert {leaf.dtype for leaf in jax.tree.leaves(rough.state)} == {jnp.dtype("float32")}
+    assert (rough.losses == exact.losses).all() == (precision == "tf32")  # a CPU has none
+    np.testing.assert_allclose(rough.losses, exact.losses, atol=0.1)
 
 
 def test_one_pass_counts_updates() -> None:
@@ -154,6 +227,11 @@ def test_errors_say_what_to_do() -> None:
     with pytest.raises(DataError) as error:
         TrainConfig(learning_rate=0.0)
     assert str(error.value) == "learning_rate=0.0 must be positive."
+    with pytest.raises(DataError) as error:
+        TrainConfig(precision="half")
+    assert str(error.value) == (
+        "precision='half' is not known; choose from float32, tf32, bfloat16."
+    )
 
 
 def test_a_state_of_other_settings_is_refused() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from taskscape.errors import DataError
-from taskscape.meta import architecture, conv4, mlp
+from taskscape.meta import Architecture, architecture, conv4, mlp
 from taskscape.meta.networks import convolve_lax, convolve_patches, max_pool, normalise
 
 
@@ -73,6 +73,16 @@ def test_mlp_is_layers_with_relu_between() -> None:
 @pytest.mark.parametrize("net", [mlp(640, (128, 64), 8.0), conv4((28, 28), 32, "layer")])
 def test_architectures_survive_json(net: object) -> None:
     assert architecture(json.loads(json.dumps(net.config()))) == net  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("net", [mlp(16 * 16), conv4((16, 16), filters=4)], ids=["mlp", "conv4"])
+def test_half_the_bits_of_the_samples_give_nearly_the_same(net: Architecture) -> None:
+    x, mask = images(6, *net.sample_shape), jnp.ones(6, bool)
+    for outputs in (None, 5):
+        weights = net.build(jax.random.key(0), outputs)
+        exact, rough = weights(x, mask), weights(x.astype(jnp.bfloat16), mask)
+        assert rough.dtype == jnp.float32
+        assert 0 < float(jnp.abs(rough - exact).max()) < 0.05 * float(jnp.abs(exact).max())
 
 
 def test_errors_say_what_to_do() -> None:
