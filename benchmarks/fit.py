@@ -1,30 +1,55 @@
-"""The online fit: tasks per second, peak memory, and the share of the machine's GEMM rate.
+"""The online fit: tasks per second, seconds compiling, peak memory, share of the product rate.
 
-    python benchmarks/fit.py --out benchmarks/results/fit.json
+    python benchmarks/fit.py --out benchmarks/results/fit_cpu.json     # on a CPU
+    python benchmarks/fit.py --out benchmarks/results/fit_gpu.json     # where JAX finds a GPU
 
-Each dimension runs in a process of its own, so that its peak memory is its own.
+Every case runs in a process of its own, which compiles everything anew. A step draws the samples of
+a mini-batch, infers the tasks' posteriors and updates all parameters; the share counts the two
+products of (samples, D) by (D, D) for each image-theme, likelihoods and second moments, against
+the rate of one large matrix product in float32 on the same machine.
 """
 
 import argparse
 import json
-import subprocess
-import sys
-import time
+import os
+from functools import partial
+
+os.environ.setdefault("TASKSCAPE_KEEP_COMPILED", "0")
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from record import keep, parser, peak_gigabytes, seconds
+from made_up import pool_and_themes
+from record import (
+    in_own_process,
+    keep,
+    parser,
+    peak_gigabytes,
+    peak_gigabytes_on_device,
+    seconds,
+    write,
+)
 
-from taskscape import ClassPool, FitConfig, PrepareConfig, sample_tasks
+from taskscape import FitConfig, sample_tasks
+from taskscape.compiling import seconds_compiling
 from taskscape.themes import Fit, TaskSource
-from taskscape.themes.prepare import PreparedSamples, learn_preparation
+from taskscape.themes.start import Scale
+from taskscape.themes.steps import init
 
-CLASSES, SAMPLES, K, WAYS, SHOT = 100, 200, 8, (5, 10), 16
+WAYS, SHOT = (5, 10), 16
+ON_CPU = ((64, 8, 4, 256, 200, 20), (64, 32, 16, 256, 200, 8), (640, 8, 4, 64, 200, 8))
+ON_GPU = (
+    (32, 8, 4, 256, 600, 100),
+    (64, 8, 4, 4096, 600, 20),
+    (640, 8, 4, 1024, 600, 10),
+    (64, 32, 16, 4096, 600, 10),
+)
+"""Dimensions, K, L, tasks in a mini-batch, samples of a class, steps."""
 
 
-def gemm_rate(n: int = 2048) -> float:
-    """Floating-point operations per second of a plain matrix product, the peer."""
+def product_rate() -> float:
+    """Floating-point operations per second of a large matrix product in float32."""
+    n = 2048 if jax.default_backend() == "cpu" else 16384
     a = jnp.ones((n, n), jnp.float32)
     product = jax.jit(lambda x, y: jnp.matmul(x, y, precision="highest"))
     product(a, a).block_until_ready()
@@ -32,59 +57,58 @@ def gemm_rate(n: int = 2048) -> float:
     return 2 * n**3 / best
 
 
-def one(dims: int, seed: int, steps: int) -> dict[str, float]:
-    """Fit tasks of random features of this dimension for some steps."""
-    rng = np.random.default_rng(seed)
-    centres = rng.normal(size=(CLASSES, dims)).astype(np.float32)
-    X = np.repeat(centres, SAMPLES, axis=0) + rng.normal(size=(CLASSES * SAMPLES, dims)).astype(
-        np.float32
-    )
-    pool = ClassPool.from_arrays(X, np.repeat(np.arange(CLASSES), SAMPLES))
-    batch = 64 if dims > 200 else 256
-    tasks = sample_tasks(pool, (steps + 3) * batch + 600, n_way=WAYS, n_shot=SHOT, seed=seed)
-    everything = np.arange(CLASSES)
-    preparation = learn_preparation(pool, everything, PrepareConfig(pca=None))
-    prepared = PreparedSamples(pool, preparation, everything)
+def learn(fit: Fit, first: int, steps: int) -> None:
+    """Some steps of a fit, from a first one."""
+    for t in range(first, first + steps):
+        fit.learn(t)
+
+
+def one(
+    dims: int, K: int, L: int, batch: int, samples: int, steps: int, seed: int
+) -> dict[str, float | None]:
+    """Fit tasks of made-up features for some steps."""
+    pool, prepared, themes = pool_and_themes(100, samples, dims, K, L, seed)
+    tasks = sample_tasks(pool, (2 * steps + 3) * batch + 600, n_way=WAYS, n_shot=SHOT, seed=seed)
     source, held_out = TaskSource.of(tasks, seed, 64)
-    fit = Fit.several(source, held_out, prepared, FitConfig(batch_size=batch), 1)[0]
-    for t in range(3):  # compile for the shapes that occur
-        fit.learn(t)
-    began = time.perf_counter()
-    for t in range(3, 3 + steps):
-        fit.learn(t)
-    took = time.perf_counter() - began
-    rows = source.batch(3, batch).batch(slice(None))
-    distinct = len(np.unique(rows.support[rows.support_mask]))
-    rate = gemm_rate()
-    # log-likelihood and second moments: two products of (samples, D) by (D, D) per theme
+    scale = Scale(prepared.take(prepared.rows))
+    state = init(themes, scale.shift, scale.Psi0)
+    fit = Fit(source, held_out, prepared, FitConfig(L, K, batch_size=batch), state)
+    before = seconds_compiling()
+    first = seconds(partial(learn, fit, 0, 3))
+    compiling = seconds_compiling() - before
+    took = min(seconds(partial(learn, fit, at, steps)) for at in (3, 3 + steps))
+    drawn = source.batch(3, batch).batch(slice(None))
+    distinct = len(np.unique(drawn.support[drawn.support_mask]))
+    rate = product_rate()
     work = 2 * 2 * K * distinct * dims**2 * steps
     return {
         "tasks_per_second": steps * batch / took,
+        "milliseconds_of_a_step": 1000 * took / steps,
+        "first_three_steps_seconds": first,
+        "seconds_compiling": compiling,
+        "share_of_product_rate": work / took / rate,
+        "product_gigaflops": rate / 1e9,
+        "distinct_samples_in_a_step": float(distinct),
         "peak_gigabytes": peak_gigabytes(),
-        "share_of_gemm_rate": work / took / rate,
-        "gemm_gigaflops": rate / 1e9,
-        "distinct_samples_per_step": float(distinct),
-        "batch_size": float(batch),
+        "peak_gigabytes_on_device": peak_gigabytes_on_device(),
     }
 
 
 def main() -> None:
     made: argparse.ArgumentParser = parser(__doc__ or "")
-    made.add_argument("--dims", type=int, nargs="*", default=[64, 640, 784])
-    made.add_argument("--one", type=int, help=argparse.SUPPRESS)
-    made.add_argument("--steps", type=int, default=20)
+    made.add_argument("--one", help=argparse.SUPPRESS)
     args = made.parse_args()
     if args.one is not None:
-        print(json.dumps(one(args.one, args.seed, args.steps)))
+        dims, K, L, batch, samples, steps = (int(n) for n in args.one.split(","))
+        print(json.dumps(one(dims, K, L, batch, samples, steps, args.seed)))
         return
-    figures = {}
-    for dims in args.dims:
-        run = [sys.executable, __file__, "--one", str(dims), "--seed", str(args.seed)]
-        finished = subprocess.run(
-            [*run, "--steps", str(args.steps)], capture_output=True, text=True, check=True
-        )
-        for name, value in json.loads(finished.stdout.splitlines()[-1]).items():
-            figures[f"D={dims} {name}"] = value
+    figures: dict[str, float | None] = {}
+    for case in ON_CPU if jax.default_backend() == "cpu" else ON_GPU:
+        dims, K, L, batch, _, _ = case
+        found = in_own_process(__file__, ",".join(map(str, case)), args)
+        name = f"D={dims}, K={K}, L={L}, {batch:,} tasks a step"
+        figures |= {f"{name}: {key}": value for key, value in found.items()}
+        write(figures, args)
     keep(figures, args)
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import resource
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -29,12 +30,36 @@ def peak_gigabytes() -> float:
     return most / (2**30 if sys.platform == "darwin" else 2**20)
 
 
+def peak_gigabytes_on_device() -> float | None:
+    """The most memory that arrays took on the accelerator so far; None without one."""
+    import jax
+
+    most = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+    return None if most is None else most / 2**30
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_own_process(script: str, case: str, args: argparse.Namespace) -> dict[str, Any]:
+    """The figures of one case, from a process of its own, so that its peak memory is its own."""
+    run = [sys.executable, script, "--one", case, "--seed", str(args.seed)]
+    finished = subprocess.run(run, capture_output=True, text=True, check=False)
+    if finished.returncode:
+        raise SystemExit(f"{case} failed:\n{finished.stderr}")
+    found: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
+    print(case, found, flush=True)
+    return found
+
+
 def machine() -> dict[str, Any]:
     """Where the figures come from."""
     import jax
 
     return {
-        "cpu_cores": os.cpu_count(),
+        "cpu_cores": cores(),
         "machine": platform.machine(),
         "devices": [d.device_kind for d in jax.devices()],
         "load_average": os.getloadavg()[0],
@@ -73,6 +98,11 @@ def keep(figures: dict[str, Any], args: argparse.Namespace) -> None:
     """Print the figures, and write them with the command and machine that made them."""
     for name, value in figures.items():
         print(f"{name:58s} {value:,.4g}" if isinstance(value, float) else f"{name:58s} {value}")
+    write(figures, args)
+
+
+def write(figures: dict[str, Any], args: argparse.Namespace) -> None:
+    """Write the figures so far, if a file was asked for."""
     if args.out is not None:
         command = " ".join(["python", *sys.argv])
         args.out.parent.mkdir(parents=True, exist_ok=True)

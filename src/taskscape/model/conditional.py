@@ -28,7 +28,6 @@ from taskscape.model.dirichlet import (
     digamma,
     digamma_and_log_gamma,
     kl_divergence,
-    log_beta,
 )
 from taskscape.model.fixed_point import (
     FixedPoint,
@@ -117,18 +116,26 @@ def update_gamma_given_theme(
 
     Paper: eq:r and eq:gamma with eta one-hot, for every l.
     """
-    psi, log_gamma = kept_once(digamma_and_log_gamma(gamma))
-    total = kept_once(sum_rows(gamma))
-    psi_total, log_gamma_total = digamma_and_log_gamma(total)
+    psi, psi_total, minus_kl = _minus_kl(gamma, alpha[..., None])
     top = max_rows(psi)
     w = kept_once(jnp.maximum(jnp.exp(psi - top[:, None]), _LEAST_WEIGHT))
     counts, log_sum = _counts(w, p, sample_mask)
-    prior = alpha[..., None]
-    # -KL of gamma from alpha, theme by theme
-    terms = kept_once(log_gamma - (gamma - prior) * (psi - psi_total[:, None]))
-    minus_kl = sum_rows(terms) - log_gamma_total - log_beta(alpha)[:, None]
     evidence = log_sum + sample_mask.sum(0) * (top - psi_total) + minus_kl
-    return kept_once(counts + prior), evidence
+    return kept_once(counts + alpha[..., None]), evidence
+
+
+def _minus_kl(
+    a: Float[Array, "R K A"], b: Float[Array, "R K 1"]
+) -> tuple[Float[Array, "R K A"], Float[Array, "R A"], Float[Array, "R A"]]:
+    """psi(a), psi of its sum, and -KL[Dir(a) || Dir(b)], rounded where concentrations are large.
+
+    A sweep compares bounds; ``kl_divergence`` has all digits, and takes twice as long.
+    """
+    psi, log_gamma = kept_once(digamma_and_log_gamma(a))
+    psi_total, log_gamma_total = kept_once(digamma_and_log_gamma(sum_rows(a)))
+    terms = kept_once(log_gamma - (a - b) * (psi - psi_total[:, None]))
+    prior = sum_rows(digamma_and_log_gamma(b)[1]) - digamma_and_log_gamma(sum_rows(b))[1]
+    return psi, psi_total, sum_rows(terms) - log_gamma_total - prior
 
 
 def _counts(
@@ -251,7 +258,12 @@ def update_eta_given_evidence(
 
     Paper: eq:eta, with the evidence of the class in place of E[ln p(theta_c | y_c = l)].
     """
-    log_phi = digamma(lam) - digamma(sum_rows(lam[None]))
+    return _eta(digamma(lam) - digamma(sum_rows(lam[None])), evidence, class_mask)
+
+
+def _eta(
+    log_phi: Float[Array, "L M"], evidence: Float[Array, "L C M"], class_mask: Bool[Array, "C M"]
+) -> tuple[Float[Array, "L C M"], Float[Array, "C M"]]:
     logits = kept_once(log_phi[:, None] + jnp.where(class_mask, evidence, 0))
     top = max_rows(logits[None])[0]
     weights = kept_once(jnp.exp(logits - top))
@@ -274,12 +286,12 @@ def sweep_tasks(
 
     Paper: eq:eta and eq:lambda.
     """
-    lam = point.at[0]
-    eta, left = update_eta_given_evidence(evidence, lam, class_mask)
-    moved = delta[:, None] + sum_rows(eta)
-    bound = left.sum(0) - kl_divergence(lam, delta[:, None], axis=0)
-    change = jnp.abs(moved - lam).max(0)
-    return extrapolate(point, moved[None], bound[None], change, delta[None, :, None], tol)
+    prior = delta[None, :, None]
+    psi, psi_total, minus_kl = _minus_kl(point.at, prior)
+    eta, left = _eta(psi[0] - psi_total, evidence, class_mask)
+    moved = prior + sum_rows(eta)
+    change = jnp.abs(moved - point.at)[0].max(0)
+    return extrapolate(point, moved, left.sum(0) + minus_kl, change, prior, tol)
 
 
 def infer_tasks(

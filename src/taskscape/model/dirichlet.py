@@ -69,8 +69,8 @@ def digamma_and_log_gamma(
     pairs = (p + 4) * (p + 6)
     fractions = (2 * near + 5) * (pairs + p * (2 * p + 10)) / (p * pairs)
     y = jnp.where(far, x, x + 6)
-    v, log_y = 1 / y, jnp.log(y)
-    w = v * v
+    v = 1 / y
+    w, log_y = v * v, -jnp.log(v)
     series = v * (0.5 + v * (1 / 12 - w * (1 / 120 - w * (1 / 252 - w / 240))))
     stirling = (y - 0.5) * log_y - y + _HALF_LOG_2_PI + v * (1 / 12 - w * (1 / 360 - w / 1260))
     psi = log_y - series - jnp.where(far, 0, fractions)

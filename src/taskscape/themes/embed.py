@@ -176,12 +176,20 @@ def _parts(
 
 def _in_order(job: Callable[[int], T], inputs: Sequence[int]) -> Iterator[T]:
     """The results of a job, several at a time: on a CPU as many as there are cores."""
-    workers = _cores() if jax.default_backend() == "cpu" else 2
-    with ThreadPoolExecutor(min(workers, len(inputs))) as pool:
+    workers = min(_cores() if jax.default_backend() == "cpu" else 2, len(inputs))
+    names = "jax_enable_x64", "jax_default_device"
+    precision, device = (jax.config.values[name] for name in names)
+
+    def as_here(item: int) -> T:
+        """The job with the settings of the thread that asked for it."""
+        with jax.enable_x64(precision), jax.default_device(device):
+            return job(item)
+
+    with ThreadPoolExecutor(workers) as pool:
         waiting: deque[Future[T]] = deque()
         try:
             for item in inputs:
-                waiting.append(pool.submit(job, item))
+                waiting.append(pool.submit(as_here, item))
                 if len(waiting) > workers:
                     yield waiting.popleft().result()
             while waiting:
