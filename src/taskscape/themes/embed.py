@@ -65,7 +65,7 @@ _LITERAL_TOL = 1e-5
 
 
 class _Part(NamedTuple):
-    """Posteriors of a chunk of tasks under one member."""
+    """Posteriors of a piece of the tasks under one member."""
 
     lam: Float[np.ndarray, "tasks L"]
     elbo: Float[np.ndarray, "tasks"]
@@ -151,7 +151,8 @@ def _parts(
     classes = tasks.class_ids
     table = LikelihoodTable(themes, prepared, classes)
     _refuse_lost(table, tasks)
-    room = _room(tasks, themes)
+    samples = 0 if tasks.takes_everything and not literal else tasks.max_shot
+    room = _room(tasks.max_way, samples, themes)
     if literal:
         posterior = partial(_literally, table=table, themes=themes, max_iter=max_iter)
     elif tasks.takes_everything:
@@ -204,12 +205,11 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _room(tasks: TaskSet, themes: Themes) -> int:
-    """How many tasks a piece holds at most."""
+def _room(way: int, samples: int, themes: Themes) -> int:
+    """How many tasks a piece holds at most, each with so many classes and samples of a class."""
     on_cpu = jax.default_backend() == "cpu"
     least, most = _TASKS_ON_CPU if on_cpu else _TASKS_ON_ACCELERATORS
-    samples = 0 if tasks.takes_everything else tasks.max_shot
-    each = 4 * tasks.max_way * (2 * samples * themes.K + 12 * themes.L * themes.K)
+    each = 4 * way * (2 * samples * themes.K + 12 * themes.L * themes.K)
     free = _BYTES_ON_CPU if on_cpu else _free_bytes() // 8
     while most > least and most * each > free:
         most //= _SHRINK
