@@ -27,7 +27,7 @@ from taskscape.model import (
 )
 from taskscape.model.conditional import items_first, items_last
 
-compiled_infer = jax.jit(infer, static_argnames="max_iter")
+compiled_infer = jax.jit(infer)
 compiled_e_step = jax.jit(e_step, static_argnames="max_iter")
 compiled_bound = jax.jit(collapsed_elbo)
 

@@ -33,7 +33,33 @@ from taskscape.model.fixed_point import begin
 M, C, N, K, L = 6, 3, 5, 4, 3
 Tasks = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 
-compiled_infer = jax.jit(infer, static_argnames="max_iter")
+once_compiled = jax.jit(infer)
+
+
+def compiled_infer(
+    *tasks: jax.Array,
+    tol: float = 1e-6,
+    max_iter: int = 500,
+    start: ConditionalPosterior | None = None,
+) -> tuple[ConditionalPosterior, jax.Array, jax.Array]:
+    """``infer``, compiled once for each shape of tasks."""
+    return once_compiled(*tasks, tol, max_iter, start)
+
+
+@jax.jit
+def plain_sweeps(
+    gamma: jax.Array, p: jax.Array, mask: jax.Array, alpha: jax.Array, n: int
+) -> jax.Array:
+    """Gamma after so many sweeps without extrapolation."""
+
+    def once(_: int, gamma: jax.Array) -> jax.Array:
+        return update_gamma_given_theme(gamma, p, mask, alpha)[0]
+
+    return jax.lax.fori_loop(0, n, once, gamma)
+
+
+compiled_fit = jax.jit(fit_classes)
+compiled_evidence = jax.jit(class_evidence)
 
 
 @pytest.fixture
@@ -188,18 +214,13 @@ def test_extrapolations_lead_where_plain_sweeps_do(spread: float, float64: None)
     mask, alpha = jnp.ones((16, 300), bool), jnp.asarray(rng.gamma(0.5, 1, (4, 8)) + 0.01)
     p, scale = relative_likelihood(log_lik, mask)
     start = first_gamma(p, mask, alpha)
-
-    def plain(_: int, gamma: jax.Array) -> jax.Array:
-        return update_gamma_given_theme(gamma, p, mask, alpha)[0]
-
-    gamma = jax.jit(lambda start: jax.lax.fori_loop(0, 20_000, plain, start))(start)
-    fits = jax.jit(fit_classes)(log_lik, mask, alpha, 1e-9, 5000)
-    evidence = class_evidence(gamma, p, scale, mask, alpha)
+    gamma = plain_sweeps(start, p, mask, alpha, 20_000)
+    fits = compiled_fit(log_lik, mask, alpha, 1e-9, 5000)
+    evidence = compiled_evidence(gamma, p, scale, mask, alpha)
     same = np.abs(fits.gamma - gamma).max((0, 1)) < 1e-3
     assert same.mean() > 0.95
     assert np.mean(fits.evidence - evidence) > -1e-3
-    n = int(fits.sweeps.max())
-    as_many = jax.jit(lambda start: jax.lax.fori_loop(0, n, plain, start))(start)
+    as_many = plain_sweeps(start, p, mask, alpha, int(fits.sweeps.max()))
     off = np.abs(fits.gamma - gamma).max((0, 1))[same]
     assert off.max() <= np.abs(as_many - gamma).max((0, 1))[same].max() + 1e-6
 
@@ -233,14 +254,14 @@ def test_many_samples_are_counted_as_few_are(n: int, float64: None):
 
 @pytest.mark.parametrize("max_iter", [3, 7])
 def test_sweeps_end_at_the_asked_number(max_iter: int):
-    sweeps = compiled_infer(*random_tasks(), 0.0, max_iter)[2]
+    sweeps = compiled_infer(*random_tasks(), tol=0.0, max_iter=max_iter)[2]
     assert (sweeps == max_iter).all()
 
 
 def test_a_warm_start_at_the_end_stops_at_once():
     tasks = random_tasks()
     done, bound, _ = compiled_infer(*tasks)
-    again, same, sweeps = compiled_infer(*tasks, 1e-5, 500, done)
+    again, same, sweeps = compiled_infer(*tasks, tol=1e-5, start=done)
     assert int(sweeps.max()) <= 2
     close(again, done)
     close(same, bound)
@@ -249,7 +270,7 @@ def test_a_warm_start_at_the_end_stops_at_once():
 def test_the_start_is_where_infer_begins():
     tasks = random_tasks()
     start = cold_start_given_theme(*tasks)
-    close(compiled_infer(*tasks, 1e-6, 500, start)[0], compiled_infer(*tasks)[0])
+    close(compiled_infer(*tasks, start=start)[0], compiled_infer(*tasks)[0])
     np.testing.assert_allclose(start.eta.sum(-1), tasks[2], rtol=1e-6)
     np.testing.assert_allclose(start.lam.sum(-1), tasks[4].sum() + tasks[2].sum(-1), rtol=1e-6)
     counts = (start.gamma - tasks[3]).sum(-1)
@@ -318,7 +339,7 @@ def test_sweeps_end_where_lam_no_longer_moves(float64: None):
     tasks, _ = drawn_tasks(400, spread=0.7, least=0.005)
     lam = compiled_infer(*tasks)[0].lam
     single = jax.tree.map(lambda v: v if v.dtype == bool else v.astype(jnp.float32), tasks)
-    finest = compiled_infer(*tasks, 1e-9, 5000)[0].lam
+    finest = compiled_infer(*tasks, tol=1e-9, max_iter=5000)[0].lam
     for found in (lam, compiled_infer(*single)[0].lam):
         off = np.abs(np.asarray(found) - np.asarray(finest)).max(-1)
         assert np.mean(off < 1e-3) >= 0.99
@@ -329,7 +350,7 @@ def test_sweeps_end_where_lam_no_longer_moves(float64: None):
 def test_the_start_leads_to_a_good_optimum(float64: None):
     """Nearly never below the paper's posterior, and on average near the best of many starts."""
     tasks, themes = drawn_tasks(200, spread=1.5, least=0.005)
-    _, bound, _ = compiled_infer(*tasks, 1e-6, 500, cold_start_given_theme(*tasks))
+    _, bound, _ = compiled_infer(*tasks, start=cold_start_given_theme(*tasks))
     paper = jax.jit(e_step, static_argnames="max_iter")(*tasks, 1e-7, 1000).posterior
     paper_bound = jax.jit(collapsed_elbo)(paper, *tasks)
     assert np.mean(bound >= paper_bound) >= 0.99
@@ -339,5 +360,5 @@ def test_the_start_leads_to_a_good_optimum(float64: None):
     for _ in range(12):
         spread = jnp.asarray(rng.dirichlet(np.full(8, 0.5), (200, 5, 4)))
         start = ConditionalPosterior(*even, themes.alpha + 5 * spread)
-        best = jnp.maximum(best, compiled_infer(*tasks, 1e-6, 500, start)[1])
+        best = jnp.maximum(best, compiled_infer(*tasks, start=start)[1])
     assert np.mean(best - bound) < 0.1
