@@ -63,7 +63,7 @@ def test_blank_lines_do_no_harm(path: Path) -> None:
 def test_what_ledgers_called_glyphs_before_there_were_symbols_are_the_letters(path: Path) -> None:
     before = {"pool": {"name": "glyphs"}, "features": "glyphs (unit length)", "n": 7}
     path.write_text(json.dumps({"cell": before}) + "\n")
-    ledger = Ledger(path, {})
+    ledger = Lab(path)
     today = {"pool": {"name": "letters"}, "features": "letters (unit length)", "n": 7}
     assert ledger.get(today) is not None
     assert ledger.get(before) is None
