@@ -28,7 +28,7 @@ from meta_problem import (
     networks,
     product_flops,
 )
-from record import keep, parser, peak_gigabytes, seconds
+from record import keep, parser, peak_gigabytes, peak_gigabytes_on_device, seconds
 
 from taskscape.meta import Learner, TrainConfig, begin, make_learner
 from taskscape.meta.episodes import TaskFeed, rows_of
@@ -230,9 +230,9 @@ def main() -> None:
         figures[f"{precision} product_gigaflops_per_second"] = rate / 1e9
     for (network, learner), work in bench.work.items():
         figures[f"{network} {learner} product_megaflops_per_task"] = work / 1e6
-    account = jax.devices()[0].memory_stats() or {}
-    if "peak_bytes_in_use" in account:
-        figures["peak_device_gigabytes"] = account["peak_bytes_in_use"] / 2**30
+    on_device = peak_gigabytes_on_device()
+    if on_device is not None:
+        figures["peak_device_gigabytes"] = on_device
     figures["peak_host_gigabytes"] = peak_gigabytes()
     figures["left out when the budget was spent"] = left_out
     keep(figures, args)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from taskscape.devices import cores
 from taskscape.storage import versions
 
 
@@ -36,11 +37,6 @@ def peak_gigabytes_on_device() -> float | None:
 
     most = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
     return None if most is None else most / 2**30
-
-
-def cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_own_process(script: str, case: str, args: argparse.Namespace) -> dict[str, Any]:

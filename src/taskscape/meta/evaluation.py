@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree, Shaped
 
+from taskscape.devices import free_bytes
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.meta.episodes import EpisodeRows, gather, redrawn, rows_of
 from taskscape.meta.learner import Bayesian, Learner, Number, Shots, with_numbers, without_numbers
@@ -387,14 +388,6 @@ def fitting_size(most: int, program: Callable[[int], jax.stages.Lowered], free: 
             break
         size = max(1, min(size // 2, int(size * _SHARE * free / need)))
     return size
-
-
-def free_bytes(device: Any) -> int | None:
-    """Memory of the device that is not in use; None where it keeps no account, as on a CPU."""
-    account: dict[str, int] = device.memory_stats() or {}
-    if "bytes_limit" not in account:
-        return None
-    return account["bytes_limit"] - account.get("bytes_in_use", 0)
 
 
 def _bytes_of(program: jax.stages.Lowered) -> int:

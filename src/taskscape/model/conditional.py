@@ -27,6 +27,7 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 from taskscape.model.dirichlet import (
     digamma,
     digamma_and_log_gamma,
+    expected_log,
     kl_divergence,
 )
 from taskscape.model.fixed_point import (
@@ -55,11 +56,12 @@ _SAMPLES_AT_ONCE = 16
 @register_dataclass
 @dataclass(frozen=True, eq=False)
 class ClassFits:
-    """Every class fitted under each task-theme, the evidence for each, and the sweeps it took."""
+    """Every class fitted under each task-theme, the evidence for each, its sweeps and samples."""
 
     gamma: Float[Array, "L K A"]
     evidence: Float[Array, "L A"]
     sweeps: Int[Array, " A"]
+    samples: Int[Array, " A"]
 
 
 # -- classes ------------------------------------------------------------------------------------
@@ -91,9 +93,8 @@ def first_gamma(
     return alpha[..., None] + _counts(w, p, sample_mask)[0]
 
 
-def _weights(gamma: Float[Array, "L K A"]) -> tuple[Float[Array, "L K A"], Float[Array, "L A"]]:
-    r"""w with exp(psi(gamma)) = w exp(top), the largest w being 1."""
-    psi = kept_once(digamma(gamma))
+def _weights(psi: Float[Array, "L K A"]) -> tuple[Float[Array, "L K A"], Float[Array, "L A"]]:
+    r"""w with exp(psi) = w exp(top), the largest w being 1."""
     top = max_rows(psi)
     return kept_once(jnp.maximum(jnp.exp(psi - top[:, None]), _LEAST_WEIGHT)), top
 
@@ -117,8 +118,7 @@ def update_gamma_given_theme(
     Paper: eq:r and eq:gamma with eta one-hot, for every l.
     """
     psi, psi_total, minus_kl = _minus_kl(gamma, alpha[..., None])
-    top = max_rows(psi)
-    w = kept_once(jnp.maximum(jnp.exp(psi - top[:, None]), _LEAST_WEIGHT))
+    w, top = _weights(psi)
     counts, log_sum = _counts(w, p, sample_mask)
     evidence = log_sum + sample_mask.sum(0) * (top - psi_total) + minus_kl
     return kept_once(counts + alpha[..., None]), evidence
@@ -146,12 +146,12 @@ def _counts(
     .. math:: \sum_n \frac{p_{cnk} w_{clk}}{\sum_j p_{cnj} w_{clj}}, \quad
         \sum_n \ln \sum_j p_{cnj} w_{clj}
     """
-    N, K, _ = p.shape
+    N = len(p)
 
     def of_some(
         p: Float[Array, "n K A"], mask: Bool[Array, "n A"]
     ) -> tuple[Float[Array, "L K A"], Float[Array, "L A"]]:
-        total = kept_once(reduce(add, [w[:, None, k] * p[None, :, k] for k in range(K)]))
+        total = _mixture(w, p)
         share, log_total = kept_once(
             (jnp.where(mask, 1 / total, 0), jnp.where(mask, jnp.log(total), 0))
         )
@@ -178,6 +178,14 @@ def _counts(
     return w * counts, log_sum
 
 
+def _mixture(w: Float[Array, "L K A"], p: Float[Array, "N K A"]) -> Float[Array, "L N A"]:
+    r"""How likely each sample is under weights of the image-themes.
+
+    .. math:: \sum_k p_{cnk} w_{clk}
+    """
+    return kept_once(reduce(add, [w[:, None, k] * p[None, :, k] for k in range(p.shape[1])]))
+
+
 def class_evidence(
     gamma: Float[Array, "L K A"],
     p: Float[Array, "N K A"],
@@ -194,7 +202,7 @@ def class_evidence(
 
     Paper: the terms of eq:elbo_factorised that hold z and theta, with eta one-hot.
     """
-    w, top = _weights(gamma)
+    w, top = _weights(kept_once(digamma(gamma)))
     log_sum = _counts(w, p, sample_mask)[1]
     fit = log_sum + sample_mask.sum(0) * (top - digamma(sum_rows(gamma)))
     return log_scale + fit - kl_divergence(gamma, alpha[..., None], axis=1)
@@ -232,8 +240,23 @@ def fit_classes(
     gamma = first_gamma(p, sample_mask, alpha) if start is None else start
     sweep = partial(sweep_classes, p=p, sample_mask=sample_mask, alpha=alpha, tol=tol)
     point = settle(begin(gamma), sweep, tol, max_iter)
-    evidence = class_evidence(point.swept, p, log_scale, sample_mask, alpha)
-    return ClassFits(point.swept, evidence, point.sweeps)
+    return fitted_classes(point, p, log_scale, sample_mask, alpha)
+
+
+def fitted_classes(
+    point: FixedPoint,
+    p: Float[Array, "N K A"],
+    log_scale: Float[Array, " A"],
+    sample_mask: Bool[Array, "N A"],
+    alpha: Float[Array, "L K"],
+) -> ClassFits:
+    """What classes whose sweeps have ended come to."""
+    return ClassFits(
+        gamma=point.swept,
+        evidence=class_evidence(point.swept, p, log_scale, sample_mask, alpha),
+        sweeps=point.sweeps,
+        samples=sample_mask.sum(0, dtype=jnp.int32),
+    )
 
 
 # -- tasks --------------------------------------------------------------------------------------
@@ -258,16 +281,16 @@ def update_eta_given_evidence(
 
     Paper: eq:eta, with the evidence of the class in place of E[ln p(theta_c | y_c = l)].
     """
-    return _eta(digamma(lam) - digamma(sum_rows(lam[None])), evidence, class_mask)
+    return _eta(expected_log(lam, axis=0), evidence, class_mask)
 
 
 def _eta(
     log_phi: Float[Array, "L M"], evidence: Float[Array, "L C M"], class_mask: Bool[Array, "C M"]
 ) -> tuple[Float[Array, "L C M"], Float[Array, "C M"]]:
     logits = kept_once(log_phi[:, None] + jnp.where(class_mask, evidence, 0))
-    top = max_rows(logits[None])[0]
+    top = max_rows(logits, axis=0)
     weights = kept_once(jnp.exp(logits - top))
-    total = kept_once(sum_rows(weights[None])[0])
+    total = kept_once(sum_rows(weights, axis=0))
     left = jnp.where(class_mask, top + jnp.log(total), 0)
     return jnp.where(class_mask, weights / total, 0), left
 
@@ -393,12 +416,10 @@ def responsibilities(
     """
     mask = items_last(sample_mask, 1)
     p, _ = relative_likelihood(items_last(log_lik, 2), mask)
-    w, _ = _weights(items_last(posterior.gamma, 2))
+    w, _ = _weights(kept_once(digamma(items_last(posterior.gamma, 2))))
     eta = items_last(posterior.eta, 1)
-    L, K, _ = w.shape
-    total = kept_once(reduce(add, [w[:, None, k] * p[None, :, k] for k in range(K)]))
-    share = kept_once(jnp.where(mask, eta[:, None] / total, 0))
-    r = p * reduce(add, [share[y, :, None] * w[y, None] for y in range(L)])
+    share = kept_once(jnp.where(mask, eta[:, None] / _mixture(w, p), 0))
+    r = p * reduce(add, [share[y, :, None] * w[y, None] for y in range(len(w))])
     return items_first(r, sample_mask.shape[:-1])
 
 

@@ -1,8 +1,7 @@
 """Dirichlet distributions: expectations, divergences, and the concentration that fits best."""
 
 import math
-from functools import partial, reduce
-from operator import add
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -10,6 +9,8 @@ import jax.numpy as jnp
 from jax.scipy.special import digamma as library_digamma
 from jax.scipy.special import gammaln, polygamma
 from jaxtyping import Array, Bool, Float, Int
+
+from taskscape.model.fixed_point import sum_rows
 
 _INVERSE_DIGAMMA_STEPS = 5  # Minka: five Newton steps reach 14 digits
 _LOG_TOTAL_BOUNDS = (-14.0, 14.0)  # sum of alpha between 1e-6 and 1e6
@@ -36,7 +37,7 @@ def _sum(x: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
     """
     if axis in (-1, x.ndim - 1):
         return jnp.einsum("...k,k->...", x, jnp.ones(x.shape[-1], x.dtype), precision="highest")
-    return reduce(add, [jax.lax.index_in_dim(x, k, axis, False) for k in range(x.shape[axis])])
+    return sum_rows(x, axis)
 
 
 def digamma(x: Float[Array, "*A"]) -> Float[Array, "*A"]:

@@ -51,14 +51,18 @@ class FixedPoint:
     sweeps: Int[Array, " A"]
 
 
-def sum_rows(x: Float[Array, "R K *A"]) -> Float[Array, "R *A"]:
-    """Sum over the second axis, written out: the fastest where the last axis is long."""
-    return reduce(add, [x[:, k] for k in range(x.shape[1])])
+def sum_rows(x: Float[Array, "..."], axis: int = 1) -> Float[Array, "..."]:
+    """Sum over an axis, written out: the fastest where the last axis is another one, and long."""
+    return reduce(add, _rows(x, axis))
 
 
-def max_rows(x: Float[Array, "R K *A"]) -> Float[Array, "R *A"]:
-    """Largest along the second axis, written out."""
-    return reduce(jnp.maximum, [x[:, k] for k in range(x.shape[1])])
+def max_rows(x: Float[Array, "..."], axis: int = 1) -> Float[Array, "..."]:
+    """Largest along an axis, written out."""
+    return reduce(jnp.maximum, _rows(x, axis))
+
+
+def _rows(x: Float[Array, "..."], axis: int) -> list[Float[Array, "..."]]:
+    return [jax.lax.index_in_dim(x, k, axis, keepdims=False) for k in range(x.shape[axis])]
 
 
 def begin(at: Float[Array, "R K A"]) -> FixedPoint:

@@ -30,7 +30,7 @@ _LIKE = 4096
 @register_dataclass
 @dataclass(frozen=True, eq=False)
 class FitBatch:
-    """A mini-batch: the distinct samples in it, and for each task which of them it holds.
+    """A mini-batch: its samples, each once, or all that there are; which of them each task holds.
 
     A sample's log-likelihood does not depend on its task, so it is computed once however often the
     sample occurs.

@@ -6,10 +6,8 @@ each stays on the device from the draw of its samples to its posterior. Most cla
 few sweeps and some need a hundred, so those that still move go on in ever smaller batches.
 """
 
-import os
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -19,17 +17,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from taskscape.devices import cores, free_bytes
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.model import (
     ClassFits,
     FixedPoint,
     Themes,
-    class_evidence,
     collapsed_elbo,
     e_step,
     even_lam,
     first_gamma,
+    fitted_classes,
     log_likelihood,
     relative_likelihood,
     sweep_classes,
@@ -152,32 +151,40 @@ def _parts(
     table = LikelihoodTable(themes, prepared, classes)
     _refuse_lost(table, tasks)
     samples = 0 if tasks.takes_everything and not literal else tasks.max_shot
-    room = _room(tasks.max_way, samples, themes)
+    sizes = _piece_sizes(tasks.max_way, samples, themes)
     if literal:
         posterior = partial(_literally, table=table, themes=themes, max_iter=max_iter)
     elif tasks.takes_everything:
         once = _fit_whole_classes(table, classes, themes, tol, max_iter)
         place = np.zeros(len(tasks.pool), dtype=np.int32)
         place[classes] = np.arange(len(classes), dtype=np.int32)
-        posterior = partial(_of_whole_classes, fits=once, place=place, themes=themes)
+        posterior = partial(
+            _of_whole_classes, fits=once, place=place, themes=themes, keep_gamma=keep_gamma
+        )
     else:
-        posterior = partial(_of_samples, table=table, themes=themes, tol=tol, max_iter=max_iter)
+        posterior = partial(
+            _of_samples,
+            table=table,
+            themes=themes,
+            tol=tol,
+            max_iter=max_iter,
+            keep_gamma=keep_gamma,
+        )
     shape = tasks.max_way, tasks.max_shot
 
     def of_piece(start: int) -> _Part:
-        piece = tasks[start : start + room]
-        part = posterior(piece, shape, size=_size(len(piece), room))
-        return _on_host(part, piece, keep_gamma)
+        piece = tasks[start : start + sizes[-1]]
+        size = next(size for size in sizes if size >= len(piece))
+        return _on_host(posterior(piece, shape, size), piece, keep_gamma)
 
     with progress_bar(description, len(tasks)) as advance:
-        for part in _in_order(of_piece, range(0, len(tasks), room)):
+        for part in _in_order(of_piece, range(0, len(tasks), sizes[-1])):
             yield part
             advance(len(part.lam))
 
 
 def _in_order(job: Callable[[int], T], inputs: Sequence[int]) -> Iterator[T]:
     """The results of a job, several at a time: on a CPU as many as there are cores."""
-    workers = min(_cores() if jax.default_backend() == "cpu" else 2, len(inputs))
     names = "jax_enable_x64", "jax_default_device"
     precision, device = (jax.config.values[name] for name in names)
 
@@ -186,48 +193,24 @@ def _in_order(job: Callable[[int], T], inputs: Sequence[int]) -> Iterator[T]:
         with jax.enable_x64(precision), jax.default_device(device):
             return job(item)
 
-    with ThreadPoolExecutor(workers) as pool:
-        waiting: deque[Future[T]] = deque()
-        try:
-            for item in inputs:
-                waiting.append(pool.submit(as_here, item))
-                if len(waiting) > workers:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+    threads = ThreadPoolExecutor(cores() if jax.default_backend() == "cpu" else 2)
+    try:
+        yield from threads.map(as_here, inputs)
+    finally:
+        threads.shutdown(cancel_futures=True)
 
 
-def _cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _room(way: int, samples: int, themes: Themes) -> int:
-    """How many tasks a piece holds at most, each with so many classes and samples of a class."""
+def _piece_sizes(way: int, samples: int, themes: Themes) -> list[int]:
+    """How many tasks a piece may hold, ascending, each with so many classes and samples of one."""
     on_cpu = jax.default_backend() == "cpu"
-    least, most = _TASKS_ON_CPU if on_cpu else _TASKS_ON_ACCELERATORS
+    size, most = _TASKS_ON_CPU if on_cpu else _TASKS_ON_ACCELERATORS
     each = 4 * way * (2 * samples * themes.K + 12 * themes.L * themes.K)
-    free = _BYTES_ON_CPU if on_cpu else _free_bytes() // 8
-    while most > least and most * each > free:
-        most //= _SHRINK
-    return most
-
-
-def _free_bytes() -> int:
-    """Memory of the device that is free."""
-    about = jax.devices()[0].memory_stats() or {}
-    return about.get("bytes_limit", 8 * _BYTES_ON_CPU) - about.get("bytes_in_use", 0)
-
-
-def _size(n: int, most: int) -> int:
-    """The size that ``n`` tasks are filled up to: the least there is."""
-    least = (_TASKS_ON_CPU if jax.default_backend() == "cpu" else _TASKS_ON_ACCELERATORS)[0]
-    while most // _SHRINK >= max(n, least):
-        most //= _SHRINK
-    return most
+    free = None if on_cpu else free_bytes(jax.devices()[0])
+    room = _BYTES_ON_CPU if free is None else free // 8
+    sizes = [size]
+    while (size := size * _SHRINK) <= most and size * each <= room:
+        sizes.append(size)
+    return sizes
 
 
 def _refuse_lost(table: LikelihoodTable, tasks: TaskSet) -> None:
@@ -252,7 +235,7 @@ class _Posteriors(NamedTuple):
     bound: Float[Array, " M"]
     sweeps: Int[Array, " M"]
     samples: Int[Array, " M"]
-    gamma: Float[Array, "M C K"]
+    gamma: Float[Array, "M C K"] | None
 
 
 def _on_host(found: _Posteriors, tasks: TaskSet, keep_gamma: bool) -> _Part:
@@ -272,13 +255,14 @@ def _of_samples(
     themes: Themes,
     tol: float,
     max_iter: int,
+    keep_gamma: bool,
 ) -> _Posteriors:
     """The posteriors of tasks that draw samples of their classes."""
     index, mask = table.find(tasks, *shape, size)
-    fits, real = _fit_classes(table, index, mask, themes, tol, max_iter)
+    fits = _fit_classes(table, index, mask, themes, tol, max_iter)
     class_mask = class_rows(tasks, shape[0], size) >= 0
     way = np.arange(class_mask.size, dtype=np.int32).reshape(class_mask.shape)
-    return _agree(fits, real, way, class_mask, themes)
+    return _agree(fits, way, class_mask, themes, keep_gamma)
 
 
 def _fit_whole_classes(
@@ -287,8 +271,8 @@ def _fit_whole_classes(
     themes: Themes,
     tol: float,
     max_iter: int,
-) -> tuple[ClassFits, Int[Array, " A"]]:
-    """Classes with all of their samples, and how many these are."""
+) -> ClassFits:
+    """Classes with all of their samples."""
     counts = table.counts[classes]
     room = max(_LEAST_TOGETHER, (_BYTES_ON_CPU // (8 * int(counts.max()) * themes.K)))
     parts = []
@@ -299,26 +283,27 @@ def _fit_whole_classes(
         mask = place < np.pad(table.counts[some], (0, size - len(some)))
         index = np.where(mask, np.pad(table.starts[some], (0, size - len(some))) + place, 0)
         found = jnp.asarray(index[:, None].astype(np.int32)), jnp.asarray(mask[:, None])
-        fits, samples = _fit_classes(table, *found, themes, tol, max_iter)
-        parts.append(_take_first((fits, samples), len(some)))
+        fits = _fit_classes(table, *found, themes, tol, max_iter)
+        parts.append(_take_first(fits, len(some)))
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *parts)
 
 
-def _take_first(tree: T, n: int) -> T:
-    return jax.tree.map(lambda leaf: leaf[..., :n], tree)
+def _take_first(fits: ClassFits, n: int) -> ClassFits:
+    return jax.tree.map(lambda leaf: leaf[..., :n], fits)
 
 
 def _of_whole_classes(
     tasks: TaskSet,
     shape: tuple[int, int],
     size: int,
-    fits: tuple[ClassFits, Int[Array, " A"]],
+    fits: ClassFits,
     place: Int[np.ndarray, "classes"],
     themes: Themes,
+    keep_gamma: bool,
 ) -> _Posteriors:
     """The posteriors of tasks that take all samples of their classes, whose fits are at a place."""
     rows = class_rows(tasks, shape[0], size)
-    return _agree(*fits, place[rows], rows >= 0, themes)
+    return _agree(fits, place[rows], rows >= 0, themes, keep_gamma)
 
 
 def _fit_classes(
@@ -328,11 +313,11 @@ def _fit_classes(
     themes: Themes,
     tol: float,
     max_iter: int,
-) -> tuple[ClassFits, Int[Array, " A"]]:
-    """Single classes under each task-theme, and how many samples each has."""
+) -> ClassFits:
+    """Single classes under each task-theme."""
     p, log_scale, real, point = _begin(table.values, index, mask, themes)
     point = _settle(sweep_classes, point, (p, real), themes.alpha, tol, max_iter)
-    return _finish(point, p, log_scale, real, themes)
+    return _finish(point, p, log_scale, real, themes.alpha)
 
 
 @jax.jit
@@ -349,16 +334,7 @@ def _begin(
     return p, log_scale, real, begin(first_gamma(p, real, themes.alpha))
 
 
-@jax.jit
-def _finish(
-    point: FixedPoint,
-    p: Float[Array, "N K A"],
-    log_scale: Float[Array, " A"],
-    mask: Bool[Array, "N A"],
-    themes: Themes,
-) -> tuple[ClassFits, Int[Array, " A"]]:
-    evidence = class_evidence(point.swept, p, log_scale, mask, themes.alpha)
-    return ClassFits(point.swept, evidence, point.sweeps), mask.sum(0, dtype=jnp.int32)
+_finish = jax.jit(fitted_classes)
 
 
 # -- tasks --------------------------------------------------------------------------------------
@@ -366,16 +342,16 @@ def _finish(
 
 def _agree(
     fits: ClassFits,
-    samples: Int[Array, " A"],
     place: Int[np.ndarray, "C M"],
     class_mask: Bool[np.ndarray, "C M"],
     themes: Themes,
+    keep_gamma: bool,
 ) -> _Posteriors:
     """What the classes of each task say together; ``place`` says where their fits are."""
     evidence, point = _begin_tasks(fits, place, class_mask, themes)
     data = evidence, jnp.asarray(class_mask)
     point = _settle(sweep_tasks, point, data, themes.delta, TASK_TOL, TASK_ROUNDS)
-    return _finish_tasks(point, fits, samples, place, *data, themes)
+    return _finish_tasks(point, fits, place, *data, themes, keep_gamma)
 
 
 @jax.jit
@@ -385,25 +361,27 @@ def _begin_tasks(
     return fits.evidence[:, place], begin(even_lam(class_mask, themes.delta)[None])
 
 
-@jax.jit
+@partial(jax.jit, static_argnames="keep_gamma")
 def _finish_tasks(
     point: FixedPoint,
     fits: ClassFits,
-    samples: Int[Array, " A"],
     place: Int[Array, "C M"],
     evidence: Float[Array, "L C M"],
     class_mask: Bool[Array, "C M"],
     themes: Themes,
+    keep_gamma: bool,
 ) -> _Posteriors:
-    lam = point.swept[0]
-    eta, _ = update_eta_given_evidence(evidence, lam, class_mask)
-    gamma = (eta[:, None] * fits.gamma[:, :, place]).sum(0) + ~class_mask
+    lam, gamma = point.swept[0], None
+    if keep_gamma:
+        eta, _ = update_eta_given_evidence(evidence, lam, class_mask)
+        gamma = (eta[:, None] * fits.gamma[:, :, place]).sum(0) + ~class_mask
+        gamma = gamma.transpose(2, 1, 0)
     return _Posteriors(
         lam=lam.T,
         bound=task_bound(evidence, lam, class_mask, themes.delta),
         sweeps=jnp.where(class_mask, fits.sweeps[place], 0).max(0),
-        samples=jnp.where(class_mask, samples[place], 0).sum(0),
-        gamma=gamma.transpose(2, 1, 0),
+        samples=jnp.where(class_mask, fits.samples[place], 0).sum(0),
+        gamma=gamma,
     )
 
 
