@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _MODULES = (
-    "run", "data", "themes", "sizes", "compare", "select", "learners", "forecast",
+    "run", "data", "themes", "sizes", "compare", "select", "advise", "learners", "forecast",
 )  # fmt: skip
 
 

@@ -84,7 +84,7 @@ def train(
     from taskscape.meta import TRAINED, TrainConfig, learner_and_training
     from taskscape.meta import train as train_learner
     from taskscape.pools import load_pool
-    from taskscape.studies.recipes import network_for, prepared_pool
+    from taskscape.recipes import network_for, prepared_pool
     from taskscape.themes.estimator import TaskThemes
 
     settings = {**find_learner(learner).settings, **read_settings(learner, changes or [])}

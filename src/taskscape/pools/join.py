@@ -3,6 +3,7 @@
 import warnings
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -15,7 +16,7 @@ from taskscape.pools.images import check_colour, check_image_size
 from taskscape.pools.look_alikes import LookAlikes, Looks, find_look_alikes, paper_of
 from taskscape.pools.pool import ClassPool
 
-__all__ = ["LookAlikeWarning", "join_pools", "join_silently", "warn_of_look_alikes"]
+__all__ = ["LookAlikeWarning", "in_form_of", "join_pools", "join_silently", "warn_of_look_alikes"]
 
 _HELD_OUT = ("val", "test")
 
@@ -234,6 +235,19 @@ def _brought_to(
             for picture in pictures
         ]
     )
+
+
+def in_form_of(pool: ClassPool, like: ClassPool, name: str) -> tuple[ClassPool, list[str]]:
+    """The pool with its images in the size, colour and polarity of another's; what was changed."""
+    _check({"pool": replace(like, splits=None), "target": replace(pool, splits=None)}, "keep")
+    papers = paper_of(pool), paper_of(like)
+    invert = None not in papers and papers[0] != papers[1]
+    notes = _changes(name, pool, like.sample_shape, invert)
+    if not notes:
+        return pool, []
+    rows = np.asarray(pool.samples)
+    images = _brought_to(255 - rows if invert else rows, like.sample_shape)
+    return replace(pool, samples=images, class_digests=None), notes
 
 
 # -- look-alikes --------------------------------------------------------------------------------

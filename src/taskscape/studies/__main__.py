@@ -17,7 +17,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from taskscape.studies import choosing, forecasting, learning, representation, similarity
+from taskscape.studies import (
+    choosing,
+    forecasting,
+    learning,
+    representation,
+    similarity,
+    targets,
+)
 from taskscape.studies.lab import Lab, OutOfTimeError, read_ledger
 
 __all__ = ["STUDIES", "main"]
@@ -29,6 +36,7 @@ STUDIES: Mapping[str, tuple[ModuleType, type]] = {
     "forecasting": (forecasting, forecasting.ForecastingSettings),
     "representation": (representation, representation.RepresentationSettings),
     "similarity": (similarity, similarity.SimilaritySettings),
+    "targets": (targets, targets.TargetsSettings),
 }
 """By name: a module with a docstring for the help and ``run(settings, lab)``, and a dataclass of
 settings, whose fields are the options."""

@@ -13,15 +13,15 @@ import numpy as np
 
 from taskscape.meta import learner_and_training
 from taskscape.pools import ClassPool, load_pool
-from taskscape.select import LearnerJudge, TrialOptions, select
-from taskscape.statistics import losing_share
-from taskscape.studies.lab import Lab, option
-from taskscape.studies.recipes import (
+from taskscape.recipes import (
     LEARNER_PRESETS,
     PIXEL_COMPONENTS,
     network_for,
     unit_length,
 )
+from taskscape.select import LearnerJudge, TrialOptions, select
+from taskscape.statistics import losing_share
+from taskscape.studies.lab import Lab, option
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.estimator import TaskThemes
 

@@ -33,9 +33,7 @@ from taskscape.meta import (
     train,
 )
 from taskscape.pools import ClassPool, load_pool
-from taskscape.studies.class_splits import ClassSplits, coverage_over_splits
-from taskscape.studies.lab import Lab, option
-from taskscape.studies.recipes import (
+from taskscape.recipes import (
     LEARNER_PRESETS,
     PIXEL_COMPONENTS,
     draw_tasks,
@@ -44,6 +42,8 @@ from taskscape.studies.recipes import (
     with_validation,
     without_advice,
 )
+from taskscape.studies.class_splits import ClassSplits, coverage_over_splits
+from taskscape.studies.lab import Lab, option
 from taskscape.tasks import TaskSet, make_tasks, sample_tasks
 from taskscape.themes.estimator import TaskThemes
 

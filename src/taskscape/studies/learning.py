@@ -33,15 +33,15 @@ from taskscape.meta import (
 )
 from taskscape.meta.networks import Mlp
 from taskscape.pools import ClassPool, load_pool
-from taskscape.statistics import class_interval
-from taskscape.studies.lab import Lab, option
-from taskscape.studies.recipes import (
+from taskscape.recipes import (
     draw_tasks,
     hold_out,
     nearest_centroid,
     network_for,
     unit_length,
 )
+from taskscape.statistics import class_interval
+from taskscape.studies.lab import Lab, option
 from taskscape.tasks import TaskSet, sample_tasks
 
 __all__ = ["LearningSettings", "LearningSizes", "LearningStudy", "measure", "run"]

@@ -19,14 +19,14 @@ from jaxtyping import Float
 
 from taskscape.compare import mean_kl
 from taskscape.pools import ClassPool, load_pool
-from taskscape.statistics import spearman
-from taskscape.studies.lab import Lab, option
-from taskscape.studies.recipes import (
+from taskscape.recipes import (
     nearest_centroid,
     unit_length,
     with_validation,
     without_advice,
 )
+from taskscape.statistics import spearman
+from taskscape.studies.lab import Lab, option
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.estimator import TaskThemes
 

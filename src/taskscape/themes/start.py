@@ -33,6 +33,8 @@ _TRIED = 10
 """Starts that are tried."""
 _FEW, _MANY = 8, 40
 """Passes over the classes before starts are compared, and for those that go on."""
+_SWEEPS = 6
+"""Of a pass: most classes have settled by then, and the others go on in the next pass."""
 _PSEUDO_COUNT = 0.5
 
 
@@ -84,6 +86,7 @@ def _passes(
 ) -> tuple[FitState, float]:
     """Full passes over the classes until the bound hardly rises, dead themes mended on the way."""
     settings = config.of_steps()
+    settings = replace(settings, max_iter=min(settings.max_iter, _SWEEPS))
     posterior, last = cold_posterior(state, documents), -np.inf
     for _ in range(most):
         stats, posterior, total = batch_part(state, documents, posterior, settings)

@@ -17,7 +17,7 @@ from taskscape import load_pool, sample_tasks, save_tasks
 from taskscape.cli import app
 from taskscape.errors import DataError
 from taskscape.meta import ProtoNet, TrainConfig, mlp, train
-from taskscape.studies.recipes import prepared_pool
+from taskscape.recipes import prepared_pool
 
 pytestmark = [
     pytest.mark.slow,

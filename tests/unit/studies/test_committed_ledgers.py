@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from taskscape.pools import ClassPool, load_pool
+from taskscape.recipes import unit_length
 from taskscape.studies import choosing, forecasting, similarity
 from taskscape.studies.__main__ import STUDIES, main
 from taskscape.studies.lab import Lab, read_ledger
-from taskscape.studies.recipes import unit_length
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
 LETTERS = (

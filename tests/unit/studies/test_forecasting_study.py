@@ -10,6 +10,7 @@ import pytest
 
 import forecast_cases as cases
 from taskscape.errors import DataError
+from taskscape.recipes import with_validation
 from taskscape.studies.__main__ import main
 from taskscape.studies.class_splits import ClassSplits
 from taskscape.studies.forecasting import (
@@ -20,7 +21,6 @@ from taskscape.studies.forecasting import (
     judge,
 )
 from taskscape.studies.lab import Lab
-from taskscape.studies.recipes import with_validation
 
 pytestmark = pytest.mark.filterwarnings("ignore::taskscape.forecast.ForecastWarning")
 

@@ -12,6 +12,7 @@ import pytest
 from meta_cases import DIMS, toy_pool
 from taskscape.errors import DataError
 from taskscape.meta import BMAML, mlp
+from taskscape.recipes import hold_out, unit_length
 from taskscape.studies.lab import Lab, OutOfTimeError
 from taskscape.studies.learning import (
     LearningSettings,
@@ -21,7 +22,6 @@ from taskscape.studies.learning import (
     measure,
     spread,
 )
-from taskscape.studies.recipes import hold_out, unit_length
 
 SIZES = LearningSizes(
     n_way=3, train_way=3, n_shot=2, n_query=4, train_tasks=24, tune_tasks=12, val_tasks=10

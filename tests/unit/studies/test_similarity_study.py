@@ -11,11 +11,11 @@ from meta_cases import toy_pool
 from taskscape.diagram import correlation_diagram
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
+from taskscape.recipes import hold_out
 from taskscape.statistics import partial_spearman
 from taskscape.studies import similarity
 from taskscape.studies.__main__ import main
 from taskscape.studies.lab import Lab, OutOfTimeError, read_ledger
-from taskscape.studies.recipes import hold_out
 from taskscape.studies.similarity import (
     FAMILIES,
     VARIATIONS,

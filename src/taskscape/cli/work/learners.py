@@ -10,8 +10,8 @@ from taskscape.errors import DataError
 from taskscape.files import json_with
 from taskscape.meta import Evaluation, TrainConfig, Trained, find_learner
 from taskscape.pools import ClassPool
+from taskscape.recipes import prepared_pool
 from taskscape.statistics import class_interval
-from taskscape.studies.recipes import prepared_pool
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 

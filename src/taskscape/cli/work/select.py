@@ -15,9 +15,9 @@ from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.meta import learner_and_training
 from taskscape.pools import ClassPool, load_pool
+from taskscape.recipes import LEARNER_PRESETS, network_for, prepared_pool
 from taskscape.select import LearnerJudge, Selection
 from taskscape.similarity import TASK_THEMES
-from taskscape.studies.recipes import LEARNER_PRESETS, network_for, prepared_pool
 from taskscape.tasks import TaskSet, load_tasks
 from taskscape.themes.estimator import TaskThemes
 

@@ -13,14 +13,14 @@ from jaxtyping import Float
 from taskscape.compare import TrainSummary, mean_kl, summarise
 from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
-from taskscape.studies.paper.plan import VERSIONS, Experiment, Fig2Plan, as_cell
-from taskscape.studies.recipes import (
+from taskscape.recipes import (
     LEARNER_PRESETS,
     difficulty,
     draw_tasks,
     train_and_test,
     unit_length,
 )
+from taskscape.studies.paper.plan import VERSIONS, Experiment, Fig2Plan, as_cell
 from taskscape.tasks import TaskSet, sample_tasks, stream_tasks
 from taskscape.themes.prepare import choose_config, learn_preparation
 

@@ -9,15 +9,15 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.pools import ClassPool
-from taskscape.select import select
-from taskscape.statistics import without_each_class
-from taskscape.studies.paper.plan import VERSIONS, Experiment, SelectionPlan, as_cell
-from taskscape.studies.recipes import (
+from taskscape.recipes import (
     LEARNER_PRESETS,
     draw_tasks,
     train_and_test,
     unit_length,
 )
+from taskscape.select import select
+from taskscape.statistics import without_each_class
+from taskscape.studies.paper.plan import VERSIONS, Experiment, SelectionPlan, as_cell
 from taskscape.tasks import TaskSet, sample_tasks
 
 __all__ = ["CHOICES", "LEARNERS", "Choice", "SelectionFigure", "choices_of"]

@@ -119,7 +119,7 @@ class LearnerSettings:
 
     def network_for(self, name: str, pool: "taskscape.ClassPool") -> "taskscape.meta.Architecture":
         """The network of a learner, for the samples of a pool."""
-        from taskscape.studies.recipes import network_for
+        from taskscape.recipes import network_for
 
         own = self.settings.get(name, {})
         return network_for(pool, own, widths=self.widths, filters=self.filters)

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from taskscape.compare import Resemblance, resemblance
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
+from taskscape.recipes import difficulty
 from taskscape.similarity import (
     TASK_THEMES,
     DistanceSource,
@@ -27,7 +28,6 @@ from taskscape.storage import (
 from taskscape.studies.pipeline.plan import Plan
 from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
-from taskscape.studies.recipes import difficulty
 from taskscape.tasks import TaskSet
 from taskscape.tasks.class_lists import write_classes
 

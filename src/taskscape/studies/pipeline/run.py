@@ -12,6 +12,7 @@ from taskscape.errors import DataError
 from taskscape.files import check_output, json_with, written_in_one_piece
 from taskscape.meta import label_of
 from taskscape.pools import ClassPool, load_pool
+from taskscape.recipes import prepared_pool
 from taskscape.storage import CHECKPOINT, read_json, write_json
 from taskscape.studies.lab import only_run_in, versions_and_hardware
 from taskscape.studies.outcome import SelectionTrial, gains_of
@@ -29,7 +30,6 @@ from taskscape.studies.pipeline.learn import (
 from taskscape.studies.pipeline.plan import Plan, make_plan
 from taskscape.studies.pipeline.represent import data_stage, embed_stage, fit_stage, health_stage
 from taskscape.studies.pipeline.stages import Listener, StageRunner, read_note
-from taskscape.studies.recipes import prepared_pool
 from taskscape.studies.result import StudyResult, find
 
 __all__ = ["load_study", "run_study"]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from taskscape.pools import load_pool
+from taskscape.recipes import with_validation
 from taskscape.studies.lab import Lab, option
-from taskscape.studies.recipes import with_validation
 from taskscape.studies.similarity.notions import FAMILIES, run_notions
 from taskscape.studies.similarity.study import (
     Measured,

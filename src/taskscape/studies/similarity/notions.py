@@ -16,6 +16,7 @@ from jaxtyping import Float
 from taskscape.compare import DIVERGENCES, cdist, class_separation
 from taskscape.embeddings import Embeddings
 from taskscape.meta import TrainConfig
+from taskscape.recipes import without_advice
 from taskscape.similarity import (
     OTDD,
     PrototypeDistance,
@@ -25,7 +26,6 @@ from taskscape.similarity import (
     TaskHardness,
 )
 from taskscape.studies.lab import Lab
-from taskscape.studies.recipes import without_advice
 from taskscape.studies.similarity.study import (
     CONTROLS,
     Measured,

@@ -16,9 +16,7 @@ from taskscape.errors import DataError
 from taskscape.meta.episodes import redrawn
 from taskscape.pools import ClassPool
 from taskscape.pools.cache import cache_dir, cache_key
-from taskscape.similarity import TaskHardness
-from taskscape.statistics import RankTarget, make_resamples, noise_ceiling, spearman
-from taskscape.studies.recipes import (
+from taskscape.recipes import (
     LEARNER_PRESETS,
     PIXEL_COMPONENTS,
     difficulty,
@@ -27,6 +25,8 @@ from taskscape.studies.recipes import (
     prepared_pool,
     train_and_test,
 )
+from taskscape.similarity import TaskHardness
+from taskscape.statistics import RankTarget, make_resamples, noise_ceiling, spearman
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.prepare import PrepareConfig, choose_config
 

@@ -15,8 +15,8 @@ from taskscape.compare import mean_kl
 from taskscape.compare.posteriors import combine_members
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
+from taskscape.recipes import prepared_pool, without_advice
 from taskscape.studies.lab import Lab
-from taskscape.studies.recipes import prepared_pool, without_advice
 from taskscape.studies.similarity.study import Measured, SimilarityStudy, Target, association
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes

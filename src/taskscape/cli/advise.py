@@ -1,0 +1,83 @@
+"""``taskscape advise``: which tasks of a pool to train on for a target."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from taskscape.cli.options import AsJson, LearnerName, Seed, one_source
+from taskscape.errors import DataError
+from taskscape.files import check_output
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command(
+        "advise",
+        epilog="Example:  taskscape advise --data glyphs --target my_symbols/ --out advice  ·  "
+        "taskscape advise --data glyphs --target Hexagrams --budget 100 --learner maml",
+    )(advise)
+
+
+def advise(
+    target: Annotated[
+        str,
+        typer.Option(
+            help="A folder or file of your own with a few labelled samples of each class; or a "
+            "group or source of the data, or a list of tasks by `taskscape tasks`."
+        ),
+    ],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="The sources: a known name or a path; may be repeated."),
+    ] = None,
+    budget: Annotated[int, typer.Option("--budget", "-n", help="Tasks to choose.")] = 100,
+    learner: LearnerName = "protonet",
+    way: Annotated[
+        str,
+        typer.Option(
+            help="How to choose: prototypes, task_themes, ranks (mean rank of both), half (half by "
+            "ranks, half by chance), random; auto: whichever promises to gain, if any does."
+        ),
+    ] = "auto",
+    candidates: Annotated[int, typer.Option(help="Tasks to choose from.")] = 2000,
+    trials: Annotated[int, typer.Option(help="Trainings of each way.")] = 4,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write a folder: the advice, the tasks, classes and sources chosen."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What in the data is like your target, which tasks to train on for it, and what to expect.
+
+    Candidate tasks are drawn from the training classes; a learner is trained on what each way of
+    choosing takes from them, and tried on the target's labelled samples, each left out in turn.
+    What that says is weighed by how much choosing gained on other targets.
+    """
+    from taskscape.pools import load_pool
+    from taskscape.targets import AdvisorSettings
+    from taskscape.targets import advise as advise_for
+    from taskscape.targets.advice import ADVICE
+
+    source = one_source(data)
+    if source is None:
+        raise DataError("--data is missing: the sources to choose from, such as --data glyphs.")
+    if out is not None:
+        check_output(out, ADVICE)
+    settings = AdvisorSettings(candidates=candidates, seed=seed)
+    advice = advise_for(
+        load_pool(source), target, budget, learner=learner, way=way, settings=settings,
+        trials=trials,
+    )  # fmt: skip
+    if out is not None:
+        advice.save(out)
+    if as_json:
+        typer.echo(json.dumps(advice.to_dict()))
+        return
+    typer.echo(advice.summary())
+    if out is not None:
+        typer.echo(f"written to {out}")

@@ -1,0 +1,220 @@
+"""A target: a few classes with a few labelled samples each, to train a learner for."""
+
+import math
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from taskscape.errors import DataError
+from taskscape.pools import ClassPool, load_pool
+from taskscape.pools.join import in_form_of
+from taskscape.seeds import Seed, check_seed
+from taskscape.tasks import TASKS, TaskSet, enumerate_tasks, load_tasks, make_tasks, sample_tasks
+from taskscape.tasks.draws import subkeys
+
+__all__ = ["Target", "find_target", "target_of_classes"]
+
+_LEAST_QUERIES = 5
+"""Samples of every class beyond the labelled ones, for a choice to be measured on."""
+_MOST_FOLDS = 5
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Target:
+    """Tasks to be good at, known by their labelled samples alone."""
+
+    name: str
+    tasks: TaskSet
+    """The labelled samples, as tasks without queries."""
+    queries: TaskSet | None = None
+    """Tasks of the same classes, with the labelled samples as support and others as queries: what
+    a choice is measured on, where there are such samples. Nothing is chosen by them."""
+    notes: tuple[str, ...] = ()
+    """What was done to the samples to bring them to the form of the pool."""
+
+    def __repr__(self) -> str:
+        n, shots = len(self.tasks.class_ids), int(self.tasks.n_shot.max())
+        asked = "" if self.queries is None else f", {self.queries.n_query} queries"
+        return f"Target({self.name!r}: {n} classes, {shots} labelled samples{asked})"
+
+    @property
+    def pool(self) -> ClassPool:
+        """The pool that its classes are from."""
+        return self.tasks.pool
+
+    @property
+    def n_labelled(self) -> int:
+        """How many labelled samples it has, of all its classes."""
+        support = self.tasks.support
+        assert support is not None
+        shots = (support >= 0).sum(axis=2)
+        most = np.zeros(len(self.pool), dtype=np.int64)
+        np.maximum.at(most, np.maximum(self.tasks.classes, 0), shots)
+        return int(most.sum())
+
+    def folds(self) -> TaskSet | None:
+        """The tasks with each labelled sample of a class in turn as the query, the rest as support.
+
+        None where a class has a single one.
+        """
+        support = self.tasks.support
+        assert support is not None
+        shots = (support >= 0).sum(axis=2)
+        least = int(shots[self.tasks.classes >= 0].min())
+        if least < 2:
+            return None
+        folds = []
+        for fold in range(min(least, _MOST_FOLDS)):
+            others = [n for n in range(support.shape[2]) if n != fold]
+            folds.append(
+                replace(
+                    self.tasks,
+                    support=support[..., others],
+                    query=support[..., fold : fold + 1],
+                    n_query=1,
+                    n_shot=self.tasks.n_shot - 1,
+                )
+            )
+        return TaskSet.concatenate(folds)
+
+
+def target_of_classes(
+    pool: ClassPool,
+    classes: Int[np.ndarray, "some"],
+    name: str,
+    *,
+    n_way: int = 5,
+    n_shot: int = 5,
+    n_query: int = 15,
+    n_tasks: int = 20,
+    n_measured: int = 200,
+    seed: Seed = 0,
+    notes: tuple[str, ...] = (),
+) -> Target:
+    """A target made of some classes of a pool, of each ``n_shot`` samples as its labelled ones.
+
+    Its tasks have ``n_way`` of the classes, or all where there are fewer: all combinations, or
+    ``n_tasks`` of them by chance. Where every class has at least five samples more, they are the
+    queries of ``n_measured`` tasks, at most ``n_query`` a class.
+    """
+    seed = check_seed(seed)
+    if len(classes) < 2:
+        raise DataError(
+            f"target {name!r} has {len(classes)} classes; a task needs at least 2 to tell apart."
+        )
+    n_way, fewest = min(n_way, len(classes)), int(pool.counts[classes].min())
+    n_shot = min(n_shot, fewest)
+    spare = min(n_query, fewest - n_shot)
+    some = _tasks(pool, classes, n_way, n_tasks, seed)
+    tasks = _with_labelled(some, n_shot, 0, seed)
+    queries = None
+    if spare >= _LEAST_QUERIES:
+        queries = _with_labelled(
+            _tasks(pool, classes, n_way, n_measured, seed), n_shot, spare, seed
+        )
+    return Target(name, tasks, queries, notes)
+
+
+def _tasks(pool: ClassPool, classes: np.ndarray, n_way: int, most: int, seed: int) -> TaskSet:
+    """All combinations of the classes, or some of them by chance."""
+    own = pool.subset(classes.tolist())
+    if math.comb(len(own), n_way) <= most:
+        drawn = enumerate_tasks(own, n_way=n_way, n_shot=1, seed=seed).collect()
+    else:
+        drawn = sample_tasks(own, most, n_way=n_way, n_shot=1, unique=True, seed=seed)
+    return make_tasks(pool, classes[drawn.classes].tolist(), n_shot=1, seed=seed)
+
+
+def _with_labelled(tasks: TaskSet, n_shot: int, n_query: int, seed: int) -> TaskSet:
+    """The tasks with the same labelled samples of a class wherever it occurs."""
+    ids = tasks.class_ids
+    order = np.full((len(tasks.pool), n_shot + n_query), -1, dtype=np.int64)
+    for c in ids.tolist():
+        count = int(tasks.pool.counts[c])
+        keys = subkeys(
+            np.full(count, c + (seed << 20), dtype=np.uint64), np.arange(count, dtype=np.int64)
+        )
+        order[c] = np.argsort(keys, kind="stable")[: n_shot + n_query]
+    listed = order[tasks.classes]
+    return make_tasks(
+        tasks.pool,
+        tasks.classes.tolist(),
+        support=listed[..., :n_shot],
+        query=listed[..., n_shot:] if n_query else None,
+        seed=seed,
+    )
+
+
+def find_target(what: Any, pool: ClassPool, **sizes: Any) -> Target:
+    """The target that is meant, from outside the pool or from inside.
+
+    ``what`` is the path of a folder or file of your own (everything that :func:`load_pool` opens),
+    a :class:`ClassPool`, arrays ``(X, y)``, a list of tasks written by ``taskscape tasks``, or the
+    name of a group or source of the pool. What comes from outside is brought to the form of the
+    pool: size, grey or colour, bright or dark ink. ``sizes`` are those of
+    :func:`target_of_classes`.
+    """
+    if isinstance(what, Target):
+        return what
+    if isinstance(what, str) and (classes := _inside(what, pool)) is not None:
+        return target_of_classes(pool, classes, what, **sizes)
+    if isinstance(what, str | os.PathLike):
+        path = Path(what)
+        if (listed := _listed(path, pool)) is not None:
+            return listed
+        if not path.exists():
+            raise DataError(
+                f"target {str(path)!r} is neither a file or folder nor a group of {pool!r}. Its "
+                f"groups: {_some_of(sorted(set(pool.groups or ())))}."
+            )
+        name, own = path.name or str(path), load_pool(path)
+    elif isinstance(what, ClassPool):
+        name, own = what.name, what
+    elif isinstance(what, tuple) and len(what) == 2:
+        name, own = "target", ClassPool.from_arrays(*what, name="target")
+    else:
+        raise DataError(
+            f"a target is a path, a pool, arrays (X, y) or the name of a group, not "
+            f"{type(what).__name__}."
+        )
+    own, notes = in_form_of(own, pool, name)
+    return target_of_classes(own, np.arange(len(own)), name, notes=tuple(notes), **sizes)
+
+
+def _inside(name: str, pool: ClassPool) -> Int[np.ndarray, "some"] | None:
+    """The classes of a group or source of the pool."""
+    for level in (pool.groups, pool.sources):
+        if level is not None and name in level:
+            return np.flatnonzero(np.asarray(level) == name)
+    return None
+
+
+def _listed(path: Path, pool: ClassPool) -> Target | None:
+    """The tasks of a list over the pool, or None where the file is something else."""
+    if not path.is_file() or not TASKS.known(path):
+        return None
+    return _of_tasks(load_tasks(path, pool), path.name)
+
+
+def _of_tasks(tasks: TaskSet, name: str) -> Target:
+    if len(tasks) == 0:
+        raise DataError(f"target {name!r} has no tasks.")
+    batch = tasks.batch(slice(None))
+    starts = np.where(tasks.classes >= 0, tasks.pool.starts[tasks.classes], 0)
+    support = np.where(batch.support_mask, batch.support - starts[..., None], -1)
+    ids = [[int(c) for c in row if c >= 0] for row in tasks.classes]
+    labelled = make_tasks(tasks.pool, ids, support=support)
+    queries = None
+    if tasks.n_query:
+        asked = np.where(batch.query_mask, batch.query - starts[..., None], -1)
+        queries = make_tasks(tasks.pool, ids, support=support, query=asked)
+    return Target(name, labelled, queries)
+
+
+def _some_of(names: list[str], most: int = 8) -> str:
+    shown = ", ".join(map(repr, names[:most])) or "none"
+    return f"{shown}, …" if len(names) > most else shown

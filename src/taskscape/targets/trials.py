@@ -1,0 +1,107 @@
+"""Ways of choosing tried on a target: learners trained on what each chooses, and tested."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from taskscape.statistics import Interval, gain_interval, without_each_class
+from taskscape.targets.advisor import Outlook
+from taskscape.targets.ways import RANDOM
+
+__all__ = ["ALL", "WayTrials", "gain_over", "source_way", "try_ways"]
+
+ALL = "all"
+"""Training on every candidate."""
+_SOURCE = "source: "
+
+
+def source_way(group: str) -> str:
+    """The name of training on the candidates of one group alone."""
+    return f"{_SOURCE}{group}"
+
+
+@dataclass(frozen=True, eq=False)
+class WayTrials:
+    """Trainings on what one way chose, and how they did on the target."""
+
+    way: str
+    budget: int
+    chosen: tuple[Int[np.ndarray, "_"], ...]
+    """The candidates of each training."""
+    accuracy: Float[np.ndarray, "trials tasks"] | None
+    """On every task of the target with queries; None where it has none."""
+    held_out: Float[np.ndarray, "trials"] | None
+    """Mean log-likelihood of the labelled samples, each left out in turn."""
+    held_out_accuracy: Float[np.ndarray, "trials tasks"] | None
+    """Likewise, on every task and fold."""
+
+
+def try_ways(
+    outlook: Outlook,
+    learner: str,
+    asked: Sequence[tuple[str, int, int]],
+    *,
+    seed: int = 0,
+) -> list[WayTrials]:
+    """Train a learner by each way, with a budget and a number of trials, all side by side.
+
+    Trial t of every way begins with the same weights. Besides the ways of
+    :func:`taskscape.targets.ways.choose` there are ``"all"`` candidates, and those of one source.
+    """
+    sources, target = outlook.sources, outlook.target
+    of = np.asarray(sources.group_of)
+    lists, seeds, owner = [], [], []
+    for i, (way, budget, trials) in enumerate(asked):
+        for trial in range(trials):
+            if way == ALL:
+                rows = np.arange(len(sources.tasks))
+            elif way.startswith(_SOURCE):
+                rows = np.flatnonzero(of == way.removeprefix(_SOURCE))
+            else:
+                rows = outlook.choose(way, budget, seed=seed + trial)
+            lists.append(rows)
+            seeds.append(seed + trial)
+            owner.append(i)
+    folds = target.folds()
+    tests = [t for t in (target.queries, folds) if t is not None]
+    evaluated = sources.train_and_test(learner, lists, seeds, tests) if tests else []
+    on_queries = evaluated[0] if target.queries is not None else None
+    on_folds = evaluated[-1] if folds is not None else None
+    found = []
+    for i, (way, budget, _) in enumerate(asked):
+        own = [t for t, o in enumerate(owner) if o == i]
+        found.append(
+            WayTrials(
+                way,
+                budget,
+                tuple(lists[t] for t in own),
+                None if on_queries is None else np.stack([on_queries[t].accuracy for t in own]),
+                None
+                if on_folds is None
+                else np.array([float(on_folds[t].log_likelihood.mean()) for t in own]),
+                None if on_folds is None else np.stack([on_folds[t].accuracy for t in own]),
+            )
+        )
+    return found
+
+
+def gain_over(
+    ours: WayTrials, random: WayTrials, classes: Int[np.ndarray, "tasks way"]
+) -> Interval:
+    """What a way was worth on the target's queries: over trainings and over its classes."""
+    assert ours.accuracy is not None
+    assert random.accuracy is not None
+    without = None
+    if len(np.unique(classes)) > classes.shape[1] + 1:
+        without = (
+            without_each_class(ours.accuracy.mean(0), classes),
+            without_each_class(random.accuracy.mean(0), classes),
+        )
+    return gain_interval(ours.accuracy.mean(1), random.accuracy.mean(1), without)
+
+
+def random_of(trials: Sequence[WayTrials], budget: int) -> WayTrials:
+    """The trials of random choice with that budget."""
+    return next(t for t in trials if t.way == RANDOM and t.budget == budget)

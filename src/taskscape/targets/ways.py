@@ -1,0 +1,58 @@
+"""Ways to choose training tasks for a target: by a notion of similarity, by several, by chance."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.stats import rankdata
+
+from taskscape.errors import DataError
+from taskscape.select import select
+
+__all__ = ["HALF", "RANDOM", "RANKS", "choose", "mean_ranks"]
+
+RANKS = "ranks"
+"""By the mean rank of a task under several notions of similarity."""
+HALF = "half"
+"""Half of the tasks by mean rank, half by chance."""
+RANDOM = "random"
+
+
+def choose(
+    way: str,
+    distances: Mapping[str, Float[np.ndarray, "tests trains"]],
+    n: int,
+    *,
+    seed: int,
+    ranked: Sequence[str] = (),
+) -> Int[np.ndarray, "n"]:
+    """The candidates that a way chooses for the tasks of a target, by rule ``coverage``.
+
+    ``distances`` are those from the tasks of the target to the candidates, by notion of similarity;
+    ``ranked`` are the notions whose ranks are averaged, by default all.
+    """
+    n_candidates = next(iter(distances.values())).shape[1]
+    if not 1 <= n <= n_candidates:
+        raise DataError(f"a budget of {n} must lie between 1 and the {n_candidates} candidates.")
+    by_chance = np.random.default_rng([seed, 7]).permutation(n_candidates)
+    if way == RANDOM:
+        return by_chance[:n]
+    if way == HALF:
+        near = choose(RANKS, distances, max(1, n // 2), seed=seed, ranked=ranked)
+        rest = by_chance[~np.isin(by_chance, near)]
+        return np.concatenate([near, rest[: n - len(near)]])
+    if way == RANKS:
+        matrix = mean_ranks([distances[name] for name in ranked or distances])
+    elif way in distances:
+        matrix = distances[way]
+    else:
+        known = ", ".join([*distances, RANKS, HALF, RANDOM])
+        raise DataError(f"way={way!r} is not known; use one of {known}.")
+    return select(None, None, n, "coverage", similarity=matrix, seed=seed).indices
+
+
+def mean_ranks(
+    matrices: Sequence[Float[np.ndarray, "tests trains"]],
+) -> Float[np.ndarray, "tests trains"]:
+    """For each task of the target, every candidate's mean rank: no notion rules by its scale."""
+    return np.mean([rankdata(matrix, axis=1) for matrix in matrices], axis=0)
