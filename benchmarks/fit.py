@@ -17,7 +17,6 @@ from functools import partial
 os.environ.setdefault("TASKSCAPE_KEEP_COMPILED", "0")
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from made_up import pool_and_themes
 from record import (
@@ -26,6 +25,7 @@ from record import (
     parser,
     peak_gigabytes,
     peak_gigabytes_on_device,
+    product_rate,
     seconds,
     write,
 )
@@ -45,16 +45,6 @@ ON_GPU = (
     (64, 32, 16, 4096, 600, 10),
 )
 """Dimensions, K, L, tasks in a mini-batch, samples of a class, steps."""
-
-
-def product_rate() -> float:
-    """Floating-point operations per second of a large matrix product in float32."""
-    n = 2048 if jax.default_backend() == "cpu" else 16384
-    a = jnp.ones((n, n), jnp.float32)
-    product = jax.jit(lambda x, y: jnp.matmul(x, y, precision="highest"))
-    product(a, a).block_until_ready()
-    best = min(seconds(lambda: product(a, a).block_until_ready()) for _ in range(5))
-    return 2 * n**3 / best
 
 
 def learn(fit: Fit, first: int, steps: int) -> None:
@@ -79,7 +69,7 @@ def one(
     took = min(seconds(partial(learn, fit, at, steps)) for at in (3, 3 + steps))
     drawn = source.batch(3, batch).batch(slice(None))
     distinct = len(np.unique(drawn.support[drawn.support_mask]))
-    rate = product_rate()
+    rate = product_rate(2048 if jax.default_backend() == "cpu" else 16384)
     work = 2 * 2 * K * distinct * dims**2 * steps
     return {
         "tasks_per_second": steps * batch / took,

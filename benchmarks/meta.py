@@ -28,7 +28,7 @@ from meta_problem import (
     networks,
     product_flops,
 )
-from record import keep, parser, peak_gigabytes, peak_gigabytes_on_device, seconds
+from record import keep, parser, peak_gigabytes, peak_gigabytes_on_device, product_rate
 
 from taskscape.meta import Learner, TrainConfig, begin, make_learner
 from taskscape.meta.episodes import TaskFeed, rows_of
@@ -69,22 +69,6 @@ class Case:
 
     def __str__(self) -> str:
         return f"{self.network} {self.learner} {self.precision} {self.trials} trial(s)"
-
-
-def product_rate(precision: str, n: int) -> float:
-    """Operations per second of a product of two n × n matrices, the best of several."""
-    products, dtype = PRECISIONS[precision]
-    rng = np.random.default_rng(0)
-    a = jnp.asarray(rng.normal(size=(n, n)), dtype)
-
-    @jax.jit
-    def product(a: Any, b: Any) -> Any:
-        with jax.default_matmul_precision(products):
-            return a @ b
-
-    product(a, a).block_until_ready()
-    best = min(seconds(lambda: product(a, a).block_until_ready()) for _ in range(5))
-    return 2 * n**3 / best
 
 
 class Bench:
@@ -163,7 +147,7 @@ class Bench:
 
     def rate(self, precision: str) -> float:
         if precision not in self.rates:
-            self.rates[precision] = product_rate(precision, self.sizes.product)
+            self.rates[precision] = product_rate(self.sizes.product, *PRECISIONS[precision])
         return self.rates[precision]
 
     def flops_per_task(self, network: str, learner: str) -> float:

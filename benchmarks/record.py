@@ -39,6 +39,21 @@ def peak_gigabytes_on_device() -> float | None:
     return None if most is None else most / 2**30
 
 
+def product_rate(n: int, products: str = "float32", dtype: Any = "float32") -> float:
+    """Operations per second of a product of two n × n matrices, the best of five.
+
+    ``products`` is the precision that JAX multiplies in, ``dtype`` that of the numbers.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    a = jnp.asarray(np.random.default_rng(0).normal(size=(n, n)), dtype)
+    product = jax.jit(lambda a, b: jnp.matmul(a, b, precision=products))
+    product(a, a).block_until_ready()
+    best = min(seconds(lambda: product(a, a).block_until_ready()) for _ in range(5))
+    return 2 * n**3 / best
+
+
 def in_own_process(script: str, case: str, args: argparse.Namespace) -> dict[str, Any]:
     """The figures of one case, from a process of its own, so that its peak memory is its own."""
     run = [sys.executable, script, "--one", case, "--seed", str(args.seed)]

@@ -12,28 +12,17 @@ import warnings
 from functools import partial
 
 import numpy as np
+from made_up import pool_and_themes
 from record import keep, parser, seconds
 from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from taskscape import ClassPool, FitConfig, PrepareConfig, sample_tasks
+from taskscape import FitConfig, sample_tasks
 from taskscape.themes import Fit, TaskSource
 from taskscape.themes.embed import embed
-from taskscape.themes.prepare import PreparedSamples, learn_preparation
 
 CLASSES, SAMPLES, K, L, WAYS, SHOT, BATCH = 100, 200, 8, 4, (5, 10), 16, 256
-
-
-def made_up(dims: int, seed: int) -> ClassPool:
-    """Classes that mix eight clusters."""
-    rng = np.random.default_rng(seed)
-    clusters = 2 * rng.normal(size=(K, dims))
-    which = np.concatenate(
-        [rng.choice(K, SAMPLES, p=rng.dirichlet(np.full(K, 0.3))) for _ in range(CLASSES)]
-    )
-    X = clusters[which] + 2 * rng.normal(size=(len(which), dims))
-    return ClassPool.from_arrays(X.astype(np.float32), np.repeat(np.arange(CLASSES), SAMPLES))
 
 
 def em_iteration(X: np.ndarray, seed: int, iterations: int = 10) -> float:
@@ -57,10 +46,7 @@ def theme_counts(mixture_of: np.ndarray, rows: np.ndarray, mask: np.ndarray) -> 
 
 def one(dims: int, steps: int, n_tasks: int, seed: int) -> dict[str, float]:
     """Figures for features of this dimension."""
-    pool = made_up(dims, seed)
-    everything = np.arange(CLASSES)
-    preparation = learn_preparation(pool, everything, PrepareConfig(pca=None))
-    prepared = PreparedSamples(pool, preparation, everything)
+    pool, prepared, _ = pool_and_themes(CLASSES, SAMPLES, dims, K, L, seed)
     learn = sample_tasks(pool, (steps + 3) * BATCH + 600, n_way=WAYS, n_shot=SHOT, seed=seed)
     source, held_out = TaskSource.of(learn, seed, 64)
     config = FitConfig(image_themes=K, task_themes=L, batch_size=BATCH)

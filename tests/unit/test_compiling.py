@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
 from taskscape import compiling
@@ -91,3 +92,24 @@ def test_programs_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert left == set(range(5))
     compiling._let_go_of_old_programs(tmp_path)
     assert len(list(tmp_path.rglob("*-cache"))) == 5
+
+
+def test_what_is_marked_is_computed_once_on_a_cpu() -> None:
+    def twice(x: jax.Array) -> jax.Array:
+        squares = jax.lax.optimization_barrier(x * x)
+        return squares.sum() + squares[0]
+
+    assert float(compiling.compiled(twice)(jax.numpy.arange(4.0))) == 14
+
+
+def test_programs_are_compiled_as_usual_where_barriers_cannot_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compiling, "_WITH_BARRIERS", {"xla_no_such_option": "1"})
+    compiling._barriers_can_stay.cache_clear()
+    try:
+        assert not compiling._barriers_can_stay()
+        power = compiling.compiled(lambda x, n: x**n, static="n")
+        assert float(power(2.0, n=3)) == 8
+    finally:
+        compiling._barriers_can_stay.cache_clear()

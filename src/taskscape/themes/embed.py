@@ -1,23 +1,23 @@
 """From themes and tasks to Dirichlet posteriors, for millions of tasks.
 
 The log-likelihood of a sample under the image-themes is computed once, however many tasks hold it,
-and so is the evidence of a class where tasks take all of its samples. Tasks are taken in pieces;
-each stays on the device from the draw of its samples to its posterior. Most classes settle after a
-few sweeps and some need a hundred, so those that still move go on in ever smaller batches.
+and so is the evidence of a class where tasks take all of its samples. Tasks are taken in pieces.
+Most classes settle after a few sweeps and some need a hundred, so those that still move go on by
+themselves (``side_by_side``).
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+import math
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from taskscape.devices import cores, free_bytes
+from taskscape.compiling import compiled
+from taskscape.devices import free_bytes
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.model import (
@@ -38,26 +38,25 @@ from taskscape.model import (
     whiten,
 )
 from taskscape.model.conditional import TASK_ROUNDS, TASK_TOL
-from taskscape.model.fixed_point import begin, settle
-from taskscape.model.params import Count, Scalar
+from taskscape.model.fixed_point import begin
+from taskscape.model.params import Count
 from taskscape.progress import progress_bar
 from taskscape.tasks import TaskSet
 from taskscape.themes.data import padded_size
 from taskscape.themes.places import SamplePlaces, class_rows
 from taskscape.themes.prepare import PreparedSamples
+from taskscape.themes.side_by_side import block_size, in_blocks, in_order, on_cpu, settled, take
 
 __all__ = ["LikelihoodTable", "embed"]
 
-T = TypeVar("T")
-_SHRINK = 4
-"""What still moves goes on in a batch that many times smaller, once it fits. Pieces have one of few
-sizes, each so many times the one below, since every size is compiled for."""
-_TASKS_ON_CPU, _TASKS_ON_ACCELERATORS = (16, 1024), (1024, 1 << 18)
-"""In the smallest and the largest piece: what fits into a CPU's cache, or keeps a GPU busy."""
+_TASKS_ON_ACCELERATORS = (1024, 4, 1 << 18)
+"""In the smallest piece, so many times more in the next, and in the largest, which keeps a GPU
+busy: few sizes, since every size is compiled for."""
 _BYTES_ON_CPU = 1 << 28
 """In a piece at most; where a device has a memory of its own, an eighth of what is free in it."""
-_LEAST_TOGETHER = 128
-"""Classes or tasks in a batch at least: smaller ones are not quicker."""
+_PIECES_AT_ONCE = 2
+"""While the last classes of one piece settle, the next one is under way."""
+_LEAST_CLASSES = 128
 _ROWS_AT_ONCE = 8192
 _LITERAL_TOL = 1e-5
 """Mean change of λ at which the paper's E-step ends."""
@@ -80,20 +79,30 @@ class LikelihoodTable(SamplePlaces):
     ) -> None:
         super().__init__(prepared.pool, classes)
         whitening = whiten(themes)
-        at_once = _ROWS_AT_ONCE if jax.default_backend() == "cpu" else 8 * _ROWS_AT_ONCE
+        at_once = _ROWS_AT_ONCE if on_cpu() else 8 * _ROWS_AT_ONCE
         parts = []
         for start in range(0, len(self.rows), at_once):
             rows = self.rows[start : start + at_once]
             filled = np.resize(rows, padded_size(len(rows)))
-            parts.append(_log_lik(prepared.to_device(filled), whitening)[: len(rows)])
-        self.values: Float[Array, "rows K"] = jnp.concatenate(parts)
-        self.lost: Int[np.ndarray, "lost"] = self.rows[
-            ~np.asarray(jnp.isfinite(self.values).all(1))
-        ]
+            part = _log_lik(prepared.to_device(filled), whitening)
+            parts.append((np.asarray(part) if on_cpu() else part)[: len(rows)])
+        together = np.concatenate if on_cpu() else jnp.concatenate
+        self.values: Float[Array | np.ndarray, "rows K"] = together(parts)
+        finite = np.isfinite(self.values) if on_cpu() else jnp.isfinite(self.values)
+        self.lost: Int[np.ndarray, "lost"] = self.rows[~np.asarray(finite.all(1))]
         """Rows of the pool so far from an image-theme that the likelihood is no number."""
+
+    def at(self, index: Int[Array | np.ndarray, "N A"]) -> Float[Array | np.ndarray, "N A K"]:
+        """The log-likelihoods of the samples in some places."""
+        return self.values[np.asarray(index)] if on_cpu() else _at(self.values, index)
 
 
 _log_lik = jax.jit(log_likelihood)
+
+
+@jax.jit
+def _at(values: Float[Array, "rows K"], index: Int[Array, "N A"]) -> Float[Array, "N A K"]:
+    return values[index]
 
 
 def embed(
@@ -153,7 +162,9 @@ def _parts(
     samples = 0 if tasks.takes_everything and not literal else tasks.max_shot
     sizes = _piece_sizes(tasks.max_way, samples, themes)
     if literal:
-        posterior = partial(_literally, table=table, themes=themes, max_iter=max_iter)
+        posterior = partial(
+            _literally, table=table, themes=themes, max_iter=max_iter, keep_gamma=keep_gamma
+        )
     elif tasks.takes_everything:
         once = _fit_whole_classes(table, classes, themes, tol, max_iter)
         place = np.zeros(len(tasks.pool), dtype=np.int32)
@@ -174,41 +185,25 @@ def _parts(
 
     def of_piece(start: int) -> _Part:
         piece = tasks[start : start + sizes[-1]]
-        size = next(size for size in sizes if size >= len(piece))
-        return _on_host(posterior(piece, shape, size), piece, keep_gamma)
+        size = len(piece) if on_cpu() else next(n for n in sizes if n >= len(piece))
+        return _on_host(posterior(piece, shape, size), piece)
 
     with progress_bar(description, len(tasks)) as advance:
-        for part in _in_order(of_piece, range(0, len(tasks), sizes[-1])):
+        for part in in_order(of_piece, range(0, len(tasks), sizes[-1]), _PIECES_AT_ONCE):
             yield part
             advance(len(part.lam))
 
 
-def _in_order(job: Callable[[int], T], inputs: Sequence[int]) -> Iterator[T]:
-    """The results of a job, several at a time: on a CPU as many as there are cores."""
-    names = "jax_enable_x64", "jax_default_device"
-    precision, device = (jax.config.values[name] for name in names)
-
-    def as_here(item: int) -> T:
-        """The job with the settings of the thread that asked for it."""
-        with jax.enable_x64(precision), jax.default_device(device):
-            return job(item)
-
-    threads = ThreadPoolExecutor(cores() if jax.default_backend() == "cpu" else 2)
-    try:
-        yield from threads.map(as_here, inputs)
-    finally:
-        threads.shutdown(cancel_futures=True)
-
-
 def _piece_sizes(way: int, samples: int, themes: Themes) -> list[int]:
     """How many tasks a piece may hold, ascending, each with so many classes and samples of one."""
-    on_cpu = jax.default_backend() == "cpu"
-    size, most = _TASKS_ON_CPU if on_cpu else _TASKS_ON_ACCELERATORS
     each = 4 * way * (2 * samples * themes.K + 12 * themes.L * themes.K)
-    free = None if on_cpu else free_bytes(jax.devices()[0])
+    if on_cpu():  # takes blocks of one size, however many tasks a piece has
+        return [max(1, _BYTES_ON_CPU // each)]
+    size, times, most = _TASKS_ON_ACCELERATORS
+    free = free_bytes(jax.devices()[0])
     room = _BYTES_ON_CPU if free is None else free // 8
     sizes = [size]
-    while (size := size * _SHRINK) <= most and size * each <= room:
+    while (size := size * times) <= most and size * each <= room:
         sizes.append(size)
     return sizes
 
@@ -229,19 +224,19 @@ def _refuse_lost(table: LikelihoodTable, tasks: TaskSet) -> None:
 
 
 class _Posteriors(NamedTuple):
-    """Of the tasks of a piece, on the device."""
+    """Of the tasks of a piece, side by side."""
 
-    lam: Float[Array, "M L"]
+    lam: Float[Array, "L M"]
     bound: Float[Array, " M"]
     sweeps: Int[Array, " M"]
     samples: Int[Array, " M"]
-    gamma: Float[Array, "M C K"] | None
+    gamma: Float[Array, "K C M"] | None
 
 
-def _on_host(found: _Posteriors, tasks: TaskSet, keep_gamma: bool) -> _Part:
-    lam, bound, sweeps, samples = (np.asarray(value)[: len(tasks)] for value in found[:4])
-    gamma = np.asarray(found.gamma)[: len(tasks)] if keep_gamma else None
-    return _Part(lam, bound / np.maximum(samples, 1).astype(np.float32), sweeps, gamma)
+def _on_host(posteriors: _Posteriors, tasks: TaskSet) -> _Part:
+    here = jax.tree.map(lambda x: np.asarray(x)[..., : len(tasks)].T, posteriors)
+    elbo = here.bound / np.maximum(here.samples, 1).astype(np.float32)
+    return _Part(here.lam, elbo, here.sweeps, here.gamma)
 
 
 # -- classes ------------------------------------------------------------------------------------
@@ -274,11 +269,11 @@ def _fit_whole_classes(
 ) -> ClassFits:
     """Classes with all of their samples."""
     counts = table.counts[classes]
-    room = max(_LEAST_TOGETHER, (_BYTES_ON_CPU // (8 * int(counts.max()) * themes.K)))
+    room = max(_LEAST_CLASSES, (_BYTES_ON_CPU // (8 * int(counts.max()) * themes.K)))
     parts = []
     for start in range(0, len(classes), room):
         some = classes[start : start + room]
-        size = padded_size(len(some), _LEAST_TOGETHER)
+        size = padded_size(len(some), _LEAST_CLASSES)
         place = np.arange(counts.max())[:, None]
         mask = place < np.pad(table.counts[some], (0, size - len(some)))
         index = np.where(mask, np.pad(table.starts[some], (0, size - len(some))) + place, 0)
@@ -315,26 +310,23 @@ def _fit_classes(
     max_iter: int,
 ) -> ClassFits:
     """Single classes under each task-theme."""
-    p, log_scale, real, point = _begin(table.values, index, mask, themes)
-    point = _settle(sweep_classes, point, (p, real), themes.alpha, tol, max_iter)
-    return _finish(point, p, log_scale, real, themes.alpha)
+    N, alpha = len(index), themes.alpha
+    size = block_size(themes.K * max(N, themes.L))
+    places = index.reshape(N, -1), mask.reshape(N, -1)
+    p, log_scale, real, point = in_blocks(size, lambda i, m: _begin(table.at(i), m, alpha), *places)
+    point = settled(size, sweep_classes, point, (p, real), alpha, tol, max_iter)
+    return in_blocks(size, lambda *fits: _finish(*fits, alpha), point, p, log_scale, real)
 
 
-@jax.jit
+@compiled
 def _begin(
-    values: Float[Array, "rows K"],
-    index: Int[Array, "N C M"],
-    mask: Bool[Array, "N C M"],
-    themes: Themes,
+    log_lik: Float[Array, "N A K"], sample_mask: Bool[Array, "N A"], alpha: Float[Array, "L K"]
 ) -> tuple[Float[Array, "N K A"], Float[Array, " A"], Bool[Array, "N A"], FixedPoint]:
-    N = len(index)
-    log_lik = jnp.moveaxis(values[index.reshape(N, -1)], -1, 1)
-    real = mask.reshape(N, -1)
-    p, log_scale = relative_likelihood(log_lik, real)
-    return p, log_scale, real, begin(first_gamma(p, real, themes.alpha))
+    p, log_scale = relative_likelihood(log_lik.swapaxes(1, 2), sample_mask)
+    return p, log_scale, sample_mask, begin(first_gamma(p, sample_mask, alpha))
 
 
-_finish = jax.jit(fitted_classes)
+_finish = compiled(fitted_classes)
 
 
 # -- tasks --------------------------------------------------------------------------------------
@@ -348,95 +340,40 @@ def _agree(
     keep_gamma: bool,
 ) -> _Posteriors:
     """What the classes of each task say together; ``place`` says where their fits are."""
-    evidence, point = _begin_tasks(fits, place, class_mask, themes)
-    data = evidence, jnp.asarray(class_mask)
-    point = _settle(sweep_tasks, point, data, themes.delta, TASK_TOL, TASK_ROUNDS)
-    return _finish_tasks(point, fits, place, *data, themes, keep_gamma)
+    gamma = fits.gamma if keep_gamma else None
+    evidence, *others = take((fits.evidence, fits.sweeps, fits.samples, gamma), place)
+    delta, size = themes.delta, block_size(themes.L * len(place))
+    point = in_blocks(size, lambda mask: _begin_tasks(mask, delta), class_mask)
+    point = settled(size, sweep_tasks, point, (evidence, class_mask), delta, TASK_TOL, TASK_ROUNDS)
+    swept = point.swept[0], class_mask, evidence, *others
+    return in_blocks(size, lambda *tasks: _finish_tasks(delta, *tasks), *swept)
 
 
-@jax.jit
-def _begin_tasks(
-    fits: ClassFits, place: Int[Array, "C M"], class_mask: Bool[Array, "C M"], themes: Themes
-) -> tuple[Float[Array, "L C M"], FixedPoint]:
-    return fits.evidence[:, place], begin(even_lam(class_mask, themes.delta)[None])
+@compiled
+def _begin_tasks(class_mask: Bool[Array, "C M"], delta: Float[Array, " L"]) -> FixedPoint:
+    return begin(even_lam(class_mask, delta)[None])
 
 
-@partial(jax.jit, static_argnames="keep_gamma")
+@compiled
 def _finish_tasks(
-    point: FixedPoint,
-    fits: ClassFits,
-    place: Int[Array, "C M"],
-    evidence: Float[Array, "L C M"],
+    delta: Float[Array, " L"],
+    lam: Float[Array, "L M"],
     class_mask: Bool[Array, "C M"],
-    themes: Themes,
-    keep_gamma: bool,
+    evidence: Float[Array, "L C M"],
+    sweeps: Int[Array, "C M"],
+    samples: Int[Array, "C M"],
+    gamma: Float[Array, "L K C M"] | None,
 ) -> _Posteriors:
-    lam, gamma = point.swept[0], None
-    if keep_gamma:
+    if gamma is not None:
         eta, _ = update_eta_given_evidence(evidence, lam, class_mask)
-        gamma = (eta[:, None] * fits.gamma[:, :, place]).sum(0) + ~class_mask
-        gamma = gamma.transpose(2, 1, 0)
+        gamma = (eta[:, None] * gamma).sum(0) + ~class_mask
     return _Posteriors(
-        lam=lam.T,
-        bound=task_bound(evidence, lam, class_mask, themes.delta),
-        sweeps=jnp.where(class_mask, fits.sweeps[place], 0).max(0),
-        samples=jnp.where(class_mask, fits.samples[place], 0).sum(0),
+        lam=lam,
+        bound=task_bound(evidence, lam, class_mask, delta),
+        sweeps=jnp.where(class_mask, sweeps, 0).max(0),
+        samples=jnp.where(class_mask, samples, 0).sum(0),
         gamma=gamma,
     )
-
-
-# -- settling -----------------------------------------------------------------------------------
-
-
-def _settle(
-    sweep: Callable[..., FixedPoint],
-    point: FixedPoint,
-    data: tuple[Any, ...],
-    prior: Float[Array, "..."],
-    tol: float,
-    max_iter: Count,
-) -> FixedPoint:
-    """Sweep until nothing moves; what still does goes on alone once it is few.
-
-    Nothing of it comes back to the host, which runs ahead.
-    """
-    fewer = point.change.shape[-1] // _SHRINK
-    if fewer < _LEAST_TOGETHER:
-        return _sweep_until(sweep, point, data, prior, tol, max_iter, 0)
-    point = _sweep_until(sweep, point, data, prior, tol, max_iter, fewer)
-    ids, some, their_data = _moving(point, data, tol, fewer)
-    left = jnp.maximum(max_iter - some.sweeps.max(), 0)
-    return _put(point, ids, _settle(sweep, some, their_data, prior, tol, left))
-
-
-@partial(jax.jit, static_argnames="sweep")
-def _sweep_until(
-    sweep: Callable[..., FixedPoint],
-    point: FixedPoint,
-    data: tuple[Any, ...],
-    prior: Float[Array, "..."],
-    tol: Scalar,
-    max_iter: Count,
-    enough: Count,
-) -> FixedPoint:
-    """Sweep until at most so many still move."""
-    return settle(point, lambda now: sweep(now, *data, prior, tol), tol, max_iter, enough)
-
-
-@partial(jax.jit, static_argnames="size")
-def _moving(
-    point: FixedPoint, data: tuple[Any, ...], tol: Scalar, size: int
-) -> tuple[Int[Array, " m"], FixedPoint, tuple[Any, ...]]:
-    """What still moves, at most ``size`` of it, and where it was; what fills up has settled."""
-    everything = point.change.shape[-1]
-    ids = jnp.nonzero(point.change >= tol, size=size, fill_value=everything)[0]
-    some, theirs = jax.tree.map(lambda x: x[..., jnp.minimum(ids, everything - 1)], (point, data))
-    return ids, replace(some, change=jnp.where(ids < everything, some.change, 0)), theirs
-
-
-@jax.jit
-def _put(whole: FixedPoint, ids: Int[Array, " m"], some: FixedPoint) -> FixedPoint:
-    return jax.tree.map(lambda all_, x: all_.at[..., ids].set(x, mode="drop"), whole, some)
 
 
 # -- the paper's E-step ---------------------------------------------------------------------------
@@ -449,24 +386,35 @@ def _literally(
     table: LikelihoodTable,
     themes: Themes,
     max_iter: int,
+    keep_gamma: bool,
 ) -> _Posteriors:
     """The posteriors as the paper has them, from a cold start."""
-    index, sample_mask = (value.T for value in table.find(tasks, *shape, size))
-    class_mask = class_rows(tasks, shape[0], size).T >= 0
-    return _paper_e_step(table.values, index, sample_mask, class_mask, themes, max_iter)
+    index, sample_mask = table.find(tasks, *shape, size)
+    class_mask = class_rows(tasks, shape[0], size) >= 0
+
+    def posteriors(
+        index: Int[Array | np.ndarray, "N C M"], *masks: Bool[Array | np.ndarray, "..."]
+    ) -> _Posteriors:
+        log_lik = table.at(index.reshape(len(index), -1)).reshape(*index.shape, -1)
+        paper = _paper_e_step(log_lik, *masks, themes.alpha, themes.delta, max_iter)
+        return paper if keep_gamma else paper._replace(gamma=None)
+
+    size = block_size(math.prod(index.shape[:-1]) * themes.K)
+    return in_blocks(size, posteriors, index, sample_mask, class_mask)
 
 
-@partial(jax.jit, static_argnames="max_iter")
+@compiled
 def _paper_e_step(
-    values: Float[Array, "rows K"],
-    index: Int[Array, "M C N"],
-    sample_mask: Bool[Array, "M C N"],
-    class_mask: Bool[Array, "M C"],
-    themes: Themes,
-    max_iter: int,
+    log_lik: Float[Array, "N C M K"],
+    sample_mask: Bool[Array, "N C M"],
+    class_mask: Bool[Array, "C M"],
+    alpha: Float[Array, "L K"],
+    delta: Float[Array, " L"],
+    max_iter: Count,
 ) -> _Posteriors:
-    log_lik, masks = values[index], (sample_mask, class_mask)
-    state = e_step(log_lik, *masks, themes.alpha, themes.delta, _LITERAL_TOL, max_iter)
-    bound = collapsed_elbo(state.posterior, log_lik, *masks, themes.alpha, themes.delta)
-    samples = sample_mask.sum((1, 2), dtype=jnp.int32)
-    return _Posteriors(state.posterior.lam, bound, state.iterations, samples, state.posterior.gamma)
+    given = log_lik.transpose(2, 1, 0, 3), sample_mask.T, class_mask.T, alpha, delta
+    state = e_step(*given, _LITERAL_TOL, max_iter)
+    bound = collapsed_elbo(state.posterior, *given)
+    samples = sample_mask.sum((0, 1), dtype=jnp.int32)
+    lam, gamma = state.posterior.lam.T, state.posterior.gamma.T
+    return _Posteriors(lam, bound, state.iterations, samples, gamma)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.tree_util import register_dataclass
 from jaxtyping import Array, Bool, Float, Int
 
+from taskscape.compiling import compiled
 from taskscape.model import (
     ConditionalPosterior,
     TaskPosterior,
@@ -210,10 +211,10 @@ def _log_lik(themes: Themes, batch: FitBatch) -> Float[Array, "M C N K"]:
     return log_likelihood(batch.x, whiten(themes))[batch.index]
 
 
-_cold = jax.jit(cold_start_given_theme)
+_cold = compiled(cold_start_given_theme)
 
 
-@jax.jit
+@compiled
 def _infer_from(
     log_lik: Float[Array, "M C N K"],
     sample_mask: Bool[Array, "M C N"],

@@ -151,12 +151,27 @@ def test_a_sample_beyond_all_numbers_is_named(
 def test_the_size_of_chunks_does_not_matter(monkeypatch: pytest.MonkeyPatch):
     tasks = small_tasks(150, seed=4)
     whole = embedded(tasks, keep_gamma=True)
-    monkeypatch.setattr(module, "_BYTES_ON_CPU", 1)
+    monkeypatch.setattr(module, "_BYTES_ON_CPU", 1 << 16)
     parts = embedded(tasks, keep_gamma=True)
     same(whole, parts)
     assert whole.gamma is not None
     assert parts.gamma is not None
     np.testing.assert_allclose(whole.gamma, parts.gamma, atol=5e-3)
+
+
+def test_an_accelerator_takes_all_tasks_at_once_with_the_same_result(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    tasks = small_tasks(600, seed=4)
+    in_blocks = embedded(tasks, keep_gamma=True)
+    side_by_side = import_module("taskscape.themes.side_by_side")
+    for place in (module, side_by_side):
+        monkeypatch.setattr(place, "on_cpu", lambda: False)
+    at_once = embedded(tasks, keep_gamma=True)
+    same(in_blocks, at_once)
+    assert in_blocks.gamma is not None
+    assert at_once.gamma is not None
+    np.testing.assert_allclose(in_blocks.gamma, at_once.gamma, atol=5e-3)
 
 
 def test_other_tasks_in_the_batch_do_not_matter():
