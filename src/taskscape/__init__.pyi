@@ -18,6 +18,7 @@ from taskscape.pools import find_look_alikes as find_look_alikes
 from taskscape.pools import join_pools as join_pools
 from taskscape.pools import load_pool as load_pool
 from taskscape.select import select as select
+from taskscape.targets import advise as advise
 from taskscape.tasks import TaskSet as TaskSet
 from taskscape.tasks import enumerate_tasks as enumerate_tasks
 from taskscape.tasks import load_tasks as load_tasks

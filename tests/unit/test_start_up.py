@@ -19,7 +19,7 @@ SLOW = {
 }  # fmt: skip
 LAZY = [
     "taskscape", "taskscape.meta", "taskscape.select", "taskscape.similarity", "taskscape.studies",
-    "taskscape.studies.pipeline",
+    "taskscape.studies.pipeline", "taskscape.targets",
 ]  # fmt: skip
 ALL_HELP = """
 import os

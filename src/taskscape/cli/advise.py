@@ -44,6 +44,13 @@ def advise(
         ),
     ] = "auto",
     candidates: Annotated[int, typer.Option(help="Tasks to choose from.")] = 2000,
+    n_way: Annotated[int, typer.Option(help="Classes of a task.")] = 5,
+    n_shot: Annotated[
+        int, typer.Option(help="Labelled samples of a class; fewer where a class has fewer.")
+    ] = 5,
+    image_themes: Annotated[int, typer.Option(help="Image-themes of the model, K.")] = 16,
+    task_themes: Annotated[int, typer.Option(help="Task-themes of the model, L.")] = 8,
+    updates: Annotated[int, typer.Option(help="Of every training.")] = 400,
     trials: Annotated[int, typer.Option(help="Trainings of each way.")] = 4,
     seed: Seed = 0,
     out: Annotated[
@@ -68,7 +75,10 @@ def advise(
         raise DataError("--data is missing: the sources to choose from, such as --data glyphs.")
     if out is not None:
         check_output(out, ADVICE)
-    settings = AdvisorSettings(candidates=candidates, seed=seed)
+    settings = AdvisorSettings(
+        candidates, n_way, n_shot, image_themes=image_themes, task_themes=task_themes,
+        updates=updates, seed=seed,
+    )  # fmt: skip
     advice = advise_for(
         load_pool(source), target, budget, learner=learner, way=way, settings=settings,
         trials=trials,

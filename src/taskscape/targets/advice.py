@@ -18,7 +18,7 @@ from taskscape.similarity.known import TASK_THEMES
 from taskscape.statistics import Interval, Variance, t_interval
 from taskscape.storage import write_json
 from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources
-from taskscape.targets.cues import cues_of
+from taskscape.targets.cues import evidence_of
 from taskscape.targets.gains import (
     Decision,
     GainModel,
@@ -267,7 +267,7 @@ def _decide(
     others = [t for t in tried if t.way != RANDOM and t.way in model.ways]
     if not outlook.explained:
         others = [t for t in others if t.way != TASK_THEMES]
-    return decide([model.expect(t.way, cues_of(outlook, t, random)) for t in others])
+    return decide([model.expect(t.way, evidence_of(t, random)) for t in others])
 
 
 def _shares(outlook: Outlook, chosen: Int[np.ndarray, "n"]) -> tuple[SourceShare, ...]:

@@ -7,9 +7,8 @@ import numpy as np
 from taskscape.similarity.known import TASK_THEMES
 from taskscape.targets.advisor import Outlook
 from taskscape.targets.trials import WayTrials
-from taskscape.targets.ways import RANDOM
 
-__all__ = ["CUES", "cues_of"]
+__all__ = ["CUES", "cues_of", "evidence_of"]
 
 CUES = {
     "nearest": "logarithm of the distance to the nearest source",
@@ -25,6 +24,16 @@ CUES = {
 _MOST_GAP = 8.0
 
 
+def evidence_of(trials: WayTrials, random: WayTrials) -> float:
+    """What the target's labelled samples, each left out in turn, say for a way over chance.
+
+    In nats per sample; nothing where a class has a single sample.
+    """
+    if trials.held_out is None or random.held_out is None:
+        return 0.0
+    return float(trials.held_out.mean() - random.held_out.mean())
+
+
 def cues_of(outlook: Outlook, trials: WayTrials, random: WayTrials) -> dict[str, float]:
     """The cues of what a way chose for a target."""
     by_source = np.array(list(outlook.by_source(TASK_THEMES).values()))
@@ -34,9 +43,7 @@ def cues_of(outlook: Outlook, trials: WayTrials, random: WayTrials) -> dict[str,
     budget = random.budget
     near = [set(outlook.choose(name, budget, seed=0).tolist()) for name in outlook.ranked]
     agreement = len(set.intersection(*near)) / budget
-    evidence, room = 0.0, 0.5
-    if trials.held_out is not None and random.held_out is not None:
-        evidence = float(trials.held_out.mean() - random.held_out.mean())
+    room = 0.5
     if random.held_out_accuracy is not None:
         room = float(1 - random.held_out_accuracy.mean())
     return {
@@ -46,6 +53,6 @@ def cues_of(outlook: Outlook, trials: WayTrials, random: WayTrials) -> dict[str,
         "agreement": agreement,
         "focus": float(shares.max()),
         "room": room,
-        "evidence": evidence if trials.way != RANDOM else 0.0,
+        "evidence": evidence_of(trials, random),
         "budget": math.log(budget),
     }

@@ -1,28 +1,34 @@
 r"""What a choice is expected to gain, learned from targets on which the gain was seen.
 
 Accuracy on a target's few labelled samples is too noisy to choose by alone. So every way of
-choosing was tried on other targets, with ample queries, and its gain is explained by what could be
-known beforehand: the cues. The explanation is a ridge regression,
+choosing was tried on other targets, with ample queries, and its gain is explained by which way it
+is and by the evidence: how much likelier the target's labelled samples, each left out in turn, are
+after training on its choice than after training at random,
 
-.. math:: g_{tw} = a + b_w + \sum_i c_i x_{twi} + e_{tw}
+.. math:: g_{tw} = a + b_w + c\, x_{tw} + e_{tw}
 
-over targets t and ways w, whose penalty and error come from predicting each target from the others.
-What the target's own samples say is one of the cues, so that prior and evidence are weighed by how
-well each foretold gains before.
+over targets t and ways w: a ridge regression whose penalty and error come from predicting each
+target from the others. Prior and evidence are so weighed by how well each foretold gains before.
+Where the samples say much, gains are large, and so are the errors:
+
+.. math:: E[e_{tw}^2] = s_0^2 + s_1^2\, x_{tw}^2
+
+Other cues (``taskscape.targets.cues``) foretold less than nothing on targets left out, and are not
+used: distance to the nearest source, the bound, agreement of notions, difficulty, the budget.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.optimize import nnls
 from scipy.stats import t as student
 
 from taskscape.errors import DataError
-from taskscape.targets.cues import CUES
 from taskscape.targets.ways import HALF, RANDOM
 
 __all__ = ["Decision", "Expectation", "GainModel", "GainSeen", "decide", "known_experience"]
@@ -45,7 +51,8 @@ class GainSeen:
     way: str
     budget: int
     gain: float
-    cues: Mapping[str, float]
+    evidence: float
+    """Held-out log-likelihood of the target's labelled samples over that of random training."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +86,11 @@ class GainModel:
     """A ridge regression of gains on cues; see the module."""
 
     ways: tuple[str, ...]
-    centre: Float[np.ndarray, "cues"]
-    scale: Float[np.ndarray, "cues"]
+    scale: float
+    """Standard deviation of the evidence."""
     weights: Float[np.ndarray, "columns"]
-    error: float
-    """Root mean square error on targets that were left out."""
+    error: tuple[float, float]
+    """Squared error on targets that were left out: s0², and s1² of the evidence."""
     n_targets: int
     penalty: float
 
@@ -97,23 +104,23 @@ class GainModel:
                 "to know what to expect on another."
             )
         ways = tuple(sorted({s.way for s in seen}))
-        raw = np.array([[s.cues[name] for name in CUES] for s in seen])
-        centre, scale = raw.mean(axis=0), np.maximum(raw.std(axis=0), 1e-6)
-        x = _columns((raw - centre) / scale, [s.way for s in seen], ways)
+        evidence = np.array([s.evidence for s in seen])
+        scale = max(float(evidence.std()), 1e-6)
+        x = _columns(evidence / scale, [s.way for s in seen], ways)
         y = np.array([s.gain for s in seen])
         of = np.array([targets.index(s.target) for s in seen])
-        errors = {p: _error_left_out(x, y, of, p) for p in _PENALTIES}
-        penalty = min(errors, key=lambda p: errors[p])
+        left_out = {p: _errors_left_out(x, y, of, p) for p in _PENALTIES}
+        penalty = min(_PENALTIES, key=lambda p: float((left_out[p] ** 2).sum()))
         weights = _ridge(x, y, penalty)
-        return GainModel(ways, centre, scale, weights, errors[penalty], len(targets), penalty)
+        error = _spread_of(left_out[penalty], evidence / scale)
+        return GainModel(ways, scale, weights, error, len(targets), penalty)
 
-    def expect(self, way: str, cues: Mapping[str, float]) -> Expectation:
-        """What a way should gain on a target with these cues."""
-        raw = np.array([[cues[name] for name in CUES]])
-        # beyond what was seen, a line says nothing
-        x = np.clip((raw - self.centre) / self.scale, -2.5, 2.5)
+    def expect(self, way: str, evidence: float) -> Expectation:
+        """What a way should gain on a target, given what its labelled samples say."""
+        x = np.array([evidence / self.scale])
         gain = float((_columns(x, [way], self.ways) @ self.weights)[0])
-        spread = student(self.n_targets - 1, loc=gain, scale=self.error)
+        error = float(np.sqrt(self.error[0] + self.error[1] * x[0] ** 2))
+        spread = student(self.n_targets - 1, loc=gain, scale=error)
         low, high = spread.interval(CONFIDENCE)
         return Expectation(way, gain, float(low), float(high), float(spread.cdf(-_LOSS)))
 
@@ -139,11 +146,11 @@ def _gain(e: Expectation) -> str:
 
 
 def _columns(
-    x: Float[np.ndarray, "rows cues"], ways: Sequence[str], known: Sequence[str]
+    x: Float[np.ndarray, "rows"], ways: Sequence[str], known: Sequence[str]
 ) -> Float[np.ndarray, "rows columns"]:
-    """A constant, which way it is, and the cues; only the constant is not penalised."""
+    """A constant, which way it is, and the evidence; only the constant is not penalised."""
     which = np.array([[float(way == k) for k in known] for way in ways])
-    return np.concatenate([np.ones((len(x), 1)), which, x], axis=1)
+    return np.concatenate([np.ones((len(x), 1)), which, x[:, None]], axis=1)
 
 
 def _ridge(
@@ -153,18 +160,27 @@ def _ridge(
     return np.linalg.solve(x.T @ x + free, x.T @ y)
 
 
-def _error_left_out(
+def _errors_left_out(
     x: Float[np.ndarray, "rows columns"],
     y: Float[np.ndarray, "rows"],
     of: np.ndarray,
     penalty: float,
-) -> float:
-    """Root mean square error when each target is foretold from the others."""
-    errors = []
+) -> Float[np.ndarray, "rows"]:
+    """What is wrong when each target is foretold from the others."""
+    errors = np.empty_like(y)
     for target in np.unique(of):
         own = of == target
-        errors.append(y[own] - x[own] @ _ridge(x[~own], y[~own], penalty))
-    return float(np.sqrt(np.mean(np.concatenate(errors) ** 2)))
+        errors[own] = y[own] - x[own] @ _ridge(x[~own], y[~own], penalty)
+    return errors
+
+
+def _spread_of(
+    errors: Float[np.ndarray, "rows"], evidence: Float[np.ndarray, "rows"]
+) -> tuple[float, float]:
+    """The two parts of the squared error, neither of them negative."""
+    parts, _ = nnls(np.stack([np.ones_like(evidence), evidence**2], axis=1), errors**2)
+    least = 0.25 * float(np.median(errors**2))
+    return max(float(parts[0]), least, 1e-8), float(parts[1])
 
 
 def known_experience(learner: str) -> list[GainSeen]:

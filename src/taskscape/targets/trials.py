@@ -34,8 +34,8 @@ class WayTrials:
     """On every task of the target with queries; None where it has none."""
     held_out: Float[np.ndarray, "trials"] | None
     """Mean log-likelihood of the labelled samples, each left out in turn."""
-    held_out_accuracy: Float[np.ndarray, "trials tasks"] | None
-    """Likewise, on every task and fold."""
+    held_out_accuracy: Float[np.ndarray, "trials folds"] | None
+    """Their accuracy likewise, on every fold of every task."""
 
 
 def try_ways(

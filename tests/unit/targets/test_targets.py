@@ -23,7 +23,6 @@ from taskscape.targets import (
     find_target,
     target_of_classes,
 )
-from taskscape.targets.cues import CUES
 from taskscape.targets.gains import Expectation, decide, known_experience
 from taskscape.targets.ways import choose, mean_ranks
 
@@ -187,26 +186,24 @@ def seen(slope: float, noise: float, targets: int = 12, seed: int = 0) -> list[G
     found = []
     for t in range(targets):
         for way in ("prototypes", "half"):
-            cues = dict.fromkeys(CUES, 0.0) | {"evidence": float(rng.normal())}
-            gain = slope * cues["evidence"] + noise * rng.normal()
-            found.append(GainSeen(f"t{t}", "protonet", way, 100, gain, cues))
+            evidence = float(rng.normal())
+            gain = slope * evidence + noise * rng.normal()
+            found.append(GainSeen(f"t{t}", "protonet", way, 100, gain, evidence))
     return found
 
 
-def test_cues_that_foretold_gains_are_believed():
+def test_evidence_that_foretold_gains_is_believed():
     model = GainModel.fit(seen(slope=0.02, noise=0.002))
-    good, bad = (
-        model.expect("prototypes", dict.fromkeys(CUES, 0.0) | {"evidence": e}) for e in (1.5, -1.5)
-    )
+    good, bad = (model.expect("prototypes", e) for e in (1.5, -1.5))
     assert good.gain == pytest.approx(0.03, abs=0.006)
     assert bad.gain == pytest.approx(-0.03, abs=0.006)
     assert good.low < good.gain < good.high
     assert bad.loss > 0.9 > 0.1 > good.loss
 
 
-def test_cues_that_foretold_nothing_are_not():
+def test_evidence_that_foretold_nothing_is_not():
     model = GainModel.fit(seen(slope=0.0, noise=0.02))
-    e = model.expect("prototypes", dict.fromkeys(CUES, 0.0) | {"evidence": 2.0})
+    e = model.expect("prototypes", 2.0)
     assert e.low < 0 < e.high
     assert e.high - e.low > 0.05
 
@@ -214,7 +211,7 @@ def test_cues_that_foretold_nothing_are_not():
 def test_intervals_hold_the_gains_of_other_targets():
     model = GainModel.fit(seen(0.02, 0.01, targets=40))
     others = seen(0.02, 0.01, targets=300, seed=1)
-    inside = [e.low <= s.gain <= e.high for s in others for e in [model.expect(s.way, s.cues)]]
+    inside = [e.low <= s.gain <= e.high for s in others for e in [model.expect(s.way, s.evidence)]]
     assert 0.83 < np.mean(inside) < 0.97  # they are 90 % intervals
 
 
