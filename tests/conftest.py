@@ -3,12 +3,23 @@
 import atexit
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from jaxtyping import install_import_hook
+
+# Tests compile far more than they compute: programs are left as they are, not made fast. JAX ends
+# the process at a flag that it does not know, so they are tried in another one.
+QUICK_TO_COMPILE = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
+if "XLA_FLAGS" not in os.environ:
+    tried = os.environ | {"XLA_FLAGS": QUICK_TO_COMPILE, "JAX_PLATFORMS": "cpu"}
+    code = "import jax; jax.devices()"
+    if subprocess.run([sys.executable, "-c", code], env=tried, capture_output=True).returncode == 0:
+        os.environ["XLA_FLAGS"] = QUICK_TO_COMPILE
 
 # What was compiled or drawn once serves all tests, in whatever process they run.
 if "PYTEST_XDIST_WORKER" not in os.environ:
