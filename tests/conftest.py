@@ -17,8 +17,8 @@ from jaxtyping import install_import_hook
 QUICK_TO_COMPILE = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
 if "XLA_FLAGS" not in os.environ:
     tried = os.environ | {"XLA_FLAGS": QUICK_TO_COMPILE, "JAX_PLATFORMS": "cpu"}
-    code = "import jax; jax.devices()"
-    if subprocess.run([sys.executable, "-c", code], env=tried, capture_output=True).returncode == 0:
+    words = [sys.executable, "-c", "import jax; jax.devices()"]
+    if subprocess.run(words, env=tried, capture_output=True, check=False).returncode == 0:
         os.environ["XLA_FLAGS"] = QUICK_TO_COMPILE
 
 # What was compiled or drawn once serves all tests, in whatever process they run.
