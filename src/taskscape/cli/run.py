@@ -19,6 +19,7 @@ __all__ = ["register", "settings"]
 EPILOG = (
     "Example:  taskscape run --preset quick --out look  ·  "
     "taskscape run --data features.npz --out mine  ·  "
+    "taskscape run --data glyphs --target Hexagrams --target my_symbols/ --out targets  ·  "
     "taskscape run --config mine/study.toml --seed 1 --out again  ·  "
     "taskscape run --out out --resume"
 )
@@ -58,6 +59,13 @@ def run(
     budget: Annotated[
         str | None, typer.Option(help="How many training tasks to choose: 500, or 50,500.")
     ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Say what to train on for this: a group of the data, or a folder of your own with "
+            "a few labelled samples a class; may be repeated."
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same result.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Re-use the finished stages in the folder.")
@@ -86,7 +94,10 @@ def run(
         "--seed": None if seed is None else str(seed),
     }
     chosen = settings(preset_name, config, one_source(data), learners, budget, seed)
+    if target:
+        chosen = replace(chosen, targets=replace(chosen.targets, names=tuple(target)))
     words = [w for option, value in given.items() if value is not None for w in (option, value)]
+    words += [w for name in target or () for w in ("--target", name)]
     command = shlex.join(["taskscape", "run", *words, "--out", str(out)])
     if chosen.report.enabled:
         check_output(out / "report.html", REPORT)

@@ -26,6 +26,7 @@ from taskscape.report.tables import (
     selection_table,
     split_rows,
 )
+from taskscape.report.targets import view_targets
 from taskscape.report.tasks import Shown, choose_shown, task_data, used_classes
 from taskscape.report.themes import Sheet, ThemeViews, make_sheet, view_themes
 from taskscape.similarity import TASK_THEMES
@@ -168,6 +169,7 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
             "Hardware": in_rows(result.hardware),
         },
         "missing": _missing(result),
+        "targets": view_targets(result, book.place),
         "figures": figures,
         **_fit(result, figures),
         **_outcomes(result, shown, colours, figures),

@@ -14,9 +14,11 @@ from taskscape.diagram.plot import COLOURS, MARKERS
 from taskscape.embeddings import Embeddings
 from taskscape.files import picture
 from taskscape.forecast import Forecasts, Judgement
+from taskscape.meta import label_of
 from taskscape.plain_text import plain
 from taskscape.pools import ClassPool
 from taskscape.studies.outcome import Gain, SelectionTrial
+from taskscape.targets import Advice
 from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["StudyResult", "find", "plot_selection"]
@@ -60,6 +62,8 @@ class StudyResult:
     """How like the test tasks are to tasks of held-out classes; None where it cannot be told."""
     gains: tuple[Gain, ...] = ()
     """What every rule is worth against random choice."""
+    targets: tuple[Advice, ...] = ()
+    """For every target and learner, what to train on."""
     notes: tuple[str, ...] = ()
     """What had to be decided or lowered to fit the data, in sentences."""
     warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -92,6 +96,7 @@ class StudyResult:
             "accuracy": {name: float(a.mean()) for name, a in self.accuracy.items()},
             "diagram": None if self.diagram is None else self.diagram.to_dict(),
             "gains": [asdict(g) for g in self.gains],
+            "targets": [advice.to_dict() for advice in self.targets],
             "forecasts": {name: j.to_dict() for name, j in self.judgements.items()},
         }
 
@@ -105,10 +110,35 @@ def find(
     diagram: CorrelationDiagram,
     gains: Sequence[Gain],
     judgements: Mapping[str, Judgement],
+    targets: Sequence[Advice] = (),
 ) -> tuple[str, ...]:
-    """The main findings: likeness, distance and accuracy (with forecasts), selection."""
+    """The main findings: targets, likeness, distance and accuracy (with forecasts), selection."""
     second = " ".join([_explained(diagram), *_forecast(judgements)])
-    return (_likeness(resemblance, health), second, _selection(gains))
+    others = (_likeness(resemblance, health), second, _selection(gains))
+    return (_targets(targets), *others) if targets else others
+
+
+def _targets(targets: Sequence[Advice]) -> str:
+    """What the advice came to: how often to choose, and what that was worth where it was seen."""
+    first = targets[0]
+    near = ", ".join(
+        f"{a.target} is nearest to {a.sources[0].name}"
+        for a in targets
+        if a.learner == first.learner
+    )
+    chosen = [a for a in targets if a.way != "random"]
+    text = f"{near}. Choosing training tasks was advised in {len(chosen)} of {len(targets)} cases"
+    seen = [(a, a.measured[a.way]) for a in chosen if a.way in a.measured]
+    if not seen:
+        return f"{text}."
+    gain = np.mean([g.value for _, g in seen])
+    most, best = max(seen, key=lambda pair: pair[1].value)
+    least, worst = min(seen, key=lambda pair: pair[1].value)
+    return (
+        f"{text}, and gained {100 * gain:+.1f} points over random choice on average, measured on "
+        f"their queries: from {100 * worst.value:+.1f} ({least.target}, {label_of(least.learner)}) "
+        f"to {100 * best.value:+.1f} ({most.target}, {label_of(most.learner)})."
+    )
 
 
 def _likeness(likeness: Resemblance | None, health: Mapping[str, Any]) -> str:

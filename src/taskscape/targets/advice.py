@@ -16,11 +16,12 @@ from taskscape.meta.learners import find_learner
 from taskscape.pools import ClassPool
 from taskscape.similarity.known import TASK_THEMES
 from taskscape.statistics import Interval, Variance, t_interval
-from taskscape.storage import write_json
+from taskscape.storage import read_json, write_json
 from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources
 from taskscape.targets.cues import evidence_of
 from taskscape.targets.gains import (
     Decision,
+    Expectation,
     GainModel,
     GainSeen,
     decide,
@@ -29,13 +30,14 @@ from taskscape.targets.gains import (
 from taskscape.targets.target import Target, find_target
 from taskscape.targets.trials import WayTrials, gain_over, random_of, try_ways
 from taskscape.targets.ways import HALF, RANDOM, RANKS
-from taskscape.tasks import TaskSet, save_tasks
+from taskscape.tasks import TaskSet, load_tasks, save_tasks
 
 __all__ = ["ADVICE", "Advice", "SourceShare", "advise", "advise_on", "without_classes_of"]
 
 _FILES = {"advice.json", "tasks.parquet", "classes.csv", "sources.csv"}
 ADVICE = Kind("an advice", lambda folder: {p.name for p in folder.iterdir()} == _FILES, folder=True)
 """Folders that :meth:`Advice.save` writes."""
+_FORMAT = 1
 AUTO = "auto"
 _TRIED = ("prototypes", TASK_THEMES, RANKS, HALF)
 """Ways that are weighed against random choice."""
@@ -120,7 +122,7 @@ class Advice:
             decision = [e.to_dict() for e in self.decision.expected]
         return {
             "what": "advice",
-            "format": 1,
+            "format": _FORMAT,
             "target": self.target,
             "learner": self.learner,
             "way": self.way,
@@ -157,6 +159,33 @@ class Advice:
             _write_csv(place / "classes.csv", ["class", "source", "tasks"], rows)
             shares = [[s.name, f"{s.distance:.6g}", s.chosen] for s in self.sources]
             _write_csv(place / "sources.csv", ["source", "distance", "chosen"], shares)
+
+    @staticmethod
+    def load(folder: str | os.PathLike[str], pool: ClassPool) -> "Advice":
+        """Read what :meth:`save` wrote; ``pool`` is the one that the tasks are from."""
+        values = read_json(Path(folder) / "advice.json")
+        if values.get("what") != "advice" or values.get("format") != _FORMAT:
+            raise DataError(f"{os.fspath(folder)} holds no advice that this taskscape can read.")
+        expected, accuracy = values["expected_gains"], values["expected_accuracy"]
+        decision = None
+        if expected is not None:
+            known = tuple(Expectation(**e) for e in expected)
+            decision = Decision(values["way"], known, values["why"])
+        return Advice(
+            target=values["target"],
+            learner=values["learner"],
+            way=values["way"],
+            why=values["why"],
+            chosen=load_tasks(Path(folder) / "tasks.parquet", pool),
+            sources=tuple(SourceShare(**s) for s in values["sources"]),
+            explained=values["explained"],
+            gap=values["gap"],
+            decision=decision,
+            held_out=None if accuracy is None else Interval(**accuracy),
+            measured={way: Interval(**gain) for way, gain in values["measured_gains"].items()},
+            accuracy=values["measured_accuracy"],
+            notes=tuple(values["notes"]),
+        )
 
 
 def _write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -78,8 +78,12 @@ class Sources:
         pool: ClassPool,
         settings: AdvisorSettings,
         similarities: Mapping[str, Similarity] | None = None,
+        model: TaskThemes | None = None,
     ) -> "Sources":
-        """Draw candidates of the training classes and fit to them."""
+        """Draw candidates of the training classes and fit to them.
+
+        A ``model`` of task-themes that is fitted already is taken as it is.
+        """
         if pool.splits is not None:
             pool = pool.split("train")
         s = settings
@@ -88,7 +92,7 @@ class Sources:
             within_group=pool.groups is not None, seed=s.seed,
         )  # fmt: skip
         if similarities is None:
-            themes = TaskThemes(
+            themes = model or TaskThemes(
                 s.task_themes, s.image_themes, n_restarts=s.ensemble, ensemble=s.ensemble,
                 random_state=s.seed,
             )  # fmt: skip
@@ -97,7 +101,10 @@ class Sources:
                 "prototypes": make_similarity("prototypes", seed=s.seed),
             }
         with without_advice():
-            fitted = {name: notion.fit(tasks) for name, notion in similarities.items()}
+            fitted = {
+                name: notion if model is not None and name == TASK_THEMES else notion.fit(tasks)
+                for name, notion in similarities.items()
+            }
             embedded = {name: notion.embed(tasks) for name, notion in fitted.items()}
         preparation = None
         if s.components:

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from meta_cases import toy_pool
-from run_cases import Recorder, go, own_features, tiny
+from run_cases import TINY, Recorder, go, own_features, tiny
+from target_cases import DIMS, mixed_pool
 from taskscape import Embeddings, TaskThemes, load_pool
 from taskscape.errors import DataError
+from taskscape.report import render_report
 from taskscape.similarity import PrototypeDistance
 from taskscape.studies import StudyResult, load_study
-from taskscape.studies.pipeline import learn, read_config
+from taskscape.studies.pipeline import config_from, learn, read_config
 from taskscape.studies.pipeline.plan import make_plan
 
 pytestmark = pytest.mark.slow
@@ -209,6 +211,36 @@ def test_own_features_without_splits_with_all_rules(tmp_path):
     assert by_cell["coverage", 1, 10][:6] == by_cell["coverage", 1, 6]
     assert result.to_dict()["notes"] == result.notes == heard.notes
     assert np.isfinite(result.difficulty).all()
+
+
+def test_a_study_says_what_to_train_on_for_targets(tmp_path):
+    x = np.random.default_rng(1).normal(8, 1, size=(12, DIMS)).astype(np.float32)
+    np.savez(tmp_path / "mine.npz", X=x, y=np.repeat(np.arange(3), 4))
+    asked = {
+        "names": ["near left", str(tmp_path / "mine.npz")], "budget": 6, "candidates": 30,
+        "n_shot": 3, "n_query": 6, "trials": 2, "updates": 4,
+    }  # fmt: skip
+    sections = {**TINY, "targets": asked}
+    result, heard = go(tmp_path / "out", config_from(sections), mixed_pool())
+    assert "targets" in heard.made
+    inside, outside = result.targets
+    assert inside.sources[0].name == "left"
+    assert set(inside.measured) == {"prototypes", "task_themes", "ranks", "half"}
+    assert outside.measured == {}
+    assert "near left is nearest to left" in result.findings[0]
+    page = render_report(result)
+    assert "What to train on" in page
+    assert "mine.npz" in page
+    (tmp_path / "mine.npz").unlink()  # what was found is read back without it
+    again = load_study(tmp_path / "out", mixed_pool())
+    assert [a.to_dict() for a in again.targets] == [a.to_dict() for a in result.targets]
+
+
+def test_a_target_that_is_not_there_is_told_before_work_begins(tmp_path):
+    config = config_from({**TINY, "targets": {"names": ["nowhere"]}})
+    with pytest.raises(DataError, match="neither a file or folder nor a group"):
+        go(tmp_path / "out", config, mixed_pool())
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_study_by_another_similarity(tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from target_cases import DIMS, mixed_pool
 from taskscape import DataError, TaskSet, load_tasks, sample_tasks, save_tasks
 from taskscape.pools import ClassPool
 from taskscape.pools.glyphs import BLOCKS, SCRIPTS
@@ -26,28 +27,10 @@ from taskscape.targets import (
 from taskscape.targets.gains import Expectation, decide, known_experience
 from taskscape.targets.ways import choose, mean_ranks
 
-DIMS = 6
 SMALL = AdvisorSettings(
     candidates=60, n_way=3, n_shot=3, n_query=6, image_themes=2, task_themes=2, components=4,
     updates=8,
 )  # fmt: skip
-
-
-def mixed_pool(seed: int = 0) -> ClassPool:
-    """Three groups of classes in three places; another group for testing, beside the first."""
-    rng = np.random.default_rng(seed)
-    names, groups, splits, classes = [], [], [], {}
-    for g, (group, place) in enumerate(
-        {"right": 8, "left": 0, "down": -8, "near left": 0.5}.items()
-    ):
-        for c in range(6):
-            name = f"{group} {c}"
-            middle = place + rng.normal(size=(1, DIMS))
-            classes[name] = (middle + 0.3 * rng.normal(size=(12, DIMS))).astype(np.float32)
-            names.append(name)
-            groups.append(group)
-            splits.append("test" if g == 3 else "train")
-    return ClassPool.from_classes(classes, name="mixed", groups=groups, splits=splits)
 
 
 @pytest.fixture(scope="module")

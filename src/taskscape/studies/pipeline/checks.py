@@ -24,6 +24,9 @@ _AT_LEAST = {
         "candidates": 2, "trials": 2, "repeats": 1, "n_shot": 1, "n_query": 1, "updates": 1,
         "episodes": 1, "probe_updates": 1,
     },
+    "targets": {
+        "budget": 1, "candidates": 2, "n_shot": 1, "n_query": 1, "trials": 2, "updates": 1,
+    },
 }  # fmt: skip
 
 
@@ -49,6 +52,11 @@ def check_config(config: StudyConfig) -> None:
         raise DataError(f"fit.n_way={list(config.fit.n_way)} must ascend, from 2 or more.")
     _check_learners(config)
     _check_selection(config)
+    targets = config.targets
+    if targets.names and targets.budget > targets.candidates:
+        raise DataError(
+            f"targets.budget={targets.budget} is more than targets.candidates={targets.candidates}."
+        )
     config.fit.model(config.seed)._config()
 
 

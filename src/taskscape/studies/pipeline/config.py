@@ -30,6 +30,7 @@ __all__ = [
     "ReportSettings",
     "SelectionSettings",
     "StudyConfig",
+    "TargetSettings",
     "TaskSettings",
     "config_from",
     "preset",
@@ -167,6 +168,26 @@ class SelectionSettings:
 
 
 @dataclass(frozen=True)
+class TargetSettings:
+    """What to train on for targets; see :func:`taskscape.advise`."""
+
+    names: tuple[str, ...] = ()
+    """Groups of the data, or paths of folders and files of your own. None: nothing is asked."""
+    budget: int = 100
+    """How many tasks are chosen for each."""
+    candidates: int = 2000
+    """Training tasks to choose from, drawn within groups."""
+    n_shot: int = 5
+    """Most labelled samples of each class that a target is known by."""
+    n_query: int = 15
+    trials: int = 4
+    """Trainings of each way to choose."""
+    updates: int = 400
+    fingerprints: tuple[str, ...] = ()
+    """Of the targets that were opened; written, not asked for."""
+
+
+@dataclass(frozen=True)
 class ForecastSettings:
     """Expected accuracies of the test tasks, learned from the validation tasks."""
 
@@ -196,6 +217,7 @@ class StudyConfig:
     learners: LearnerSettings = field(default_factory=LearnerSettings)
     evaluate: EvaluateSettings = field(default_factory=EvaluateSettings)
     selection: SelectionSettings = field(default_factory=SelectionSettings)
+    targets: TargetSettings = field(default_factory=TargetSettings)
     forecast: ForecastSettings = field(default_factory=ForecastSettings)
     report: ReportSettings = field(default_factory=ReportSettings)
 

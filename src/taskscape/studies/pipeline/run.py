@@ -1,7 +1,7 @@
 """The whole study, stage by stage, into one folder, and back from it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,9 @@ from taskscape.studies.pipeline.learn import (
 from taskscape.studies.pipeline.plan import Plan, make_plan
 from taskscape.studies.pipeline.represent import data_stage, embed_stage, fit_stage, health_stage
 from taskscape.studies.pipeline.stages import Listener, StageRunner, read_note
+from taskscape.studies.pipeline.targets import open_targets, targets_stage
 from taskscape.studies.result import StudyResult, find
+from taskscape.targets import Advice, Target
 
 __all__ = ["load_study", "run_study"]
 
@@ -64,7 +66,8 @@ def run_study(
         pool = load_pool(config.data)
     else:
         config = replace(config, data=pool.name)
-    plan, folder = make_plan(pool, config), Path(out)
+    plan, targets = open_targets(make_plan(pool, config))
+    folder = Path(out)
     listener = listener or Listener()
     stages = stage_list(plan)
     check = partial(_check_folder, folder, [name for name, _ in stages], resume, overwrite)
@@ -77,7 +80,7 @@ def run_study(
         identity = f"{plan.pool.fingerprint} {__version__}"
         about = versions_and_hardware()
         about |= {"command": command, "versions": {"taskscape": __version__, **about["versions"]}}
-        result = _run(plan, StageRunner(folder, identity, resume, listener), about)
+        result = _run(plan, StageRunner(folder, identity, resume, listener), about, targets)
         _write_results(folder, result)
     return result
 
@@ -97,12 +100,16 @@ def stage_list(plan: Plan) -> list[tuple[str, str]]:
     if plan.config.selection.rules:
         stages.append(("selection/chosen", "choose training tasks"))
         stages += [(f"selection/{n}", f"train {shown} on chosen tasks") for n, shown in learners]
+    if plan.config.targets.names:
+        stages.append(("targets", "find what to train on for targets"))
     if plan.config.forecast.enabled and plan.val is not None:
         stages.append(("forecast", "forecast accuracy"))
     return stages
 
 
-def _run(plan: Plan, runner: StageRunner, about: Mapping[str, Any]) -> StudyResult:
+def _run(
+    plan: Plan, runner: StageRunner, about: Mapping[str, Any], targets: Sequence[Target] = ()
+) -> StudyResult:
     config = plan.config
     runner.run(data_stage(plan))
     model = runner.run(fit_stage(plan, runner.out))
@@ -123,6 +130,9 @@ def _run(plan: Plan, runner: StageRunner, about: Mapping[str, Any]) -> StudyResu
         for name in names:
             own = runner.run(selection_stage(plan, features, name, chosen))
             trials += own
+    advice: tuple[Advice, ...] = ()
+    if config.targets.names:
+        advice = runner.run(targets_stage(plan, model, targets))
     forecasts: list[LearnerForecasts] = []
     if config.forecast.enabled and plan.val is not None:
         forecasts = runner.run(forecast_stage(plan, model, embedded, accuracies))
@@ -142,7 +152,7 @@ def _run(plan: Plan, runner: StageRunner, about: Mapping[str, Any]) -> StudyResu
         selection=tuple(trials),
         forecasts={f.forecasts.learner: f.forecasts for f in forecasts},
         judgements=judgements,
-        findings=find(distances.resemblance, health, diagram, gains, judgements),
+        findings=find(distances.resemblance, health, diagram, gains, judgements, advice),
         settings=config.to_dict(),
         seed=config.seed,
         timings=dict(runner.timings),
@@ -151,6 +161,7 @@ def _run(plan: Plan, runner: StageRunner, about: Mapping[str, Any]) -> StudyResu
         command=about["command"],
         resemblance=distances.resemblance,
         gains=gains,
+        targets=advice,
         notes=plan.notes,
         warnings={stage: tuple(said) for stage, said in runner.warnings.items() if said},
     )

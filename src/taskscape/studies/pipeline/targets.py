@@ -1,0 +1,61 @@
+"""The stage about targets: which sources are like each, and which tasks to train on for it."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from taskscape.meta import label_of
+from taskscape.studies.pipeline.plan import Plan
+from taskscape.studies.pipeline.stages import Stage, Steps
+from taskscape.targets import Advice, AdvisorSettings, Sources, Target, advise_on, find_target
+from taskscape.themes.estimator import TaskThemes
+
+__all__ = ["open_targets", "targets_stage"]
+
+
+def _settings(plan: Plan) -> AdvisorSettings:
+    asked, config = plan.config.targets, plan.config
+    return AdvisorSettings(
+        candidates=asked.candidates, n_way=config.tasks.n_way, n_shot=asked.n_shot,
+        n_query=asked.n_query, updates=asked.updates, seed=config.seed,
+    )  # fmt: skip
+
+
+def open_targets(plan: Plan) -> tuple[Plan, tuple[Target, ...]]:
+    """The targets that the settings name, and the plan with what they are known by."""
+    asked = plan.config.targets
+    sizes = _settings(plan).target_sizes()
+    targets = tuple(find_target(name, plan.pool, **sizes) for name in asked.names)
+    known = replace(asked, fingerprints=tuple(t.pool.fingerprint for t in targets))
+    return replace(plan, config=replace(plan.config, targets=known)), targets
+
+
+def targets_stage(
+    plan: Plan, model: TaskThemes, targets: Sequence[Target]
+) -> Stage[tuple[Advice, ...]]:
+    """Advice for every target and learner, in a folder each."""
+    asked, names = plan.config.targets, plan.config.learners.names
+
+    def make(folder: Path, steps: Steps) -> None:
+        with steps.step(0.1, "drawing candidates"):
+            sources = Sources.of(plan.pool, _settings(plan), model=model)
+        share = 0.9 / (len(targets) * len(names))
+        for t, target in enumerate(targets):
+            for name in names:
+                with steps.step(share, f"{label_of(name)} for {target.name}"):
+                    advice = advise_on(
+                        sources, target, asked.budget, learner=name, trials=asked.trials
+                    )
+                advice.save(folder / f"{t + 1}-{name}")
+
+    def load(folder: Path) -> tuple[Advice, ...]:
+        pool = plan.pool.split("train")
+        return tuple(
+            Advice.load(folder / f"{t + 1}-{name}", pool)
+            for t in range(len(asked.names))
+            for name in names
+        )
+
+    settings = asdict(asked) | {"learners": list(names), "seed": plan.config.seed}
+    settings |= {"n_way": plan.config.tasks.n_way}
+    return Stage("targets", settings, make, load, ("fit",))
