@@ -35,6 +35,7 @@ class AdvisorSettings:
     n_way: int = 5
     n_shot: int = 5
     n_query: int = 15
+    """Most queries of a class."""
     image_themes: int = 16
     task_themes: int = 8
     ensemble: int = 1
@@ -87,8 +88,9 @@ class Sources:
         if pool.splits is not None:
             pool = pool.split("train")
         s = settings
+        n_query = max(1, min(s.n_query, int(pool.counts.min()) - s.n_shot))
         tasks = sample_tasks(
-            pool, s.candidates, n_way=s.n_way, n_shot=s.n_shot, n_query=s.n_query,
+            pool, s.candidates, n_way=s.n_way, n_shot=s.n_shot, n_query=n_query,
             within_group=pool.groups is not None, seed=s.seed,
         )  # fmt: skip
         if similarities is None:

@@ -68,7 +68,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (
         {"task": {}},
         "task={} in the settings is not a setting; the top level has preset, data, seed, "
-        "similarity, tasks, fit, learners, evaluate, selection, targets, forecast, report. Did you mean "
+        "similarity, tasks, fit, learners, evaluate, selection, targets, forecast, report. Did you "
+        "mean "
         "tasks?",
     ),
     ({"tasks": 5}, "tasks=5 in the settings must be a section, [tasks], with settings in it."),

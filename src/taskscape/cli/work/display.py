@@ -25,15 +25,16 @@ _SECONDS_BETWEEN_LINES = 10.0
 _TYPICAL = {
     "quick": {
         "data": 1, "fit": 9, "embed": 5, "health": 0, "distances": 0, "learners": 3, "diagram": 0,
-        "selection/chosen": 2, "selection": 5, "forecast": 3, "report": 3,
+        "selection/chosen": 2, "selection": 5, "targets": 20, "forecast": 3, "report": 3,
     },
     "default": {
-        "data": 1, "fit": 17, "embed": 8, "health": 0, "distances": 0, "learners": 8, "diagram": 1,
-        "selection/chosen": 22, "selection": 25, "forecast": 4, "report": 4,
+        "data": 2, "fit": 50, "embed": 6, "health": 0, "distances": 1, "learners": 9, "diagram": 1,
+        "selection/chosen": 5, "selection": 13, "targets": 60, "forecast": 8, "report": 8,
     },
     "paper": {
         "data": 2, "fit": 180, "embed": 120, "health": 0, "distances": 60, "learners": 300,
-        "diagram": 60, "selection/chosen": 300, "selection": 900, "forecast": 60, "report": 10,
+        "diagram": 60, "selection/chosen": 300, "selection": 900, "targets": 60, "forecast": 60,
+        "report": 10,
     },
 }  # fmt: skip
 """Seconds that the stages of each preset take on 2 cores (paper: on a GPU); a first guess."""

@@ -147,16 +147,16 @@ class EvaluateSettings:
 class SelectionSettings:
     """Training on few tasks, chosen by rules, against as many chosen at random."""
 
-    rules: tuple[str, ...] = ("nearest", "coverage", "task2vec")
+    rules: tuple[str, ...] = ("nearest", "coverage")
     """A rule alone goes by the study's similarity; ``rule:similarity`` by that one, and a notion of
     similarity alone means its nearest."""
-    budgets: tuple[int, ...] = (50, 500)
+    budgets: tuple[int, ...] = (100,)
     """How many tasks are chosen."""
     candidates: int = 4000
     """The training tasks to choose from, at most as many as there are."""
-    trials: int = 8
+    trials: int = 6
     """Random choices."""
-    repeats: int = 4
+    repeats: int = 3
     """Trainings on what every other rule chose, from different starts."""
     n_shot: int = 5
     n_query: int = 15
@@ -180,7 +180,7 @@ class TargetSettings:
     n_shot: int = 5
     """Most labelled samples of each class that a target is known by."""
     n_query: int = 15
-    trials: int = 4
+    trials: int = 3
     """Trainings of each way to choose."""
     updates: int = 400
     fingerprints: tuple[str, ...] = ()
@@ -257,6 +257,7 @@ _PAPER = StudyConfig(
     ),
     evaluate=EvaluateSettings(episodes=20),
     selection=SelectionSettings(
+        rules=("nearest", "coverage", "task2vec"),
         budgets=(100, 500, 1000, 2000, 5000, 10_000),
         candidates=100_000,
         trials=50,
