@@ -29,7 +29,7 @@ _TYPICAL = {
     },
     "default": {
         "data": 2, "fit": 50, "embed": 6, "health": 0, "distances": 1, "learners": 9, "diagram": 1,
-        "selection/chosen": 5, "selection": 13, "targets": 60, "forecast": 8, "report": 8,
+        "selection/chosen": 5, "selection": 13, "targets": 30, "forecast": 8, "report": 8,
     },
     "paper": {
         "data": 2, "fit": 180, "embed": 120, "health": 0, "distances": 60, "learners": 300,

@@ -53,6 +53,10 @@ def check_config(config: StudyConfig) -> None:
     _check_learners(config)
     _check_selection(config)
     targets = config.targets
+    for name in targets.learners:
+        find_learner(name)
+    if targets.names and not targets.learners:
+        raise DataError("targets.learners is empty; name at least one, such as ['protonet'].")
     if targets.names and targets.budget > targets.candidates:
         raise DataError(
             f"targets.budget={targets.budget} is more than targets.candidates={targets.candidates}."

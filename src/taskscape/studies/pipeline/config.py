@@ -173,6 +173,8 @@ class TargetSettings:
 
     names: tuple[str, ...] = ()
     """Groups of the data, or paths of folders and files of your own. None: nothing is asked."""
+    learners: tuple[str, ...] = ("protonet",)
+    """Which to train for them."""
     budget: int = 100
     """How many tasks are chosen for each."""
     candidates: int = 2000

@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from taskscape.meta import label_of
+from taskscape.storage import plain
 from taskscape.studies.pipeline.plan import Plan
 from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.targets import Advice, AdvisorSettings, Sources, Target, advise_on, find_target
@@ -34,7 +35,7 @@ def targets_stage(
     plan: Plan, model: TaskThemes, targets: Sequence[Target]
 ) -> Stage[tuple[Advice, ...]]:
     """Advice for every target and learner, in a folder each."""
-    asked, names = plan.config.targets, plan.config.learners.names
+    asked, names = plan.config.targets, plan.config.targets.learners
 
     def make(folder: Path, steps: Steps) -> None:
         with steps.step(0.1, "drawing candidates"):
@@ -56,6 +57,5 @@ def targets_stage(
             for name in names
         )
 
-    settings = asdict(asked) | {"learners": list(names), "seed": plan.config.seed}
-    settings |= {"n_way": plan.config.tasks.n_way}
+    settings = plain(asdict(asked)) | {"seed": plan.config.seed, "n_way": plan.config.tasks.n_way}
     return Stage("targets", settings, make, load, ("fit",))
