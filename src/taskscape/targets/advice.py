@@ -93,7 +93,7 @@ class Advice:
         by = sorted(self.sources, key=lambda s: -s.chosen)
         from_ = [f"{s.name} ({s.chosen})" for s in by[:4] if s.chosen]
         lines = [
-            f"Target {self.target}: nearest sources {', '.join(near)}.",
+            f"Target {self.target}: nearest sources {', '.join(near)}, by task-themes.",
             f"Train on {len(self.chosen)} tasks chosen by {self.way}: {self.why}.",
             f"They come from {', '.join(from_)}{' and others' if len(by) > 4 else ''}.",
         ]
