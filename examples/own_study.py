@@ -34,7 +34,7 @@ def main() -> None:
     )
     out = Path(mkdtemp()) / "study"
     result = run_study(load_pool((X, y), name="mine"), config, out)
-    print(*result.notes, "", *result.findings, "", f"everything is in {out}", sep="\n")
+    print(*result.notes, "", result.summary(), "", f"everything is in {out}", sep="\n")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,10 @@ from jaxtyping import install_import_hook
 
 # Tests compile far more than they compute: programs are left as they are, not made fast. JAX ends
 # the process at a flag that it does not know, so they are tried in another one.
-QUICK_TO_COMPILE = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
+QUICK_TO_COMPILE = (
+    "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 "
+    "--xla_cpu_parallel_codegen_split_count=1"  # small programs are not worth cutting up
+)
 if "XLA_FLAGS" not in os.environ:
     tried = os.environ | {"XLA_FLAGS": QUICK_TO_COMPILE, "JAX_PLATFORMS": "cpu"}
     words = [sys.executable, "-c", "import jax; jax.devices()"]
@@ -33,6 +37,15 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 SHARED_CACHE = os.environ["TASKSCAPE_CACHE"]
 
 hook = install_import_hook("taskscape", "beartype.beartype")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first, few tests before many: no worker is left with a long one at
+    the end (with ``--no-loadscope-reorder``, else xdist has an order of its own).
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    number = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in slow, number[item.path]))
 
 
 @pytest.fixture(autouse=True)

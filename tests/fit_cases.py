@@ -4,12 +4,16 @@ Imported by child processes too, so that they see the same data.
 """
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import jax
 import numpy as np
+import pytest
 
 from taskscape import ClassPool, TaskSet, TaskThemes, sample_tasks
+from taskscape.themes import start
 
 D, N = 3, 12
 SMALL = {
@@ -58,6 +62,17 @@ def fitted(**settings: object) -> TaskThemes:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return small_model(**settings).fit(small_tasks())
+
+
+@contextmanager
+def quick_starts() -> Iterator[None]:
+    """Fits begin at the better of two short starts, not at the best of ten: for tests that need a
+    model of many samples, but not a good one.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"_TRIED": 2, "_FEW": 4, "_MANY": 8}.items():
+            patch.setattr(start, name, value)
+        yield
 
 
 def arrays_of(model: TaskThemes) -> list[np.ndarray]:

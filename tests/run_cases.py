@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from meta_cases import toy_pool
+from meta_cases import DIMS, toy_pool
 from taskscape.pools import ClassPool
 from taskscape.studies.pipeline import Listener, StudyConfig, config_from, run_study
 from taskscape.studies.result import StudyResult
@@ -62,6 +62,6 @@ def go(
 def own_features(n_classes: int = 20, n_samples: int = 9) -> tuple[np.ndarray, np.ndarray]:
     """Features and labels as a user has them: no groups, no splits."""
     rng = np.random.default_rng(3)
-    places = 2 * rng.normal(size=(n_classes, 1, 5))
-    X = places + rng.normal(size=(n_classes, n_samples, 5))
-    return X.reshape(-1, 5).astype(np.float32), np.repeat(np.arange(n_classes), n_samples)
+    places = 2 * rng.normal(size=(n_classes, 1, DIMS))
+    X = places + rng.normal(size=(n_classes, n_samples, DIMS))
+    return X.reshape(-1, DIMS).astype(np.float32), np.repeat(np.arange(n_classes), n_samples)

@@ -9,14 +9,18 @@ from taskscape.diagram import correlation_diagram as correlation_diagram
 from taskscape.embeddings import Catalogue as Catalogue
 from taskscape.embeddings import Embeddings as Embeddings
 from taskscape.embeddings import TaskFilter as TaskFilter
+from taskscape.engine import use_engine as use_engine
 from taskscape.errors import DataError as DataError
 from taskscape.errors import TaskscapeError as TaskscapeError
 from taskscape.forecast import Forecaster as Forecaster
+from taskscape.mesh import join_processes as join_processes
 from taskscape.pools import ClassPool as ClassPool
 from taskscape.pools import LookAlikeWarning as LookAlikeWarning
 from taskscape.pools import find_look_alikes as find_look_alikes
 from taskscape.pools import join_pools as join_pools
 from taskscape.pools import load_pool as load_pool
+from taskscape.pools import save_pool as save_pool
+from taskscape.pools import split_classes as split_classes
 from taskscape.select import select as select
 from taskscape.targets import advise as advise
 from taskscape.tasks import TaskSet as TaskSet
@@ -30,6 +34,7 @@ from taskscape.themes.config import FitConfig as FitConfig
 from taskscape.themes.estimator import HealthWarning as HealthWarning
 from taskscape.themes.estimator import OutlierTasksWarning as OutlierTasksWarning
 from taskscape.themes.estimator import TaskThemes as TaskThemes
+from taskscape.themes.into_catalogue import embed_into as embed_into
 from taskscape.themes.prepare import PrepareConfig as PrepareConfig
 from taskscape.themes.size_search import search_sizes as search_sizes
 

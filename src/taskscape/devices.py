@@ -1,9 +1,11 @@
-"""What the machine offers: cores of the processor, and free memory of a device."""
+"""What the machine offers: cores of the processor, free memory of it and of a device."""
 
 import os
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-__all__ = ["cores", "free_bytes"]
+__all__ = ["cores", "free_bytes", "free_memory"]
 
 
 def cores() -> int:
@@ -17,3 +19,19 @@ def free_bytes(device: Any) -> int | None:
     if "bytes_limit" not in account:
         return None
     return account["bytes_limit"] - account.get("bytes_in_use", 0)
+
+
+def free_memory() -> int | None:
+    """Bytes of main memory that this process could still have; None where that is not known."""
+    known = []
+    with suppress(OSError, ValueError, IndexError, StopIteration):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        available = next(line for line in lines if line.startswith("MemAvailable:"))
+        known.append(int(available.split()[1]) * 1024)
+    with suppress(OSError, ValueError):  # what a container may take
+        most, used = (
+            int(Path(f"/sys/fs/cgroup/memory.{name}").read_text(encoding="ascii"))
+            for name in ("max", "current")
+        )
+        known.append(max(0, most - used))
+    return min(known, default=None)

@@ -2,14 +2,17 @@
 
 import csv
 import ctypes
+import errno
 import glob
+import hashlib
 import json
 import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,23 +24,57 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "DISK_FULL",
     "PICTURE",
     "Kind",
     "SavedAsJson",
+    "as_path",
     "cache_dir",
     "check_output",
+    "check_seal",
     "csv_with",
+    "damage_named",
+    "expanded",
     "folder_in_one_piece",
+    "has_columns",
     "json_with",
+    "lock_open_file",
+    "locked_folder",
     "picture",
     "recover",
     "save_picture",
+    "sealed",
+    "sha256_of",
+    "sweep_abandoned",
     "written_in_one_piece",
 ]
 
 PathLike = str | os.PathLike[str]
 
 _ABANDONED_SECONDS = 24 * 3600
+_ASKING_FOR_MASK = threading.Lock()
+"""The system tells the mask of new files only by setting it: a second thread would be told that of
+the first, and leave it so for the whole process."""
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says where there is no room to write."""
+
+
+def as_path(path: Any) -> Path:
+    """A path of a file or folder; an error for what cannot be one."""
+    if not isinstance(path, str | os.PathLike) or not str(path) or "\0" in str(path):
+        raise DataError(f"{path!r} is not the path of a file or folder.")
+    return Path(path)
+
+
+def expanded(path: Any) -> Path:
+    """A path in which ``~`` and ``~name`` stand for home folders."""
+    try:
+        return as_path(path).expanduser()
+    except RuntimeError:
+        raise DataError(
+            f"{os.fspath(path)}: the home folder is not known. Write the whole path out."
+        ) from None
 
 
 def cache_dir() -> Path:
@@ -45,7 +82,7 @@ def cache_dir() -> Path:
     import platformdirs
 
     named = os.environ.get("TASKSCAPE_CACHE")
-    return Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("taskscape"))
+    return expanded(named) if named else Path(platformdirs.user_cache_dir("taskscape"))
 
 
 @dataclass(frozen=True)
@@ -107,12 +144,17 @@ def csv_with(name: str, *columns: str, more: str | None = None) -> Kind:
                 header = next(csv.reader(file), [])
         except (ValueError, csv.Error):
             return False
-        rest = header[len(columns) :]
-        return tuple(header[: len(columns)]) == columns and all(
-            more is not None and column.startswith(more) for column in rest
-        )
+        return has_columns(header, columns, more)
 
     return Kind(name, known)
+
+
+def has_columns(names: Sequence[str], columns: Sequence[str], more: str | None) -> bool:
+    """Whether a table has exactly these columns, then any whose names begin with ``more``."""
+    first, rest = names[: len(columns)], names[len(columns) :]
+    return tuple(first) == tuple(columns) and all(
+        more is not None and name.startswith(more) for name in rest
+    )
 
 
 _SIGNED: dict[str, dict[str, str | None]] = {
@@ -130,6 +172,10 @@ def save_picture(
 ) -> None:
     """Write a figure in one piece, signed so that it is known as a picture of ours."""
     ending = Path(path).suffix[1:].lower() or "png"
+    if ending not in figure.canvas.get_supported_filetypes():
+        raise DataError(
+            f"{os.fspath(path)}: a picture cannot end in .{ending}. Use .png, .svg or .pdf."
+        )
     with written_in_one_piece(path, kind) as unfinished:
         figure.savefig(unfinished, format=ending, metadata=_SIGNED.get(ending), **options)
 
@@ -155,6 +201,58 @@ def picture(
         save_picture(figure, path, kind, dpi=dpi)
 
 
+def sha256_of(path: Path) -> str:
+    """The checksum of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+_SEAL = "checksum"
+
+
+def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values with a checksum of all of them, so that one that is changed later is noticed."""
+    return {**values, _SEAL: _checksum(values)}
+
+
+def check_seal(
+    values: Mapping[str, Any], path: PathLike, remedy: str, **kinds: Any
+) -> dict[str, Any]:
+    """The values that were :func:`sealed`; an error if they changed since then.
+
+    Values that never had a checksum pass: files of earlier versions have none. ``kinds`` are types
+    that some of the values must have.
+    """
+    for name, kind in kinds.items():
+        if not isinstance(values.get(name), kind):
+            raise DataError(f"{os.fspath(path)} is damaged: {name} is missing or wrong. {remedy}")
+    if _SEAL in values and values[_SEAL] != _checksum(values):
+        raise DataError(
+            f"{os.fspath(path)} is damaged or was edited: it does not match its own checksum. "
+            f"{remedy}"
+        )
+    return {key: value for key, value in values.items() if key != _SEAL}
+
+
+@contextmanager
+def damage_named(path: PathLike, what: str) -> Iterator[None]:
+    """Values of a file that are missing or of a wrong type are the file's fault, and named so."""
+    try:
+        yield
+    except DataError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise DataError(
+            f"{os.fspath(path)} is damaged: it does not hold what belongs into {what} "
+            f"({type(error).__name__}: {error}). Make it again."
+        ) from error
+
+
+def _checksum(values: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in values.items() if key != _SEAL}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
 ResultT = TypeVar("ResultT", bound="SavedAsJson")
 
 
@@ -176,18 +274,22 @@ class SavedAsJson:
     def save(self, path: PathLike) -> None:
         """Write a JSON file that :meth:`load` reads."""
         with written_in_one_piece(path, self.file) as file:
-            text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+            values = json.loads(json.dumps(self.to_dict(), allow_nan=False))
+            text = json.dumps(sealed(values), ensure_ascii=False)
             file.write_text(text + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls: type[ResultT], path: PathLike) -> ResultT:
         """The result that :meth:`save` wrote; an error for a file of another kind."""
-        file = Path(path)
+        file = as_path(path)
         if not file.is_file():
             raise DataError(f"no such file: {os.fspath(path)}.")
         if not cls.file.known(file):
             raise DataError(f"{os.fspath(path)} is not {cls.file.name} written by taskscape.")
-        result: ResultT = cls.from_dict(json.loads(file.read_text(encoding="utf-8")))
+        stored = json.loads(file.read_text(encoding="utf-8"))
+        values = check_seal(stored, path, "Make it again.")
+        with damage_named(path, cls.file.name):
+            result: ResultT = cls.from_dict(values)
         return result
 
 
@@ -214,6 +316,8 @@ def written_in_one_piece(path: PathLike, kind: Kind | None = None) -> Iterator[P
         _onto_disk(unfinished)
         unfinished.replace(final)
         _onto_disk(final.parent)
+    except OSError as error:
+        raise _explained(error, path) from error
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -245,8 +349,21 @@ def folder_in_one_piece(path: PathLike, *, replace: bool = True) -> Iterator[Pat
         elif not _exchange(unfinished, final):
             _take_the_place(unfinished, final)
         _onto_disk(final.parent)
+    except OSError as error:
+        raise _explained(error, path) from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _explained(error: OSError, path: PathLike) -> Exception:
+    """What to say where there is no room to write; other errors stay as they are."""
+    if error.errno not in DISK_FULL:
+        return error
+    return DataError(
+        f"{os.fspath(path)} cannot be written: {error.strerror}. What was there before is as it "
+        "was. Free some space, or choose another place, and run the same command again (with "
+        "--resume, where it has one)."
+    )
 
 
 def recover(path: PathLike) -> None:
@@ -256,6 +373,38 @@ def recover(path: PathLike) -> None:
         for aside in sorted(_left(final, "before"), key=os.path.getmtime, reverse=True):
             if not final.exists() and (aside / final.name).exists():
                 (aside / final.name).rename(final)
+
+
+def lock_open_file(file: int, *, wait: bool = True) -> bool:
+    """Lock an open file until it is closed; False where another process holds it.
+
+    Where the system has no such locks, nothing is locked.
+    """
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:  # some network file systems
+        return True
+    return True
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Keep others that ask for it out of the block; however this process ends, it is free again."""
+    if sys.platform == "win32":
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        lock_open_file(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _exchange(unfinished: Path, final: Path) -> bool:
@@ -293,7 +442,7 @@ def _left(final: Path, what: str) -> Iterator[Path]:
 
 
 def _end_of_links(path: PathLike) -> Path:
-    return Path(os.path.realpath(path))
+    return Path(os.path.realpath(as_path(path)))
 
 
 def _check_place(path: PathLike, final: Path, folder: bool) -> None:
@@ -305,7 +454,7 @@ def _check_place(path: PathLike, final: Path, folder: bool) -> None:
         raise DataError(
             f"{os.fspath(path)} exists and is not {kind}; it is left as it is. Choose another name."
         )
-    above = next(p for p in final.parents if os.path.lexists(p))
+    above = next(p for p in (*final.parents, final) if os.path.lexists(p))
     if not above.is_dir() or not os.access(above, os.W_OK):
         raise DataError(
             f"{os.fspath(path)} cannot be written: {above} is not a folder that you may write to. "
@@ -319,8 +468,9 @@ def _is_empty(final: Path) -> bool:
 
 def _as_any_other(unfinished: Path, mode: int) -> None:
     """Temporary files are private; what they become should be as readable as any other file."""
-    mask = os.umask(0)
-    os.umask(mask)
+    with _ASKING_FOR_MASK:
+        mask = os.umask(0)
+        os.umask(mask)
     unfinished.chmod(mode & ~mask)
 
 
@@ -341,7 +491,12 @@ def _onto_disk(path: Path) -> None:
 def _sweep_abandoned(final: Path) -> None:
     """Remove what a killed process left beside ``final`` a day or more ago."""
     kinds = ("unfinished", "before") if final.exists() else ("unfinished",)
-    for left in [left for kind in kinds for left in _left(final, kind)]:
+    sweep_abandoned([left for kind in kinds for left in _left(final, kind)])
+
+
+def sweep_abandoned(unfinished: Iterable[Path]) -> None:
+    """Remove those of some unfinished files and folders that nobody wrote to for a day or more."""
+    for left in unfinished:
         with suppress(FileNotFoundError):  # another process sweeps too
             if time.time() - left.stat().st_mtime < _ABANDONED_SECONDS:
                 continue

@@ -1,6 +1,8 @@
-"""Names come from anybody's data: here they are kept from being read as markup or formulas."""
+"""Text for figures and pages: names of anybody's data as they are, and tables in Markdown."""
 
-__all__ = ["literal", "plain"]
+from collections.abc import Iterable, Sequence
+
+__all__ = ["literal", "markdown_table", "plain"]
 
 _UNSAFE_IN_PLOTLY = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", "%": "&#37;", "$": "&#36;", "\n": " "}
@@ -23,3 +25,15 @@ def literal(text: object) -> str:
     '&lt;b&gt;50 &#37;&lt;/b&gt;'
     """
     return str(text).translate(_UNSAFE_IN_PLOTLY)
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown, with a line for its header and one for each row.
+
+    >>> print(markdown_table(["learner", "gain"], [["MAML", "1.5"]]), end="")
+    | learner | gain |
+    | --- | --- |
+    | MAML | 1.5 |
+    """
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

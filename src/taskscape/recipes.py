@@ -125,24 +125,28 @@ def train_and_test(
     name: str,
     settings: Mapping[str, Any],
     training: Sequence[TaskSet],
-    tests: TaskSet,
-    *,
+    *tests: TaskSet,
     seeds: Sequence[int],
+    updates: int | None = None,
     batch_size: int = 4,
     scale: float = 1.0,
     episodes: int = 1,
-) -> list[Evaluation]:
-    """A learner, trained once on each set of tasks, side by side; each evaluated on the tests."""
+) -> list[list[Evaluation]]:
+    """A learner, trained on each set of tasks, side by side; all evaluated on each of the tests.
+
+    Every task is seen once, unless it is said how many ``updates`` there are.
+    """
     learner, config = learner_and_training(name, settings)
+    once = TrainConfig.one_pass(len(training[0]), batch_size)
     trained = train_many(
         learner,
-        network_for(tests.pool, settings, scale=scale),
+        network_for(training[0].pool, settings, scale=scale),
         training,
-        TrainConfig.one_pass(len(training[0]), batch_size, **config),
+        replace(once, updates=updates or once.updates, **config),
         seeds=seeds,
-        n_way=tests.max_way,
+        n_way=max(tasks.max_way for tasks in (*training, *tests)),
     )
-    return evaluate_many(learner, trained.state, tests, episodes=episodes)
+    return [evaluate_many(learner, trained.state, t, episodes=episodes) for t in tests]
 
 
 def nearest_centroid(tasks: TaskSet, episodes: int) -> Evaluation:
@@ -207,6 +211,11 @@ def hold_out(pool: ClassPool, n_groups: int, seed: int = 0) -> ClassPool:
             f"{'splits' if pool.splits is None else 'groups'}."
         )
     train = sorted({g for g, s in zip(pool.groups, pool.splits, strict=True) if s == "train"})
+    if n_groups >= len(train):
+        raise DataError(
+            f"validation takes {n_groups} groups of training classes and must leave some to train "
+            f"on; {pool!r} has {len(train)}. Mark validation classes in the data."
+        )
     held = set(np.random.default_rng(seed).permutation(train)[:n_groups].tolist())
     splits = tuple(
         "val" if s == "train" and g in held else s
@@ -235,7 +244,7 @@ def draw_tasks(
     pool: ClassPool,
     most: int,
     *,
-    split: str,
+    split: str | None = None,
     n_way: int,
     n_shot: int,
     seed: int,

@@ -67,15 +67,28 @@ class Interval:
         """Whether the interval leaves out zero."""
         return self.low > 0 or self.high < 0
 
+    def clear_to(self, digits: int) -> bool:
+        """Whether it leaves out zero with its ends rounded to so many decimals, as readers see it.
+
+        >>> Interval(-0.2, -0.4, -0.004).clear, Interval(-0.2, -0.4, -0.004).clear_to(2)
+        (True, False)
+        """
+        return round(self.low, digits) > 0 or round(self.high, digits) < 0
+
     def within(self, least: float, most: float) -> "Interval":
         """The interval with its ends no further than the quantity can go."""
         low, high = np.clip([self.low, self.high], least, most).tolist()
         return Interval(self.value, low, high)
 
+    def in_points(self) -> str:
+        """A gain in hundredths, such as ``+1.5 [+0.2, +2.8]``."""
+        value, low, high = (f"{100 * x:+z.1f}" for x in (self.value, self.low, self.high))
+        return value if math.isnan(self.low) else f"{value} [{low}, {high}]"
+
     def __str__(self) -> str:
         if math.isnan(self.low):
-            return f"{self.value:.2f}"
-        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+            return f"{self.value:z.2f}"
+        return f"{self.value:z.2f} [{self.low:z.2f}, {self.high:z.2f}]"
 
 
 @dataclass(frozen=True)
@@ -223,7 +236,11 @@ class Resamples:
             return Interval(value)
         centre = float(_z(np.array([value]))[0]) if correlation else value
         again = _z(again) if correlation else again
-        spread = jackknife(again).value if self.method == "jackknife" else float(again.var(ddof=1))
+        spread = float(again.var(ddof=1))
+        if self.method == "jackknife":
+            known = jackknife(again)
+            # what cannot be left out, or gives no number, would have moved it as the others do
+            spread = known.value * (self.n_units - 1) / known.freedom
         around = t_interval(centre, [Variance(spread, self.n_units - 1)], self.confidence)
         ends = (around.low, around.high)
         return Interval(value, *(math.tanh(e) for e in ends) if correlation else ends)
@@ -249,10 +266,10 @@ def make_resamples(
     counts as often as the product of how often its classes were drawn. Without classes the same is
     done to tasks, which gives too narrow an interval where tasks share classes.
     """
-    if method not in ("jackknife", "bootstrap"):
+    if not isinstance(method, str) or method not in ("jackknife", "bootstrap"):
         raise DataError(f"interval={method!r} is not known; use 'jackknife' or 'bootstrap'.")
-    if not 0.5 <= confidence < 1:
-        raise DataError(f"confidence={confidence} must lie between 0.5 and 1.")
+    if not isinstance(confidence, int | float | np.floating) or not 0.5 <= confidence < 1:
+        raise DataError(f"confidence={confidence!r} must lie between 0.5 and 1.")
     rng = np.random.default_rng(seed)
     units = np.arange(n_tasks)[:, None] if classes is None else classes
     real = units >= 0

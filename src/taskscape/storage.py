@@ -5,19 +5,20 @@ values. What a folder or file holds, whether it is whole, and which version wrot
 it is checked here.
 """
 
-import csv
 import hashlib
 import json
 import math
 import os
 import platform
-from collections.abc import Mapping, Sequence
+import shutil
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,9 +30,12 @@ from safetensors.numpy import save as save_tensors
 from taskscape.errors import CheckpointError, DataError
 from taskscape.files import (
     Kind,
+    as_path,
     check_output,
+    check_seal,
     folder_in_one_piece,
     recover,
+    sealed,
     written_in_one_piece,
 )
 
@@ -40,34 +44,41 @@ __all__ = [
     "arrays_of",
     "arrays_of_kind",
     "check_format",
+    "forget_checkpoint",
     "get_array",
     "header_of",
     "load_arrays",
     "load_checkpoint",
+    "mend_checkpoint",
+    "open_parquet",
     "plain",
+    "read_batches",
     "read_json",
+    "read_parquet",
+    "read_row_group",
     "read_table",
     "save_arrays",
     "save_checkpoint",
     "table_with_header",
     "tree_from",
     "versions",
-    "write_csv",
     "write_json",
+    "write_parquet",
     "write_table",
 ]
 
 Tree = TypeVar("Tree")
 _FORMAT = 1
 _HEADER = b"taskscape"
+_BATCH = 1 << 17
 _FILES = {"arrays.safetensors", "header.json"}
+_AGAIN = "Make it again, or take it from a backup."
 
 
-def versions() -> dict[str, str]:
-    """What made a result: the versions of Python and of the libraries it depends on."""
-    names = ("taskscape", "jax", "jaxlib", "numpy", "scikit-learn")
+def versions(*names: str) -> dict[str, str]:
+    """What made a result: the versions of Python and of some packages."""
     known = {}
-    for name in names:
+    for name in names or ("taskscape", "jax", "jaxlib", "numpy", "scikit-learn"):
         try:
             known[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -87,12 +98,12 @@ def save_arrays(
     full = dict(header) | {
         "format": _FORMAT,
         "versions": versions(),
-        "arrays": {k: [str(v.dtype), list(v.shape)] for k, v in arrays.items()},
+        "arrays": _listed(arrays),
         "sha256": hashlib.sha256(raw).hexdigest(),
     }
     with folder_in_one_piece(path) as new:
         (new / "arrays.safetensors").write_bytes(raw)
-        text = json.dumps(full, indent=2, ensure_ascii=False, default=_number)
+        text = json.dumps(sealed(_in_json(full)), indent=2, ensure_ascii=False)
         (new / "header.json").write_text(text + "\n", encoding="utf-8")
 
 
@@ -115,7 +126,7 @@ def load_arrays(
     path: str | os.PathLike[str], what: str
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read a folder written by :func:`save_arrays`, checking what it is and that it is whole."""
-    folder = Path(path)
+    folder = as_path(path)
     recover(folder)
     if not folder.is_dir():
         raise DataError(f"no {what} at {folder}: there is no such folder.")
@@ -131,6 +142,7 @@ def load_arrays(
     if not isinstance(header, dict) or header.get("what") != what:
         raise DataError(f"{folder} does not hold a {what}.")
     check_format(header, folder)
+    check_seal(header, folder / "header.json", _AGAIN)
     if hashlib.sha256(raw).hexdigest() != header.get("sha256"):
         raise DataError(
             f"{folder} is damaged: arrays.safetensors does not match the checksum in header.json."
@@ -141,8 +153,7 @@ def load_arrays(
         raise DataError(
             f"{folder} is damaged: arrays.safetensors cannot be read ({error})."
         ) from error
-    listed = {k: [str(v.dtype), list(v.shape)] for k, v in arrays.items()}
-    if listed != header.get("arrays"):
+    if _listed(arrays) != header.get("arrays"):
         raise DataError(f"{folder} is damaged: its arrays are not those that header.json lists.")
     return arrays, header
 
@@ -150,22 +161,27 @@ def load_arrays(
 def save_checkpoint(
     path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]
 ) -> None:
-    """Write one safetensors file with the header inside, in one piece."""
+    """Write one safetensors file with the header inside, in one piece.
+
+    The checkpoint that was there is kept beside it, should the newer one be damaged.
+    """
     whole = {k: np.asarray(v, order="C") for k, v in arrays.items()}
     full = dict(header) | {
         "format": _FORMAT,
         "versions": versions(),
+        "arrays": _listed(whole),
         "sha256": _checksum(whole),
     }
-    raw = save_tensors(whole, {"taskscape": json.dumps(full, default=_number)})
+    raw = save_tensors(whole, {"taskscape": json.dumps(sealed(_in_json(full)))})
     with written_in_one_piece(path, CHECKPOINT) as file:
         file.write_bytes(raw)
+        _keep_as_before(Path(path))
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read a file written by :func:`save_checkpoint`."""
     try:
-        raw = Path(path).read_bytes()
+        raw = as_path(path).read_bytes()
     except FileNotFoundError:
         raise CheckpointError(f"no checkpoint at {os.fspath(path)}.") from None
     try:
@@ -173,12 +189,64 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray]
         arrays = load_tensors(raw)
         if _checksum(arrays) != header["sha256"]:
             raise ValueError("the arrays do not match their checksum")
+        if header.get("arrays", _listed(arrays)) != _listed(arrays):
+            raise ValueError("the arrays are not those that its header lists")
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             f"{os.fspath(path)} is not a readable checkpoint ({error}). Delete it and start anew."
         ) from error
     check_format(header, path)
+    check_seal(header, path, "Delete it and start anew.")
     return arrays, header
+
+
+def mend_checkpoint(path: str | os.PathLike[str]) -> None:
+    """Where a checkpoint is damaged and the one before is whole, put that in its place."""
+    final, before = Path(path), _before(path)
+    if not before.exists() or (final.exists() and _is_whole(final)) or not _is_whole(before):
+        return
+    damaged = final.with_name(f"{final.name}.damaged")
+    if final.exists():
+        final.replace(damaged)
+        warnings.warn(
+            f"{final} is damaged (kept as {damaged.name}); the work goes on from the checkpoint "
+            "before it.",
+            stacklevel=3,
+        )
+    before.replace(final)
+
+
+def forget_checkpoint(path: str | os.PathLike[str]) -> None:
+    """Delete a checkpoint that is not needed any more, and the one before it."""
+    for file in (Path(path), _before(path)):
+        file.unlink(missing_ok=True)
+
+
+def _before(path: str | os.PathLike[str]) -> Path:
+    final = Path(path)
+    return final.with_name(f"{final.name}.before")
+
+
+def _keep_as_before(final: Path) -> None:
+    """Give the present checkpoint a second name, before a newer one takes its first."""
+    before = _before(final)
+    foreign = before.exists() and not CHECKPOINT.known(before)
+    if foreign or not final.exists() or not final.stat().st_size:
+        return
+    with written_in_one_piece(before) as kept:
+        kept.unlink()
+        try:
+            kept.hardlink_to(final.resolve())
+        except OSError:  # not every file system can
+            shutil.copyfile(final, kept)
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        load_checkpoint(path)
+    except (CheckpointError, DataError, OSError):
+        return False
+    return True
 
 
 def _header_inside(raw: bytes) -> dict[str, Any]:
@@ -211,12 +279,21 @@ def check_format(header: Mapping[str, Any], path: str | os.PathLike[str]) -> Non
         raise DataError(f"{os.fspath(path)} was written by a newer taskscape; please upgrade.")
 
 
+def _listed(arrays: Mapping[str, np.ndarray]) -> dict[str, list[Any]]:
+    return {k: [str(v.dtype), list(v.shape)] for k, v in arrays.items()}
+
+
 def _checksum(arrays: Mapping[str, np.ndarray]) -> str:
     h = hashlib.sha256()
     for name in sorted(arrays):
         h.update(name.encode())
         h.update(arrays[name].tobytes())
     return h.hexdigest()
+
+
+def _in_json(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as they are when they come back from JSON."""
+    return dict(json.loads(json.dumps(values, default=_number)))
 
 
 def _number(value: Any) -> Any:
@@ -246,7 +323,7 @@ def tree_from(arrays: Mapping[str, np.ndarray], like: Tree, prefix: str = "") ->
                 f"{name} is {stored.dtype}{list(stored.shape)}, expected "
                 f"{value.dtype}{list(value.shape)}: {_WRONG}."
             )
-        return jnp.asarray(stored)
+        return jax.device_put(stored)
 
     filled: Tree = jax.tree_util.tree_map_with_path(leaf, like)
     return filled
@@ -307,12 +384,12 @@ def write_table(path: Path, columns: Mapping[str, Any]) -> None:
             arrays[name] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
         else:
             arrays[name] = pa.array(values)
-    pq.write_table(pa.table(arrays), path, compression="zstd")
+    write_parquet(path, pa.table(arrays))
 
 
 def read_table(path: Path) -> dict[str, Any]:
     """The columns of such a file: arrays, or lists where they hold text."""
-    table = pq.read_table(path)
+    table = read_parquet(path)
     columns: dict[str, Any] = {}
     for name in table.column_names:
         column = table[name].combine_chunks()
@@ -325,24 +402,142 @@ def read_table(path: Path) -> dict[str, Any]:
     return columns
 
 
+# -- Parquet: every page with a checksum, and where there is a header, every column too ------------
+
+
+def write_parquet(path: Path, table: pa.Table, **options: Any) -> None:
+    """Write a table so that damage is noticed by whoever reads it here.
+
+    Pages carry checksums. A table with a header has sums of its columns in it besides, and one of
+    the header itself: what Parquet says of its own pages has no checksum.
+    """
+    metadata = dict(table.schema.metadata or {})
+    if _HEADER in metadata:
+        header = json.loads(metadata[_HEADER])
+        sums = _Sums(table.column_names)
+        sums.add(table)
+        header["columns"] = _columns(table.schema)
+        header["sums"] = sums.values
+        metadata[_HEADER] = json.dumps(sealed(header), ensure_ascii=False).encode()
+        table = table.replace_schema_metadata(metadata)
+    pq.write_table(table, path, compression="zstd", write_page_checksum=True, **options)
+
+
+def open_parquet(path: str | os.PathLike[str]) -> pq.ParquetFile:
+    """A Parquet file whose pages are verified as they are read."""
+    if not as_path(path).is_file():
+        raise DataError(f"no such file: {os.fspath(path)}.")
+    try:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+        file.schema_arrow.names  # noqa: B018  -- names that are not text are found here
+    except _UNREADABLE as error:
+        raise _unreadable(path, error) from error
+    return file
+
+
+def read_batches(
+    file: pq.ParquetFile, path: Path, batch_size: int, columns: list[str] | None = None
+) -> Iterator[pa.Table]:
+    """The rows of an open file, so many at a time; at the end, the sums of its columns are right.
+
+    An error names the file where a page, or what was read in all, is not what was written.
+    """
+    schema = file.schema_arrow
+    header = _any_header(schema)
+    if header.get("columns", _columns(schema)) != _columns(schema):
+        raise _unreadable(path, "its columns are not those that its header lists")
+    read = schema.names if columns is None else columns
+    written = header.get("sums")
+    sums = _Sums(read if written else [])
+    try:
+        for batch in file.iter_batches(batch_size, columns=columns):
+            table = pa.Table.from_batches([batch])
+            sums.add(table)
+            yield table
+    except _UNREADABLE as error:
+        raise _unreadable(path, error) from error
+    if written and sums.values != {name: written.get(name) for name in read}:
+        raise _unreadable(path, "its values do not match the checksums in its header")
+
+
+def read_row_group(
+    file: pq.ParquetFile, path: Path, number: int, columns: list[str] | None = None
+) -> pa.Table:
+    """One row group of an open file; its pages are verified."""
+    try:
+        return file.read_row_group(number, columns=columns)
+    except _UNREADABLE as error:
+        raise _unreadable(path, error) from error
+
+
+def read_parquet(path: str | os.PathLike[str]) -> pa.Table:
+    """A whole table, seen to be what was written."""
+    file = open_parquet(path)
+    tables = list(read_batches(file, Path(path), _BATCH))
+    return pa.concat_tables(tables) if tables else file.schema_arrow.empty_table()
+
+
+_UNREADABLE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
+"""What Arrow raises for damaged files."""
+
+
+def _unreadable(path: str | os.PathLike[str], error: object) -> DataError:
+    said = " ".join(str(error).split()).rstrip(".")
+    return DataError(f"{os.fspath(path)} is not a readable Parquet file: {said}. {_AGAIN}")
+
+
+def _columns(schema: pa.Schema) -> dict[str, str]:
+    return {field.name: _kind(field.type) for field in schema}
+
+
+def _kind(kind: pa.DataType) -> str:
+    """A type in words; Parquet renames what is inside lists."""
+    if pa.types.is_fixed_size_list(kind):
+        return f"{kind.list_size} of {_kind(kind.value_type)}"
+    return f"lists of {_kind(kind.value_type)}" if pa.types.is_list(kind) else str(kind)
+
+
+class _Sums:
+    """Checksums of the columns of a table that comes in pieces, however it is cut."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.values = {name: [0, 0] for name in names}
+        """Of each column: of how long its lists are, and of the numbers in them."""
+
+    def add(self, table: pa.Table) -> None:
+        """Go on with the next rows."""
+        for name, sums in self.values.items():
+            for chunk in table[name].chunks:
+                self._add(chunk, sums)
+
+    def _add(self, values: pa.Array, sums: list[int]) -> None:
+        if pa.types.is_nested(values.type):
+            lengths = values.value_lengths().to_numpy(zero_copy_only=False)
+            sums[0] = zlib.crc32(np.ascontiguousarray(lengths, dtype=np.float64).data, sums[0])
+            self._add(values.flatten(), sums)
+        else:
+            numbers = values.to_numpy(zero_copy_only=False)
+            sums[1] = zlib.crc32(np.ascontiguousarray(numbers).data, sums[1])
+
+
 def table_with_header(columns: Mapping[str, Any], header: Mapping[str, Any]) -> pa.Table:
     """An Arrow table whose schema says what it holds (``what``) and all else in the header."""
     text = json.dumps({"format": _FORMAT, **header}, ensure_ascii=False)
     return pa.table(dict(columns)).replace_schema_metadata({_HEADER: text})
 
 
-def header_of(schema: pa.Schema, what: str) -> dict[str, Any] | None:
+def header_of(schema: pa.Schema, what: str, path: str | os.PathLike[str]) -> dict[str, Any] | None:
     """The header of such a table; None where it is none, or holds something else."""
+    header = _any_header(schema)
+    if header.get("what") != what:
+        return None
+    check_seal(header, path, _AGAIN)
+    return header
+
+
+def _any_header(schema: pa.Schema) -> dict[str, Any]:
     try:
         header = json.loads((schema.metadata or {}).get(_HEADER) or b"{}")
     except ValueError:
-        return None
-    return header if isinstance(header, dict) and header.get("what") == what else None
-
-
-def write_csv(path: Path, columns: Mapping[str, Sequence[Any] | np.ndarray]) -> None:
-    """Columns as CSV, for a spreadsheet."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
+        return {}
+    return header if isinstance(header, dict) else {}

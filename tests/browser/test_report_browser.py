@@ -37,9 +37,15 @@ def view(opened, name: str) -> None:
     opened.page.wait_for_selector(f"#chart-map {drawn}")
 
 
+def wait_for_frames(opened, n: int = 3) -> None:
+    """The map in space looks at the mouse once a frame."""
+    frame = "() => new Promise((done) => requestAnimationFrame(() => done()))"
+    for _ in range(n):
+        opened.page.evaluate(frame)
+
+
 def click_and_wait_for(opened, title: str) -> None:
     opened.page.mouse.down()
-    opened.page.wait_for_timeout(300)  # the map in space looks at the button once a frame
     opened.page.mouse.up()
     shown = "(title) => document.getElementById('panel-title').innerText === title"
     opened.page.wait_for_function(shown, arg=title)
@@ -81,6 +87,17 @@ def test_names_are_shown_and_never_run(reports, open_report):
     assert page.locator("main img, main b").count() == 0
 
 
+def test_a_click_on_a_word_says_what_it_means(glyphs):
+    page = glyphs.page
+    meaning = page.locator("#word-spearman")
+    assert not meaning.is_visible()
+    page.locator("#findings .word[popovertarget=word-spearman]").click()
+    assert meaning.is_visible()
+    assert "rank correlation" in meaning.inner_text()
+    page.keyboard.press("Escape")
+    assert not meaning.is_visible()
+
+
 def test_pointing_and_clicking_on_the_flat_map(glyphs):
     opened, page = glyphs, glyphs.page
     view(opened, "flat")
@@ -105,7 +122,7 @@ def test_pointing_at_the_map_in_space(glyphs):
     places = [(x / 20, y / 20) for y in range(6, 16) for x in range(5, 16)]
     for x, y in places:
         page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=2)
-        page.wait_for_timeout(30)
+        wait_for_frames(opened)  # else the tip may be of the place before
         if page.locator("#tip:not([hidden])").count():
             break
     named = page.inner_text("#tip strong")
@@ -128,7 +145,7 @@ def test_tasks_are_found_and_opened_by_keyboard(glyphs):
     opened, page = glyphs, glyphs.page
     page.get_by_label("Find a test task").focus()
     page.keyboard.type("tifinagh")
-    assert re.match(r"\(\d+ of 800", page.inner_text("#found"))
+    assert re.match(r"\(\d+ of 200", page.inner_text("#found"))
     page.keyboard.press("Enter")
     assert "tifinagh" in page.inner_text("#panel").lower()
     assert "is shown" in page.inner_text("#status")
@@ -142,7 +159,7 @@ def test_tasks_are_found_and_opened_by_keyboard(glyphs):
     page.get_by_role("button", name="Back to test task").click()
     assert panel_title(opened).startswith("Test task")
     page.get_by_label("Find a test task").fill("no such task")
-    assert page.inner_text("#found") == "(0 of 800)"
+    assert page.inner_text("#found") == "(0 of 200)"
     assert opened.complaints == []
 
 

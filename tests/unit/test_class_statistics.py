@@ -119,6 +119,14 @@ def test_intervals_over_classes_hold_the_truth_and_intervals_over_tasks_do_not(m
     assert covered["tasks"] <= 0.5 * runs
 
 
+def test_classes_that_cannot_be_left_out_vary_as_the_others_do():
+    resamples = make_resamples(np.array(list(itertools.combinations(range(10), 3))), 120)
+    again = np.tile([0.4, 0.6], 5)
+    all_known = resamples.interval_of(0.5, again)
+    some_known = resamples.interval_of(0.5, np.where(np.arange(10) < 6, again, np.nan))
+    assert some_known.reach == pytest.approx(all_known.reach)
+
+
 def test_partial_correlations_given_the_same_twice_or_a_constant():
     x, y, z = RNG.normal(size=(3, 300))
     x, y = x + z, y + z

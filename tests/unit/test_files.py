@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,31 @@ def test_what_was_private_while_unfinished_becomes_as_readable_as_any_other(tmp_
         os.umask(before)
     assert (tmp_path / "m").stat().st_mode & 0o777 == 0o750
     assert (tmp_path / "f").stat().st_mode & 0o777 == 0o640
+
+
+def test_threads_that_write_leave_the_mask_of_new_files_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    umask = os.umask
+
+    def slow(mask: int) -> int:
+        was = umask(mask)
+        time.sleep(0.01)
+        return was
+
+    def write(i: int) -> None:
+        with written_in_one_piece(tmp_path / str(i)) as file:
+            file.write_text("x")
+
+    before = umask(0o027)
+    try:
+        monkeypatch.setattr(os, "umask", slow)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(write, range(8)))
+        assert umask(0o027) == 0o027
+        assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o640}
+    finally:
+        umask(before)
 
 
 @pytest.mark.parametrize("step", ["_exchange", "rename 1", "rename 2", "rename 3", "rmtree"])

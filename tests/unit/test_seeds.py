@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fit_cases import small_model, small_tasks
 from meta_cases import toy_pool
 from taskscape import (
     DataError,
@@ -84,10 +85,9 @@ def test_seeds_that_jax_would_not_hold_are_refused() -> None:
 @pytest.mark.filterwarnings("ignore::taskscape.HealthWarning")
 @pytest.mark.filterwarnings("ignore::taskscape.OutlierTasksWarning")
 def test_a_model_with_such_a_seed_can_be_fitted_and_kept(tmp_path: Path) -> None:
-    tasks = sample_tasks(POOL, 60, n_way=3, n_shot=4, seed=np.int64(1))
-    settings: dict[str, Any] = {"max_passes": 1, "prepare": None}
-    model = TaskThemes(2, 3, random_state=np.int64(1), **settings).fit(tasks)
+    tasks = small_tasks(seed=np.int64(1))
+    model = small_model(random_state=np.int64(1)).fit(tasks)
     model.save(tmp_path / "model")
     assert TaskThemes.load(tmp_path / "model").fingerprint_ == model.fingerprint_
-    same = TaskThemes(2, 3, random_state=1, **settings).fit(tasks)
+    same = small_model(random_state=1).fit(small_tasks(seed=1))
     np.testing.assert_array_equal(same.transform(tasks), model.transform(tasks))

@@ -14,7 +14,7 @@ from taskscape.select import RULES
 from taskscape.similarity import SIMILARITIES
 
 SLOW = {
-    "equinox", "jax", "jaxlib", "jaxtyping", "matplotlib", "numpy", "optax", "ot", "pandas", "PIL",
+    "equinox", "jax", "jaxlib", "jaxtyping", "matplotlib", "numpy", "optax", "pandas", "PIL",
     "plotly", "pyarrow", "safetensors", "scipy", "sklearn",
 }  # fmt: skip
 LAZY = [

@@ -13,6 +13,7 @@ from safetensors.numpy import save
 from taskscape import files
 from taskscape import storage as module
 from taskscape.errors import DataError
+from taskscape.files import sealed
 from taskscape.storage import load_arrays, load_checkpoint, save_arrays, save_checkpoint, versions
 
 ARRAYS = {
@@ -37,8 +38,9 @@ def file(tmp_path: Path) -> Path:
 
 
 def edit_header(folder: Path, **changes: object) -> None:
+    """As if it had been written like that."""
     path = folder / "header.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    path.write_text(json.dumps(sealed(json.loads(path.read_text()) | changes)))
 
 
 def assert_same(arrays: dict[str, np.ndarray]) -> None:

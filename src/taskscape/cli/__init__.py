@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from taskscape import __version__
+from taskscape.cli.failures import fail, in_words, prepare_terminal
 from taskscape.cli.interrupts import heed_interrupts
 from taskscape.errors import TaskscapeError
 
@@ -21,7 +22,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _MODULES = (
-    "run", "data", "themes", "sizes", "compare", "select", "advise", "learners", "forecast",
+    "run", "data", "themes", "sizes", "compare", "catalogue", "select", "advise", "learners",
+    "forecast", "doctor",
 )  # fmt: skip
 
 
@@ -47,12 +49,17 @@ for _module in _MODULES:
 
 def main() -> None:
     """Run the command line; errors that are the user's to mend are printed without a traceback."""
+    prepare_terminal()
     try:
         with heed_interrupts():
-            app()
+            try:
+                app()
+            finally:
+                sys.stdout.flush()
     except TaskscapeError as error:
-        from rich.console import Console
-
-        Console(stderr=True, soft_wrap=True).print("[bold red]error:[/]", end=" ")
-        typer.echo(str(error), err=True)
-        sys.exit(1)
+        fail(str(error))
+    except Exception as error:
+        words = in_words(error)
+        if words is None:
+            raise
+        fail(words)

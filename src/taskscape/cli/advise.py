@@ -1,16 +1,24 @@
 """``taskscape advise``: which tasks of a pool to train on for a target."""
 
 import json
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from taskscape.cli.options import AsJson, LearnerName, Seed, one_source
 from taskscape.errors import DataError
 from taskscape.files import check_output
+from taskscape.targets.known import AUTO, WAYS
+
+if TYPE_CHECKING:
+    from taskscape.targets.gains import GainSeen
 
 __all__ = ["register"]
+
+OWN = "own"
 
 
 def register(app: typer.Typer) -> None:
@@ -18,7 +26,8 @@ def register(app: typer.Typer) -> None:
     app.command(
         "advise",
         epilog="Example:  taskscape advise --data glyphs --target my_symbols/ --out advice  ·  "
-        "taskscape advise --data glyphs --target Hexagrams --budget 100 --learner maml",
+        "taskscape advise --data glyphs --target Hexagrams --budget 100 --learner maml  ·  "
+        "taskscape advise --data mine/ --target new/ --experience own",
     )(advise)
 
 
@@ -39,10 +48,11 @@ def advise(
     way: Annotated[
         str,
         typer.Option(
-            help="How to choose: prototypes, task_themes, ranks (mean rank of both), half (half by "
-            "ranks, half by chance), random; auto: whichever promises to gain, if any does."
+            help="How to choose: "
+            + "; ".join(f"{name}: {what}" for name, what in WAYS.items())
+            + f"; {AUTO}: whichever promises to gain, if any does."
         ),
-    ] = "auto",
+    ] = AUTO,
     candidates: Annotated[int, typer.Option(help="Tasks to choose from.")] = 2000,
     n_way: Annotated[int, typer.Option(help="Classes of a task.")] = 5,
     n_shot: Annotated[
@@ -52,6 +62,22 @@ def advise(
     task_themes: Annotated[int, typer.Option(help="Task-themes of the model, L.")] = 8,
     updates: Annotated[int, typer.Option(help="Of every training.")] = 400,
     trials: Annotated[int, typer.Option(help="Trainings of each way.")] = 4,
+    experience: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Go by what choosing gains on your own data: {OWN} takes each of its groups as "
+            "the target first (half a minute each, kept in the cache folder); or a ledger of "
+            "`python -m taskscape.studies targets`."
+        ),
+    ] = None,
+    try_sources: Annotated[
+        bool,
+        typer.Option(
+            "--try-sources",
+            help="Where the target has queries: also train on every source alone, to know the "
+            "best one in hindsight.",
+        ),
+    ] = False,
     seed: Seed = 0,
     out: Annotated[
         Path | None,
@@ -66,9 +92,11 @@ def advise(
     What that says is weighed by how much choosing gained on other targets.
     """
     from taskscape.pools import load_pool
+    from taskscape.studies.targets import experience_of
     from taskscape.targets import AdvisorSettings
     from taskscape.targets import advise as advise_for
     from taskscape.targets.advice import ADVICE
+    from taskscape.targets.target import find_target
 
     source = one_source(data)
     if source is None:
@@ -79,9 +107,16 @@ def advise(
         candidates, n_way, n_shot, image_themes=image_themes, task_themes=task_themes,
         updates=updates, seed=seed,
     )  # fmt: skip
+    pool, seen = load_pool(source), None
+    meant = find_target(target, pool, **settings.target_sizes())
+    if experience == OWN:
+        with redirect_stdout(sys.stderr):  # a line for each group, which is no result here
+            seen = experience_of(pool, learner, budget, settings, but=target)
+    elif experience is not None:
+        seen = _seen(Path(experience), learner)
     advice = advise_for(
-        load_pool(source), target, budget, learner=learner, way=way, settings=settings,
-        trials=trials,
+        pool, meant, budget, learner=learner, way=way, settings=settings, trials=trials,
+        experience=seen, try_sources=try_sources,
     )  # fmt: skip
     if out is not None:
         advice.save(out)
@@ -91,3 +126,20 @@ def advise(
     typer.echo(advice.summary())
     if out is not None:
         typer.echo(f"written to {out}")
+
+
+def _seen(ledger: Path, learner: str) -> "list[GainSeen]":
+    """What a ledger says of a learner; an error where it says nothing."""
+    from taskscape.studies.lab import read_ledger
+    from taskscape.studies.targets import gains_seen
+
+    if not ledger.is_file():
+        raise DataError(f"--experience {ledger} is not a file.")
+    entries = [e for e in read_ledger(ledger) if e["cell"].get("what") == "target"]
+    seen = [s for s in gains_seen(entries) if s.learner == learner]
+    if not seen:
+        raise DataError(
+            f"{ledger} holds no gains of {learner}. Make some by `python -m taskscape.studies "
+            f"targets --pool MINE --learners {learner} --out {ledger}`."
+        )
+    return seen

@@ -8,12 +8,14 @@ import typer
 
 from taskscape.cli.options import (
     AsJson,
+    Engine,
     Seed,
     SimilarityName,
     TestTasks,
     TrainTasks,
     one_source,
     parse_range,
+    refuse_given,
 )
 from taskscape.errors import DataError
 from taskscape.files import PICTURE, check_output
@@ -36,7 +38,8 @@ def register(app: typer.Typer) -> None:
     )(nearest)
     app.command(
         "diagram",
-        epilog="Example:  taskscape diagram results.csv --out diagram.png --out diagram.json",
+        epilog="Example:  taskscape diagram test.parquet train.parquet --accuracies mine.csv "
+        "--out diagram.png  ·  taskscape diagram results.csv --out diagram.png",
     )(diagram)
 
 
@@ -59,24 +62,27 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="Write a CSV with a row for every test task.")
     ] = None,
+    engine: Engine = "here",
     as_json: AsJson = False,
 ) -> None:
     """Mean distance from each test task to the training tasks, and whether the sets are alike."""
     import numpy as np
 
-    from taskscape.cli.work.compare import TABLE, by_samples, by_themes, write_csv
+    from taskscape.cli.work.compare import TABLE, by_samples, by_themes, write_distances
+    from taskscape.engine import use_engine
 
     if out is not None:
         check_output(out, TABLE)
     find_similarity(similarity)
     if similarity == TASK_THEMES:
-        compared = by_themes(test, train, reference, k, normalise, seed)
+        with use_engine(engine):
+            compared = by_themes(test, train, reference, k, normalise, seed)
     elif normalise:
         raise DataError("--normalise-ways is for task-themes; leave it out with --similarity.")
     else:
         compared = by_samples(similarity, one_source(data), test, train, reference, k, seed)
     if out is not None:
-        write_csv(out, compared)
+        write_distances(out, compared)
     if as_json:
         typer.echo(json.dumps(compared.to_dict()))
         return
@@ -109,7 +115,10 @@ def nearest(
     model: Annotated[Path | None, typer.Option(help="Embeds a task given by its classes.")] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(help="With --model: the data that has the classes; may be repeated."),
+        typer.Option(
+            help="The data that has the classes: needed with --model, and else to put the most "
+            "alike of equally near tasks first; may be repeated."
+        ),
     ] = None,
     k: Annotated[int, typer.Option("-k", help="How many tasks.")] = 10,
     any_class: Annotated[
@@ -122,10 +131,7 @@ def nearest(
     as_json: AsJson = False,
 ) -> None:
     """The tasks of a catalogue with the smallest KL from one task."""
-    import numpy as np
-
-    from taskscape.cli.work.compare import find_task
-    from taskscape.compare import nearest as nearest_tasks
+    from taskscape.cli.work.compare import find_nearest, find_task
     from taskscape.embeddings import Catalogue, TaskFilter
 
     look_in = Catalogue(catalogue)
@@ -133,23 +139,38 @@ def nearest(
     asked.header.check_same_model(look_in.header, str(query or model or catalogue), str(catalogue))
     ways = None if n_way is None else parse_range(n_way, "--n-way")
     only = TaskFilter(any_class=any_class or None, group=group, n_way=ways)
-    near = nearest_tasks(asked.lam.astype(np.float64), look_in.lam(only), k)
-    tasks = look_in.take(near.indices[0], only)
-    rows = [
-        {"task": int(tasks.ids[i]), "kl": float(d), "classes": list(tasks.names(i))}
-        for i, d in enumerate(near.distances[0])
-    ]
+    near = find_nearest(look_in, asked, k, only, one_source(data))
     if as_json:
         about = {"task": int(asked.ids[0]), "classes": list(asked.names(0))}
-        typer.echo(json.dumps({"query": about, "nearest": rows}, ensure_ascii=False))
+        answer = {"query": about, "ties": near.ties, "nearest": near.rows()}
+        typer.echo(json.dumps(answer))
         return
     typer.echo(f"nearest to the task of {', '.join(asked.names(0))}:")
-    for row in rows:
-        typer.echo(f"{row['kl']:10.4g}  task {row['task']:<8} {', '.join(row['classes'])}")  # type: ignore[arg-type]
+    for row in near.rows():
+        alike = f" {row['by_classes']:8.4g} apart" if "by_classes" in row else ""
+        typer.echo(f"{row['kl']:10.4g}{alike}  task {row['task']:<8} {', '.join(row['classes'])}")
+    typer.echo(near.summary())
 
 
 def diagram(
-    table: Annotated[Path, typer.Argument(help="A CSV with a row for every test task.")],
+    table: Annotated[
+        Path,
+        typer.Argument(
+            help="A CSV with a row for every test task; or, with TRAIN, test tasks by `taskscape "
+            "embed`."
+        ),
+    ],
+    train: Annotated[
+        Path | None,
+        typer.Argument(help="Training tasks by `taskscape embed`: distances are then computed."),
+    ] = None,
+    accuracies: Annotated[
+        Path | None,
+        typer.Option(
+            help="With TRAIN: a CSV of accuracies, with a column for each learner, and task (its "
+            "number) or classes to say which task a row is of."
+        ),
+    ] = None,
     distance: Annotated[str, typer.Option(help="The column of distances.")] = "distance",
     accuracy: Annotated[
         list[str] | None,
@@ -177,16 +198,38 @@ def diagram(
     as_json: AsJson = False,
 ) -> None:
     """Does distance to the training tasks explain accuracy? Numbers, and a picture."""
-    from taskscape.diagram import DIAGRAM_FILE, correlation_diagram, read_diagram_csv
+    from taskscape.diagram import (
+        DIAGRAM_FILE,
+        correlation_diagram,
+        join_accuracies,
+        read_diagram_csv,
+    )
     from taskscape.diagram.plot import FORMATS
 
     for path in out or []:
         if path.suffix.lower() not in (*FORMATS, ".json"):
             raise DataError(f"--out {path}: expected .json, {', '.join(FORMATS)}.")
         check_output(path, DIAGRAM_FILE if path.suffix.lower() == ".json" else PICTURE)
-    data = read_diagram_csv(
-        table, distance=distance, accuracy=accuracy, difficulty=difficulty, classes=classes
-    )
+    if (train is None) != (accuracies is None):
+        raise DataError(
+            "give TEST and TRAIN with --accuracies, such as: taskscape diagram test.parquet "
+            "train.parquet --accuracies mine.csv; or one CSV that has distances and accuracies."
+        )
+    if train is not None and accuracies is not None:
+        from taskscape.cli.work.compare import mean_distances
+
+        beside = "TRAIN: distances and classes are those of the tasks"
+        refuse_given(diagram, beside, distance=distance, classes=classes)
+
+        tested, distances = mean_distances(table, train)
+        data, how = join_accuracies(
+            accuracies, tested, distances, accuracy=accuracy, difficulty=difficulty
+        )
+        typer.echo(how, err=True)
+    else:
+        data = read_diagram_csv(
+            table, distance=distance, accuracy=accuracy, difficulty=difficulty, classes=classes
+        )
     drawn = correlation_diagram(
         data.distance,
         data.accuracy,
@@ -203,7 +246,7 @@ def diagram(
         else:
             drawn.plot(path, title=title)
     if as_json:
-        typer.echo(json.dumps(drawn.to_dict(), ensure_ascii=False))
+        typer.echo(json.dumps(drawn.to_dict()))
         return
     typer.echo(drawn.summary())
     for path in out or []:

@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from taskscape.cli.options import AsJson, NQuery, Seed, Source, parse_range, parse_shots
+from taskscape.cli.options import (
+    AsJson,
+    ImageSize,
+    MinSamples,
+    NQuery,
+    Seed,
+    SkipDamaged,
+    Source,
+    SplitFile,
+    parse_range,
+    parse_shots,
+    refuse_given,
+)
 from taskscape.errors import DataError
 from taskscape.files import PICTURE, check_output
 
@@ -20,7 +32,7 @@ __all__ = ["register"]
 _MOST_TO_WRITE = 50_000_000
 
 data_app = typer.Typer(
-    help="List known data sets, look into one, or download one.",
+    help="List known data sets, look into one, download one, or keep your own as decided.",
     invoke_without_command=True,
     epilog="Example:  taskscape data show glyphs --out glyphs.png",
 )
@@ -67,7 +79,7 @@ def list_known(
     console.print(table)
     console.print(
         f"Data sets are looked for in {data_dir()} (set TASKSCAPE_DATA to change it). Your own: "
-        "a folder of class folders, .npz, .parquet, .arrow or .zip, given by its path.",
+        "a folder of class folders, .npz, .parquet, .arrow, .csv or .zip, given by its path.",
         soft_wrap=True,
     )
 
@@ -89,12 +101,52 @@ def show(
     pool = load_pool(source, split=split)
     summary = summarise(pool)
     if as_json:
-        typer.echo(json.dumps(summary, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(summary, indent=2))
     else:
         print_summary(pool, summary)
     if out is not None:
         contact_sheet(pool, out)
         typer.echo(f"contact sheet: {out}", err=as_json)
+
+
+@data_app.command(
+    epilog="Example:  taskscape data save images/ --image-size 32 --skip-damaged --out mine  ·  "
+    "taskscape fit mine --split train --out model"
+)
+def save(
+    source: Source,
+    out: Annotated[Path, typer.Option(help="The folder to write, for any command to open.")],
+    image_size: ImageSize = None,
+    min_samples: MinSamples = None,
+    skip_damaged: SkipDamaged = False,
+    split_file: SplitFile = None,
+    deal: Annotated[
+        int | None,
+        typer.Option("--deal", help="Deal out missing splits by chance, with this seed."),
+    ] = None,
+) -> None:
+    """Keep data with what was decided for them, so that every command sees the same.
+
+    Lists of tasks and models belong to the data as they were opened: with other splits or sizes,
+    they are other data.
+    """
+    from taskscape.cli.work.data import print_summary, summarise
+    from taskscape.pools import load_pool, save_pool, split_classes
+    from taskscape.pools.cache import POOL
+
+    check_output(out, POOL)
+    pool = load_pool(
+        source,
+        image_size=image_size,
+        min_samples=min_samples,
+        skip_damaged=skip_damaged or None,
+        splits=split_file,
+    )
+    if deal is not None:
+        pool = split_classes(pool, deal)
+    save_pool(pool, out)
+    print_summary(pool, summarise(pool))
+    typer.echo(f"written to {out}")
 
 
 @data_app.command(epilog="Example:  taskscape data get omniglot")
@@ -140,6 +192,9 @@ def tasks(
 
     way, shot = parse_range(n_way, "--n-way"), parse_shots(n_shot, "--n-shot")
     check_output(out, TASKS)
+    if every:
+        beside, weights = "--all, which lists every combination", group_weights
+        refuse_given(tasks, beside, n_tasks=n_tasks, unique=unique, group_weights=weights)
     pool = load_pool(source)
     if every:
         if not isinstance(way, int):

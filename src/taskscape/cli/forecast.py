@@ -17,6 +17,7 @@ from taskscape.cli.options import (
     Source,
     Split,
     TasksFile,
+    refuse_given,
 )
 from taskscape.errors import DataError
 from taskscape.files import check_output
@@ -91,12 +92,17 @@ def forecast(
     from taskscape.storage import arrays_of_kind
     from taskscape.themes.estimator import TaskThemes
 
-    if out is not None:
-        FORECASTS.check_name(out)
-    _check_options(train, trained, accuracy, calibration, forecaster)
+    FORECASTS.check(out)
+    if forecaster is not None:
+        refuse_given(
+            forecast, "--forecaster, which is calibrated already", train=train, trained=trained,
+            accuracy=accuracy, calibration=calibration, calibration_split=calibration_split,
+            n_calibration=n_calibration, n_query=n_query, episodes=episodes, confidence=confidence,
+        )  # fmt: skip
+    else:
+        _check_options(train, trained, accuracy, calibration)
     if save is not None:
         check_output(save, arrays_of_kind("forecaster"), forecaster, out)
-    FORECASTS.check(out)
     fitted, pool = TaskThemes.load(model), load_pool(source)
     new = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
     if forecaster is not None:
@@ -115,7 +121,7 @@ def forecast(
     if out is not None:
         write_forecasts(out, forecasts, new)
     if as_json:
-        typer.echo(json.dumps(plain_forecasts(forecasts, new), ensure_ascii=False))
+        typer.echo(json.dumps(plain_forecasts(forecasts, new)))
     else:
         print_forecasts(ready, forecasts, new)
         for path in (out, save):
@@ -128,12 +134,7 @@ def _check_options(
     trained: Path | None,
     accuracy: Path | None,
     calibration: Path | None,
-    forecaster: Path | None,
 ) -> None:
-    if forecaster is not None:
-        if trained is not None or accuracy is not None:
-            raise DataError("--forecaster is calibrated already; leave --trained, --accuracy out.")
-        return
     if train is None:
         raise DataError("--train is missing: the learner's training tasks, embedded.")
     if (trained is None) == (accuracy is None):

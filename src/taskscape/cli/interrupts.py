@@ -1,8 +1,9 @@
 """Ctrl-C ends a command at once, also in the middle of a long compiled computation.
 
-Python hears an interrupt between two of its own steps, so not while compiled code runs; and at the
-end of the process, that code would be waited for. Commands get a moment to keep what they have;
-then the process ends.
+So do SIGTERM, by which schedulers take a machine back, and SIGHUP, when a terminal is closed.
+Python hears a signal between two of its own steps, so not while compiled code runs; and at the end
+of the process, that code would be waited for. Commands get a moment to keep what they have; then
+the process ends.
 """
 
 import os
@@ -13,13 +14,20 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
-__all__ = ["heed_interrupts"]
+import typer
 
-_MOMENT = 1.5
-"""Seconds that Python has to hear of an interrupt."""
-_EXIT_CODE = 130
+from taskscape.waiting_interrupts import wait_with
+
+__all__ = ["heed_interrupts", "resumable"]
+
+_MOMENTS = {signal.SIGINT: 1.5, signal.SIGTERM: 20.0}
+"""Seconds that Python has to hear of a signal: a user waits, a scheduler usually gives 30."""
+if hasattr(signal, "SIGHUP"):
+    _MOMENTS[signal.SIGHUP] = 20.0
+_INTERRUPTED = 128 + signal.SIGINT
 _SHOW_CURSOR = "\x1b[?25h"
 
 
@@ -31,8 +39,9 @@ def heed_interrupts() -> Iterator[None]:
     take as long as it needs. Where something else listens to interrupts, or nothing does on
     purpose, all stays as it is.
     """
-    handler = signal.getsignal(signal.SIGINT)
-    if handler is not signal.default_int_handler:
+    handlers = {number: signal.getsignal(number) for number in _MOMENTS}
+    ours = {number: handler for number, handler in handlers.items() if handler == _usual(number)}
+    if not ours:
         yield
         return
     receiver, sender = socket.socketpair()
@@ -41,15 +50,17 @@ def heed_interrupts() -> Iterator[None]:
 
     def hear(number: int, frame: FrameType | None) -> None:
         if _is_importing(frame):
-            _leave(_EXIT_CODE)
+            _leave(128 + number)
         heard.append(number)
-        signal.default_int_handler(number, frame)
+        if not wait_with(number):
+            raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, hear)
+    for number in ours:
+        signal.signal(number, hear)
     before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
-    watch = threading.Thread(target=_watch, args=(receiver, heard), daemon=True)
+    watch = threading.Thread(target=_watch, args=(receiver, heard, set(ours)), daemon=True)
     watch.start()
-    code = _EXIT_CODE
+    code = _INTERRUPTED
     try:
         yield
     except SystemExit as error:
@@ -57,12 +68,32 @@ def heed_interrupts() -> Iterator[None]:
         raise
     finally:
         if heard:  # the end of Python would wait for what still computes
-            _leave(code)
+            _leave(128 + heard[0] if code == _INTERRUPTED else code)
         signal.set_wakeup_fd(before)
-        signal.signal(signal.SIGINT, handler)
+        for number, handler in ours.items():
+            signal.signal(number, handler)
         sender.close()
         watch.join()
         receiver.close()
+
+
+@contextmanager
+def resumable(saved: Path, speaks: bool = True) -> Iterator[None]:
+    """Where the block is interrupted, say how the command goes on, and end it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = "no state was saved yet."
+        if saved.exists():
+            kept = f"the last state is in {saved}. Run the same command with --resume to go on."
+        if speaks:
+            typer.echo(f"\ninterrupted; {kept}", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
+
+
+def _usual(number: int) -> object:
+    """What handles a signal where nobody has said otherwise."""
+    return signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
 
 
 def _is_importing(frame: FrameType | None) -> bool:
@@ -76,12 +107,15 @@ def _is_importing(frame: FrameType | None) -> bool:
     return False
 
 
-def _watch(receiver: socket.socket, heard: list[int]) -> None:
+def _watch(receiver: socket.socket, heard: list[int], numbers: set[int]) -> None:
     """The interpreter writes each signal's number to the socket, whatever Python is doing."""
     asked = 0
-    while numbers := receiver.recv(64):
-        asked += numbers.count(signal.SIGINT)
-        end = time.monotonic() + _MOMENT
+    while sent := receiver.recv(64):
+        ours = [number for number in sent if number in numbers]
+        if not ours:
+            continue
+        asked += len(ours)
+        end = time.monotonic() + min(_MOMENTS[signal.Signals(number)] for number in ours)
         while len(heard) < asked and time.monotonic() < end:
             time.sleep(0.02)
         if len(heard) < asked:
@@ -90,7 +124,7 @@ def _watch(receiver: socket.socket, heard: list[int]) -> None:
                 "disk; commands that have --resume go on from it.",
                 file=sys.stderr,
             )
-            _leave(_EXIT_CODE)
+            _leave(128 + ours[0])
 
 
 def _leave(code: int) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from taskscape.cli.interrupts import resumable
 from taskscape.cli.options import (
     AsJson,
     LearnerName,
@@ -16,7 +17,9 @@ from taskscape.cli.options import (
     NWay,
     Seed,
     Source,
+    Split,
     TasksFile,
+    checkpoint_beside,
 )
 from taskscape.errors import DataError
 from taskscape.files import check_output
@@ -27,10 +30,6 @@ __all__ = ["register"]
 Preparation = Annotated[
     Path | None,
     typer.Option("--model", help="Prepare samples as this model of `taskscape fit` does."),
-]
-Classes = Annotated[
-    str | None,
-    typer.Option("--split", help="Else draw from: train, val, test, train+val."),
 ]
 
 
@@ -53,7 +52,7 @@ def train(
     learner: LearnerName = "protonet",
     model: Preparation = None,
     tasks: TasksFile = None,
-    split: Classes = None,
+    split: Split = None,
     n_tasks: NTasks = 10_000,
     n_way: NWay = "5",
     n_shot: NShot = "5",
@@ -69,30 +68,39 @@ def train(
         typer.Option("--set", help="A setting of the learner or its training: name=value."),
     ] = None,
     seed: Seed = 0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from OUT.checkpoint, if it is there.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a meta-learner on tasks and keep it, for `taskscape evaluate` and `forecast`.
 
     Tasks are drawn from the training classes, where the data have splits. Feature vectors go
     through a network of one hidden layer, pictures through four convolutions (slow without a GPU);
-    settings start from those that suit features of unit length, which --model gives.
+    settings start from those that suit features of unit length, which --model gives. The state is
+    kept in OUT.checkpoint until the training is finished.
     """
     import numpy as np
 
     from taskscape.cli.work.data import get_tasks
     from taskscape.cli.work.learners import read_settings, split_if_there
-    from taskscape.meta import TRAINED, TrainConfig, learner_and_training
+    from taskscape.meta import TRAINED, TrainConfig, TrainingCheckpoint, learner_and_training
     from taskscape.meta import train as train_learner
     from taskscape.pools import load_pool
     from taskscape.recipes import network_for, prepared_pool
+    from taskscape.storage import forget_checkpoint
     from taskscape.themes.estimator import TaskThemes
+    from taskscape.themes.loop import check_no_checkpoint
 
     settings = {**find_learner(learner).settings, **read_settings(learner, changes or [])}
     scale = float(settings.pop("scale", 1.0))
     for fixed in {"updates", "batch_size"} & set(settings):
         raise DataError(f"--set {fixed}: use --epochs and --batch-size instead.")
     chosen, training = learner_and_training(learner, settings, "--set ")
-    check_output(out, TRAINED)
+    saved = checkpoint_beside(out)
+    check_output(out, TRAINED, saved)
+    if not resume:
+        check_no_checkpoint(saved, "training")
     pool = load_pool(source)
     samples = (
         pool
@@ -106,15 +114,19 @@ def train(
     if n_validation > 0 and "val" in (pool.splits or ()):
         held_out = get_tasks(pool, None, "val", n_validation, n_way, n_shot, seed + 1, n_query)
         check = replace(held_out, pool=samples)
-    trained = train_learner(
-        chosen,
-        network_for(samples, {"scale": scale}),
-        replace(drawn, pool=samples),
-        TrainConfig.one_pass(len(drawn), batch_size, epochs, **training),
-        seed=seed,
-        validation=check,
+    shown, network = replace(drawn, pool=samples), network_for(samples, {"scale": scale})
+    how = TrainConfig.one_pass(len(drawn), batch_size, epochs, **training)
+    heads = max(part.max_way for part in (shown, check) if part is not None)
+    checkpoint = TrainingCheckpoint(
+        saved, chosen, network, shown, how, seed=seed, n_way=heads, validation=check
     )
+    with resumable(saved):
+        trained = train_learner(
+            chosen, network, shown, how, seed=seed, n_way=heads, validation=check,
+            checkpoint=checkpoint.write, resume=checkpoint.read() if resume else None,
+        )  # fmt: skip
     trained.save(out)
+    forget_checkpoint(saved)
     if as_json:
         scores = trained.scores[np.isfinite(trained.scores)].tolist()
         about = {"out": str(out), **trained.to_dict(), "validation_accuracy": scores}
@@ -129,7 +141,7 @@ def evaluate(
     source: Source,
     model: Preparation = None,
     tasks: TasksFile = None,
-    split: Classes = None,
+    split: Split = None,
     n_tasks: NTasks = 1000,
     n_way: NWay = "5",
     n_shot: NShot = "5",
@@ -173,7 +185,7 @@ def evaluate(
     if out is not None:
         ACCURACIES.write(out, rows, whole)
     if as_json:
-        typer.echo(json.dumps(whole, ensure_ascii=False))
+        typer.echo(json.dumps(whole))
         return
     typer.echo(f"{label}: {scores.summary()}")
     if interval is None:

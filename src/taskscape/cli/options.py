@@ -1,17 +1,23 @@
 """What the commands have in common: options that mean the same everywhere."""
 
+from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from taskscape.engine import ENGINES
 from taskscape.errors import DataError
 from taskscape.meta.learners import LEARNERS
 from taskscape.similarity.known import SIMILARITIES
 
 __all__ = [
     "AsJson",
+    "Engine",
+    "ImageSize",
     "LearnerName",
+    "MinSamples",
     "Model",
     "NQuery",
     "NShot",
@@ -19,15 +25,20 @@ __all__ = [
     "NWay",
     "Seed",
     "SimilarityName",
+    "SkipDamaged",
     "Source",
     "Split",
+    "SplitFile",
     "TasksFile",
     "TestTasks",
     "TrainTasks",
+    "checkpoint_beside",
     "learners_in_words",
     "one_source",
+    "parse_numbers",
     "parse_range",
     "parse_shots",
+    "refuse_given",
     "similarities_in_words",
 ]
 
@@ -48,7 +59,10 @@ Source = Annotated[
 ]
 Model = Annotated[Path, typer.Argument(help="A model written by `taskscape fit`.")]
 TasksFile = Annotated[
-    Path | None, typer.Option("--tasks", help="Tasks written by `taskscape tasks`.")
+    Path | None,
+    typer.Option(
+        "--tasks", help="Tasks by `taskscape tasks`, or a CSV of your own: task, class, sample."
+    ),
 ]
 Split = Annotated[str | None, typer.Option(help="Else draw from: train, val, test, train+val.")]
 NTasks = Annotated[int, typer.Option(help="How many tasks to draw.")]
@@ -71,6 +85,22 @@ TrainTasks = Annotated[
 ]
 SimilarityName = Annotated[
     str, typer.Option("--similarity", help=f"{similarities_in_words()}. {_NEEDS_DATA}")
+]
+Engine = Annotated[
+    str,
+    typer.Option(help="Who does the work. " + "; ".join(f"{k}: {v}" for k, v in ENGINES.items())),
+]
+ImageSize = Annotated[
+    int | None, typer.Option(help="Pixels to bring pictures to: height and width.")
+]
+MinSamples = Annotated[
+    int | None, typer.Option(help="Leave out classes with fewer samples, and say which.")
+]
+SkipDamaged = Annotated[
+    bool, typer.Option("--skip-damaged", help="Leave out what cannot be read, and say what it was.")
+]
+SplitFile = Annotated[
+    Path | None, typer.Option(help="A CSV with the columns class and split: train, val or test.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
 
@@ -95,6 +125,16 @@ def parse_shots(text: str, option: str) -> int | tuple[int, int] | str:
     return text if text == "all" else parse_range(text, option)
 
 
+def parse_numbers(text: str, option: str) -> tuple[int, ...]:
+    """Read ``8`` or ``4,8,16``."""
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise DataError(
+            f"{option} {text!r}: use a number, or several joined by commas, such as 4,8,16."
+        ) from None
+
+
 def one_source(data: list[str] | None) -> str | None:
     """What ``--data`` names, which may be given several times: all of it as one pool.
 
@@ -102,3 +142,20 @@ def one_source(data: list[str] | None) -> str | None:
     'glyphs+omniglot'
     """
     return "+".join(data) if data else None
+
+
+def refuse_given(command: Callable[..., Any], beside: str, **values: Any) -> None:
+    """Raise an error if one of these options is not as usual: it would not be looked at."""
+    for name, value in values.items():
+        if value != signature(command).parameters[name].default:
+            option = f"--{name.replace('_', '-')}"
+            raise DataError(f"{option} plays no part beside {beside}. Leave it out.")
+
+
+def checkpoint_beside(out: Path) -> Path:
+    """Where the state of a fit or training is kept until it is finished."""
+    if not out.name:
+        raise DataError(
+            f"--out {out} is a folder that is there already; name one to be made, such as model."
+        )
+    return out.with_name(f"{out.name}.checkpoint")

@@ -8,17 +8,34 @@ from typing import Annotated
 
 import typer
 
-from taskscape.cli.options import AsJson, Seed, one_source
+from taskscape.cli.options import (
+    AsJson,
+    Engine,
+    ImageSize,
+    MinSamples,
+    Seed,
+    SkipDamaged,
+    SplitFile,
+    one_source,
+    parse_numbers,
+)
 from taskscape.errors import DataError
 from taskscape.files import check_output
 from taskscape.meta.learners import LEARNERS
-from taskscape.studies.pipeline.config import PRESETS, StudyConfig, preset, read_config
+from taskscape.studies.pipeline.config import (
+    PRESETS,
+    SourceSettings,
+    StudyConfig,
+    preset,
+    read_config,
+)
 
 __all__ = ["register", "settings"]
 
 EPILOG = (
     "Example:  taskscape run --preset quick --out look  ·  "
     "taskscape run --data features.npz --out mine  ·  "
+    "taskscape run --data images/ --image-size 32 --min-samples 20 --n-way 3 --out mine  ·  "
     "taskscape run --data glyphs --target Hexagrams --target my_symbols/ --out targets  ·  "
     "taskscape run --config mine/study.toml --seed 1 --out again  ·  "
     "taskscape run --out out --resume"
@@ -36,6 +53,7 @@ def register(app: typer.Typer) -> None:
         "reproduce",
         epilog="Examples:  taskscape reproduce fig3 --scale 0.02 --out reproduced  ·  "
         "taskscape reproduce fig2-mini-imagenet --minutes 30  ·  "
+        "taskscape reproduce --all --minutes 60  ·  "
         "taskscape reproduce fig4 --only draw",
     )(reproduce)
 
@@ -66,6 +84,14 @@ def run(
             "a few labelled samples a class; may be repeated."
         ),
     ] = None,
+    n_way: Annotated[int | None, typer.Option(help="Classes of a task.")] = None,
+    n_shot: Annotated[
+        int | None, typer.Option(help="Labelled samples of each class that learners get.")
+    ] = None,
+    image_size: ImageSize = None,
+    min_samples: MinSamples = None,
+    skip_damaged: SkipDamaged = False,
+    split_file: SplitFile = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same result.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Re-use the finished stages in the folder.")
@@ -73,6 +99,7 @@ def run(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Make a study that is in the folder anew.")
     ] = False,
+    engine: Engine = "here",
     as_json: AsJson = False,
 ) -> None:
     """Fit, embed, compare, train learners, select tasks, forecast, and write a report.
@@ -82,28 +109,40 @@ def run(
     """
     from taskscape.cli.work.display import StudyDisplay
     from taskscape.cli.work.run import print_findings, say_how_to_go_on, write_page
+    from taskscape.engine import use_engine
     from taskscape.report import REPORT
     from taskscape.studies import run_study
 
     given = {
         "--preset": preset_name,
         "--data": one_source(data),
-        "--config": None if config is None else str(config),
+        "--config": config,
         "--learners": learners,
         "--budget": budget,
-        "--seed": None if seed is None else str(seed),
+        "--n-way": n_way,
+        "--n-shot": n_shot,
+        "--image-size": image_size,
+        "--min-samples": min_samples,
+        "--split-file": split_file,
+        "--seed": seed,
+        "--engine": None if engine == "here" else engine,
     }
     chosen = settings(preset_name, config, one_source(data), learners, budget, seed)
     if target:
         chosen = replace(chosen, targets=replace(chosen.targets, names=tuple(target)))
-    words = [w for option, value in given.items() if value is not None for w in (option, value)]
+    chosen = with_shape(chosen, n_way, n_shot)
+    chosen = replace(
+        chosen, source=opening(chosen.source, image_size, min_samples, skip_damaged, split_file)
+    )
+    words = [str(w) for o, value in given.items() if value is not None for w in (o, value)]
+    words += ["--skip-damaged"] if skip_damaged else []
     words += [w for name in target or () for w in ("--target", name)]
     command = shlex.join(["taskscape", "run", *words, "--out", str(out)])
     if chosen.report.enabled:
         check_output(out / "report.html", REPORT)
     display = StudyDisplay(chosen, quiet=as_json)
     try:
-        with display:
+        with display, use_engine(engine):
             result = run_study(
                 None,
                 chosen,
@@ -142,17 +181,39 @@ def settings(
     if seed is not None:
         study = replace(study, seed=seed)
     if learners is not None:
-        names = tuple(name.strip() for name in learners.split(","))
+        names = _words(learners, "--learners")
         study = replace(study, learners=replace(study.learners, names=names))
     if budget is not None:
-        try:
-            budgets = tuple(int(word) for word in budget.split(","))
-        except ValueError:
-            raise DataError(
-                f"--budget {budget!r}: use a number such as 500, or several: 50,500."
-            ) from None
+        budgets = parse_numbers(budget, "--budget")
         study = replace(study, selection=replace(study.selection, budgets=budgets))
     return study
+
+
+def with_shape(study: StudyConfig, n_way: int | None, n_shot: int | None) -> StudyConfig:
+    """The settings with as many classes in a task, and as many labelled samples for learners."""
+    if n_way is not None:
+        study = replace(study, tasks=replace(study.tasks, n_way=n_way))
+    if n_shot is not None:
+        sections = ("evaluate", "selection", "targets")
+        shots = {name: replace(getattr(study, name), n_shot=n_shot) for name in sections}
+        study = replace(study, **shots)
+    return study
+
+
+def opening(
+    source: SourceSettings,
+    image_size: int | None,
+    min_samples: int | None,
+    skip_damaged: bool,
+    split_file: Path | None,
+) -> SourceSettings:
+    """How the data are opened, changed by the options."""
+    return SourceSettings(
+        image_size=source.image_size if image_size is None else image_size,
+        min_samples=source.min_samples if min_samples is None else min_samples,
+        skip_damaged=source.skip_damaged or skip_damaged,
+        split_file=source.split_file if split_file is None else str(split_file),
+    )
 
 
 def report(
@@ -172,7 +233,12 @@ def report(
 
 
 def reproduce(
-    figure: Annotated[str, typer.Argument(help="fig2-mini-imagenet, fig2-omniglot, fig3 or fig4.")],
+    figure: Annotated[
+        str | None, typer.Argument(help="fig2-mini-imagenet, fig2-omniglot, fig3 or fig4.")
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="All figures, one after another, in the same minutes.")
+    ] = False,
     out: Annotated[
         Path, typer.Option(help="The folder of results; what is finished in it is not run again.")
     ] = Path("reproduced"),
@@ -192,35 +258,46 @@ def reproduce(
         float | None, typer.Option(help="Start nothing new after this long; run again to go on.")
     ] = None,
     seed: Seed = 0,
+    engine: Engine = "here",
 ) -> None:
-    """Run one of the paper's experiments on the real data under TASKSCAPE_DATA.
+    """Run the paper's experiments on the real data under TASKSCAPE_DATA.
 
     The paper to the letter and our version side by side, with the published numbers in the table.
     At full size this is hours on a CPU; every finished cell is a line in results.jsonl.
     """
-    from taskscape.studies.paper import STAGES
+    from taskscape.engine import use_engine
+    from taskscape.studies.paper import FIGURES, STAGES
     from taskscape.studies.paper import reproduce as run
 
-    if minutes is not None and minutes <= 0:
-        raise DataError(f"--minutes {minutes:g} must be positive.")
-    finished = run(
-        figure,
-        out,
-        learners=None if learners is None else _words(learners),
-        versions=_words(versions),
-        stages=STAGES if only is None else _words(only),
-        scale=scale,
-        minutes=minutes,
-        seed=seed,
-        command="taskscape " + shlex.join(sys.argv[1:]),
-    )
-    table = out / f"{figure}.md"
+    if (figure is None) != every:
+        raise DataError(f"name one figure ({', '.join(FIGURES)}), or say --all.")
+    figures = FIGURES if figure is None else (figure,)
+    if minutes is not None and not 0 < minutes < float("inf"):
+        raise DataError(f"--minutes {minutes:g} must be a positive number.")
+    with use_engine(engine):
+        finished = run(
+            figures,
+            out,
+            learners=None if learners is None else _words(learners, "--learners"),
+            versions=_words(versions, "--versions"),
+            stages=STAGES if only is None else _words(only, "--only"),
+            scale=scale,
+            minutes=minutes,
+            seed=seed,
+            command="taskscape " + shlex.join(sys.argv[1:]),
+        )
     if only is None or "draw" in only:
-        typer.echo(table.read_text(encoding="utf-8"))
-        typer.echo(f"written to {table}, {figure}.png and results.jsonl beside it")
+        for name in figures:
+            if not (table := out / f"{name}.md").exists():
+                continue  # the time was up before its first cell
+            typer.echo(table.read_text(encoding="utf-8"))
+            typer.echo(f"written to {table}, {name}.png and results.jsonl beside it")
     if not finished:
         typer.echo("the time was up; the same command goes on where this one stopped.")
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
+def _words(text: str, option: str) -> tuple[str, ...]:
+    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    if not words:
+        raise DataError(f"{option} {text!r} names nothing.")
+    return words

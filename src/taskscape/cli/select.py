@@ -83,7 +83,6 @@ def select(
     was chosen, and keeps the rule that beats random choice by more than the noise, if any does.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     from taskscape.cli.work.select import (
         Auto,
@@ -95,6 +94,7 @@ def select(
     from taskscape.select import TrialOptions
     from taskscape.select import select as select_tasks
     from taskscape.select.selection import SELECTION_FILE
+    from taskscape.storage import write_parquet
     from taskscape.tasks import TASKS, TaskSet, save_tasks
 
     if out is not None:
@@ -134,7 +134,7 @@ def select(
         save_tasks(known[chosen.indices], out_tasks)
     elif out_tasks is not None and listed is not None:
         with written_in_one_piece(out_tasks, TASKS) as file:
-            pq.write_table(listed.take(pa.array(chosen.indices)), file, compression="zstd")
+            write_parquet(file, listed.take(pa.array(chosen.indices)))
     if as_json:
         typer.echo(json.dumps(chosen.to_dict()))
         return

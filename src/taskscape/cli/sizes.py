@@ -6,8 +6,17 @@ from typing import Annotated
 
 import typer
 
-from taskscape.cli.options import NShot, NTasks, NWay, Seed, Source, Split, TasksFile
-from taskscape.errors import DataError
+from taskscape.cli.options import (
+    Engine,
+    NShot,
+    NTasks,
+    NWay,
+    Seed,
+    Source,
+    Split,
+    TasksFile,
+    parse_numbers,
+)
 from taskscape.files import PICTURE, check_output, json_with, written_in_one_piece
 
 __all__ = ["register"]
@@ -24,15 +33,6 @@ def register(app: typer.Typer) -> None:
     )(sizes)
 
 
-def _numbers(text: str, option: str) -> list[int]:
-    try:
-        return [int(word) for word in text.split(",")]
-    except ValueError:
-        raise DataError(
-            f"{option} {text!r}: use numbers joined by commas, such as 4,8,16."
-        ) from None
-
-
 def sizes(
     source: Source,
     out: Annotated[Path, typer.Option(help="Folder for sizes.json and sizes.png.")],
@@ -45,17 +45,20 @@ def sizes(
     image_themes: Annotated[str, typer.Option(help="Numbers of image-themes, K.")] = "4,8,16",
     task_themes: Annotated[str, typer.Option(help="Numbers of task-themes, L.")] = "2,4,8",
     max_passes: Annotated[int, typer.Option(help="Most passes over the tasks.")] = 5,
+    engine: Engine = "here",
 ) -> None:
     """Compare numbers of themes by the bound of tasks held out; writes a table and a plot.
 
     Held out are classes; with fewer than 30 classes, tasks of the same classes.
     """
     from taskscape.cli.work.data import get_tasks
+    from taskscape.engine import use_engine
     from taskscape.pools import load_pool
     from taskscape.themes.estimator import TaskThemes
     from taskscape.themes.size_search import GridPoint, search_sizes
 
-    Ks, Ls = _numbers(image_themes, "--image-themes"), _numbers(task_themes, "--task-themes")
+    Ks = parse_numbers(image_themes, "--image-themes")
+    Ls = parse_numbers(task_themes, "--task-themes")
     check_output(out / "sizes.json", _JSON)
     check_output(out / "sizes.png", PICTURE)
     drawn = get_tasks(load_pool(source), tasks, split, n_tasks, n_way, n_shot, seed)
@@ -68,7 +71,8 @@ def sizes(
         )
 
     model = TaskThemes(random_state=seed, max_passes=max_passes)
-    search = search_sizes(drawn, Ks, Ls, model=model, callback=show)
+    with use_engine(engine):
+        search = search_sizes(drawn, Ks, Ls, model=model, callback=show)
     with written_in_one_piece(out / "sizes.json", _JSON) as file:
         file.write_text(json.dumps(search.to_dict(), indent=2) + "\n")
     search.plot(out / "sizes.png")

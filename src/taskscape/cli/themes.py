@@ -3,13 +3,16 @@
 import json
 import time
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from taskscape.cli.interrupts import resumable
 from taskscape.cli.options import (
     AsJson,
+    Engine,
     Model,
     NShot,
     NTasks,
@@ -18,6 +21,7 @@ from taskscape.cli.options import (
     Source,
     Split,
     TasksFile,
+    checkpoint_beside,
 )
 from taskscape.errors import DataError
 from taskscape.files import check_output
@@ -71,6 +75,18 @@ def fit(
     ] = None,
     checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.")] = 50,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
+    distributed: Annotated[
+        bool,
+        typer.Option(
+            "--distributed",
+            help="Share the tasks among all devices, and processes of Slurm, MPI or Kubernetes.",
+        ),
+    ] = False,
+    coordinator: Annotated[
+        str | None, typer.Option(help="HOST:PORT of process 0, where nothing else says it.")
+    ] = None,
+    processes: Annotated[int | None, typer.Option(help="How many processes there are.")] = None,
+    process: Annotated[int | None, typer.Option(help="Which of them this is, from 0.")] = None,
     tensorboard: Annotated[
         Path | None, typer.Option(help="Also log to this folder for TensorBoard.")
     ] = None,
@@ -78,19 +94,25 @@ def fit(
 ) -> None:
     """Learn task-themes from tasks and write the model.
 
-    Ctrl-C saves a checkpoint; the same command with --resume goes on from it to the same result.
-    A model that is in OUT is replaced; anything else there is left as it is.
+    Ctrl-C and SIGTERM save a checkpoint; the same command with --resume goes on from it to the same
+    result. A model that is in OUT is replaced; anything else there is left as it is.
     """
     from taskscape.cli.work.data import get_tasks
     from taskscape.cli.work.display import FitDisplay, say_time
     from taskscape.cli.work.themes import print_fit
+    from taskscape.mesh import first_process, join_processes
     from taskscape.pools import load_pool
-    from taskscape.storage import CHECKPOINT, arrays_of_kind
+    from taskscape.progress import heard_by
+    from taskscape.storage import CHECKPOINT, arrays_of_kind, forget_checkpoint
     from taskscape.themes.estimator import HealthWarning, TaskThemes
-    from taskscape.themes.loop import check_no_checkpoint
+    from taskscape.themes.loop import check_no_checkpoint, mend_on_disk
     from taskscape.themes.prepare import parse_prepare
 
     began = time.monotonic()
+    distributed = distributed or (coordinator, processes, process) != (None, None, None)
+    if distributed:
+        join_processes(coordinator, processes, process)
+    speaks = first_process()
     model = TaskThemes(
         task_themes, image_themes, delta=delta, covariance=covariance,  # type: ignore[arg-type]
         prepare=parse_prepare(prepare, "--prepare "),  # type: ignore[arg-type]
@@ -99,43 +121,30 @@ def fit(
         random_state=seed,
     )  # fmt: skip
     config = model._config()
-    saved = checkpoint or _beside(out)
+    saved = checkpoint or checkpoint_beside(out)
     check_output(out, arrays_of_kind("task-theme model"), saved)
     if resume:
+        mend_on_disk(saved)
         check_output(saved, CHECKPOINT)
     else:
         check_no_checkpoint(saved)
-    display = FitDisplay(model, tensorboard, quiet=as_json)
+    display = FitDisplay(model, tensorboard if speaks else None, quiet=as_json or not speaks)
     pool = load_pool(source)
     drawn = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
     display.judged_on = model._source(drawn, None, config)[2]
-    try:
-        with display, warnings.catch_warnings():
-            warnings.simplefilter("ignore", HealthWarning)  # the summary says it
-            model.fit(
-                drawn, callback=display, checkpoint=saved, checkpoint_every=checkpoint_every,
-                resume=resume,
-            )  # fmt: skip
-    except KeyboardInterrupt:
-        typer.echo(
-            f"\ninterrupted; the state is saved in {saved}. "
-            "Run the same command with --resume to go on.",
-            err=True,
-        )
-        raise typer.Exit(130) from None
+    only_one = nullcontext() if speaks else heard_by(lambda what, done, total: None)
+    with resumable(saved, speaks), display, only_one, warnings.catch_warnings():
+        warnings.simplefilter("ignore", HealthWarning)  # the summary says it
+        model.fit(
+            drawn, callback=display, checkpoint=saved, checkpoint_every=checkpoint_every,
+            resume=resume, distributed=distributed,
+        )  # fmt: skip
+    if not speaks:
+        return
     model.save(out)
-    saved.unlink(missing_ok=True)
+    forget_checkpoint(saved)
     print_fit(model, drawn.pool.name, out, as_json)
     say_time(began, quiet=as_json)
-
-
-def _beside(out: Path) -> Path:
-    """Where the state of a fit is kept until the model is finished."""
-    if not out.name:
-        raise DataError(
-            f"--out {out} is a folder that is there already; name one to be made, such as model."
-        )
-    return out.with_name(f"{out.name}.checkpoint")
 
 
 def embed(
@@ -148,17 +157,22 @@ def embed(
     n_way: NWay = "5",
     n_shot: NShot = "16",
     seed: Seed = 0,
+    engine: Engine = "here",
 ) -> None:
     """Write the Dirichlet posterior λ of each task, with its classes and its bound.
 
     OUT ending in .parquet is a file of its own; a name without an ending is a catalogue, a folder
-    that each call adds to.
+    that each call adds to. A catalogue is written in files of 262,144 tasks; interrupted, the
+    same command goes on with those that are missing.
     """
     from taskscape.cli.work.data import get_tasks
     from taskscape.cli.work.display import say_time
-    from taskscape.embeddings import CATALOGUE, EMBEDDINGS, Catalogue
+    from taskscape.embeddings import CATALOGUE, EMBEDDINGS
+    from taskscape.engine import use_engine
     from taskscape.pools import load_pool
+    from taskscape.tasks import stream_tasks
     from taskscape.themes.estimator import TaskThemes
+    from taskscape.themes.into_catalogue import embed_into
 
     began = time.monotonic()
     if out.suffix == ".parquet":
@@ -172,13 +186,15 @@ def embed(
         check_output(out, CATALOGUE, tasks)
     fitted = TaskThemes.load(model)
     pool = load_pool(source)
-    drawn = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
-    embedded = fitted.embed(drawn)
+    wish = (pool, tasks, split, n_tasks, n_way, n_shot, seed)
     if out.suffix == ".parquet":
-        embedded.save(out)
+        drawn = get_tasks(*wish)
+        fitted.embed(drawn).save(out)
         typer.echo(f"{len(drawn):,} tasks embedded: {out}")
     else:
-        typer.echo(f"{len(drawn):,} tasks embedded: {Catalogue.append(out, embedded)!r}")
+        stream = get_tasks(*wish, draw=stream_tasks)
+        with use_engine(engine):
+            typer.echo(f"{len(stream):,} tasks embedded: {embed_into(out, fitted, stream)!r}")
     say_time(began)
 
 

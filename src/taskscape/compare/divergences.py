@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import gammaln
 
+from taskscape.arguments import as_numbers, check_memory, check_whole
 from taskscape.compare.index import THREADS
 from taskscape.compare.posteriors import (
     Tasks,
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 _BLOCK_NUMBERS = 1 << 22
+_MOST_SAMPLES = 1_000_000
 """How many numbers a block of a distance matrix may hold while it is computed."""
 
 
@@ -184,20 +186,18 @@ def earth_mover(
     *,
     cost: Float[np.ndarray, "L L"],
 ) -> Float[np.ndarray, "*any"]:
-    r"""Earth mover's distance between expected theme mixtures, solved exactly by POT.
+    r"""Earth mover's distance between expected theme mixtures, solved exactly.
 
     .. math:: \min_{T \ge 0} \sum_{lm} T_{lm} c_{lm} \quad \text{with} \quad
         \sum_m T_{lm} = \frac{a_l}{\sum_j a_j}, \quad \sum_l T_{lm} = \frac{b_m}{\sum_j b_j}
     """
-    from ot import emd2  # slow to import
+    from taskscape.compare.transport import move_weights  # slow to import
 
     first, second = np.broadcast_arrays(a / a.sum(-1, keepdims=True), b / b.sum(-1, keepdims=True))
-    L = first.shape[-1]
-    distances = [
-        0.0 if np.array_equal(p, q) else float(emd2(p.copy(), q.copy(), cost))
-        for p, q in zip(first.reshape(-1, L), second.reshape(-1, L), strict=True)
-    ]
-    return np.maximum(np.array(distances).reshape(first.shape[:-1]), 0.0)
+    shape, L = first.shape[:-1], first.shape[-1]
+    first, second = first.reshape(-1, L), second.reshape(-1, L)
+    stays = np.minimum(first, second)  # the cost is a metric: what both have need not move
+    return move_weights(cost[None], first - stays, second - stays).reshape(shape)
 
 
 _ALL = (
@@ -231,7 +231,7 @@ DIVERGENCES: Mapping[str, Divergence] = MappingProxyType({d.name: d for d in _AL
 
 def find_divergence(kind: str) -> Divergence:
     """The divergence of that name."""
-    if kind not in DIVERGENCES:
+    if not isinstance(kind, str) or kind not in DIVERGENCES:
         raise DataError(f"kind={kind!r} is not a divergence; use one of {', '.join(DIVERGENCES)}.")
     return DIVERGENCES[kind]
 
@@ -306,6 +306,12 @@ def cdist(
     compute = _bind(kind, alpha, n_samples, seed, len(a), a.shape[2])
     width = b.shape[1] * a.shape[2] * (n_samples if DIVERGENCES[kind].has_stderr else 1)
     step = max(1, _BLOCK_NUMBERS // width)
+    matrices = 1 if len(a) == 1 and scales is None else 2
+    check_memory(
+        matrices * 8 * a.shape[1] * b.shape[1],
+        f"a matrix of {a.shape[1]:,} × {b.shape[1]:,} distances",
+        "Use mean_kl or nearest, which make no matrix, or fewer tasks.",
+    )
     total = np.zeros((a.shape[1], b.shape[1]))
     one = np.empty_like(total)
     starts = range(0, a.shape[1], step)
@@ -356,8 +362,7 @@ def _bind(
     """The divergence as a function of member and two arrays, with its options checked."""
     spec = find_divergence(kind)
     costs = [theme_cost(a) for a in _read_alpha(alpha, members, L)] if spec.needs_alpha else []
-    if n_samples < 2:
-        raise DataError(f"n_samples={n_samples} must be at least 2.")
+    check_whole(n_samples, "n_samples", 2, _MOST_SAMPLES)
     start = check_seed(seed)
 
     def compute(e: int, a: np.ndarray, b: np.ndarray) -> Estimate:
@@ -375,14 +380,18 @@ def _read_alpha(alpha: Any, members: int, L: int) -> Float[np.ndarray, "members 
             "kind='emd' needs alpha, the concentrations of the task-themes (L, K), for the cost "
             "of moving between themes. Pass alpha=themes.alpha."
         )
-    values = np.asarray(alpha, dtype=np.float64)
-    values = values[None] if values.ndim == 2 else values
-    if values.ndim != 3 or values.shape[:2] != (members, L) or not (values > 0).all():
+    given = as_numbers(alpha)
+    values = given[None] if given.ndim == 2 else given
+    if values.ndim != 3 or values.shape[:2] != (members, L) or not _positive(values):
         raise DataError(
-            f"alpha has shape {np.shape(alpha)}; expected positive concentrations ({L}, K), or "
+            f"alpha has shape {given.shape}; expected positive concentrations ({L}, K), or "
             f"({members}, {L}, K) for an ensemble of {members}."
         )
     return values
+
+
+def _positive(values: np.ndarray) -> bool:
+    return values.size > 0 and bool(((values > 0) & (values < np.inf)).all())
 
 
 def _combine(by_member: list[Estimate], scales: object) -> Estimate:

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
+from taskscape.arguments import as_numbers, check_number
 from taskscape.compare.index import THREADS
 from taskscape.compare.posteriors import (
     AffineKL,
@@ -23,7 +24,9 @@ from taskscape.compare.posteriors import (
     read_lam,
     read_scales,
     side_by_side,
+    sum_members,
 )
+from taskscape.embeddings import LamStream
 from taskscape.errors import DataError
 
 __all__ = ["TrainSummary", "distance_quantiles", "mean_kl", "member_scales", "summarise"]
@@ -50,10 +53,19 @@ def summarise(train: Tasks | Iterable[Tasks]) -> TrainSummary:
     """Mean λ and mean ln B of the training tasks, in one pass, summed in float64.
 
     ``train`` is an array of λ, embedded tasks, or an iterable of chunks of either, of which only
-    one is in memory at a time.
+    one is in memory at a time. A catalogue knows both sums of each of its files: none is read.
     """
     if isinstance(train, TrainSummary):
         return train
+    shards = train.shards() if isinstance(train, LamStream) else None
+    if shards is not None:
+        known = [shard.statistics for shard in shards]
+        n_tasks = sum(s.tasks for s in known)
+        if n_tasks == 0:
+            raise DataError("train has no tasks.")
+        lam_sum = np.sum([s.lam_sum for s in known], axis=0)
+        log_beta_sum = np.sum([s.log_beta_sum for s in known], axis=0)
+        return TrainSummary(n_tasks, lam_sum / n_tasks, log_beta_sum / n_tasks)
     n_tasks, shape = 0, None
     lam_sum = log_beta_sum = np.zeros(())
     for chunk in read_chunks(train, "train"):
@@ -156,11 +168,10 @@ def distance_quantiles(
     Masson, Rim and Lee, 2019). Quantile q is the distance of rank ⌊q (M - 1)⌋.
     """
     a = read_lam(test, "test")
-    levels = np.asarray(q, dtype=np.float64)
-    if levels.ndim != 1 or not ((levels >= 0) & (levels <= 1)).all():
+    levels = as_numbers(q)
+    if levels.ndim != 1 or not levels.size or not ((levels >= 0) & (levels <= 1)).all():
         raise DataError(f"q={levels.tolist()} must be a list of numbers from 0 to 1.")
-    if not 0 < accuracy < 0.5:
-        raise DataError(f"accuracy={accuracy} must lie between 0 and 0.5.")
+    check_number(accuracy, "accuracy", 1e-5, 0.5, open_="high")
     weights = weights_for(a, train, scales)
     queries = affine_kl(a, weights)
     log_g = np.log1p(accuracy) - np.log1p(-accuracy)
@@ -192,11 +203,10 @@ def _count(
     n_bins = counts.shape[1]
     for begin in range(0, chunk.shape[1], _ROWS):
         piece = chunk[:, begin : begin + _ROWS]
-        b, F = side_by_side(piece), weights @ log_beta(piece)
+        b, F = side_by_side(piece), sum_members(log_beta(piece), weights)
         for start in range(0, len(counts), step):
             tests = slice(start, start + step)
-            batch = AffineKL(*(part[tests] for part in queries))
-            d = np.maximum(batch.to_all(b, F), _SMALLEST)
+            d = np.maximum(queries.some(tests).to_all(b, F), _SMALLEST)
             bins = np.clip(np.ceil(np.log(d) / log_g).astype(np.int64) - lowest, 0, n_bins - 1)
             bins += np.arange(len(bins))[:, None] * n_bins
             size = len(bins) * n_bins

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Float
-from scipy.special import gammaln, psi
+from jaxtyping import Float, Int
+from scipy.special import psi
 
+from taskscape.arguments import as_numbers, check_number
+from taskscape.embeddings.blocks import log_beta
 from taskscape.errors import DataError
 
 __all__ = [
@@ -23,18 +25,11 @@ __all__ = [
     "read_chunks",
     "read_lam",
     "side_by_side",
+    "sum_members",
 ]
 
 Tasks: TypeAlias = Any
 """λ as an array (tasks, L) or (members, tasks, L), or anything with such an array as ``.lam``."""
-
-
-def log_beta(lam: Float[np.ndarray, "*any L"]) -> Float[np.ndarray, "*any"]:
-    r"""Logarithm of the Dirichlet normaliser.
-
-    .. math:: \ln B(\lambda) = \sum_l \ln\Gamma(\lambda_l) - \ln\Gamma(\sum_l \lambda_l)
-    """
-    return np.asarray(gammaln(lam).sum(-1) - gammaln(lam.sum(-1)))
 
 
 def expected_log(lam: Float[np.ndarray, "*any L"]) -> Float[np.ndarray, "*any L"]:
@@ -72,6 +67,10 @@ class AffineKL(NamedTuple):
         """What does not depend on the task b."""
         return (self.lam * self.g).sum(axis=1) - self.F
 
+    def some(self, which: Int[np.ndarray, "some"] | slice) -> "AffineKL":
+        """The same for some of the queries."""
+        return AffineKL(*(part[which] for part in self))
+
     def to_all(
         self, b: Float[np.ndarray, "tasks dims"], F: Float[np.ndarray, "tasks"]
     ) -> Float[np.ndarray, "queries tasks"]:
@@ -91,7 +90,14 @@ def affine_kl(
 ) -> AffineKL:
     """KL from these queries, summed over members with these weights."""
     g = side_by_side(expected_log(lam) * weights[:, None, None])
-    return AffineKL(side_by_side(lam), g, weights @ log_beta(lam))
+    return AffineKL(side_by_side(lam), g, sum_members(log_beta(lam), weights))
+
+
+def sum_members(
+    values: Float[np.ndarray, "members *any"], weights: Float[np.ndarray, "members"]
+) -> Float[np.ndarray, "*any"]:
+    """The weighted sum over members; a matrix product would not round all tasks alike."""
+    return np.asarray(sum(w * of_member for w, of_member in zip(weights, values, strict=True)))
 
 
 def side_by_side(lam: Float[np.ndarray, "members tasks L"]) -> Float[np.ndarray, "tasks dims"]:
@@ -102,13 +108,12 @@ def side_by_side(lam: Float[np.ndarray, "members tasks L"]) -> Float[np.ndarray,
 def read_lam(tasks: Tasks, name: str) -> Float[np.ndarray, "members tasks L"]:
     """λ of the tasks as (members, tasks, L) in float64, checked; one fit has one member."""
     given = getattr(tasks, "lam", tasks)
-    try:
-        lam = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
+    lam = as_numbers(given)
+    if lam.shape == (0,):
         raise DataError(
             f"{name} is {type(given).__name__}; expected λ as an array (tasks, task-themes) or "
             "(members, tasks, task-themes), or embedded tasks that have one as .lam."
-        ) from None
+        )
     if lam.ndim == 2:
         lam = lam[None]
     if lam.ndim != 3 or lam.shape[-1] < 2:
@@ -129,9 +134,12 @@ def read_lam(tasks: Tasks, name: str) -> Float[np.ndarray, "members tasks L"]:
 
 
 def ndim_of(tasks: Tasks) -> int:
-    """How many axes the tasks' λ has as it was given."""
+    """How many axes the tasks' λ has as it was given; 0 where it is no array."""
     given: Any = getattr(tasks, "lam", tasks)
-    return np.ndim(given)
+    try:
+        return np.ndim(given)
+    except ValueError:  # lists of different lengths
+        return 0
 
 
 def check_together(
@@ -179,7 +187,7 @@ def _is_stream(train: object) -> bool:
 
 def read_scales(scales: object, members: int) -> Float[np.ndarray, "members"]:
     """Check the typical distance of each member that an ensemble's distances are divided by."""
-    values = np.atleast_1d(np.asarray(scales, dtype=np.float64))
+    values = np.atleast_1d(as_numbers(scales))
     if values.shape != (members,) or not ((values > 0) & (values < np.inf)).all():
         raise DataError(
             f"scales={np.array2string(values, threshold=5)} must be {members} positive numbers, "
@@ -230,11 +238,10 @@ def normalise_ways(
     their number of classes. ``delta`` is the model's prior: a number, (L,), or (members, L).
     """
     lam = read_lam(tasks, "tasks")
-    prior = np.asarray(delta, dtype=np.float64)
-    if not (prior > 0).all():
+    prior = as_numbers(delta)
+    if prior.size == 0 or not ((prior > 0) & (prior < np.inf)).all():
         raise DataError(f"delta={delta} must be positive; use the delta the model was fitted with.")
-    if not 0 < n_way < np.inf:
-        raise DataError(f"n_way={n_way} must be a positive number of classes.")
+    check_number(n_way, "n_way", 0, open_="low")
     prior = prior[:, None] if prior.ndim == 2 else prior
     try:
         counts = lam - prior

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from taskscape.arguments import check_choice, check_whole
 from taskscape.compare.means import mean_kl, member_scales
 from taskscape.compare.posteriors import Tasks, check_together, read_lam
 from taskscape.compare.rows import class_hashes
@@ -130,8 +131,9 @@ def resemblance(
     """
     a, b = read_lam(test, "test"), read_lam(train, "train")
     check_together(a, b)
-    if measure not in ("mean", "nearest"):
-        raise DataError(f"measure={measure!r} is not known; use 'mean' or 'nearest'.")
+    check_choice(measure, "measure", ("mean", "nearest"))
+    k = check_whole(k, "k", 1)
+    folds = None if folds is None else check_whole(folds, "folds")
     if reference is None and train_classes is None:
         train_classes = getattr(train, "classes", None)
     if (reference is None) == (train_classes is None):
@@ -170,7 +172,10 @@ def resemblance(
 
 def read_classes(given: object, n_tasks: int, name: str = "train_classes") -> np.ndarray:
     """Class ids (tasks, way) of a TaskSet or an array, checked against the number of tasks."""
-    classes = np.asarray(getattr(given, "classes", given))
+    try:
+        classes = np.asarray(getattr(given, "classes", given))
+    except ValueError:  # lists of different lengths
+        classes = np.empty(0)
     if classes.ndim != 2 or classes.dtype.kind not in "iu" or len(classes) != n_tasks:
         raise DataError(
             f"{name} has shape {classes.shape} and type {classes.dtype}; expected a TaskSet, or "

@@ -1,4 +1,4 @@
-"""Rows of numbers: hashing by content, finding the distinct ones, sorting them into boxes."""
+"""Rows of numbers: hashing by content, and finding the distinct ones."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from jaxtyping import Float, Int, UInt64
 
 from taskscape.tasks.draws import subkeys
 
-__all__ = ["DistinctRows", "boxes", "class_hashes", "distinct_rows", "row_hashes"]
+__all__ = ["DistinctRows", "class_hashes", "distinct_rows", "row_hashes"]
 
 
 class DistinctRows(NamedTuple):
@@ -49,28 +49,3 @@ def distinct_rows(rows: Float[np.ndarray, "rows dims"]) -> DistinctRows:
         if all(np.array_equal(c[first][kind], c) for c in np.ascontiguousarray(rows.T)):
             return DistinctRows(first, kind.reshape(-1), counts)
         salt += 1  # two different rows met in one hash
-
-
-def boxes(
-    rows: Float[np.ndarray, "rows dims"], size: int
-) -> tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "boxes_and_end"]]:
-    """Sort the rows into boxes of at most ``size`` near rows: a k-d tree's leaves.
-
-    Returns the order, and where each box starts in it, with the end.
-    """
-    order = np.arange(len(rows))
-    columns = np.array(rows.T, order="C")  # a copy: it is sorted along, to read memory in order
-    starts, waiting = [], [(0, len(rows))]
-    while waiting:
-        low, high = waiting.pop()
-        if high - low <= size:
-            starts.append(low)
-            continue
-        inside = columns[:, low:high]
-        widest = int(np.argmax(inside.max(axis=1) - inside.min(axis=1)))
-        middle = (high - low) // 2
-        sides = np.argpartition(inside[widest], middle)
-        order[low:high] = order[low:high][sides]
-        columns[:, low:high] = inside[:, sides]
-        waiting += [(low + middle, high), (low, low + middle)]
-    return order, np.array([*starts, len(rows)])

@@ -10,7 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from taskscape.compare.index import THREADS, Neighbours, TaskIndex, one_blas_thread
+from taskscape.arguments import check_choice, check_whole
+from taskscape.compare.index import (
+    THREADS,
+    Neighbours,
+    Sides,
+    TaskIndex,
+    one_blas_thread,
+    slack_of,
+)
 from taskscape.compare.means import weights_for
 from taskscape.compare.posteriors import (
     Tasks,
@@ -20,8 +28,12 @@ from taskscape.compare.posteriors import (
     read_chunks,
     read_lam,
     side_by_side,
+    sum_members,
 )
+from taskscape.compare.shards import nearest_in_shards
 from taskscape.compiling import keep_programs
+from taskscape.embeddings import LamShard, LamStream
+from taskscape.embeddings.blocks import with_sums
 from taskscape.errors import DataError
 from taskscape.progress import track
 
@@ -38,7 +50,6 @@ _ITEMS, _QUERIES = 1 << 17, 1 << 10
 _SPARE = 16
 """Candidates in float32 beyond the k-th."""
 _FLOAT32_STEP = 2.0**-23
-_ROUNDING = 1e-9
 
 
 def nearest(
@@ -52,7 +63,8 @@ def nearest(
     """The ``k`` training tasks with the smallest KL from each test task, exactly.
 
     ``train`` is an array of λ, embedded tasks, or an iterable of chunks of them, such as the scan
-    of a catalogue, of which only one is in memory at a time. Tasks at equal distance come in the
+    of a catalogue, of which only one is in memory at a time; of ``Catalogue.lam()`` after
+    ``Catalogue.compact()`` most is never read. Tasks at equal distance come in the
     order of ``train``. ``method`` is ``"boxes"`` (look only where a near task can be; the fastest
     on a CPU), ``"matmul"`` (look at everything, on JAX's default device, the fastest on a GPU),
     or ``"auto"``; all give the same tasks.
@@ -62,26 +74,65 @@ def nearest(
     [[1]]
     """
     a = read_lam(test, "test")
-    if k < 1:
-        raise DataError(f"k={k} must be at least 1.")
-    if method not in ("auto", "boxes", "matmul"):
-        raise DataError(f"method={method!r} is not known; use 'auto', 'boxes' or 'matmul'.")
+    k = check_whole(k, "k", 1)
+    check_choice(method, "method", ("auto", "boxes", "matmul"))
     if method == "auto":
         method = "boxes" if jax.default_backend() == "cpu" else "matmul"
     weights = weights_for(a, train, scales)
+    shards = train.shards() if isinstance(train, LamStream) else None
+    if shards is not None:
+        check_together(a, shards[0].statistics.lam_sum[:, None])
+        return _nearest_in_catalogue(a, shards, k, weights, method)
     near: Neighbours | None = None
     offset = 0
     for chunk in track(read_chunks(train, "train"), "nearest tasks"):
         check_together(a, chunk)
-        search = _Search(a, chunk, min(k, chunk.shape[1]), weights)
-        here = search.by_matmul() if method == "matmul" else search.by_boxes()
-        here = Neighbours(here.indices + offset, here.distances)
-        near = here if near is None else _merge(near, here, k)
+        near = _merge(near, _nearest_in_chunk(a, chunk, offset, k, weights, method), k)
         offset += chunk.shape[1]
     if near is None:
         raise DataError("train has no tasks.")
-    if offset < k:
-        raise DataError(f"k={k} is more than the {offset} training tasks; lower k.")
+    _check_enough(k, offset)
+    return near
+
+
+def _check_enough(k: int, n_tasks: int) -> None:
+    if n_tasks < k:
+        raise DataError(f"k={k} is more than the {n_tasks} training tasks; lower k.")
+
+
+def _nearest_in_chunk(
+    a: Float[np.ndarray, "members queries L"],
+    chunk: Float[np.ndarray, "members tasks L"],
+    offset: int,
+    k: int,
+    weights: Float[np.ndarray, "members"],
+    method: str,
+) -> Neighbours:
+    """The nearest of the tasks whose places start at ``offset``."""
+    search = _Search(a, chunk, min(k, chunk.shape[1]), weights)
+    here = search.by_matmul() if method == "matmul" else search.by_boxes()
+    return Neighbours(here.indices + offset, here.distances)
+
+
+def _nearest_in_catalogue(
+    a: Float[np.ndarray, "members queries L"],
+    shards: list[LamShard],
+    k: int,
+    weights: Float[np.ndarray, "members"],
+    method: str,
+) -> Neighbours:
+    """Files whose blocks hold near tasks are read in part; of the others, all is looked at."""
+    _check_enough(k, sum(shard.statistics.tasks for shard in shards))
+    sorted_ones = [shard for shard in shards if shard.statistics.near]
+    near = nearest_in_shards(a, sorted_ones, k, weights) if sorted_ones else None
+    others = [shard for shard in shards if not shard.statistics.near]
+    for shard in track(others, "nearest tasks"):
+        offset = shard.begin
+        for chunk in shard.chunks():
+            chunk = read_lam(chunk, str(shard.path))
+            near = _merge(near, _nearest_in_chunk(a, chunk, offset, k, weights, method), k)
+            offset += chunk.shape[1]
+    assert near is not None
     return near
 
 
@@ -92,11 +143,13 @@ def nearest_distance(
     return nearest(test, train, k, scales=scales).distances.mean(axis=1)
 
 
-def _merge(first: Neighbours, second: Neighbours, k: int) -> Neighbours:
-    """The best k of two; the first one's tasks stand before the second's, so they win ties."""
+def _merge(first: Neighbours | None, second: Neighbours, k: int) -> Neighbours:
+    """The best k of two; of tasks at equal distance, those that come first."""
+    if first is None:
+        return second
     indices = np.concatenate([first.indices, second.indices], axis=1)
     distances = np.concatenate([first.distances, second.distances], axis=1)
-    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    order = np.lexsort((indices, distances))[:, :k]
     return Neighbours(
         np.take_along_axis(indices, order, axis=1), np.take_along_axis(distances, order, axis=1)
     )
@@ -120,14 +173,18 @@ class _Search:
     def by_scan(self) -> Neighbours:
         """One look at everything, in float64, without an index."""
         a, lam, k, weights = self.a, self.lam, self.k, self.weights
-        g = affine_kl(a, weights).g
+        queries = affine_kl(a, weights)
+        g = queries.g
+        # of a box around all tasks, with sums that are no smaller and no greater
+        box = (Sides.of(with_sums(corner)[None]) for corner in (lam.min(axis=1), lam.max(axis=1)))
+        slack = slack_of(queries, weights, *box)
 
         def look(begin: int) -> list[tuple[Int[np.ndarray, "_"], Float[np.ndarray, "_"]]]:
             """For each query, the rows from ``begin`` on that may be among its k nearest."""
             piece = lam[:, begin : begin + _ROWS]
-            F = weights @ log_beta(piece)
+            F = sum_members(log_beta(piece), weights)
             scores = F - g @ side_by_side(piece).T
-            return [_least(row, k, begin) for row in scores]
+            return [_least(*row, k, begin) for row in zip(scores, slack, strict=True)]
 
         with one_blas_thread(), ThreadPoolExecutor(THREADS) as pool:
             pieces = list(pool.map(look, range(0, lam.shape[1], _ROWS)))
@@ -137,7 +194,7 @@ class _Search:
             items, scores = (
                 np.concatenate(part) for part in zip(*(p[q] for p in pieces), strict=True)
             )
-            items = items[_least(scores, k, 0)[0]]
+            items = items[_least(scores, slack[q], k, 0)[0]]
             best, far = self.rank(slice(q, q + 1), items[None])
             indices[q], distances[q] = best[0], far[0]
         return Neighbours(indices, distances)
@@ -153,7 +210,7 @@ class _Search:
         keep = min(k + _SPARE, n_tasks)
         queries = affine_kl(a, weights)
         own = queries.constant
-        flat, F = side_by_side(lam), weights @ log_beta(lam)
+        flat, F = side_by_side(lam), sum_members(log_beta(lam), weights)
         # centring keeps float32's digits for differences
         shift, level = flat.mean(axis=0), F.mean()
         chunk = min(_ITEMS, n_tasks)
@@ -188,7 +245,7 @@ class _Search:
     ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
         """The k nearest of the candidates by float64 distances computed pair by pair."""
         b = self.lam[:, candidates]
-        F = np.tensordot(self.weights, log_beta(b), axes=1)
+        F = sum_members(log_beta(b), self.weights)
         distances = affine_kl(self.a[:, rows], self.weights).to_own(
             np.concatenate(list(b), axis=-1), F
         )
@@ -200,13 +257,13 @@ class _Search:
 
 
 def _least(
-    scores: Float[np.ndarray, "n"], k: int, begin: int
+    scores: Float[np.ndarray, "n"], slack: float, k: int, begin: int
 ) -> tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some"]]:
     """The k smallest and all that rounding could have put behind them."""
     if len(scores) <= k:
         return np.arange(begin, begin + len(scores)), scores
     limit = np.partition(scores, k - 1)[k - 1]
-    places = np.flatnonzero(scores <= limit + _ROUNDING * (1 + abs(limit)))
+    places = np.flatnonzero(scores <= limit + slack)
     return places + begin, scores[places]
 
 

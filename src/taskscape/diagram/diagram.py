@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from taskscape.arguments import check_choice, check_kind, check_whole
 from taskscape.compare.resemblance import read_classes
 from taskscape.diagram.result import Bin, CorrelationDiagram, Curve
 from taskscape.errors import DataError
@@ -22,6 +23,9 @@ from taskscape.statistics import (
 )
 
 __all__ = ["correlation_diagram"]
+
+_MOST = 100_000
+"""Bins, or resamples: more of them tell nothing more, and take hours."""
 
 
 def correlation_diagram(
@@ -56,6 +60,11 @@ def correlation_diagram(
     -1.0
     """
     seed = check_seed(seed)
+    check_choice(bins, "bins", ("paper", "quantile"))
+    n_bins = check_whole(n_bins, "n_bins", 1, _MOST)
+    n_resamples = check_whole(n_resamples, "n_resamples", 1, _MOST)
+    for label in (distance_label, accuracy_label):
+        check_kind(label, str, "a label", "Give it as text.")
     if isinstance(distance, DistanceSource):
         distance = distance.mean_distance()
     x = _read_distance(distance)
@@ -135,8 +144,7 @@ def bin_tasks(
 
     Paper: its section on the correlation diagram.
     """
-    if n_bins < 1:
-        raise DataError(f"n_bins={n_bins} must be at least 1.")
+    check_whole(n_bins, "n_bins", 1)
     if binning == "paper":
         edges = distance.max() * np.arange(n_bins + 1) / n_bins
         edges[-1] = distance.max()  # which rounding may have missed

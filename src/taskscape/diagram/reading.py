@@ -1,21 +1,27 @@
 """Distances and accuracies from a CSV file, measured with any framework."""
 
-import csv
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from taskscape.csv_tables import CsvTable, read_csv
+from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
-from taskscape.tasks.class_lists import read_class_column
+from taskscape.tasks.class_lists import parse_classes, read_class_column
 
-__all__ = ["DiagramData", "read_diagram_csv"]
+__all__ = ["DiagramData", "join_accuracies", "read_diagram_csv"]
 
-_NOT_ACCURACY = ("task", "task_id", "id", "index", "n_way", "classes", "nearest", "percentile")
+_EXPECTED = "expected a header, and a row for each test task"
+_TASK_COLUMNS = ("task", "task_id", "id")
+_NOT_ACCURACY = (
+    *_TASK_COLUMNS, "index", "n_way", "classes", "distance", "nearest", "percentile",
+    "log_likelihood", "calibration_error",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,65 +46,132 @@ def read_diagram_csv(
 
     ``distance`` names the column of distances. ``accuracy`` names those of accuracies: by default
     every other column but those called difficulty…, classes, task, task_id, id, index, n_way, and
-    what `taskscape compare` writes besides (nearest, percentile).
+    what `taskscape compare` and `evaluate` write besides (nearest, percentile, log_likelihood,
+    calibration_error).
     Columns such as ``ProtoNet/1`` and ``ProtoNet/2`` are evaluations of one learner. The classes
     of a task are a JSON list of names, or plain ids.
     """
-    columns = _columns(path)
-    where = os.fspath(path)
-    for name in (distance, *(accuracy or ()), *(difficulty or ()), *([classes] if classes else ())):
-        if name not in columns:
-            raise DataError(f"{where} has no column {name!r}; it has {', '.join(columns)}.")
-    if classes is None and "classes" in columns:
+    table = read_csv(path, _EXPECTED, distance, *([] if classes is None else [classes]))
+    if classes is None and "classes" in table.columns:
         classes = "classes"
-    hard = list(difficulty or [c for c in columns if c.startswith("difficulty")])
-    others = [c for c in columns if c not in (distance, classes, *hard, *_NOT_ACCURACY)]
-    chosen = list(accuracy) if accuracy is not None else others
-    if not chosen:
-        raise DataError(f"{where} has no column of accuracies besides {', '.join(columns)}.")
-    learners: dict[str, list[np.ndarray]] = {}
-    for name in chosen:
-        learner = re.sub(r"/\d+$", "", name)
-        learners.setdefault(learner, []).append(_numbers(columns[name], name, where))
+    learners, hard = _measured(table, (distance, classes), accuracy, difficulty)
     return DiagramData(
-        distance=_numbers(columns[distance], distance, where),
-        accuracy={name: np.stack(parts, axis=1) for name, parts in learners.items()},
-        difficulty=np.stack([_numbers(columns[c], c, where) for c in hard], axis=1)
-        if hard
-        else None,
-        classes=None
-        if classes is None
-        else read_class_column(columns[classes], f"{where}, column {classes!r}"),
+        distance=table.numbers(distance),
+        accuracy=learners,
+        difficulty=hard,
+        classes=None if classes is None else read_class_column(table, classes),
     )
 
 
-def _columns(path: str | os.PathLike[str]) -> dict[str, list[str]]:
-    try:
-        with Path(path).open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.reader(file))
-    except FileNotFoundError:
-        raise DataError(f"no such file: {os.fspath(path)}.") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{os.fspath(path)} is not a CSV text file: {error}.") from error
-    rows = [row for row in rows if row]
-    if len(rows) < 2:
-        raise DataError(f"{os.fspath(path)} has no rows below its header.")
-    header = [name.strip() for name in rows[0]]
-    for i, row in enumerate(rows[1:], start=2):
-        if len(row) != len(header):
+def join_accuracies(
+    path: str | os.PathLike[str],
+    tasks: Embeddings,
+    distance: Float[np.ndarray, "tasks"],
+    *,
+    accuracy: Sequence[str] | None = None,
+    difficulty: Sequence[str] | None = None,
+) -> tuple[DiagramData, str]:
+    """Accuracies in a CSV file beside the distances of embedded tasks, and how they were joined.
+
+    Rows are found by a column ``task`` (or ``task_id``, ``id``) with the numbers of the tasks; else
+    by a column ``classes`` with JSON lists of their classes; else they are taken in order, if there
+    is one for each task. Tasks without a row are left out.
+    """
+    table = read_csv(path, _EXPECTED)
+    learners, hard = _measured(table, (), accuracy, difficulty)
+    by, rows = _matched(table, tasks)
+    known = np.flatnonzero(rows >= 0)
+    if not len(known):
+        raise DataError(f"{table.path} has no accuracy of any of the {len(tasks)} tasks.")
+    lines = rows[known]
+    left = f"; {len(tasks) - len(known):,} tasks have none" if len(known) < len(tasks) else ""
+    data = DiagramData(
+        distance=np.asarray(distance)[known],
+        accuracy={name: values[lines] for name, values in learners.items()},
+        difficulty=None if hard is None else hard[lines],
+        classes=tasks.classes[known].astype(np.int64),
+    )
+    return data, f"accuracies of {len(known):,} tasks joined by {by}{left}"
+
+
+def _matched(table: CsvTable, tasks: Embeddings) -> tuple[str, Int[np.ndarray, "tasks"]]:
+    """How rows were found, and the row of each task; -1 where it has none."""
+    columns, where, n_rows = table.columns, table.path, len(table.lines)
+    named = next((name for name in _TASK_COLUMNS if name in columns), None)
+    if named is not None:
+        numbers = _task_numbers(table, named)
+        return f"column {named!r}", _rows_of(tasks.ids.tolist(), numbers, f"{where}: {named}")
+    if "classes" in columns:
+        listed = [parse_classes(cell) for cell in columns["classes"]]
+        if any(names is None or isinstance(names[0], int) for names in listed):
             raise DataError(
-                f"{os.fspath(path)}, row {i}: {len(row)} values for {len(header)} columns."
+                f"{where}: to be found by their classes, tasks need JSON lists of names, such as "
+                '["cat", "sea lion"], in every row; or give a column task with their numbers.'
             )
-    return {name: [row[c].strip() for row in rows[1:]] for c, name in enumerate(header)}
-
-
-def _numbers(values: list[str], name: str, where: str) -> Float[np.ndarray, "tasks"]:
-    for i, value in enumerate(values, start=2):
-        try:
-            float(value)
-        except ValueError:
+        wanted = [tuple(sorted(tasks.names(i))) for i in range(len(tasks))]
+        if len(set(wanted)) < len(wanted):
             raise DataError(
-                f"{where}, row {i}: {value!r} in column {name!r} is not a number. Name the columns "
-                "of accuracies if this is not one."
-            ) from None
-    return np.array([float(v) for v in values])
+                f"{where}: several tasks have the same classes, so that rows cannot be found by "
+                "them. Give a column task with their numbers."
+            )
+        keys = [tuple(sorted(map(str, names or ()))) for names in listed]
+        return "column 'classes'", _rows_of(wanted, keys, f"{where}: the task of")
+    if n_rows != len(tasks):
+        raise DataError(
+            f"{where} has {n_rows} rows for {len(tasks)} tasks, and no column task that says which "
+            "is which. Add one: task numbers count from 0, as in `taskscape compare … --out`."
+        )
+    return "order, row by row", np.arange(n_rows)
+
+
+def _rows_of(wanted: list[Any], keys: list[Any], where: str) -> Int[np.ndarray, "tasks"]:
+    row_of: dict[Any, int] = {}
+    known = set(wanted)
+    for row, key in enumerate(keys):
+        if key not in known:
+            raise DataError(f"{where} {key} is not one of the {len(wanted)} tasks.")
+        if key in row_of:
+            raise DataError(
+                f"{where} {key} has two rows. Give evaluations of a task as columns of one row, "
+                "such as ProtoNet/1 and ProtoNet/2."
+            )
+        row_of[key] = row
+    return np.array([row_of.get(key, -1) for key in wanted], dtype=np.int64)
+
+
+def _task_numbers(table: CsvTable, name: str) -> list[int]:
+    for row, cell in enumerate(table.columns[name]):
+        if not cell.isdecimal():
+            raise DataError(
+                f"{table.place(row)}: {cell!r} in column {name!r} is not the number of a task; "
+                "they count from 0, as in `taskscape compare … --out`."
+            )
+    return [int(cell) for cell in table.columns[name]]
+
+
+def _measured(
+    table: CsvTable,
+    taken: Sequence[str | None],
+    accuracy: Sequence[str] | None,
+    difficulty: Sequence[str] | None,
+) -> tuple[
+    dict[str, Float[np.ndarray, "rows evaluations"]], Float[np.ndarray, "rows columns"] | None
+]:
+    """The accuracies of each learner, and the difficulties."""
+    table.need(*(accuracy or ()), *(difficulty or ()))
+    columns = table.columns
+    hard = list(difficulty or [c for c in columns if c.startswith("difficulty")])
+    others = [c for c in columns if c not in (*taken, *hard, *_NOT_ACCURACY)]
+    chosen = list(accuracy) if accuracy is not None else others
+    if not chosen:
+        raise DataError(f"{table.path} has no column of accuracies besides {', '.join(columns)}.")
+    learners: dict[str, list[np.ndarray]] = {}
+    for name in chosen:
+        learner = re.sub(r"/\d+$", "", name)
+        accuracies = table.numbers(name, "; name the columns of accuracies if this is not one")
+        learners.setdefault(learner, []).append(accuracies)
+    difficulties = [table.numbers(c) for c in hard]
+    return (
+        {name: np.stack(parts, axis=1) for name, parts in learners.items()},
+        np.stack(difficulties, axis=1) if hard else None,
+    )

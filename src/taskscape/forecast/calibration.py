@@ -1,5 +1,6 @@
 """From numbers of calibration tasks and a learner's accuracies to expected accuracies."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -75,6 +76,13 @@ class Calibration:
     mean_accuracy: float
     error: float
     """Mean absolute error on held-out classes."""
+    mean_error: float = math.nan
+    """That of always expecting the mean accuracy; NaN where it was not kept."""
+
+    @property
+    def beats_mean(self) -> bool:
+        """Whether it errs less on held-out classes than the mean, to a tenth of a point."""
+        return not round(self.error, 3) >= round(self.mean_error, 3)
 
     def expect(
         self,
@@ -190,6 +198,7 @@ def calibrate(
         shared=held.shared,
         mean_accuracy=float(accuracy.mean()),
         error=float(np.abs(guesses - accuracy[known]).mean()),
+        mean_error=float(np.abs(accuracy[known] - accuracy.mean()).mean()),
     )
 
 
@@ -219,6 +228,7 @@ def to_disk(calibration: Calibration) -> tuple[dict[str, np.ndarray], dict[str, 
     header: dict[str, Any] = {name: getattr(calibration, name) for name in _PLAIN}
     header |= {"of_classes": spread.of_classes, "of_tasks": spread.of_tasks}
     header |= {"columns": list(calibration.columns), "intercept": ridge.intercept}
+    header |= {"mean_error": calibration.mean_error}
     return arrays, header | {"calibration_format": FORMAT}
 
 
@@ -237,6 +247,7 @@ def from_disk(arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> Ca
         spread = Spread(header["of_classes"], header["of_tasks"], arrays["of_coefficients"])
         values: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
         values |= {name: header[name] for name in _PLAIN}
+        values |= {"mean_error": header.get("mean_error", math.nan)}
         return Calibration(columns=tuple(header["columns"]), ridge=ridge, spread=spread, **values)
     except KeyError as error:
         raise DataError(f"{error} is missing: the forecaster is damaged.") from error

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from taskscape.arguments import check_kind, check_number
 from taskscape.compare.posteriors import check_together, read_lam
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
+from taskscape.files import damage_named
 from taskscape.forecast.calibration import (
     Calibration,
     Expected,
@@ -72,7 +74,9 @@ class Forecaster:
         groups: Sequence[str] | None = None,
         similarity: Similarity | None = None,
     ) -> None:
-        if not 0.5 <= confidence < 1:
+        check_kind(model, TaskThemes, "model", "Fit one, or open one with TaskThemes.load.")
+        check_kind(learner, str, "learner", "Give its name.")
+        if not 0.5 <= check_number(confidence, "confidence") < 1:
             raise DataError(f"confidence={confidence} must be at least 0.5 and below 1.")
         self.columns = chosen_features(groups)
         self.model, self.learner, self.confidence = model, learner, confidence
@@ -95,10 +99,17 @@ class Forecaster:
     def summary(self) -> str:
         """What it was calibrated on, and how well it does on classes left out."""
         calibration = self._fitted()
-        return (
+        told = (
             f"{self.learner}: calibrated on {calibration.n_tasks:,} tasks of "
             f"{calibration.n_classes} classes, mean error on classes left out "
             f"{100 * calibration.error:.1f} points."
+        )
+        if calibration.beats_mean:
+            return told
+        return (
+            f"{told} No forecast: always expecting the mean, "
+            f"{100 * calibration.mean_accuracy:.1f} %, errs by "
+            f"{100 * calibration.mean_error:.1f} points only."
         )
 
     def describe(self, tasks: TaskSet) -> Described:
@@ -196,20 +207,24 @@ class Forecaster:
     def load(cls, path: str | os.PathLike[str], model: TaskThemes) -> "Forecaster":
         """Read what :meth:`save` wrote; ``model`` must be the one it was made with."""
         arrays, header = load_arrays(path, _KIND)
-        if header["model"] != model.fingerprint_:
-            raise DataError(
-                f"{os.fspath(path)} was made with another model (fingerprint "
-                f"{header['model'][:12]}…, this one {model.fingerprint_[:12]}…)."
+        with damage_named(path, f"a {_KIND}"):
+            if header["model"] != model.fingerprint_:
+                raise DataError(
+                    f"{os.fspath(path)} was made with another model (fingerprint "
+                    f"{header['model'][:12]}…, this one {model.fingerprint_[:12]}…)."
+                )
+            calibration = from_disk(arrays, header)
+            groups = [g for g, names in GROUPS.items() if set(names) & set(calibration.columns)]
+            forecaster = cls(
+                model, arrays["train"], header["learner"],
+                confidence=header["confidence"], groups=groups,
+            )  # fmt: skip
+            forecaster.calibration = calibration
+            forecaster._seen = (
+                header["calibration_pool"],
+                frozenset(header["calibration_classes"]),
             )
-        calibration = from_disk(arrays, header)
-        groups = [g for g, names in GROUPS.items() if set(names) & set(calibration.columns)]
-        forecaster = cls(
-            model, arrays["train"], header["learner"],
-            confidence=header["confidence"], groups=groups,
-        )  # fmt: skip
-        forecaster.calibration = calibration
-        forecaster._seen = (header["calibration_pool"], frozenset(header["calibration_classes"]))
-        return forecaster
+            return forecaster
 
     def _fitted(self) -> Calibration:
         if self.calibration is None:

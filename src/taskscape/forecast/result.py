@@ -147,16 +147,27 @@ class Judgement:
     mean_width: float | None = None
     """Of the intervals for the tasks."""
 
+    @property
+    def beats_mean(self) -> bool:
+        """Whether it errs less than always expecting the mean, to the tenth of a point shown.
+
+        If not, there is no forecast worth the name, and its reasons explain nothing.
+        """
+        if self.always_mean_error is None:
+            return True
+        return round(self.mean_absolute_error, 3) < round(self.always_mean_error, 3)
+
     def summary(self) -> str:
         """The judgement in words."""
         ceiling = "" if self.ceiling is None else f" (ceiling {self.ceiling:.2f})"
         against = ""
         if self.always_mean_error is not None:
             against = f", {100 * self.always_mean_error:.1f} if always the mean were expected"
+        verdict = "" if self.beats_mean else " No forecast: the mean is as good."
         return (
             f"{self.learner} on {self.n_tasks:,} tasks: rank correlation {self.spearman:.2f}"
             f"{ceiling}; mean error {100 * self.mean_absolute_error:.1f} points{against}; the "
-            f"{100 * self.confidence:.0f} % interval held {100 * self.coverage:.0f} %."
+            f"{100 * self.confidence:.0f} % interval held {100 * self.coverage:.0f} %.{verdict}"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 from taskscape.meta.abml import ABML as ABML
 from taskscape.meta.bmaml import BMAML as BMAML
+from taskscape.meta.checkpoint import TrainingCheckpoint as TrainingCheckpoint
 from taskscape.meta.episodes import tasks_from_episodes as tasks_from_episodes
 from taskscape.meta.evaluation import Evaluation as Evaluation
 from taskscape.meta.evaluation import evaluate as evaluate

@@ -383,13 +383,22 @@ def fitting_size(most: int, program: Callable[[int], jax.stages.Lowered], free: 
     """
     size = most
     while free is not None and size > 1:
-        need = _bytes_of(program(size))
+        need = _bytes_of(program(size), otherwise=4 * free)
         if need <= _SHARE * free:
             break
         size = max(1, min(size // 2, int(size * _SHARE * free / need)))
     return size
 
 
-def _bytes_of(program: jax.stages.Lowered) -> int:
-    analysis: Any = program.compile().memory_analysis()
+def _bytes_of(program: jax.stages.Lowered, otherwise: int) -> int:
+    """The memory that a program needs, or ``otherwise`` where the compiler already lacks it.
+
+    A compiler that tries out ways to multiply asks for the memory of the products themselves.
+    """
+    try:
+        analysis: Any = program.compile().memory_analysis()
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        return otherwise
     return 0 if analysis is None else analysis.temp_size_in_bytes + analysis.output_size_in_bytes

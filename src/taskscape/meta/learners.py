@@ -109,7 +109,7 @@ LEARNERS: Mapping[str, LearnerEntry] = MappingProxyType({entry.name: entry for e
 
 def find_learner(name: str) -> LearnerEntry:
     """The entry of the learner of that name."""
-    if name not in LEARNERS:
+    if not isinstance(name, str) or name not in LEARNERS:
         raise DataError(f"learner {name!r} is not known; choose from {', '.join(LEARNERS)}.")
     return LEARNERS[name]
 

@@ -18,9 +18,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
+from taskscape.arguments import check_choice, check_flag, check_number, check_whole
 from taskscape.errors import DataError, TaskscapeError
+from taskscape.files import damage_named
+from taskscape.mesh import devices_for, same_on_all, split_among_devices
 from taskscape.meta.episodes import EpisodeRows, TaskFeed, gather, pad_rows, rows_of
 from taskscape.meta.evaluation import halved_until_it_fits, score
 from taskscape.meta.learner import Learner, Number, with_numbers, without_numbers
@@ -82,11 +86,18 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in ("updates", "batch_size", "validate_every"):
-            if getattr(self, name) < 1:
-                raise DataError(f"{name}={getattr(self, name)} must be at least 1.")
-        if not self.learning_rate > 0:
+            check_whole(getattr(self, name), name, 1)
+        check_whole(self.warmup, "warmup", 0)
+        check_number(self.weight_decay, "weight_decay", 0)
+        if not check_number(self.learning_rate, "learning_rate") > 0:
             raise DataError(f"learning_rate={self.learning_rate} must be positive.")
-        if self.precision not in PRECISIONS:
+        if self.clip_norm is not None:
+            check_number(self.clip_norm, "clip_norm", 0, open_="low")
+        if self.patience is not None:
+            check_whole(self.patience, "patience", 1)
+        check_flag(self.fresh_samples, "fresh_samples")
+        check_choice(self.schedule, "schedule", ("constant", "cosine"))
+        if not isinstance(self.precision, str) or self.precision not in PRECISIONS:
             known = ", ".join(PRECISIONS)
             raise DataError(f"precision={self.precision!r} is not known; choose from {known}.")
 
@@ -204,17 +215,18 @@ class Trained:
     def load(path: str | os.PathLike[str]) -> "Trained":
         """Read what :meth:`save` wrote."""
         arrays, header = load_arrays(path, _WHAT)
-        learner = make_learner(header["learner"], **header["settings"])
-        network, n_way = architecture(header["network"]), int(header["n_way"])
-        like = jax.eval_shape(lambda: learner.init(jax.random.key(0), network, n_way))
-        return Trained(
-            learner=learner,
-            network=network,
-            n_way=n_way,
-            state=tree_from(arrays, like),
-            losses=arrays["history.losses"],
-            scores=arrays["history.scores"],
-        )
+        with damage_named(path, f"a {_WHAT}"):
+            learner = make_learner(header["learner"], **header["settings"])
+            network, n_way = architecture(header["network"]), int(header["n_way"])
+            like = jax.eval_shape(lambda: learner.init(jax.random.key(0), network, n_way))
+            return Trained(
+                learner=learner,
+                network=network,
+                n_way=n_way,
+                state=tree_from(arrays, like),
+                losses=arrays["history.losses"],
+                scores=arrays["history.scores"],
+            )
 
 
 def learner_and_training(
@@ -284,6 +296,7 @@ def train_many(
     validation: TaskSet | None = None,
     checkpoint: Callable[[TrainState], None] | None = None,
     resume: TrainState | None = None,
+    distributed: bool = False,
 ) -> Trained:
     """Meta-train many trials side by side: one seed and one list of tasks for each.
 
@@ -291,21 +304,27 @@ def train_many(
     random draws of the learner. Without ``n_way``, heads fit the largest way of the tasks. Where
     memory does not suffice for all trials at once, groups of them take turns.
     ``checkpoint`` is called after every dispatch; what it was given can be passed as ``resume``.
+    ``distributed`` spreads the trials over the devices of the machine, evenly: over 6 of 8, where
+    there are 6 or 12 trials.
     """
     config = config or TrainConfig()
+    mesh = devices_for(len(seeds)) if distributed else None
     starts = [check_seed(s, most=MOST_FOR_JAX) for s in seeds]
     feeds = _feeds(tasks, starts, config)
     n_way = n_way or max(_way(t) for t in (*tasks, *([validation] if validation else [])))
     _check_network(network, feeds[0])
-    samples = jnp.asarray(feeds[0].pool.samples)
+    samples = same_on_all(jnp.asarray(feeds[0].pool.samples), mesh)
     check = None if validation is None else _validation(learner, validation, feeds[0], samples)
     trials = resume or begin(learner, network, config, n_way=n_way, seeds=starts)
+    trials = _spread(trials, mesh)
     done, together = int(trials.step[0]), len(feeds)
     with progress_bar("meta-training", config.updates) as advance_bar:
         advance_bar(done)
         while done < config.updates and not _all_stale(trials.scores, config.patience):
             live = min(config.validate_every, config.updates - done)
             rows = _dispatch_rows(feeds, config, done, live)
+            if mesh is not None:
+                rows = split_among_devices(rows, mesh)
             step = partial(_in_groups, learner, config, samples, rows, live, starts, trials)
             trials, together = _fitted(step, together, config)
             _raise_if_diverged(trials.losses[:, done : done + live], done)
@@ -446,6 +465,15 @@ def run_updates(
 
     with jax.default_matmul_precision(products):
         return jax.vmap(one)(states, opt_states, steps, rows, seeds)
+
+
+def _spread(trials: TrainState, mesh: Mesh | None) -> TrainState:
+    """Trials spread over devices, but for their histories, which stay on the host."""
+    if mesh is None:
+        return trials
+    moved = (trials.state, trials.opt_state, trials.best, trials.step)
+    state, opt_state, best, step = split_among_devices(moved, mesh)
+    return replace(trials, state=state, opt_state=opt_state, best=best, step=step)
 
 
 @jax.jit

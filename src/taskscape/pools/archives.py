@@ -24,6 +24,7 @@ __all__ = ["Entry", "FileTree", "FolderTree", "ZipTree", "open_tree"]
 
 _UNREADABLE = (
     OSError,
+    ValueError,
     EOFError,
     zlib.error,
     zipfile.BadZipFile,
@@ -179,7 +180,7 @@ class ZipTree(FileTree):
     def _zip(self) -> zipfile.ZipFile:
         try:
             return zipfile.ZipFile(self.path)
-        except (OSError, zipfile.BadZipFile, ValueError) as error:
+        except _UNREADABLE as error:
             raise DataError(
                 f"{self.path} is not a readable zip archive ({error}); it may be cut short. "
                 "Fetch it again."

@@ -4,16 +4,26 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Bool, Int, Shaped
 
+from taskscape.arguments import check_flag, check_memory
 from taskscape.errors import DataError
+from taskscape.pools.notes import left_out
 from taskscape.pools.pool import ClassPool
 
-__all__ = ["as_numpy", "clean_labels", "labelled_pool", "load_arrays", "load_classes"]
+__all__ = [
+    "as_numpy",
+    "clean_labels",
+    "labelled_pool",
+    "load_arrays",
+    "load_classes",
+]
 
 
 def as_numpy(values: Any, what: str) -> Shaped[np.ndarray, "..."]:
-    """Anything array-like as numpy: lists, numpy, JAX, pandas, and torch tensors on any device."""
+    """Anything array-like as numpy: lists, numpy, JAX, pandas, SciPy's sparse, torch's tensors."""
+    if callable(getattr(values, "toarray", None)) and hasattr(values, "nnz"):
+        return _dense(values, what)
     for method in ("detach", "cpu"):  # a torch tensor, without importing torch
         if callable(getattr(values, method, None)):
             values = getattr(values, method)()
@@ -32,6 +42,17 @@ def as_numpy(values: Any, what: str) -> Shaped[np.ndarray, "..."]:
     return array
 
 
+def _dense(matrix: Any, what: str) -> Shaped[np.ndarray, "rows columns"]:
+    """A sparse matrix as float32, which is what a pool holds, unless that takes too much memory."""
+    needed = 4 * int(np.prod(matrix.shape, dtype=np.float64))
+    check_memory(
+        2 * needed,
+        f"{what}, a sparse matrix of shape {tuple(matrix.shape)}, when filled in,",
+        "Shrink it first, for example with sklearn.decomposition.TruncatedSVD(256).",
+    )
+    return np.asarray(matrix.astype(np.float32).toarray())
+
+
 def clean_labels(y: Any, what: str = "y") -> Shaped[np.ndarray, "rows"]:
     """Labels as a plain array of whole numbers or text, one per sample."""
     labels = as_numpy(y, what)
@@ -43,7 +64,7 @@ def clean_labels(y: Any, what: str = "y") -> Shaped[np.ndarray, "rows"]:
             "become plain ones with .argmax(axis=1)."
         )
     if labels.dtype.kind == "O":
-        if any(v is None or v != v for v in labels):
+        if any(_is_missing(v) for v in labels):
             raise DataError(f"{what} has missing labels. Remove these samples.")
         texts = [v.decode() if isinstance(v, bytes) else v for v in labels]
         whole = all(isinstance(v, int | np.integer) for v in texts)
@@ -71,6 +92,14 @@ def clean_labels(y: Any, what: str = "y") -> Shaped[np.ndarray, "rows"]:
     if labels.dtype.kind not in "iubU":
         raise DataError(f"{what} has type {labels.dtype}; expected whole numbers or text.")
     return labels
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a label is None, NaN, or the NA of pandas, which cannot be compared."""
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):
+        return True
 
 
 def per_class(
@@ -126,8 +155,10 @@ def labelled_pool(
     class_names: Any = None,
     groups: Any = None,
     splits: Any = None,
+    sample_names: Any = None,
     info: Mapping[str, Any] | None = None,
     by_sample: bool = False,
+    skip_damaged: bool = False,
 ) -> ClassPool:
     """A pool from samples and labels in whatever form they come; see :func:`load_arrays`."""
     X, y = as_numpy(X, "X"), clean_labels(y)
@@ -135,15 +166,66 @@ def labelled_pool(
         raise DataError(f"X has {len(X)} samples and y has {len(y)} labels; give one per sample.")
     if len(y) == 0:
         raise DataError(f"pool {name!r} has no samples.")
-    if X.ndim == 4 and X.shape[3] == 1:  # grey pictures with a channel axis
-        X = X[..., 0]
+    X = _channels_last(X)
     labels, index = np.unique(y, return_inverse=True)
     given = {"class_names": class_names, "groups": groups, "splits": splits}
     resolved = {
         what: None if v is None else per_class(v, what, labels, index, by_sample=by_sample)
         for what, v in given.items()
     }
-    return ClassPool.from_arrays(X, y, name=name, info=info, **resolved)
+    names = None if sample_names is None else _sample_names(sample_names, len(y))
+    if skip_damaged and X.dtype.kind == "f":
+        sound = np.isfinite(X.reshape(len(X), -1)).all(axis=1)
+        if not sound.all():
+            return _without_damaged(X, labels, index, sound, names, name, info, resolved)
+    return ClassPool.from_arrays(X, y, name=name, info=info, sample_names=names, **resolved)
+
+
+def _channels_last(X: Shaped[np.ndarray, "rows ..."]) -> Shaped[np.ndarray, "rows ..."]:
+    """Pictures as (rows, height, width[, 3]), also those that come as torch has them."""
+    channels = (1, 3)
+    if X.ndim == 4 and X.shape[1] in channels and X.shape[3] not in channels:
+        X = np.moveaxis(X, 1, 3)
+    return X[..., 0] if X.ndim == 4 and X.shape[3] == 1 else X
+
+
+def _sample_names(values: Any, n_samples: int) -> list[str]:
+    names = [str(value) for value in as_numpy(values, "sample_names").tolist()]
+    if len(names) != n_samples:
+        raise DataError(
+            f"sample_names has {len(names)} names for {n_samples} samples; give one per sample."
+        )
+    return names
+
+
+def _without_damaged(
+    X: Shaped[np.ndarray, "rows *shape"],
+    labels: Shaped[np.ndarray, "classes"],
+    index: Int[np.ndarray, "rows"],
+    sound: Bool[np.ndarray, "rows"],
+    names: list[str] | None,
+    name: str,
+    info: Mapping[str, Any] | None,
+    by_class: Mapping[str, list[str] | None],
+) -> ClassPool:
+    """A pool of the sound rows alone, with a note; a class without any is left out."""
+    if not sound.any():
+        raise DataError(f"all {len(X)} samples of pool {name!r} have NaN or infinite numbers.")
+    left = np.unique(index[sound])
+    lost = [f"row {row}" for row in np.flatnonzero(~sound)]
+    notes = [left_out(lost, f"of {len(X):,} samples have NaN or infinite numbers")]
+    if len(left) < len(labels):
+        empty = [repr(str(label)) for label in np.delete(labels, left)]
+        notes.append(left_out(empty, f"of {len(labels):,} classes had no other samples"))
+    picked = {what: v and [v[c] for c in left] for what, v in by_class.items()}
+    return ClassPool.from_arrays(
+        X[sound],
+        labels[index[sound]],
+        name=name,
+        info={**(info or {}), "notes": notes},
+        sample_names=None if names is None else [names[row] for row in np.flatnonzero(sound)],
+        **picked,
+    )
 
 
 def load_arrays(
@@ -153,13 +235,16 @@ def load_arrays(
     class_names: Any = None,
     groups: Any = None,
     splits: Any = None,
+    sample_names: Any = None,
     name: Any = "arrays",
+    skip_damaged: Any = False,
 ) -> ClassPool:
-    """A pool from samples ``X`` and labels ``y``: lists, numpy, JAX or torch.
+    """A pool from samples ``X`` and labels ``y``: lists, numpy, JAX, pandas, sparse or torch.
 
     Classes are the distinct labels in sorted order. ``class_names``, ``groups`` and ``splits`` have
     an entry per class in that order, or are indexed by whole-number labels; ``groups`` and
-    ``splits`` may also have an entry per sample.
+    ``splits`` may also have an entry per sample. ``sample_names`` names every sample, for lists of
+    tasks; ``skip_damaged`` leaves out samples that have NaN or infinite numbers.
 
     >>> load_arrays(np.zeros((4, 2)), ["cat", "dog", "cat", "dog"], splits=["train", "test"])
     ClassPool('arrays': 2 classes, 1 train, 1 test, 4 samples of 2 features)
@@ -171,12 +256,19 @@ def load_arrays(
         class_names=class_names,
         groups=groups,
         splits=splits,
+        sample_names=sample_names,
         info={"source": "arrays"},
+        skip_damaged=check_flag(skip_damaged, "skip_damaged"),
     )
 
 
 def load_classes(
-    classes: Mapping[Any, Any], *, groups: Any = None, splits: Any = None, name: Any = "arrays"
+    classes: Mapping[Any, Any],
+    *,
+    groups: Any = None,
+    splits: Any = None,
+    name: Any = "arrays",
+    skip_damaged: Any = False,
 ) -> ClassPool:
     """A pool from a dict of class name to samples; ``groups`` and ``splits`` in its order.
 
@@ -214,4 +306,5 @@ def load_classes(
         groups=groups,
         splits=splits,
         info={"source": "arrays"},
+        skip_damaged=check_flag(skip_damaged, "skip_damaged"),
     )

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -17,19 +18,34 @@ from typing import Any
 import numpy as np
 
 from taskscape.errors import DataError
-from taskscape.files import cache_dir, folder_in_one_piece
+from taskscape.files import Kind, cache_dir, check_output, expanded, folder_in_one_piece
 from taskscape.pools.pool import ClassPool
 
-__all__ = ["cache_dir", "cache_key", "cached", "data_dir", "file_stamp", "read_pool", "write_pool"]
+__all__ = [
+    "POOL",
+    "cache_dir",
+    "cache_key",
+    "cached",
+    "data_dir",
+    "file_stamp",
+    "mapped_scratch",
+    "read_pool",
+    "save_pool",
+    "write_pool",
+]
 
 _FORMAT = 1
 _MAP_ABOVE_BYTES = 1 << 28
+_FILES = {"pool.json", "samples.npy"}
+POOL = Kind(
+    "a stored pool", lambda path: {file.name for file in path.iterdir()} == _FILES, folder=True
+)
 
 
 def data_dir() -> Path:
     """The folder of known data sets: ``TASKSCAPE_DATA``, or else the user's cache folder."""
     named = os.environ.get("TASKSCAPE_DATA")
-    return Path(named).expanduser() if named else cache_dir() / "data"
+    return expanded(named) if named else cache_dir() / "data"
 
 
 def file_stamp(path: Path) -> list[Any]:
@@ -68,9 +84,27 @@ def cached(kind: str, key: str, make: Callable[[], ClassPool]) -> ClassPool:
         return pool
 
 
-def write_pool(pool: ClassPool, folder: Path) -> None:
+def mapped_scratch(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An array of a nameless file in the cache folder, which is gone when nobody holds it."""
+    folder = cache_dir() / "pools"
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return np.memmap(file, dtype, "w+", shape=shape)
+
+
+def save_pool(pool: ClassPool, folder: str | os.PathLike[str]) -> None:
+    """Keep a pool as a folder of its own, which :func:`taskscape.load_pool` opens by its path.
+
+    What was decided for it stays with it: splits, sizes, classes and samples left out. A pool that
+    is there is replaced, anything else is not.
+    """
+    check_output(folder, POOL)
+    write_pool(pool, Path(folder), replace=True)
+
+
+def write_pool(pool: ClassPool, folder: Path, *, replace: bool = False) -> None:
     """Store a pool as a folder, in one piece or not at all."""
-    with folder_in_one_piece(folder, replace=False) as draft:
+    with folder_in_one_piece(folder, replace=replace) as draft:
         rows = np.lib.format.open_memmap(
             draft / "samples.npy",
             mode="w+",
@@ -90,10 +124,12 @@ def write_pool(pool: ClassPool, folder: Path) -> None:
             "class_names": pool.class_names,
             "groups": pool.groups,
             "splits": pool.splits,
-            "class_digests": pool._digests,
+            "class_digests": pool.digests,
             "fingerprint": pool.fingerprint,
             "info": dict(pool.info),
         }
+        if pool.sample_names is not None:
+            header["sample_names"] = [pool.sample_names[row] for row in pool.rows]
         header["checksum"] = _checksum(header)
         (draft / "pool.json").write_text(json.dumps(header, ensure_ascii=False), encoding="utf-8")
 
@@ -115,8 +151,8 @@ def read_pool(folder: Path) -> ClassPool:
         if header["format"] != _FORMAT or counts.sum() != len(samples):
             raise ValueError(f"format {header['format']}, {counts.sum()} of {len(samples)} rows")
         optional = {
-            key: None if header[key] is None else tuple(header[key])
-            for key in ("groups", "splits", "class_digests")
+            key: None if header.get(key) is None else tuple(header[key])
+            for key in ("groups", "splits", "class_digests", "sample_names")
         }
         pool = ClassPool(
             name=header["name"],

@@ -23,22 +23,25 @@ _TOLERANCE = 0.01
 """Largest difference between two answers for one sample, relative to the largest feature."""
 
 
-def check_encoder(encoder: Any, encoder_name: Any, encoder_batch: Any) -> None:
-    """Raise an error if these cannot be used, before anything is loaded."""
+def check_encoder(encoder: Any, encoder_name: Any, encoder_batch: Any) -> Any:
+    """The function to call; an error if these cannot be used, before anything is loaded."""
     if encoder is None:
         if encoder_name is not None:
             raise DataError(f"encoder_name={encoder_name!r} was given without an encoder.")
-        return
+        return None
+    if not callable(encoder) and callable(getattr(encoder, "transform", None)):
+        encoder = encoder.transform  # a transformer of scikit-learn
     if not callable(encoder):
         raise DataError(
             f"encoder={encoder!r} cannot be called; expected a function from a batch of samples "
-            "(n, …) to features (n, dims)."
+            "(n, …) to features (n, dims), or a transformer of scikit-learn."
         )
     if encoder_name is not None and not isinstance(encoder_name, str):
         raise DataError(f"encoder_name={encoder_name!r}: expected text.")
     whole = isinstance(encoder_batch, int | np.integer) and not isinstance(encoder_batch, bool)
     if not whole or encoder_batch < 1:
         raise DataError(f"encoder_batch={encoder_batch!r}: expected a whole number from 1 up.")
+    return encoder
 
 
 def encoder_label(encoder: Any) -> str:
@@ -60,19 +63,21 @@ def encode_pool(
 
     ``encoder`` gets a float32 batch as :meth:`ClassPool.take` gives it, pictures as (n, height,
     width) or (n, height, width, 3) in [0, 1], and returns (n, dims): numpy, JAX, or a torch tensor
-    on any device. Features are cached under the pool's fingerprint, the encoder's name, and its
-    answer to a few of the pool's own samples; new weights give other answers, so they never get old
-    features. An encoder that answers differently when asked again is refused.
+    on any device. A fitted transformer of scikit-learn, or a method of one such as
+    ``pca.transform``, gets the pixels of each picture in one row.
+
+    Features are cached under the pool's fingerprint, the encoder's name, and its answer to a few of
+    the pool's own samples; new weights give other answers, so they never get old features. An
+    encoder that answers differently when asked again is refused.
 
     >>> pool = ClassPool.from_classes({"a": np.ones((3, 2)), "b": np.zeros((4, 2))})
     >>> encode_pool(pool, lambda batch: batch.sum(axis=1, keepdims=True))
     ClassPool('pool': 2 classes, 7 samples of 1 features)
     """
-    check_encoder(encoder, encoder_name, encoder_batch)
+    encoder = check_encoder(encoder, encoder_name, encoder_batch)
     name = encoder_label(encoder) if encoder_name is None else encoder_name
-    rows = np.concatenate(
-        [np.arange(s, s + n) for s, n in zip(pool.starts, pool.counts, strict=True)]
-    )
+    rows = pool.rows
+    names = None if pool.sample_names is None else tuple(pool.sample_names[row] for row in rows)
     answer = _probe(pool, encoder, rows)
     digest = hashlib.blake2b(answer.tobytes(), digest_size=16).hexdigest()
     key = cache_key("encoded", _VERSION, pool.fingerprint, name, answer.shape, digest)
@@ -90,8 +95,8 @@ def encode_pool(
             info=info,
         )
 
-    # The name and the info of the pool at hand: the same content may have been opened elsewhere.
-    return replace(cached("encoded", key, make), name=pool.name, info=info)
+    # The names and the info of the pool at hand: the same content may have been opened elsewhere.
+    return replace(cached("encoded", key, make), name=pool.name, info=info, sample_names=names)
 
 
 def _encode(
@@ -117,11 +122,16 @@ def _answer(
 ) -> Float[np.ndarray, "n dims"]:
     """The encoder's features for some rows, checked."""
     batch = pool.take(rows)
+    if hasattr(getattr(encoder, "__self__", None), "n_features_in_"):  # as scikit-learn's have
+        batch = batch.reshape(len(batch), -1)
     given = f"a float32 batch of shape {batch.shape}"
     try:
         raw = encoder(batch)
     except Exception as error:
-        error.add_note(f"The encoder was called with {given}.")
+        error.add_note(
+            f"The encoder was called with {given}. One that wants a row of numbers for each sample "
+            "gets it by lambda batch: encoder(batch.reshape(len(batch), -1))."
+        )
         raise
     features = as_numpy(raw, "what the encoder returned")
     if features.ndim != 2 or len(features) != len(rows) or features.shape[1] == 0:

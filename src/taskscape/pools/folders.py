@@ -1,36 +1,24 @@
 """A folder, or a zip, of class folders of pictures."""
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
 
+from taskscape.arguments import check_flag
 from taskscape.errors import DataError
+from taskscape.files import expanded
 from taskscape.pools.archives import Entry, FileTree, ZipTree, open_tree
 from taskscape.pools.cache import cache_key, cached
-from taskscape.pools.images import (
-    careful_decoding,
-    check_colour,
-    check_image_size,
-    has_colour,
-    open_picture,
-    picture_array,
-    upright_size,
-)
+from taskscape.pools.images import check_colour, check_image_size, read_pictures
+from taskscape.pools.notes import left_out
 from taskscape.pools.pool import SPLITS, ClassPool, parse_split
-from taskscape.progress import progress_bar, track
 
 __all__ = ["PictureClass", "classes_of", "load_folder", "refuse_empty_folders"]
 
-_VERSION = 1
-_KEEP_UP_TO = 96
-_USUAL_SIZE = 84
-_CHUNK = 64
+_VERSION = 2
 _LAYOUTS = "class/picture, group/class/picture, or either below train, val and test"
 
 
@@ -45,7 +33,12 @@ class PictureClass:
 
 
 def load_folder(
-    path: str | Path, *, image_size: Any = None, colour: Any = None, name: Any = None
+    path: str | Path,
+    *,
+    image_size: Any = None,
+    colour: Any = None,
+    name: Any = None,
+    skip_damaged: Any = False,
 ) -> ClassPool:
     """Open a folder (or a zip) whose folders are classes and hold pictures.
 
@@ -57,35 +50,43 @@ def load_folder(
     ``image_size`` is a number of pixels or (height, width); pictures are stretched to it. Left
     out, pictures that all have the same size of at most 96 pixels keep it, and others become 84×84.
     ``colour`` left out means colour if any picture has some. Transparency shows white paper.
+    A picture that cannot be read is an error; ``skip_damaged=True`` leaves it out, with a note in
+    ``pool.info["notes"]``. ``pool.sample_names`` has the file of every sample.
 
     >>> load_folder("birds", image_size=84)  # doctest: +SKIP
     ClassPool('birds': 100 classes, 60,000 samples of 84×84×3)
     """
-    path = Path(path).expanduser()
+    path = expanded(path)
     size, colour = check_image_size(image_size), check_colour(colour)
+    skip = check_flag(skip_damaged, "skip_damaged")
     name = path.stem if name is None else str(name)
     with open_tree(path) as tree:
-        key = cache_key("folder", _VERSION, tree.stamp, size, colour, name)
-        return cached("folder", key, lambda: _read(tree, name, size, colour))
+        key = cache_key("folder", _VERSION, tree.stamp, size, colour, name, skip)
+        return cached("folder", key, lambda: _read(tree, name, size, colour, skip))
 
 
 def _read(
-    tree: FileTree, name: str, size: tuple[int, int] | None, colour: bool | None
+    tree: FileTree, name: str, size: tuple[int, int] | None, colour: bool | None, skip: bool
 ) -> ClassPool:
     classes = classes_of(tree)
     entries = [entry for c in classes for entry in c.entries]
-    with careful_decoding():
-        found_size, found_colour = _look_at_headers(tree, entries)
-        size = size or found_size
-        samples = _decode(tree, entries, size, found_colour if colour is None else colour)
-    if colour is None and samples.ndim == 4 and _is_grey(samples):
-        samples = np.ascontiguousarray(samples[..., 0])
-    counts = np.array([len(c.entries) for c in classes], dtype=np.int64)
+    pictures = read_pictures(
+        entries, tree.open, lambda e: e.where, size=size, colour=colour, skip_damaged=skip
+    )
+    owner = np.repeat(np.arange(len(classes)), [len(c.entries) for c in classes])
+    counts = np.bincount(owner[pictures.kept], minlength=len(classes))
+    empty = [c.name for c, count in zip(classes, counts, strict=True) if count == 0]
+    notes = _notes(pictures.damaged, len(entries), empty, len(classes))
+    classes = [c for c, count in zip(classes, counts, strict=True) if count > 0]
+    if not classes:
+        raise DataError(f"{tree.path}: none of its {len(entries)} pictures can be read.")
+    counts = counts[counts > 0]
+    wrapper = _wrapper(entries) if isinstance(tree, ZipTree) else 0
     groups = tuple(c.group for c in classes if c.group is not None)
     splits = tuple(c.split for c in classes if c.split is not None)
     return ClassPool(
         name=name,
-        samples=samples,
+        samples=pictures.samples,
         starts=np.cumsum(counts) - counts,
         counts=counts,
         class_names=tuple(c.name for c in classes),
@@ -93,10 +94,21 @@ def _read(
         splits=splits or None,
         info={
             "source": str(tree.path),
-            "image_size": list(size),
+            "image_size": list(pictures.samples.shape[1:3]),
             "ignored_files": len(tree.entries) - len(entries),
+            "notes": notes,
         },
+        sample_names=tuple("/".join(entries[i].parts[wrapper:]) for i in pictures.kept),
     )
+
+
+def _notes(
+    damaged: Sequence[str], n_pictures: int, empty: Sequence[str], n_classes: int
+) -> list[str]:
+    notes = [left_out(damaged, f"of {n_pictures:,} pictures could not be read")] if damaged else []
+    if empty:
+        notes.append(left_out(empty, f"of {n_classes:,} classes had no other pictures"))
+    return notes
 
 
 # -- layout -------------------------------------------------------------------------------------
@@ -197,51 +209,3 @@ def _split_words(tree: FileTree, pictures: Sequence[Entry], wrapper: int) -> dic
             "does not. Move or rename one of them."
         )
     return {top: split for top, split in words.items() if split is not None}
-
-
-# -- pixels -------------------------------------------------------------------------------------
-
-
-def _look_at_headers(tree: FileTree, entries: Sequence[Entry]) -> tuple[tuple[int, int], bool]:
-    """The size to use and whether there may be colour; damaged headers are found here, early."""
-    sizes: set[tuple[int, int]] = set()
-    colour = False
-    for entry in track(entries, "looking at pictures"):
-        with tree.open(entry) as file:
-            picture = open_picture(file, entry.where)
-            sizes.add(upright_size(picture))
-            colour = colour or has_colour(picture)
-    only = next(iter(sizes))
-    keep = len(sizes) == 1 and max(only) <= _KEEP_UP_TO
-    return (only if keep else (_USUAL_SIZE, _USUAL_SIZE)), colour
-
-
-def _decode(
-    tree: FileTree, entries: Sequence[Entry], size: tuple[int, int], colour: bool
-) -> UInt8[np.ndarray, "rows height width *channels"]:
-    samples = np.empty((len(entries), *size, *((3,) if colour else ())), dtype=np.uint8)
-
-    def decode_from(start: int) -> int:
-        some = entries[start : start + _CHUNK]
-        for row, entry in enumerate(some, start):
-            with tree.open(entry) as file:
-                samples[row] = picture_array(file, entry.where, size, colour=colour)
-        return len(some)
-
-    # PIL decodes and resizes without Python's lock, so threads do help.
-    threads = ThreadPoolExecutor(min(8, os.cpu_count() or 1))
-    try:
-        with progress_bar("reading pictures", total=len(entries)) as advance:
-            for done in threads.map(decode_from, range(0, len(entries), _CHUNK)):
-                advance(done)
-    finally:
-        threads.shutdown(cancel_futures=True)
-    return samples
-
-
-def _is_grey(samples: UInt8[np.ndarray, "rows height width 3"]) -> bool:
-    """Whether pictures stored in colour hold none; looked at in blocks to spare memory."""
-    return all(
-        bool((block[..., 1:] == block[..., :1]).all())
-        for block in (samples[at : at + 1024] for at in range(0, len(samples), 1024))
-    )

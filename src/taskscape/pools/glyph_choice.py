@@ -119,17 +119,19 @@ def look_alikes(glyphs: Sequence[Glyph]) -> Bool[np.ndarray, "glyphs glyphs"]:
     """
     splits = np.array([glyph.group.split for glyph in glyphs])
     symbol = np.array([glyph.group.is_symbols for glyph in glyphs])
-    plain = np.stack([canonical(glyph.shapes[FACE_NAMES[0]]) for glyph in glyphs])
     alike = np.zeros((len(glyphs), len(glyphs)), dtype=bool)
-    present = [split for split in SPLITS if split in splits]
-    for split in present:
-        rows = np.flatnonzero(splits == split)
+    rows_of = {split: np.flatnonzero(splits == split) for split in SPLITS if split in splits}
+    drawn = {
+        split: _all_faces([glyphs[i] for i in rows.tolist()]) for split, rows in rows_of.items()
+    }
+    for split, rows in rows_of.items():
+        plain = drawn[split].drawings[drawn[split].ends[:-1]]
         same = np.where(symbol[rows, None] | symbol[rows], SAME_SYMBOL, SAME_DRAWING)
-        unmatched = unmatched_ink(plain[rows], plain[rows], TOLERANCE_WITHIN_SPLIT)
+        unmatched = unmatched_ink(plain, plain, TOLERANCE_WITHIN_SPLIT)
         alike[np.ix_(rows, rows)] = unmatched < same
-    for pair in track(list(combinations(present, 2)), "comparing characters"):
-        some, others = (np.flatnonzero(splits == split) for split in pair)
-        a, b = (_all_faces([glyphs[i] for i in rows.tolist()]) for rows in (some, others))
+    for pair in track(list(combinations(rows_of, 2)), "comparing characters"):
+        some, others = (rows_of[split] for split in pair)
+        a, b = (drawn[split] for split in pair)
         near = _least_unmatched(a, b, TOLERANCE_ACROSS_SPLITS) < SAME_DRAWING
         texture = _least_unmatched(a, b, TOLERANCE_WITHIN_SPLIT) < OTHER_TEXTURE
         letters = ~(symbol[some, None] | symbol[others])
@@ -156,7 +158,10 @@ def _braille_form(character: str) -> str:
 
 @dataclass(frozen=True)
 class _AllFaces:
-    """Canonical drawings in all faces, and where those of each glyph begin and end."""
+    """Canonical drawings in all faces, and where those of each glyph begin and end.
+
+    Those of a glyph begin with the first face, which has all characters.
+    """
 
     drawings: Float[np.ndarray, "faces side side"]
     ends: Int[np.ndarray, "glyphs_and_1"]

@@ -1,28 +1,33 @@
 """Pictures in files: checked, decoded, brought to one size and to grey or colour."""
 
+import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from io import BufferedReader, BytesIO
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Int, Shaped, UInt8
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from taskscape.errors import DataError
+from taskscape.progress import progress_bar, track
 
 __all__ = [
     "MAX_BYTES",
     "MAX_PIXELS",
     "SUFFIXES",
+    "Pictures",
     "careful_decoding",
     "check_colour",
     "check_image_size",
-    "has_colour",
+    "images_in_shape",
     "open_picture",
-    "picture_array",
-    "upright_size",
+    "read_pictures",
 ]
 
 SUFFIXES = (
@@ -34,9 +39,19 @@ _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 MAX_BYTES = 64 << 20
 MAX_PIXELS = 50_000_000
 _MAX_SIDE = 1024
+_KEEP_UP_TO = 96
+_USUAL_SIZE = 84
+_CHUNK = 64
+_SKIP = (
+    "Or leave such pictures out, with a note: skip_damaged=True, `taskscape run --skip-damaged`, "
+    "`taskscape data save --skip-damaged`."
+)
 _ORIENTATION = 0x0112
 _DEEP_MODES = frozenset({"F", "I", "I;16", "I;16B", "I;16L", "I;16N"})
 _GREY_MODES = _DEEP_MODES | {"1", "L", "LA", "La"}
+
+T = TypeVar("T")
+PictureT = TypeVar("PictureT")
 
 
 def check_image_size(image_size: Any) -> tuple[int, int] | None:
@@ -170,3 +185,124 @@ def _eight_bits(picture: Image.Image, where: str) -> Image.Image:
             "numbers up to 65535 or fractions from 0 to 1. Convert it to an 8-bit picture."
         )
     return Image.fromarray(np.round(pixels * (255.0 / top)).astype(np.uint8))
+
+
+def images_in_shape(
+    images: Shaped[np.ndarray, "n *before"], shape: tuple[int, ...]
+) -> Shaped[np.ndarray, "n *after"]:
+    """Images in another size, in grey or in colour."""
+    if images.shape[1:] == shape:
+        return images
+    mode = "RGB" if len(shape) == 3 else "L"
+    size = (shape[1], shape[0])
+    pictures = (Image.fromarray(np.ascontiguousarray(image)).convert(mode) for image in images)
+    return np.stack(
+        [
+            np.asarray(
+                picture
+                if picture.size == size
+                else picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
+            )
+            for picture in pictures
+        ]
+    )
+
+
+# -- many files -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """The pixels of many pictures, in one size."""
+
+    samples: UInt8[np.ndarray, "rows height width *channels"]
+    kept: Int[np.ndarray, "rows"]
+    """Which of the pictures each row is; all of them, unless damaged ones were left out."""
+    damaged: tuple[str, ...]
+    """Those left out, in words."""
+
+
+def read_pictures(
+    pictures: Sequence[PictureT],
+    open_file: Callable[[PictureT], BufferedReader | BytesIO],
+    where: Callable[[PictureT], str],
+    *,
+    size: tuple[int, int] | None = None,
+    colour: bool | None = None,
+    skip_damaged: bool = False,
+) -> Pictures:
+    """Decode pictures; a damaged one is an error, unless it is to be skipped.
+
+    Without ``size``, pictures that all have the same size of at most 96 pixels keep it, and others
+    become 84×84; without ``colour``, they are in colour if any has some.
+    """
+    damaged: set[int] = set()
+
+    def careful(index: int, decode: Callable[[Any, str], T]) -> T | None:
+        try:
+            with open_file(pictures[index]) as file:
+                return decode(file, where(pictures[index]))
+        except DataError as error:
+            if not skip_damaged:
+                raise DataError(f"{error} {_SKIP}") from error
+            damaged.add(index)
+            return None
+
+    with careful_decoding():
+        look = partial(careful, decode=_look_at_header)
+        headers = [look(i) for i in track(range(len(pictures)), "looking at pictures")]
+        seen = [header for header in headers if header is not None]
+        size = size or _common_size({header[0] for header in seen})
+        coloured = any(header[1] for header in seen) if colour is None else colour
+        samples = np.zeros((len(pictures), *size, *((3,) if coloured else ())), dtype=np.uint8)
+        pixels = partial(picture_array, size=size, colour=coloured)
+
+        def decode(index: int) -> None:
+            decoded = None if index in damaged else careful(index, pixels)
+            if decoded is not None:
+                samples[index] = decoded
+
+        _in_threads(decode, len(pictures))
+    kept = np.array([i for i in range(len(pictures)) if i not in damaged], dtype=np.int64)
+    samples = samples[kept] if damaged else samples
+    if colour is None and samples.ndim == 4 and _is_grey(samples):
+        samples = np.ascontiguousarray(samples[..., 0])
+    return Pictures(samples, kept, tuple(where(pictures[i]) for i in sorted(damaged)))
+
+
+def _in_threads(decode: Callable[[int], None], n: int) -> None:
+    """Call it for every picture; PIL decodes without Python's lock, so threads do help."""
+
+    def decode_some(start: int) -> int:
+        indices = range(start, min(start + _CHUNK, n))
+        for index in indices:
+            decode(index)
+        return len(indices)
+
+    threads = ThreadPoolExecutor(min(8, os.cpu_count() or 1))
+    try:
+        with progress_bar("reading pictures", total=n) as advance:
+            for done in threads.map(decode_some, range(0, n, _CHUNK)):
+                advance(done)
+    finally:
+        threads.shutdown(cancel_futures=True)
+
+
+def _look_at_header(file: BufferedReader | BytesIO, where: str) -> tuple[tuple[int, int], bool]:
+    """The size of a picture and whether it may hold colour; a damaged header is found early."""
+    picture = open_picture(file, where)
+    return upright_size(picture), has_colour(picture)
+
+
+def _common_size(sizes: Set[tuple[int, int]]) -> tuple[int, int]:
+    only = next(iter(sizes), (_USUAL_SIZE, _USUAL_SIZE))
+    keep = len(sizes) == 1 and max(only) <= _KEEP_UP_TO
+    return only if keep else (_USUAL_SIZE, _USUAL_SIZE)
+
+
+def _is_grey(samples: UInt8[np.ndarray, "rows height width 3"]) -> bool:
+    """Whether pictures stored in colour hold none; looked at in blocks to spare memory."""
+    return all(
+        bool((block[..., 1:] == block[..., :1]).all())
+        for block in (samples[at : at + 1024] for at in range(0, len(samples), 1024))
+    )

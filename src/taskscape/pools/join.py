@@ -9,14 +9,23 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Shaped
-from PIL import Image
 
+from taskscape.arguments import check_kind
 from taskscape.errors import DataError
-from taskscape.pools.images import check_colour, check_image_size
+from taskscape.pools.images import check_colour, check_image_size, images_in_shape
 from taskscape.pools.look_alikes import LookAlikes, Looks, find_look_alikes, paper_of
+from taskscape.pools.notes import few_names
 from taskscape.pools.pool import ClassPool
 
-__all__ = ["LookAlikeWarning", "in_form_of", "join_pools", "join_silently", "warn_of_look_alikes"]
+__all__ = [
+    "LookAlikeWarning",
+    "in_form_of",
+    "join_pools",
+    "join_silently",
+    "joined_sample_names",
+    "pool_in_size",
+    "warn_of_look_alikes",
+]
 
 _HELD_OUT = ("val", "test")
 
@@ -86,6 +95,7 @@ def join_silently(
         class_names=_class_names(pools),
         groups=tuple(g for source, pool in pools.items() for g in _groups(source, pool)),
         splits=_splits(pools),
+        sample_names=joined_sample_names(pools),
         info={
             "source": "joined",
             "sources": list(pools),
@@ -109,8 +119,9 @@ def warn_of_look_alikes(pool: ClassPool) -> None:
 
 
 def _check(pools: Mapping[str, ClassPool], look_alikes: str) -> None:
-    if look_alikes not in ("warn", "drop", "keep"):
+    if not isinstance(look_alikes, str) or look_alikes not in ("warn", "drop", "keep"):
         raise DataError(f"look_alikes={look_alikes!r}: expected 'warn', 'drop' or 'keep'.")
+    check_kind(pools, Mapping, "pools", "Name each: {'one': …, 'other': …}.")
     if len(pools) < 2:
         raise DataError(f"join_pools needs at least two pools; it got {len(pools)}.")
     for source, pool in pools.items():
@@ -166,6 +177,17 @@ def _splits(pools: Mapping[str, ClassPool]) -> tuple[str, ...] | None:
     return tuple(split for pool in pools.values() for split in pool.splits or ())
 
 
+def joined_sample_names(pools: Mapping[str, ClassPool]) -> tuple[str, ...] | None:
+    """The names of all samples; those of a source that has none stay empty."""
+    if all(pool.sample_names is None for pool in pools.values()):
+        return None
+    return tuple(
+        "" if pool.sample_names is None else pool.sample_names[row]
+        for pool in pools.values()
+        for row in pool.rows
+    )
+
+
 # -- one form -----------------------------------------------------------------------------------
 
 
@@ -195,7 +217,7 @@ def _in_one_form(
         for c, count in enumerate(pool.counts.tolist()):
             samples = np.asarray(pool.samples_of(c))
             if pool.is_images:
-                samples = _brought_to(255 - samples if invert else samples, shape)
+                samples = images_in_shape(255 - samples if invert else samples, shape)
             joined[at : at + count] = samples
             at += count
     return joined
@@ -216,25 +238,17 @@ def _changes(source: str, pool: ClassPool, shape: tuple[int, ...], invert: bool)
     return [f"{source}: brought {', '.join(changes)}."] if changes else []
 
 
-def _brought_to(
-    images: Shaped[np.ndarray, "n *before"], shape: tuple[int, ...]
-) -> Shaped[np.ndarray, "n *after"]:
-    """Images in another size, in grey or in colour."""
-    if images.shape[1:] == shape:
-        return images
-    mode = "RGB" if len(shape) == 3 else "L"
-    size = (shape[1], shape[0])
-    pictures = (Image.fromarray(np.ascontiguousarray(image)).convert(mode) for image in images)
-    return np.stack(
-        [
-            np.asarray(
-                picture
-                if picture.size == size
-                else picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
-            )
-            for picture in pictures
-        ]
-    )
+def pool_in_size(pool: ClassPool, size: tuple[int, int]) -> ClassPool:
+    """The pool with its images in another (height, width)."""
+    if not pool.is_images:
+        raise DataError(
+            f"image_size is for pictures; {pool.name!r} has feature vectors of "
+            f"{pool.sample_shape[0]} numbers."
+        )
+    if pool.sample_shape[:2] == size:
+        return pool
+    images = images_in_shape(np.asarray(pool.samples), (*size, *pool.sample_shape[2:]))
+    return replace(pool, samples=images, class_digests=None)
 
 
 def in_form_of(pool: ClassPool, like: ClassPool, name: str) -> tuple[ClassPool, list[str]]:
@@ -246,7 +260,7 @@ def in_form_of(pool: ClassPool, like: ClassPool, name: str) -> tuple[ClassPool, 
     if not notes:
         return pool, []
     rows = np.asarray(pool.samples)
-    images = _brought_to(255 - rows if invert else rows, like.sample_shape)
+    images = images_in_shape(255 - rows if invert else rows, like.sample_shape)
     return replace(pool, samples=images, class_digests=None), notes
 
 
@@ -299,9 +313,8 @@ def _leaks(pools: Mapping[str, ClassPool]) -> list[str]:
 
 def _listed(names: Any, what: str) -> str:
     listed = list(names)
-    shown = ", ".join(map(repr, listed[:6])) + (", …" if len(listed) > 6 else "")
     plural = {"group": "groups", "class": "classes"}[what]
-    return f"{what if len(listed) == 1 else plural} {shown}"
+    return f"{what if len(listed) == 1 else plural} {few_names(listed, 6)}"
 
 
 def _without_look_alikes(pools: Mapping[str, ClassPool], notes: list[str]) -> dict[str, ClassPool]:

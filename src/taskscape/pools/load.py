@@ -4,45 +4,53 @@ import difflib
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from taskscape.errors import DataError
+from taskscape.files import expanded
 from taskscape.pools.arrays import load_arrays, load_classes
 from taskscape.pools.cache import cache_key, cached, read_pool
 from taskscape.pools.encode import check_encoder, encode_pool
 from taskscape.pools.folders import load_folder
-from taskscape.pools.join import join_silently, warn_of_look_alikes
+from taskscape.pools.images import check_image_size
+from taskscape.pools.join import (
+    join_silently,
+    joined_sample_names,
+    pool_in_size,
+    warn_of_look_alikes,
+)
 from taskscape.pools.known import POOLS, KnownSet
 from taskscape.pools.mini_imagenet import has_leo_pickles, load_leo
 from taskscape.pools.npz import load_npz
 from taskscape.pools.omniglot import load_omniglot, looks_like_omniglot
 from taskscape.pools.pool import ClassPool, parse_split
+from taskscape.pools.splits import drop_small_classes, is_by_name, named_splits
 from taskscape.pools.tables import SUFFIXES as TABLES
-from taskscape.pools.tables import load_table
+from taskscape.pools.tables import is_table, load_table, parquet_files
 
 __all__ = ["POOLS", "KnownSet", "load_pool"]
 
-_JOIN_VERSION = 1
+_JOIN_VERSION = 2
 """Raise it whenever a change of the code changes joined pools: it is part of the cache key."""
 
 
 if TYPE_CHECKING:
-    Source: TypeAlias = (
-        str | os.PathLike[str] | ClassPool | Mapping[Any, ArrayLike] | tuple[ArrayLike, ArrayLike]
-    )
+    Source: TypeAlias = Any
+    """A name, a path, a pool, a pair (X, y), a dict of arrays, a data frame or a dataset."""
     File: TypeAlias = str | os.PathLike[str] | None
     Text: TypeAlias = str | None
     Texts: TypeAlias = Sequence[str] | np.ndarray | None
+    ByClass: TypeAlias = Texts | Mapping[str, str | None] | str | os.PathLike[str]
     Number: TypeAlias = int | None
     Flag: TypeAlias = bool | None
     Size: TypeAlias = int | tuple[int, int] | None
     Encoder: TypeAlias = Callable[[Any], Any] | None
 else:  # what is of another kind gets an error of ours, not that of a run-time type checker
-    Source = File = Text = Texts = Number = Flag = Size = Encoder = Any
+    Source = File = Text = Texts = ByClass = Number = Flag = Size = Encoder = Any
 
 
 def load_pool(
@@ -61,33 +69,41 @@ def load_pool(
     rotations: Flag = None,
     name: Text = None,
     class_names: Texts = None,
-    groups: Texts = None,
-    splits: Texts = None,
+    groups: ByClass = None,
+    splits: ByClass = None,
+    sample_names: Texts = None,
+    min_samples: Number = None,
+    skip_damaged: Flag = None,
     features_key: Text = None,
     labels_key: Text = None,
     label_column: Text = None,
     feature_columns: Texts = None,
     split_column: Text = None,
     group_column: Text = None,
+    id_column: Text = None,
 ) -> ClassPool:
     """Open a pool of samples: a known data set, files, or arrays.
 
     Args:
         source: a known name such as ``"glyphs"`` (``taskscape data`` lists them); several joined by
             ``+``, such as ``"glyphs+omniglot"`` (see :func:`~taskscape.join_pools`); the path of a
-            folder or zip of class folders of pictures, of an ``.npz``, ``.parquet``, ``.arrow`` or
-            ``.feather`` file, of a folder with LEO's pickles or with a stored pool; a pair
-            ``(X, y)``; a dict of class name to array; or a pool. A known name wins over a folder of
-            the same name: write ``"./omniglot"`` for the folder.
+            folder or zip of class folders of pictures, of an ``.npz``, ``.parquet``, ``.arrow``,
+            ``.feather`` or ``.csv`` file, of a folder with Parquet files (one table, which may be
+            larger than memory), with LEO's pickles or with a stored pool; a pair ``(X, y)``, of
+            lists, numpy, JAX, pandas, SciPy's sparse matrices or torch's tensors; a dict of class
+            name to array; a data frame of pandas, polars or pyarrow; a dataset of Hugging Face's
+            `datasets`, or of scikit-learn; or a pool. A known name wins over a folder of the same
+            name: write ``"./omniglot"`` for the folder.
         split: keep only these classes, such as ``"train"`` or ``"train+val"``.
-        encoder: a function from a float32 batch, pictures in [0, 1], to features (n, dims). It
-            is applied once and its features are cached; see
-            :func:`~taskscape.pools.encode.encode_pool`.
+        encoder: a function from a float32 batch, pictures in [0, 1], to features (n, dims), or a
+            fitted transformer of scikit-learn, which gets flat rows. It is applied once and its
+            features are cached; see :func:`~taskscape.pools.encode.encode_pool`.
         encoder_name: what to call it in the cache; by default its qualified name.
         encoder_batch: how many samples it gets at a time.
-        image_size: size in pixels to bring pictures to, a number or (height, width).
-        colour: for folders of pictures and joined data: True, False, or None for colour if there
-            is any.
+        image_size: size in pixels to bring pictures to, a number or (height, width); for any
+            source that has pictures.
+        colour: for pictures in folders and tables, and joined data: True, False, or None for colour
+            if there is any.
         download: fetch a known data set that is not on this machine.
         path: where a known data set lies, if not in the folder of data sets.
         seed: for glyphs, letters and symbols, what decides how they are drawn.
@@ -95,14 +111,23 @@ def load_pool(
         rotations: for Omniglot, whether every character turned is a class of its own.
         name: what to call the pool; for arrays, npz, tables, folders and joined data.
         class_names: for a pair of arrays, a name for each class.
-        groups: for arrays, the group of each class or of each sample.
-        splits: for arrays, the split of each class or of each sample.
+        groups: for any source, the group of each class: a dict of class to group, the path of a CSV
+            file with the columns class and group, or one per class in the order of
+            ``pool.class_names``; for arrays also one per sample.
+        splits: for any source, the split of each class, in the same forms. In a dict or a file, an
+            empty split leaves a class out. :func:`~taskscape.split_classes` deals them by chance.
+        sample_names: for a pair of arrays, a name for each sample, which lists of tasks can use.
+        min_samples: for any source, leave out classes with fewer samples; ``pool.info["notes"]``
+            names them.
+        skip_damaged: leave out pictures that cannot be read, and rows with missing or infinite
+            numbers, instead of an error; for folders, tables, npz and arrays. Notes name them.
         features_key: for npz, the array of samples; else it is found by its name.
         labels_key: for npz, the array of labels.
         label_column: for tables, the column of labels; else it is found by its name.
         feature_columns: for tables, the columns of features.
         split_column: for tables, the column of splits.
         group_column: for tables, the column of groups.
+        id_column: for tables, the column of names of the samples.
 
     An option that the kind of source does not take is an error.
 
@@ -113,14 +138,15 @@ def load_pool(
         if not isinstance(split, str):
             raise DataError(f"split={split!r}: expected text such as 'train' or 'train+val'.")
         parse_split(split)
-    check_encoder(encoder, encoder_name, encoder_batch)
+    encoder = check_encoder(encoder, encoder_name, encoder_batch)
     given = {
         "image_size": image_size, "colour": colour, "path": path, "seed": seed,
         "n_drawings": n_drawings, "rotations": rotations, "name": name,
         "class_names": class_names, "groups": groups, "splits": splits,
         "features_key": features_key, "labels_key": labels_key, "label_column": label_column,
         "feature_columns": feature_columns, "split_column": split_column,
-        "group_column": group_column,
+        "group_column": group_column, "id_column": id_column, "sample_names": sample_names,
+        "min_samples": min_samples, "skip_damaged": skip_damaged,
     }  # fmt: skip
     options = {option: value for option, value in given.items() if value is not None}
     pool = _open(source, bool(download), options)
@@ -144,13 +170,19 @@ def _open(source: Any, download: bool, options: Mapping[str, Any]) -> ClassPool:
         return _call(lambda: source, options, "a pool", ())
     if isinstance(source, str | Path):
         return _open_path(source, options)
+    if is_table(source):
+        return _call(load_table, options, "a table", (source,))
+    if isinstance(source, Mapping) and hasattr(source, "target"):  # a Bunch of scikit-learn
+        options = {"class_names": source.get("target_names"), **options}
+        pair = (source["data"], source["target"])
+        return _call(load_arrays, options, "a data set of scikit-learn", pair)
     if isinstance(source, Mapping):
         return _call(load_classes, options, "a dict of classes", (source,))
     if isinstance(source, tuple) and len(source) == 2:
         return _call(load_arrays, options, "a pair (X, y)", source)
     raise DataError(
         f"source={_shown(source)}: expected a known name ({', '.join(POOLS)}), a path, a pair "
-        "(X, y), a dict of class name to array, or a ClassPool."
+        "(X, y), a dict of class name to array, a data frame, a dataset, or a ClassPool."
     )
 
 
@@ -159,17 +191,44 @@ def _shown(source: Any) -> str:
     return text if len(text) <= 200 else text[:200] + "…"
 
 
+_FOR_ANY = ("splits", "groups", "image_size", "min_samples")
+"""Options that any source takes: they are seen to once it is open, where its loader does not."""
+
+
 def _call(
     load: Callable[..., ClassPool], options: Mapping[str, Any], what: str, source: tuple[Any, ...]
 ) -> ClassPool:
-    """Open a source after making sure that its loader takes these options."""
+    """Open a source after making sure that its loader, or any pool, takes these options."""
     parameters = inspect.signature(load).parameters.values()
     accepted = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    unknown = [name for name in options if name not in accepted]
+    later = {
+        name: value
+        for name, value in options.items()
+        if name in _FOR_ANY and (name not in accepted or is_by_name(value))
+    }
+    own = {name: value for name, value in options.items() if name not in later}
+    unknown = [name for name in own if name not in accepted]
     if unknown:
-        takes = f"it takes {', '.join(accepted)}" if accepted else "it takes no options"
-        raise DataError(f"{unknown[0]}=… is not an option for {what}; {takes}.")
-    return load(*source, **options)
+        takes = ", ".join(dict.fromkeys((*accepted, *_FOR_ANY)))
+        raise DataError(f"{unknown[0]}=… is not an option for {what}; it takes {takes}.")
+    return _arranged(load(*source, **own), **later)
+
+
+def _arranged(
+    pool: ClassPool,
+    *,
+    splits: Any = None,
+    groups: Any = None,
+    image_size: Any = None,
+    min_samples: Any = None,
+) -> ClassPool:
+    """An open pool with what was asked for besides."""
+    every = pool.class_names
+    if min_samples is not None:
+        pool = drop_small_classes(pool, min_samples)
+    pool = named_splits(pool, splits, groups, dropped=every)
+    size = check_image_size(image_size)
+    return pool if size is None else pool_in_size(pool, size)
 
 
 def _open_known(known: KnownSet, download: bool, options: Mapping[str, Any]) -> ClassPool:
@@ -194,7 +253,7 @@ def _parts(source: str) -> list[str]:
     pieces = source.split("+")
     for n in range(len(pieces), 0, -1):
         first = "+".join(pieces[:n])
-        if first in POOLS or (first and Path(first).expanduser().exists()):
+        if first in POOLS or (first and expanded(first).exists()):
             return [first, *_parts("+".join(pieces[n:]))] if pieces[n:] else [first]
     return pieces
 
@@ -209,9 +268,12 @@ def _open_joined(parts: Sequence[str], download: bool, options: Mapping[str, Any
             "join_pools({'one': …, 'other': …})."
         )
 
-    def load(*, name: Any = None, image_size: Any = None, colour: Any = None) -> ClassPool:
+    def load(
+        *, name: Any = None, image_size: Any = None, colour: Any = None, skip_damaged: Any = None
+    ) -> ClassPool:
+        skip = {} if skip_damaged is None else {"skip_damaged": skip_damaged}
         pools = {
-            source: _open(part, download and part in POOLS, {})
+            source: _open(part, download and part in POOLS, {} if part in POOLS else skip)
             for source, part in zip(names, parts, strict=True)
         }
         stamps = {source: pool.fingerprint for source, pool in pools.items()}
@@ -220,7 +282,7 @@ def _open_joined(parts: Sequence[str], download: bool, options: Mapping[str, Any
         def make() -> ClassPool:
             return join_silently(pools, name=name, image_size=image_size, colour=colour)
 
-        joined = cached("joined", key, make)
+        joined = replace(cached("joined", key, make), sample_names=joined_sample_names(pools))
         warn_of_look_alikes(joined)
         return joined
 
@@ -238,7 +300,7 @@ def _missing(known: KnownSet) -> DataError:
 
 
 def _open_path(source: str | Path, options: Mapping[str, Any]) -> ClassPool:
-    path = Path(source).expanduser()
+    path = expanded(source)
     if not path.exists():
         raise _not_found(source, path)
     if path.is_dir():
@@ -252,7 +314,6 @@ def _open_path(source: str | Path, options: Mapping[str, Any]) -> ClassPool:
         return _open_pictures(path, options, "a zip of pictures")
     hints = {
         ".npy": "A .npy holds no labels: pass (np.load(path), y), or save both with np.savez.",
-        ".csv": "Convert it to Parquet, for example with pyarrow or pandas.",
         ".pkl": "Pickles are read only as LEO's train_embeddings.pkl and so on: give their folder.",
     }
     raise DataError(
@@ -266,6 +327,8 @@ def _open_folder(path: Path, options: Mapping[str, Any]) -> ClassPool:
         return _call(lambda: read_pool(path), options, "a stored pool", ())
     if has_leo_pickles(path):
         return _call(load_leo, options, "a folder of LEO's pickles", (path,))
+    if parquet_files(path):
+        return _call(load_table, options, "a folder of tables", (path,))
     return _open_pictures(path, options, "a folder of pictures")
 
 

@@ -7,9 +7,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
+from taskscape.arguments import check_kind, check_number
 from taskscape.pools.pool import ClassPool
 
-__all__ = ["SAME_LOOKS", "LookAlike", "LookAlikes", "Looks", "find_look_alikes", "paper_of"]
+__all__ = [
+    "SAME_LOOKS",
+    "LookAlike",
+    "LookAlikes",
+    "Looks",
+    "find_look_alikes",
+    "paper_of",
+    "same_name",
+]
 
 SAME_LOOKS = 0.65
 """Mean drawings nearer than this many times the spread within a class are taken for one character.
@@ -87,6 +96,9 @@ def find_look_alikes(
     spread within the classes apart. This is quick and errs both ways; it is a hint, no proof.
     Whoever has the :class:`Looks` of a pool already can hand them over.
     """
+    for given, name in ((pool, "pool"), (other, "other")):
+        check_kind(given, ClassPool, name, "Open one with load_pool.")
+    check_number(same_looks, "same_looks", 0)
     groups = [
         (a, b)
         for a in dict.fromkeys(pool.groups or ())
@@ -101,6 +113,15 @@ def find_look_alikes(
         for i, j, distance in looks.nearer_than(same_looks, others)
     )
     return LookAlikes((pool.name, other.name), tuple(groups), names, pairs)
+
+
+def same_name(group: str, other: str) -> bool:
+    """Whether all words of one group's name are in the other's.
+
+    >>> same_name("glyphs/Georgian", "omniglot/Mkhedruli_(Georgian)")
+    True
+    """
+    return _same_words(_words(group), _words(other))
 
 
 def _same_words(some: set[str], others: set[str]) -> bool:

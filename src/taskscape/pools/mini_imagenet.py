@@ -14,9 +14,10 @@ import numpy as np
 from jaxtyping import Shaped
 
 from taskscape.errors import DataError
+from taskscape.files import expanded
 from taskscape.pools.arrays import clean_labels, labelled_pool
 from taskscape.pools.cache import cache_key, cached, data_dir, file_stamp
-from taskscape.pools.npz import load_npz
+from taskscape.pools.npz import join_splits, load_npz
 from taskscape.pools.pickles import load_plain_pickle
 from taskscape.pools.pool import SPLITS, ClassPool
 
@@ -70,7 +71,7 @@ def load_mini_imagenet(*, path: Any = None) -> ClassPool:
     if path is None and len(_npz_files()) > 1:
         files = ", ".join(map(str, _npz_files()))
         raise DataError(f"several mini-ImageNet files: {files}. Say which with path=…")
-    place = locate_mini_imagenet() if path is None else Path(path).expanduser()
+    place = locate_mini_imagenet() if path is None else expanded(path)
     if place is None or not place.exists():
         at = data_dir() if place is None else place
         raise DataError(f"no mini-ImageNet at {at}: expected {_EXPECTED}.")
@@ -89,7 +90,7 @@ def load_leo(folder: str | Path, *, name: Any = None) -> ClassPool:
     >>> load_leo("embeddings/miniImageNet/center")  # doctest: +SKIP
     ClassPool('center': 100 classes, 64 train, 16 val, 20 test, 60,000 samples of 640 features)
     """
-    folder = Path(folder).expanduser()
+    folder = expanded(folder)
     files = _pickles(folder)
     if not files:
         raise DataError(f"{folder} has none of train_, val_ and test_embeddings.pkl.")
@@ -99,34 +100,19 @@ def load_leo(folder: str | Path, *, name: Any = None) -> ClassPool:
 
 
 def _read(folder: Path, files: Mapping[str, Path], name: str) -> ClassPool:
-    embeddings, labels, owner = [], [], dict[str, str]()
-    for split, file in files.items():
-        some, names = _read_one(file, split)
-        for label in sorted(set(names.tolist())):
-            if label in owner:
-                raise DataError(
-                    f"{file}: class {label!r} is also in {owner[label]!r}. Splits here are of "
-                    "classes: each class belongs to one."
-                )
-            owner[label] = split
-        embeddings.append(some)
-        labels.append(names)
-    if len({some.shape[1] for some in embeddings}) > 1:
-        sizes = ", ".join(str(some.shape[1]) for some in embeddings)
-        raise DataError(f"{folder}: the splits have embeddings of different sizes: {sizes}.")
-    joined = np.concatenate(labels)
+    parts = {split: _read_one(file, split) for split, file in files.items()}
+    whole = join_splits(folder, parts)
     return labelled_pool(
-        np.concatenate(embeddings),
-        joined,
+        whole["samples"],
+        whole["labels"],
         name=name,
-        splits=[owner[label] for label in np.unique(joined).tolist()],
+        splits=whole["splits"],
         info={"source": str(folder)},
     )
 
 
-def _read_one(
-    file: Path, split: str
-) -> tuple[Shaped[np.ndarray, "rows dims"], Shaped[np.ndarray, "rows"]]:
+def _read_one(file: Path, split: str) -> dict[str, np.ndarray]:
+    """The samples and labels of one split."""
     content = load_plain_pickle(file)
     if not isinstance(content, dict):
         raise DataError(f"{file} holds a {type(content).__name__}; expected a dict.")
@@ -140,10 +126,7 @@ def _read_one(
             f"{file}: embeddings have shape {embeddings.shape} and type {embeddings.dtype}; "
             "expected a row of fractions per image."
         )
-    names = _class_names(file, split, content)
-    if len(names) != len(embeddings):
-        raise DataError(f"{file} has {len(embeddings)} embeddings and {len(names)} labels.")
-    return embeddings, names
+    return {"samples": embeddings, "labels": _class_names(file, split, content)}
 
 
 def _class_names(file: Path, split: str, content: Mapping[str, Any]) -> Shaped[np.ndarray, "rows"]:

@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
+from taskscape.arguments import check_flag
 from taskscape.errors import DataError
+from taskscape.files import expanded
 from taskscape.pools.arrays import as_numpy, clean_labels, labelled_pool
 from taskscape.pools.cache import cache_key, cached, file_stamp
 from taskscape.pools.pool import SPLITS, ClassPool, parse_split
 
-__all__ = ["load_npz"]
+__all__ = ["join_splits", "load_npz"]
 
-_VERSION = 1
+_VERSION = 2
 _ROLES: dict[str, tuple[str, ...]] = {
     "samples": (
         "features", "x", "data", "embeddings", "images", "samples", "feature", "embedding", "image"
@@ -27,6 +29,7 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "class_names": ("class_names", "class_name", "names", "label_names", "target_names"),
     "splits": ("class_split", "class_splits", "split", "splits"),
     "groups": ("class_group", "class_groups", "group", "groups"),
+    "sample_names": ("sample_names", "sample_name", "ids", "filenames", "file_names", "paths"),
 }  # fmt: skip
 _ROLE_OF = {key: role for role, keys in _ROLES.items() for key in keys}
 
@@ -41,7 +44,12 @@ class _Keys:
 
 
 def load_npz(
-    path: str | Path, *, name: Any = None, features_key: Any = None, labels_key: Any = None
+    path: str | Path,
+    *,
+    name: Any = None,
+    features_key: Any = None,
+    labels_key: Any = None,
+    skip_damaged: Any = False,
 ) -> ClassPool:
     """Open an npz of samples and labels.
 
@@ -50,18 +58,20 @@ def load_npz(
     ``class_split`` and ``class_group``, per class or per sample; or a pair of arrays for each
     split, such as ``X_train, y_train, X_test, y_test``. Splits are of classes: no class may be
     in two. ``features_key`` and ``labels_key`` name the arrays that are called something else.
+    ``sample_names``, ``ids`` or ``filenames`` name the samples, for lists of tasks.
 
     >>> load_npz("features.npz")  # doctest: +SKIP
     ClassPool('features': 100 classes, 64 train, 16 val, 20 test, 60,000 samples of 640 features)
     """
-    path = Path(path).expanduser()
+    path = expanded(path)
     name = path.stem if name is None else str(name)
     chosen = {"samples": features_key, "labels": labels_key}
-    key = cache_key("npz", _VERSION, file_stamp(path), name, chosen)
-    return cached("npz", key, lambda: _read(path, name, chosen))
+    skip = check_flag(skip_damaged, "skip_damaged")
+    key = cache_key("npz", _VERSION, file_stamp(path), name, chosen, skip)
+    return cached("npz", key, lambda: _read(path, name, chosen, skip))
 
 
-def _read(path: Path, name: str, chosen: Mapping[str, Any]) -> ClassPool:
+def _read(path: Path, name: str, chosen: Mapping[str, Any], skip_damaged: bool) -> ClassPool:
     with path.open("rb") as file:
         arrays = _open(path, file)
         keys = _find_keys(path, list(arrays), chosen)
@@ -72,10 +82,13 @@ def _read(path: Path, name: str, chosen: Mapping[str, Any]) -> ClassPool:
         }
     by_sample = not parts and not any(k.lower().startswith("class") for k in keys.whole.values())
     if parts:
-        by_role = {**by_role, **_join(path, parts)}
+        by_role = {**by_role, **join_splits(path, parts)}
     samples, labels = by_role.pop("samples"), by_role.pop("labels")
     info = {"source": str(path), "unused_keys": keys.unused}
-    return labelled_pool(samples, labels, name=name, info=info, by_sample=by_sample, **by_role)
+    return labelled_pool(
+        samples, labels, name=name, info=info, by_sample=by_sample, skip_damaged=skip_damaged,
+        **by_role,
+    )  # fmt: skip
 
 
 def _open(path: Path, file: BufferedReader) -> Any:
@@ -181,7 +194,7 @@ def _listed(names: Any) -> str:
     return ", ".join(map(repr, names)) or "no keys"
 
 
-def _join(path: Path, parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def join_splits(path: Path, parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """One pair of arrays, and the split of every class, from a pair per split."""
     ordered = [s for s in SPLITS if s in parts]
     samples = [parts[s]["samples"] for s in ordered]

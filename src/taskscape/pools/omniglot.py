@@ -14,6 +14,7 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from taskscape.errors import DataError
+from taskscape.files import expanded
 from taskscape.pools.archives import Entry, FileTree, FolderTree, ZipTree
 from taskscape.pools.cache import cache_key, cached, data_dir
 from taskscape.pools.download import RemoteFile
@@ -32,7 +33,7 @@ FILES = (
     RemoteFile(f"{_SOURCE}/images_background.zip", "md5:68d2efa1b9178cc56df9314c21c6e718"),
     RemoteFile(f"{_SOURCE}/images_evaluation.zip", "md5:6b91aef0f799c5bb55b94e3f2daec811"),
 )
-_VERSION = 1
+_VERSION = 2
 _PLACES = ("", "omniglot", "omniglot-py")
 _EXPECTED = (
     "images_background and images_evaluation as folders or .zip files, "
@@ -79,7 +80,7 @@ def load_omniglot(*, rotations: Any = False, image_size: Any = 28, path: Any = N
         raise DataError(f"rotations={rotations!r}: expected True or False.")
     if rotations and size[0] != size[1]:
         raise DataError(f"image_size={image_size!r} is not square; rotations=True needs it to be.")
-    place = locate_omniglot() if path is None else Path(path).expanduser()
+    place = locate_omniglot() if path is None else expanded(path)
     if place is None or not place.exists():
         at = data_dir() if place is None else place
         raise DataError(f"no Omniglot at {at}: expected {_EXPECTED}.")
@@ -137,6 +138,7 @@ def _read(trees: Sequence[FileTree], size: tuple[int, int], path: Path) -> Class
         groups=tuple(alphabet for _, alphabet, _ in ordered),
         splits=tuple(HALVES[half] for half, _, _ in ordered),
         info={"source": str(path), "image_size": list(size), "ink": 255, "background": 0},
+        sample_names=tuple("/".join(e.parts[-3:]) for c in ordered for _, e in classes[c]),
     )
 
 
@@ -176,4 +178,5 @@ def _with_rotations(pool: ClassPool) -> ClassPool:
         groups=tuple(g for g in pool.groups or () for _ in ends),
         splits=tuple(s for s in pool.splits or () for _ in ends),
         info={**pool.info, "rotations": True},
+        sample_names=tuple(name for c in range(len(pool)) for name in pool.names_of(c) * 4),
     )

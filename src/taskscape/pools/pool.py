@@ -1,9 +1,11 @@
 """ClassPool: labelled samples grouped by class, the place all tasks draw from."""
 
 import hashlib
+import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from taskscape.errors import DataError
 
-__all__ = ["SPLITS", "ClassPool", "parse_split"]
+__all__ = ["SPLITS", "ClassPool", "as_samples", "parse_split"]
 
 SPLITS = ("train", "val", "test")
 _SPLIT_WORDS = {
@@ -30,7 +32,7 @@ def parse_split(split: str) -> tuple[str, ...]:
     ('train', 'val')
     """
     names = []
-    for word in split.split("+"):
+    for word in str(split).split("+"):
         name = _SPLIT_WORDS.get(word.strip().lower())
         if name is None:
             raise DataError(
@@ -63,6 +65,8 @@ class ClassPool:
     """Where the data came from and how it was made; never part of the fingerprint."""
     class_digests: tuple[str, ...] | None = None
     """Content hash of each class where already known (a cache knows them); else computed lazily."""
+    sample_names: tuple[str, ...] | None = None
+    """What each row of ``samples`` is called, such as its file; never part of the fingerprint."""
 
     def __post_init__(self) -> None:
         self._check_shapes()
@@ -76,6 +80,10 @@ class ClassPool:
         for label, values in (("groups", self.groups), ("splits", self.splits)):
             if values is not None and len(values) != n:
                 raise DataError(f"{label} has {len(values)} entries for {n} classes.")
+        if self.sample_names is not None and len(self.sample_names) != len(self.samples):
+            raise DataError(
+                f"sample_names has {len(self.sample_names)} names for {len(self.samples)} samples."
+            )
         if self.splits is not None and not set(self.splits) <= set(SPLITS):
             odd = sorted(set(self.splits) - set(SPLITS))[0]
             raise DataError(f"splits: {odd!r} is not one of {', '.join(map(repr, SPLITS))}.")
@@ -138,7 +146,7 @@ class ClassPool:
         counts = np.array([len(a) for a in arrays], dtype=np.int64)
         return cls(
             name=name,
-            samples=_as_samples(np.concatenate(arrays)),
+            samples=as_samples(np.concatenate(arrays)),
             starts=np.cumsum(counts) - counts,
             counts=counts,
             class_names=tuple(str(c) for c in classes),
@@ -158,17 +166,22 @@ class ClassPool:
         groups: Sequence[str] | None = None,
         splits: Sequence[str] | None = None,
         info: Mapping[str, Any] | None = None,
+        sample_names: Sequence[str] | None = None,
     ) -> "ClassPool":
         """A pool from samples ``X`` and labels ``y``.
 
         Classes are the distinct labels in sorted order. ``class_names`` renames them: either in
         that order, or, for integer labels that index it, by label. ``groups`` and ``splits`` have
-        an entry per class in the same order as ``class_names`` (or as the sorted labels).
+        an entry per class in the same order as ``class_names`` (or as the sorted labels), and
+        ``sample_names`` one per sample.
 
         >>> ClassPool.from_arrays(np.zeros((4, 2)), np.array(["cat", "dog", "cat", "dog"]))
         ClassPool('arrays': 2 classes, 4 samples of 2 features)
         """
-        X, y = np.asarray(X), np.asarray(y)
+        try:
+            X, y = np.asarray(X), np.asarray(y)
+        except ValueError:
+            raise DataError("X or y has rows of different lengths; make them equal.") from None
         if X.ndim == 0 or y.ndim != 1 or len(X) != len(y):
             raise DataError(
                 f"X has shape {X.shape} and y has shape {y.shape}; y needs one label per sample."
@@ -179,12 +192,21 @@ class ClassPool:
             raise DataError(
                 "y holds fractions or NaN: expected class labels, not regression values."
             )
+        if y.dtype.kind not in "iufbUSO":
+            raise DataError(f"y has type {y.dtype}; expected class labels: numbers or text.")
+        for given, name_of in (
+            (class_names, "class_names"),
+            (groups, "groups"),
+            (splits, "splits"),
+        ):
+            if given is not None and not _is_list(given):
+                raise DataError(f"{name_of} must be a list with an entry for each class.")
         labels, index = np.unique(y, return_inverse=True)
         order = np.argsort(index, kind="stable")
         counts = np.bincount(index).astype(np.int64)
         rows = _rows_for_names(labels, class_names)
         sorted_already = bool((order[1:] > order[:-1]).all())
-        samples = _as_samples(X)
+        samples = as_samples(X)
         for label, values in (("groups", groups), ("splits", splits)):
             n = len(labels) if class_names is None else len(class_names)
             if values is not None and len(values) != n:
@@ -198,6 +220,7 @@ class ClassPool:
             groups=_pick(groups, rows),
             splits=None if splits is None else tuple(parse_split(str(splits[r]))[0] for r in rows),
             info=dict(info or {}),
+            sample_names=_pick(sample_names, order.tolist()),
         )
 
     # -- reading --------------------------------------------------------------------------------
@@ -260,6 +283,55 @@ class ClassPool:
         c = self.class_index(which) if isinstance(which, str) else which
         return self.samples[self.starts[c] : self.starts[c] + self.counts[c]]
 
+    @property
+    def rows(self) -> Int[np.ndarray, "n_samples"]:
+        """The rows of ``samples`` that belong to the classes of this pool, class by class."""
+        ends = zip(self.starts, self.counts, strict=True)
+        return np.concatenate([np.arange(start, start + count) for start, count in ends])
+
+    def names_of(self, which: int | str) -> tuple[str, ...]:
+        """What the samples of a class are called, such as their files; a number where unknown."""
+        c = self.class_index(which) if isinstance(which, str) else which
+        if self.sample_names is None:
+            return tuple(map(str, range(self.counts[c])))
+        return self.sample_names[self.starts[c] : self.starts[c] + self.counts[c]]
+
+    def sample_index(self, which: int | str, name: str) -> int:
+        """Which of the samples of a class has this name; a path may be cut short in front.
+
+        Where the pool has ``cat/01.png`` of the class ``cat``, ``01.png`` is enough, and
+        ``images/cat/01.png`` is understood too.
+        """
+        c = self.class_index(which) if isinstance(which, str) else which
+        if self.sample_names is None:
+            raise DataError(
+                f"{name!r}: the samples of pool {self.name!r} have no names; give their numbers, "
+                f"from 0 to {self.counts[c] - 1} for class {self.class_names[c]!r}."
+            )
+        if c not in self._index_of_sample:
+            by_end: dict[str, list[int]] = {}
+            for i, known in enumerate(self.names_of(c)):
+                by_end.setdefault(known.rsplit("/", 1)[-1], []).append(i)
+            self._index_of_sample[c] = by_end
+        asked, names = f"/{name}", self.names_of(c)
+        matching = [
+            i
+            for i in self._index_of_sample[c].get(asked.rsplit("/", 1)[-1], [])
+            if asked.endswith(f"/{names[i]}") or f"/{names[i]}".endswith(asked)
+        ]
+        if len(matching) != 1:
+            problem = f"names {len(matching)} samples" if matching else "is not a sample"
+            raise DataError(
+                f"{name!r} {problem} of class {self.class_names[c]!r}; it has {len(names)}, such "
+                f"as {', '.join(map(repr, names[:3]))}."
+            )
+        return matching[0]
+
+    @cached_property
+    def _index_of_sample(self) -> dict[int, dict[str, list[int]]]:
+        """Of the classes asked for so far: the samples by the last part of their names."""
+        return {}
+
     def locate_row(self, row: int) -> tuple[int, int]:
         """The class that a row of ``samples`` belongs to, and which of its samples it is."""
         c = int(np.flatnonzero((self.starts <= row) & (row < self.starts + self.counts))[0])
@@ -279,8 +351,9 @@ class ClassPool:
         names = parse_split(split)
         if self.splits is None:
             raise DataError(
-                f"split={split!r}: pool {self.name!r} has no splits. Leave split out, or give the "
-                "pool a split per class (splits=…, or folders train/val/test)."
+                f"split={split!r}: pool {self.name!r} has no splits. Leave split out, or give it "
+                "some: load_pool(…, splits=…), folders train/val/test, or split_classes(pool); on "
+                "the command line, `taskscape data save` with --split-file or --deal."
             )
         ids = np.flatnonzero(np.isin(self.splits, names))
         missing = [s for s in names if s not in self.splits]
@@ -302,7 +375,7 @@ class ClassPool:
             class_names=tuple(self.class_names[i] for i in index),
             groups=_pick(self.groups, index),
             splits=_pick(self.splits, index),
-            class_digests=_pick(self.__dict__.get("_digests", self.class_digests), index),
+            class_digests=_pick(self.__dict__.get("digests", self.class_digests), index),
         )
 
     def split(self, split: str) -> "ClassPool":
@@ -321,10 +394,28 @@ class ClassPool:
                 "Lower the numbers or drop these classes."
             )
 
+    # -- handing over ---------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process is handed: of samples that are mapped from a file, its name."""
+        state = dict(self.__dict__)
+        samples = self.samples
+        if isinstance(samples, np.memmap) and samples.filename is not None:
+            file = Path(samples.filename)
+            if samples.flags.c_contiguous and _size_of(file) == samples.offset + samples.nbytes:
+                state["samples"] = _Mapped(file, samples.dtype, samples.shape, samples.offset)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if isinstance(state["samples"], _Mapped):
+            state = {**state, "samples": state["samples"].open(state["name"])}
+        self.__dict__.update(state)
+
     # -- identity -------------------------------------------------------------------------------
 
     @cached_property
-    def _digests(self) -> tuple[str, ...]:
+    def digests(self) -> tuple[str, ...]:
+        """The content hash of each class: equal for classes of the same samples in one order."""
         if self.class_digests is not None:
             return self.class_digests
         return self.hash_classes()
@@ -342,18 +433,48 @@ class ClassPool:
         """
         h = hashlib.blake2b(digest_size=16)
         h.update(f"{self.samples.dtype.str} {self.sample_shape}".encode())
-        for c, digest in enumerate(self._digests):
+        for c, digest in enumerate(self.digests):
             group = "" if self.groups is None else self.groups[c]
             split = "" if self.splits is None else self.splits[c]
             h.update(repr((self.class_names[c], group, split, digest)).encode())
         return h.hexdigest()
 
 
+@dataclass(frozen=True)
+class _Mapped:
+    """Samples that lie in a file."""
+
+    file: Path
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    offset: int
+
+    def open(self, pool: str) -> Shaped[np.ndarray, "rows *shape"]:
+        """The same samples, mapped here."""
+        if not self.file.exists():
+            raise DataError(
+                f"the samples of pool {pool!r} lie in {self.file}, which {socket.gethostname()} "
+                "does not have. Let TASKSCAPE_CACHE name a folder that all machines share."
+            )
+        return np.memmap(self.file, self.dtype, "r", self.offset, self.shape)
+
+
+def _size_of(file: Path) -> int | None:
+    return file.stat().st_size if file.exists() else None
+
+
+def _is_list(given: Any) -> bool:
+    try:
+        return not isinstance(given, str) and np.ndim(given) == 1
+    except ValueError:  # lists of different lengths
+        return False
+
+
 def _pick(values: Sequence[str] | None, index: Iterable[int]) -> tuple[str, ...] | None:
     return None if values is None else tuple(str(values[i]) for i in index)
 
 
-def _as_samples(X: ArrayLike) -> Shaped[np.ndarray, "rows *shape"]:
+def as_samples(X: ArrayLike) -> Shaped[np.ndarray, "rows *shape"]:
     """Bring samples to what a pool holds: uint8 images or float features."""
     X = np.asarray(X)
     if X.dtype == object:

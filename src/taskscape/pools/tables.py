@@ -1,88 +1,287 @@
-"""A table of features: Parquet, or Arrow (Feather) files."""
+"""A table with a row per sample: Parquet, Arrow and CSV files, data frames, `datasets`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
+from taskscape.arguments import check_flag
 from taskscape.errors import DataError
-from taskscape.pools.arrays import labelled_pool
-from taskscape.pools.cache import cache_key, cached, file_stamp
-from taskscape.pools.pool import ClassPool
+from taskscape.files import expanded
+from taskscape.pools.arrays import clean_labels, labelled_pool
+from taskscape.pools.cache import cache_key, cached, file_stamp, mapped_scratch
+from taskscape.pools.images import Pictures, check_colour, check_image_size, read_pictures
+from taskscape.pools.notes import left_out, with_notes
+from taskscape.pools.pool import ClassPool, as_samples
 
-__all__ = ["PARQUET", "SUFFIXES", "load_table"]
+__all__ = ["PARQUET", "SUFFIXES", "is_table", "load_table", "parquet_files"]
 
 PARQUET = (".parquet", ".pq")
-SUFFIXES = (*PARQUET, ".arrow", ".feather", ".ipc")
-_VERSION = 1
+TEXT = (".csv", ".tsv")
+SUFFIXES = (*PARQUET, ".arrow", ".feather", ".ipc", *TEXT)
+_VERSION = 2
+_IN_PIECES_ABOVE_BYTES = 1 << 28
+_ROWS_AT_ONCE = 1 << 14
 _LABELS = ("label", "labels", "y", "class", "class_name", "target", "targets")
 _SPLITS = ("split", "class_split")
 _GROUPS = ("group", "class_group")
+_IDS = ("id", "ids", "sample", "sample_name", "filename", "file_name", "file", "path")
 _FEATURES = ("features", "feature", "embedding", "embeddings", "x", "vector", "data")
-_NOT_FEATURES = ("id", "index", "__index_level_0__", "unnamed: 0")
+_NOT_FEATURES = (*_IDS, "index", "__index_level_0__", "unnamed: 0", "")
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a user says of a table: its columns, and how pictures in it are read."""
+
+    label: Any
+    features: list[str] | None
+    split: Any
+    group: Any
+    ids: Any
+    image_size: tuple[int, int] | None
+    colour: bool | None
+    skip_damaged: bool
 
 
 def load_table(
-    path: str | Path,
+    source: Any,
     *,
     label_column: Any = None,
     feature_columns: Any = None,
     split_column: Any = None,
     group_column: Any = None,
+    id_column: Any = None,
+    image_size: Any = None,
+    colour: Any = None,
+    skip_damaged: Any = False,
     name: Any = None,
 ) -> ClassPool:
-    """Open a Parquet or Arrow table with a row per sample.
+    """Open a table with a row per sample: a file, a data frame, or a dataset of `datasets`.
 
-    The label column is ``label``, ``y``, ``class`` or ``target``, or is named by ``label_column``;
-    ``split`` and ``group`` columns are optional. Features are one column of lists, or else all
-    numeric columns (except ``id`` and ``index``), or those that ``feature_columns`` names.
-    ``pool.info["unused_columns"]`` tells what was left out.
+    A folder of Parquet files is one table in several files, in the order of their names. It, and a
+    large Parquet file, are read a piece at a time, so that they may be larger than memory (unless
+    they hold pictures, or damaged rows are to be skipped).
+
+    The label column is ``label``, ``y``, ``class`` or ``target``, else the only column of text, or
+    is named by ``label_column``; ``split`` and ``group`` columns are optional, and so is a column
+    of names for the samples (``id``, ``sample``, ``filename``, ``file``, ``path``). Features are
+    one column of lists, or else all numeric columns (except ``id`` and ``index``), or those that
+    ``feature_columns`` names. A column of encoded pictures (PNG, JPEG, …) is decoded.
+    ``pool.info["unused_columns"]`` tells what was left out. Missing and infinite numbers, missing
+    labels and damaged pictures are an error; ``skip_damaged`` leaves these rows out, with a note.
 
     >>> load_table("features.parquet", label_column="species")  # doctest: +SKIP
     ClassPool('features': 20 classes, 12,000 samples of 512 features)
     """
-    path = Path(path).expanduser()
-    name = path.stem if name is None else str(name)
     columns = feature_columns
     if columns is not None:
         columns = [columns] if isinstance(columns, str) else [str(c) for c in columns]
-    named = {"label": label_column, "split": split_column, "group": group_column}
-    key = cache_key("table", _VERSION, file_stamp(path), name, columns, named)
-    return cached("table", key, lambda: _read(path, name, columns, named))
+    asked = _Asked(
+        label_column, columns, split_column, group_column, id_column,
+        check_image_size(image_size), check_colour(colour),
+        check_flag(skip_damaged, "skip_damaged"),
+    )  # fmt: skip
+    if not isinstance(source, str | Path):
+        table, where, names_of = _in_memory(source)
+        return _read(table, where, "table" if name is None else str(name), asked, names_of)
+    path = expanded(source)
+    name = path.stem if name is None else str(name)
+    files = parquet_files(path) if path.is_dir() else [path]
+    stamps = [file_stamp(file) for file in files]
+    key = cache_key("table", _VERSION, stamps, name, asdict(asked))
+    large = sum(size for _, size, _ in stamps) > _IN_PIECES_ABOVE_BYTES
+    in_pieces = path.is_dir() or (large and path.suffix.lower() in PARQUET)
+    return cached("table", key, lambda: _read_files(path, files, name, asked, in_pieces))
+
+
+def parquet_files(folder: Path) -> list[Path]:
+    """The Parquet files that lie in a folder."""
+    return sorted(file for file in folder.iterdir() if file.suffix.lower() in PARQUET)
+
+
+def is_table(source: Any) -> bool:
+    """Whether something is a table in memory: of pandas, polars, pyarrow, datasets or alike."""
+    return _is_dataset(source) or hasattr(source, "__arrow_c_stream__") or hasattr(source, "iloc")
+
+
+def _is_dataset(source: Any) -> bool:
+    """Whether something is a dataset of Hugging Face's `datasets`, or a dict of its splits."""
+    if isinstance(source, Mapping):
+        return bool(source) and all(_is_dataset(part) for part in source.values())
+    return all(hasattr(source, name) for name in ("column_names", "features", "with_format"))
+
+
+def _in_memory(source: Any) -> tuple[Any, str, Callable[[str], Any]]:
+    """An Arrow table, what it is in words, and the names that its labels have."""
+    import pyarrow as pa
+
+    if isinstance(source, Mapping):
+        first = next(iter(source))
+        raise DataError(
+            f"a dict of datasets ({', '.join(map(repr, source))}): its splits are of samples, and "
+            f"those of a pool are of classes. Give one of them, such as data[{first!r}], or all as "
+            "one: datasets.concatenate_datasets(list(data.values()))."
+        )
+    where = f"the {type(source).__name__}"
+    try:
+        if _is_dataset(source):
+            table = source.with_format("arrow")[:]
+            return table, where, lambda label: getattr(source.features.get(label), "names", None)
+        return pa.table(source), where, lambda label: None
+    except (TypeError, ValueError, NotImplementedError, pa.ArrowException) as error:
+        raise DataError(
+            f"{where} is not a table with a row per sample that can be read as a whole ({error})."
+        ) from error
+
+
+def _read_files(
+    path: Path, files: Sequence[Path], name: str, asked: _Asked, in_pieces: bool
+) -> ClassPool:
+    """The pool of one file, or of several that make one table."""
+    import pyarrow as pa
+
+    if not in_pieces:
+        return _read(_open(path), str(path), name, asked)
+    try:
+        opened = [_open_in_pieces(file) for file in files]
+        schema = opened[0].schema_arrow
+        for file, one in zip(files, opened, strict=True):
+            if not one.schema_arrow.equals(schema):
+                raise DataError(f"{file} has other columns than {files[0]}; write all alike.")
+        columns = _Columns.find(str(path), schema.empty_table(), asked)
+        if asked.skip_damaged or _is_picture(schema.field(columns.features[0]).type):
+            whole = pa.concat_tables([_open(file) for file in files])
+            return _read(whole, str(path), name, asked)
+        _refuse_image_options(str(path), asked)
+        return _read_in_pieces(str(path), opened, name, columns)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from error
+
+
+def _read_in_pieces(where: str, opened: Sequence[Any], name: str, columns: "_Columns") -> ClassPool:
+    """Labels first, all of them; then the features, piece by piece, each to its place on disk."""
+    import pyarrow as pa
+
+    about = pa.concat_tables([one.read(columns.about) for one in opened])
+    _without_gaps(where, about, columns.needed, skip=False)
+    labels = clean_labels(_values(about, columns.label))
+    place = np.empty(len(labels), dtype=np.int64)
+    place[np.argsort(labels, kind="stable")] = np.arange(len(labels))
+    samples: Any = None
+    begin = 0
+    for one in opened:
+        for batch in one.iter_batches(_ROWS_AT_ONCE, columns=columns.features):
+            piece = pa.Table.from_batches([batch])
+            _without_gaps(where, piece, columns.features, skip=False, first_row=begin)
+            X = as_samples(_features(where, piece, columns.features, False, begin))
+            if samples is None:
+                samples = mapped_scratch((len(labels), X.shape[1]), X.dtype)
+            if X.shape[1] != samples.shape[1]:
+                raise DataError(
+                    f"{where} has {X.shape[1]} features in row {begin} and {samples.shape[1]} "
+                    "in row 0; all rows need the same number."
+                )
+            samples[place[begin : begin + len(X)]] = X
+            begin += len(X)
+    if samples is None:
+        raise DataError(f"{where} has no rows.")
+    pool = _pool(where, name, columns, about, np.zeros((len(labels), 1), np.float32))
+    return replace(pool, samples=samples)
 
 
 def _read(
-    path: Path, name: str, feature_columns: Sequence[str] | None, named: dict[str, Any]
+    table: Any,
+    where: str,
+    name: str,
+    asked: _Asked,
+    names_of: Callable[[str], Any] = lambda label: None,
 ) -> ClassPool:
-    table = _open(path)
+    """The pool of an Arrow table."""
     if table.num_rows == 0:
-        raise DataError(f"{path} has no rows.")
-    label = _column(path, table, _LABELS, named["label"], "label_column")
-    if label is None:
-        raise DataError(
-            f"{path} has no label column: found {_listed(table.column_names)}; expected one of "
-            f"{_listed(_LABELS)}, or name it with label_column=…"
-        )
-    split = _column(path, table, _SPLITS, named["split"], "split_column")
-    group = _column(path, table, _GROUPS, named["group"], "group_column")
-    others = [c for c in table.column_names if c not in (label, split, group)]
-    used = _feature_columns(path, table, others, feature_columns)
-    for column in (label, split, group, *used):
-        if column is not None and table.column(column).null_count:
-            raise DataError(
-                f"{path}: column {column!r} has {table.column(column).null_count} missing values. "
-                "Remove or fill these rows."
-            )
+        raise DataError(f"{where} has no rows.")
+    columns = _Columns.find(where, table, asked)
+    table, notes = _without_gaps(
+        where, table, [*columns.needed, *columns.features], asked.skip_damaged
+    )
+    if _is_picture(table.schema.field(columns.features[0]).type):
+        pictures = _pictures(where, table, columns.features[0], asked)
+        samples, table = pictures.samples, table.take(pictures.kept)
+        if pictures.damaged:
+            of_all = len(pictures.kept) + len(pictures.damaged)
+            what = f"of {of_all:,} pictures could not be read"
+            notes.append(left_out(pictures.damaged, what))
+    else:
+        _refuse_image_options(where, asked)
+        samples = _features(where, table, columns.features, asked.skip_damaged)
+    pool = _pool(where, name, columns, table, samples, names_of(columns.label), asked.skip_damaged)
+    return with_notes(pool, *notes)
+
+
+def _refuse_image_options(where: str, asked: _Asked) -> None:
+    if asked.image_size is not None or asked.colour is not None:
+        raise DataError(f"image_size and colour are for pictures; {where} has features.")
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """What the columns of a table are."""
+
+    label: str
+    split: str | None
+    group: str | None
+    ids: str | None
+    features: list[str]
+    unused: list[str]
+
+    @property
+    def needed(self) -> list[str]:
+        """Those besides the features that must have a value in every row."""
+        return [c for c in (self.label, self.split, self.group) if c is not None]
+
+    @property
+    def about(self) -> list[str]:
+        """Those that are not features."""
+        return self.needed if self.ids is None else [*self.needed, self.ids]
+
+    @staticmethod
+    def find(where: str, table: Any, asked: _Asked) -> "_Columns":
+        split = _column(where, table, _SPLITS, asked.split, "split_column")
+        group = _column(where, table, _GROUPS, asked.group, "group_column")
+        ids = _id_column(where, table, asked.ids)
+        label = _label_column(where, table, asked.label, (split, group, ids))
+        others = [c for c in table.column_names if c not in (label, split, group, ids)]
+        used = _feature_columns(where, table, others, asked.features)
+        return _Columns(label, split, group, ids, used, [c for c in others if c not in used])
+
+
+def _pool(
+    where: str,
+    name: str,
+    columns: _Columns,
+    table: Any,
+    samples: Shaped[np.ndarray, "rows ..."],
+    class_names: Any = None,
+    skip_damaged: bool = False,
+) -> ClassPool:
+    def values(column: str | None) -> Any:
+        return None if column is None else _values(table, column)
+
     return labelled_pool(
-        _features(path, table, used),
-        _values(table, label),
+        samples,
+        values(columns.label),
         name=name,
-        splits=None if split is None else _values(table, split),
-        groups=None if group is None else _values(table, group),
-        info={"source": str(path), "unused_columns": [c for c in others if c not in used]},
+        class_names=class_names,
+        splits=values(columns.split),
+        groups=values(columns.group),
+        sample_names=values(columns.ids),
+        info={"source": where, "unused_columns": columns.unused},
         by_sample=True,
+        skip_damaged=skip_damaged,
     )
 
 
@@ -93,18 +292,52 @@ def _open(path: Path) -> Any:
         if path.suffix.lower() in PARQUET:
             import pyarrow.parquet
 
-            return pyarrow.parquet.read_table(path)
+            return _valid(pyarrow.parquet.read_table(path))
+        if path.suffix.lower() in TEXT:
+            return _open_text(path)
         with pa.OSFile(str(path), "rb") as file:
             try:
-                return pa.ipc.open_file(file).read_all()
+                return _valid(pa.ipc.open_file(file).read_all())
             except pa.ArrowInvalid:  # the streaming form of the same format
                 file.seek(0)
-                return pa.ipc.open_stream(file).read_all()
+                return _valid(pa.ipc.open_stream(file).read_all())
+    except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from error
+
+
+def _open_in_pieces(path: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(path)
     except (OSError, pa.ArrowException) as error:
-        raise DataError(
-            f"{path} is not a readable {path.suffix[1:]} table ({error}); it may be cut short. "
-            "Write it again."
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    kind = path.suffix[1:] or "Parquet"
+    return DataError(
+        f"{path} is not a readable {kind} table ({error}); it may be cut short. Write it again."
+    )
+
+
+def _open_text(path: Path) -> Any:
+    """A CSV file with a header; whether commas, semicolons or tabs divide it, the header tells."""
+    import pyarrow.csv
+
+    with path.open("rb") as file:
+        header = file.readline(1 << 20)
+    delimiter = max(b",;\t", key=header.count)
+    options = pyarrow.csv.ParseOptions(delimiter=chr(delimiter), newlines_in_values=True)
+    return pyarrow.csv.read_csv(path, parse_options=options)
+
+
+def _valid(table: Any) -> Any:
+    """A table that is whole: reading a damaged one could end the process."""
+    table.validate(full=True)
+    _ = table.column_names  # names that are not text are found here
+    return table
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -112,20 +345,77 @@ def _listed(names: Sequence[str]) -> str:
     return (", ".join(map(repr, names[:12])) or "no columns") + more
 
 
-def _column(path: Path, table: Any, usual: Sequence[str], named: Any, argument: str) -> str | None:
+def _column(where: str, table: Any, usual: Sequence[str], named: Any, argument: str) -> str | None:
     names = table.column_names
     if named is not None:
         if named not in names:
             raise DataError(
-                f"{argument}={named!r}: {path} has no such column; it has {_listed(names)}."
+                f"{argument}={named!r}: {where} has no such column; it has {_listed(names)}."
             )
         return str(named)
     matching = [c for c in names if c.lower() in usual]
     if len(matching) > 1:
         raise DataError(
-            f"{path}: columns {_listed(matching)} could each be meant. Say which with {argument}=…"
+            f"{where}: columns {_listed(matching)} could each be meant. Say which with {argument}=…"
         )
     return matching[0] if matching else None
+
+
+def _id_column(where: str, table: Any, named: Any) -> str | None:
+    """The column of names of the samples: numbers that are not whole are taken for features."""
+    import pyarrow.types as pt
+
+    if named is not None:
+        return _column(where, table, (), named, "id_column")
+    by_name = {c.lower(): c for c in reversed(table.column_names)}
+    there = (by_name[name] for name in _IDS if name in by_name)
+    usable = (c for c in there if _is_text(k := table.schema.field(c).type) or pt.is_integer(k))
+    return next(usable, None)
+
+
+def _label_column(where: str, table: Any, named: Any, taken: Sequence[str | None]) -> str:
+    label = _column(where, table, _LABELS, named, "label_column")
+    if label is not None:
+        return label
+    kinds = {c: table.schema.field(c).type for c in table.column_names if c not in taken}
+    texts = [c for c, kind in kinds.items() if _is_text(kind)]
+    if len(texts) == 1:
+        return texts[0]
+    raise DataError(
+        f"{where} has no label column: found {_listed(table.column_names)}; expected one of "
+        f"{_listed(_LABELS)}, a single column of text, or name it with label_column=…"
+    )
+
+
+def _without_gaps(
+    where: str, table: Any, columns: Sequence[str], skip: bool, first_row: int = 0
+) -> tuple[Any, list[str]]:
+    """The table without rows that lack a value, if they may be skipped; missing numbers stay."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    missing = np.zeros(table.num_rows, dtype=bool)
+    for name in columns:
+        column, kind = table.column(name), table.schema.field(name).type
+        gaps = pc.is_null(column)
+        if _is_text(kind) and not pa.types.is_dictionary(kind):
+            gaps = pc.or_(gaps, pc.fill_null(pc.equal(column, ""), True))
+        here = np.asarray(gaps.to_numpy())
+        if here.any() and not skip:
+            raise DataError(
+                f"{where}: column {name!r} has {here.sum()} missing values, the first in row "
+                f"{first_row + here.argmax()} (from 0). Remove or fill these rows, or leave them "
+                "out with skip_damaged=True (--skip-damaged)."
+            )
+        if not _is_number(kind) or name == columns[0]:
+            missing |= here
+    if not missing.any():
+        return table, []
+    if missing.all():
+        raise DataError(f"{where}: every row lacks a value in {_listed(columns)}.")
+    lost = [f"row {row}" for row in np.flatnonzero(missing)]
+    note = left_out(lost, f"of {len(missing):,} rows lack a value")
+    return table.filter(pa.array(~missing)), [note]
 
 
 def _is_list(kind: Any) -> bool:
@@ -133,6 +423,22 @@ def _is_list(kind: Any) -> bool:
 
     lists = pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind)
     return bool(lists and _is_number(kind.value_type))
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow.types as pt
+
+    inner = kind.value_type if pt.is_dictionary(kind) else kind
+    return bool(pt.is_string(inner) or pt.is_large_string(inner) or pt.is_string_view(inner))
+
+
+def _is_picture(kind: Any) -> bool:
+    """Whether a column holds encoded pictures, as bytes or as `datasets` keeps them."""
+    import pyarrow.types as pt
+
+    if pt.is_struct(kind):
+        return any(kind.field(i).name == "bytes" for i in range(kind.num_fields))
+    return bool(pt.is_binary(kind) or pt.is_large_binary(kind))
 
 
 def _is_number(kind: Any) -> bool:
@@ -144,33 +450,42 @@ def _is_number(kind: Any) -> bool:
 
 
 def _feature_columns(
-    path: Path, table: Any, others: Sequence[str], chosen: Sequence[str] | None
+    where: str, table: Any, others: Sequence[str], chosen: Sequence[str] | None
 ) -> list[str]:
     kinds = {c: table.schema.field(c).type for c in others}
     if chosen is not None:
         for column in chosen:
-            if column not in kinds or not (_is_list(kinds[column]) or _is_number(kinds[column])):
+            kind = kinds.get(column)
+            if kind is None or not (_is_list(kind) or _is_number(kind) or _is_picture(kind)):
                 raise DataError(
-                    f"feature_columns: {path} has no numeric column {column!r} besides the label, "
+                    f"feature_columns: {where} has no numeric column {column!r} besides the label, "
                     f"split and group; it has {_listed(others)}."
                 )
-        if len(chosen) > 1 and any(_is_list(kinds[c]) for c in chosen):
-            raise DataError("feature_columns: give one column of lists, or numeric columns.")
+        if len(chosen) > 1 and not all(_is_number(kinds[c]) for c in chosen):
+            raise DataError(
+                "feature_columns: give one column of lists or of pictures, or numeric columns."
+            )
         return list(chosen)
     lists = [c for c in others if _is_list(kinds[c])]
     if len(lists) > 1:
         lists = [c for c in lists if c.lower() in _FEATURES] or lists
     if len(lists) > 1:
         raise DataError(
-            f"{path}: columns {_listed(lists)} all hold lists. Say which with feature_columns=…"
+            f"{where}: columns {_listed(lists)} all hold lists. Say which with feature_columns=…"
+        )
+    pictures = [c for c in others if _is_picture(kinds[c])]
+    if not lists and len(pictures) > 1:
+        raise DataError(
+            f"{where}: columns {_listed(pictures)} all hold bytes. Say which with feature_columns=…"
         )
     numbers = [c for c in others if _is_number(kinds[c]) and c.lower() not in _NOT_FEATURES]
-    if not lists and not numbers:
+    if not lists and not pictures and not numbers:
         raise DataError(
-            f"{path} has no features: expected a column of number lists or numeric columns besides "
-            f"the label; it has {_listed(table.column_names)}."
+            f"{where} has no features: expected a column of number lists, numeric columns or a "
+            f"column of pictures besides the label; it has {_listed(table.column_names)}. Text "
+            "needs to be turned into numbers first, for example by a sentence encoder."
         )
-    return lists or numbers
+    return lists or pictures or numbers
 
 
 def _values(table: Any, column: str) -> Shaped[np.ndarray, "rows"]:
@@ -182,7 +497,28 @@ def _values(table: Any, column: str) -> Shaped[np.ndarray, "rows"]:
     return np.asarray(values.to_numpy())
 
 
-def _features(path: Path, table: Any, columns: Sequence[str]) -> Float[np.ndarray, "rows dims"]:
+def _pictures(where: str, table: Any, column: str, asked: _Asked) -> Pictures:
+    cells = table.column(column).to_pylist()
+
+    def opened(row: int) -> BufferedReader | BytesIO:
+        cell = cells[row]
+        data = cell.get("bytes") if isinstance(cell, dict) else cell
+        if data is not None:
+            return BytesIO(data)
+        try:
+            return Path(cell["path"]).open("rb")
+        except (KeyError, TypeError, OSError) as error:
+            raise DataError(f"{where}, row {row}: its picture is not there ({error}).") from error
+
+    return read_pictures(
+        range(len(cells)), opened, lambda row: f"{where}, row {row}, column {column!r}",
+        size=asked.image_size, colour=asked.colour, skip_damaged=asked.skip_damaged,
+    )  # fmt: skip
+
+
+def _features(
+    where: str, table: Any, columns: Sequence[str], skip: bool, first_row: int = 0
+) -> Float[np.ndarray, "rows dims"]:
     if not _is_list(table.schema.field(columns[0]).type):
         return np.column_stack([table.column(c).to_numpy().astype(np.float32) for c in columns])
     lists = table.column(columns[0]).combine_chunks()
@@ -190,11 +526,12 @@ def _features(path: Path, table: Any, columns: Sequence[str]) -> Float[np.ndarra
     odd = np.flatnonzero(lengths != lengths[0])
     if odd.size:
         raise DataError(
-            f"{path}: column {columns[0]!r} has {lengths[odd[0]]} features in row {odd[0]} and "
-            f"{lengths[0]} in row 0; all rows need the same number."
+            f"{where}: column {columns[0]!r} has {lengths[odd[0]]} features in row "
+            f"{first_row + odd[0]} and {lengths[0]} in row {first_row}; all rows need the same "
+            "number."
         )
     flat = lists.flatten()
-    if flat.null_count:
-        raise DataError(f"{path}: column {columns[0]!r} has {flat.null_count} missing features.")
+    if flat.null_count and not skip:
+        raise DataError(f"{where}: column {columns[0]!r} has {flat.null_count} missing features.")
     values = np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(lengths), -1)
     return values if values.dtype.kind == "f" else values.astype(np.float32)

@@ -14,7 +14,7 @@ from taskscape.diagram import CorrelationDiagram
 from taskscape.embeddings import Embeddings
 from taskscape.plain_text import literal
 from taskscape.report.palette import FAINT, INK, SCALE
-from taskscape.report.tasks import mean_accuracy
+from taskscape.report.tasks import mean_accuracy, shared_out
 from taskscape.studies.outcome import Outcome
 from taskscape.studies.result import StudyResult
 from taskscape.themes.estimator import TaskThemes
@@ -133,7 +133,7 @@ def diagram_chart(diagram: CorrelationDiagram, colours: Mapping[str, str]) -> Fi
 
 
 def selection_chart(
-    outcomes: Sequence[Outcome], colours: Mapping[str, str], learner: str
+    outcomes: Sequence[Outcome], colours: Mapping[str, str], learner: str, asked: str = ""
 ) -> Figure:
     """Accuracy against the number of chosen tasks, a line for each rule."""
     mine = [o for o in outcomes if o.learner == learner]
@@ -153,10 +153,15 @@ def selection_chart(
     return {
         "data": traces,
         "layout": {
-            "xaxis": {**x_axis, "type": "log" if wide else "linear"},
-            "yaxis": axis("mean test accuracy", tickformat=digits),
+            "xaxis": {**x_axis, "type": "log" if wide else "linear", **_room(budgets)},
+            "yaxis": axis(f"{asked} accuracy, mean".strip(), tickformat=digits),
         },
     }
+
+
+def _room(budgets: Sequence[int]) -> dict[str, Any]:
+    """Space on both sides of a single budget, so that its rules stand together."""
+    return {"range": [budgets[0] - 0.1, budgets[0] + 0.1]} if len(budgets) == 1 else {}
 
 
 def _rule_line(
@@ -320,8 +325,7 @@ class Matrix:
 def distance_matrix(result: StudyResult, unit: str) -> Matrix:
     """KL from every row to every column, for a seeded sample of test and training tasks."""
     rng = np.random.default_rng(result.seed)
-    n_test = min(len(result.test), max(_TASKS // 2, _TASKS - len(result.train)))
-    n_train = min(len(result.train), _TASKS - n_test)
+    n_test, n_train = shared_out(result, _TASKS)
     test = rng.choice(len(result.test), n_test, replace=False)
     train = rng.choice(len(result.train), n_train, replace=False)
     lam = np.concatenate([result.test.lam[:, test], result.train.lam[:, train]], axis=1)

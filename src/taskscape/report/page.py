@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -28,11 +29,13 @@ from taskscape.report.tables import (
 )
 from taskscape.report.targets import view_targets
 from taskscape.report.tasks import Shown, choose_shown, task_data, used_classes
-from taskscape.report.themes import Sheet, ThemeViews, make_sheet, view_themes
+from taskscape.report.themes import Sheet, ThemeViews, evenly_spaced, make_sheet, view_themes
 from taskscape.similarity import TASK_THEMES
+from taskscape.similarity.nearest_tasks import TIE
 from taskscape.storage import plain
 from taskscape.studies.outcome import outcomes
 from taskscape.studies.result import StudyResult
+from taskscape.themes.health import count_points
 
 __all__ = ["REPORT", "data_island", "render_report", "write_report"]
 
@@ -88,6 +91,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"percent": percent, "duration": duration, "number": _number}
+    environment.filters["true_minus"] = _true_minus
     return environment
 
 
@@ -136,7 +140,12 @@ def _number(value: Any, digits: int = 2) -> str:
     """A number with so many decimals and a true minus; a dash where it is unknown."""
     if value is None or value != value:
         return "–"
-    return f"{value:,.{digits}f}".replace("-", "−")
+    return f"{value:z,.{digits}f}".replace("-", "−")
+
+
+def _true_minus(text: str) -> str:
+    """The text with a true minus before numbers."""
+    return re.sub(r"(?<![\w.])-(?=\d)", "−", text)
 
 
 # -- what the templates and the script are given ------------------------------------------------
@@ -169,6 +178,17 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
             "Hardware": in_rows(result.hardware),
         },
         "missing": _missing(result),
+        "remarks": result.remarks(),
+        "ties": None if result.ties is None else int(np.median(result.ties)),
+        "tie": TIE,
+        "short_unit": _short_unit(result),
+        "representation_remarks": result.representation_remarks,
+        "test_points": count_points(result.test.lam[0]),
+        "guessing": result.guessing,
+        "asked": result.asked("evaluate"),
+        "chosen_asked": result.asked("selection"),
+        "told": [name for name in result.forecasts if result.has_forecast(name)],
+        "forecast_from": _forecast_from(result),
         "targets": view_targets(result, book.place),
         "figures": figures,
         **_fit(result, figures),
@@ -182,7 +202,9 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "matrix": content["matrix"].names,
         "scale": SCALE,
         "unit": unit,
-        "short_unit": "" if _other(result) else "nats" if content["members"] == 1 else "× mean",
+        "asked": content["asked"],
+        "tie": TIE,
+        "short_unit": content["short_unit"],
     }
     images = {
         "classes": book.sheet,
@@ -201,6 +223,12 @@ def _kl_unit(result: StudyResult) -> str:
     if result.test.lam.shape[0] == 1:
         return "KL divergence (nats)"
     return "KL divergence (relative to each fit's mean)"
+
+
+def _short_unit(result: StudyResult) -> str:
+    if _other(result):
+        return ""
+    return "nats" if result.test.lam.shape[0] == 1 else "× mean"
 
 
 def _other(result: StudyResult) -> bool:
@@ -237,8 +265,7 @@ class _ClassBook:
 
 def _few(members: tuple[int, ...]) -> Int[np.ndarray, "few"]:
     """A few classes from all over a group."""
-    picks = np.linspace(0, len(members) - 1, min(_EXAMPLES, len(members))).astype(int)
-    return np.asarray(members, dtype=np.int64)[picks]
+    return evenly_spaced(np.asarray(members, dtype=np.int64), _EXAMPLES)
 
 
 def _learners(result: StudyResult) -> list[str]:
@@ -317,13 +344,24 @@ def _outcomes(
     rules = rule_colours([o.rule for o in trained])
     tables = [selection_table(trained, name) for name in dict.fromkeys(o.learner for o in trained)]
     for i, table in enumerate(tables):
-        figures[f"selection-{i}"] = charts.selection_chart(trained, rules, table.learner)
-    judged = [name for name in result.forecasts if name in result.accuracy]
+        asked = result.asked("selection")
+        figures[f"selection-{i}"] = charts.selection_chart(trained, rules, table.learner, asked)
+    judged = [n for n in result.forecasts if n in result.accuracy and result.has_forecast(n)]
     for i, name in enumerate(judged):
         figures[f"forecast-{i}"] = charts.forecast_chart(result, name, shown.test, colours[name])
     matrix = charts.distance_matrix(result, _kl_unit(result))
     figures["matrix"] = matrix.figure()
     return {"selection": tables, "judged": judged, "matrix": matrix}
+
+
+def _forecast_from(result: StudyResult) -> str:
+    """How many labelled samples forecasts knew, where the settings say so."""
+    shots = [result.shot(section) for section in ("forecast", "tasks")]
+    if None in shots:
+        return ""
+    shot = shots[0] or shots[1]
+    samples = f"{shot} labelled sample{'s' if shot != 1 else ''}" if shot else "all samples"
+    return f", known by {samples} of each class"
 
 
 def _missing(result: StudyResult) -> list[str]:

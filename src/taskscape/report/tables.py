@@ -8,9 +8,10 @@ import numpy as np
 
 from taskscape.pools import ClassPool
 from taskscape.pools.pool import SPLITS
-from taskscape.studies.outcome import Outcome
+from taskscape.studies.outcome import Gain, Outcome
 
 __all__ = [
+    "SelectionRow",
     "SelectionTable",
     "SplitRow",
     "flat_settings",
@@ -26,13 +27,34 @@ Number: TypeAlias = float | int | np.floating
 
 @dataclass(frozen=True)
 class SelectionTable:
-    """One learner's results: a row for each budget, a column for each rule."""
+    """One learner's results: a row for each budget and rule."""
 
     learner: str
     rules: tuple[str, ...]
-    rows: tuple[tuple[int, tuple[str, ...]], ...]
+    rows: tuple["SelectionRow", ...]
     trials: str
-    """How many trials a cell has."""
+    """How many trials a row has."""
+
+
+@dataclass(frozen=True)
+class SelectionRow:
+    """What training on the tasks that a rule chose came to."""
+
+    budget: int
+    rule: str
+    accuracy: str
+    """The mean over trials, with its interval over trials."""
+    gain: Gain | None
+    """Over random choice; None for random choice itself."""
+
+    @property
+    def verdict(self) -> str:
+        """Whether the gain is clear, as the findings have it."""
+        if self.gain is None:
+            return "–"
+        if not self.gain.clear:
+            return "no"
+        return "better" if self.gain.value > 0 else "worse"
 
 
 def selection_table(outcomes: Sequence[Outcome], learner: str) -> SelectionTable:
@@ -43,8 +65,10 @@ def selection_table(outcomes: Sequence[Outcome], learner: str) -> SelectionTable
     counts = sorted({o.n_trials for o in mine.values()})
     many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     rows = tuple(
-        (b, tuple(_mean(mine[b, rule]) if (b, rule) in mine else "–" for rule in rules))
+        SelectionRow(b, rule, _mean(mine[b, rule]), mine[b, rule].gain)
         for b in budgets
+        for rule in rules
+        if (b, rule) in mine
     )
     return SelectionTable(learner, rules, rows, many)
 

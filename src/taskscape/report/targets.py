@@ -1,6 +1,7 @@
 """The part of the page about targets: a matrix of distances, and a card for each."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,6 @@ from taskscape.targets import Advice
 __all__ = ["TargetsView", "view_targets"]
 
 _NEAREST = 3
-_FROM = 4
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,18 @@ class TargetsView:
     """What the template shows."""
 
     sources: list[str]
+    labelled: str
+    """How many labelled samples each is known by, in words."""
     rows: list[dict[str, Any]]
     """A row of distances for each target, with how near each is from 0 to 1."""
     cards: list[dict[str, Any]]
+    unit: str
+    """What distances are in."""
+
+    @property
+    def digits(self) -> int:
+        """Decimals of distances; those of an ensemble are all about 1."""
+        return 1 if self.unit == "nats" else 2
 
 
 def view_targets(result: StudyResult, place: Any) -> TargetsView | None:
@@ -37,7 +46,13 @@ def view_targets(result: StudyResult, place: Any) -> TargetsView | None:
     sources = sorted(s.name for s in result.targets[0].sources)
     rows = [_row(name, own[0], sources) for name, own in by_name.items()]
     cards = [_card(result, name, own, place) for name, own in by_name.items()]
-    return TargetsView(sources, rows, cards)
+    labelled = _labelled(result.settings.get("targets"))
+    return TargetsView(sources, labelled, rows, cards, result.targets[0].unit)
+
+
+def _labelled(settings: Any) -> str:
+    shot = settings.get("n_shot") if isinstance(settings, Mapping) else None
+    return "a few labelled samples" if shot is None else f"up to {shot} labelled samples"
 
 
 def _row(name: str, advice: Advice, sources: list[str]) -> dict[str, Any]:
@@ -62,21 +77,5 @@ def _card(result: StudyResult, name: str, own: list[Advice], place: Any) -> dict
         "classes": [int(place[c]) for c in members[:10]],
         "nearest": own[0].sources[:_NEAREST],
         "explained": own[0].explained,
-        "advice": [
-            {
-                "learner": advice.learner,
-                "shown": label_of(advice.learner),
-                "way": advice.way,
-                "why": advice.why,
-                "chosen": advice.chosen,
-                "from_": [
-                    s for s in sorted(advice.sources, key=lambda s: -s.chosen)[:_FROM] if s.chosen
-                ],
-                "held_out": advice.held_out,
-                "expected": () if advice.decision is None else advice.decision.expected,
-                "measured": advice.measured,
-                "accuracy": advice.accuracy,
-            }
-            for advice in own
-        ],
+        "advice": [(label_of(advice.learner), advice) for advice in own],
     }

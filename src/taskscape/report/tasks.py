@@ -21,6 +21,7 @@ __all__ = [
     "credible_interval",
     "mean_accuracy",
     "place_tasks",
+    "shared_out",
     "task_data",
     "used_classes",
 ]
@@ -51,14 +52,20 @@ class Shown:
 def choose_shown(result: StudyResult, most: int = MOST_TASKS) -> Shown:
     """All tasks if there are at most ``most``, else a sample that the study's seed decides."""
     rng = np.random.default_rng(result.seed)
-    n_test, n_train = len(result.test), len(result.train)
-    test = _sample(rng, n_test, min(n_test, max(most // 2, most - n_train)))
-    train = _sample(rng, n_train, min(n_train, most - len(test)))
+    n_test, n_train = shared_out(result, most)
+    test = _sample(rng, len(result.test), n_test)
+    train = _sample(rng, len(result.train), n_train)
     near = result.nearest[test, :_NEIGHBOURS].astype(np.int64)
     rows = np.concatenate([train, np.setdiff1d(near, train)])
-    place = np.zeros(n_train, dtype=np.int64)
+    place = np.zeros(len(result.train), dtype=np.int64)
     place[rows] = np.arange(len(rows))
     return Shown(test, rows, len(train), place[near])
+
+
+def shared_out(result: StudyResult, most: int) -> tuple[int, int]:
+    """How many test and training tasks to show, at most so many: half each where there are more."""
+    n_test = min(len(result.test), max(most // 2, most - len(result.train)))
+    return n_test, min(len(result.train), most - n_test)
 
 
 def _sample(rng: np.random.Generator, n: int, size: int) -> Int[np.ndarray, "size"]:
@@ -219,6 +226,10 @@ def _outcome(result: StudyResult, shown: Shown) -> dict[str, Any]:
         "difficulty": result.difficulty[rows],
         "nearest": shown.nearest,
         "nearest_distance": result.nearest_distance[rows, : shown.nearest.shape[1]],
+        "nearest_by_classes": None
+        if result.nearest_by_classes is None
+        else result.nearest_by_classes[rows, : shown.nearest.shape[1]],
+        "ties": None if result.ties is None else result.ties[rows],
         "accuracy": {name: mean_accuracy(a)[rows] for name, a in result.accuracy.items()},
         "episodes": {name: a.shape[1] for name, a in result.accuracy.items()},
         "forecast": {
@@ -230,6 +241,7 @@ def _outcome(result: StudyResult, shown: Shown) -> dict[str, Any]:
                 "reasons": {reason: by[rows] for reason, by in f.reasons.items()},
             }
             for name, f in result.forecasts.items()
+            if result.has_forecast(name)
         },
     }
 

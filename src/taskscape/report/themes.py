@@ -16,7 +16,7 @@ from taskscape.themes.embed import LikelihoodTable, embed
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.prepare import Preparation, PreparedSamples
 
-__all__ = ["Sheet", "ThemeViews", "make_sheet", "picture_means", "view_themes"]
+__all__ = ["Sheet", "ThemeViews", "evenly_spaced", "make_sheet", "picture_means", "view_themes"]
 
 _CLASSES, _SAMPLES_PER_CLASS = 2000, 20
 """Classes, and samples of each, among which typical ones are looked for."""
@@ -42,7 +42,7 @@ class ThemeViews:
 def view_themes(pool: ClassPool, model: TaskThemes, train: Embeddings) -> ThemeViews:
     """Look for what is typical among the training classes (all, where there are no splits)."""
     split = "train" if pool.splits is not None and "train" in pool.splits else None
-    classes = _spread(pool.classes_in(split), _CLASSES)
+    classes = evenly_spaced(pool.classes_in(split), _CLASSES)
     if int(np.prod(pool.sample_shape)) != model.n_features_in_:  # an encoder stood in between
         return ThemeViews(None, None, None, _classes_by_tasks(train), True)
     prepared = PreparedSamples(pool, model.preparation_, classes)
@@ -146,7 +146,8 @@ def _classes_by_tasks(train: Embeddings) -> tuple[Int[np.ndarray, "_"], ...]:
     )
 
 
-def _spread(values: Int[np.ndarray, "n"], most: int) -> Int[np.ndarray, "some"]:
+def evenly_spaced(values: Int[np.ndarray, "n"], most: int) -> Int[np.ndarray, "some"]:
+    """All values, or so many from the first to the last."""
     if len(values) <= most:
         return values
     return values[np.linspace(0, len(values) - 1, most).astype(np.int64)]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, UInt64
 
+from taskscape.arguments import as_numbers, check_number, check_whole
 from taskscape.compare.resemblance import read_classes
 from taskscape.compare.rows import class_hashes
 from taskscape.errors import DataError
@@ -85,7 +86,7 @@ def select(
     [0]
     """
     seed = check_seed(seed)
-    if rule != AUTO:
+    if not isinstance(rule, str) or rule != AUTO:
         find_rule(rule)
     elif validation is None or judge is None:
         raise DataError(
@@ -95,6 +96,13 @@ def select(
     if train_classes is None:
         known = judge.train if isinstance(judge, LearnerJudge) else train
         train_classes = known if isinstance(known, TaskSet) else None
+    n = check_whole(n, "n")
+    if max_shared is not None:
+        check_whole(max_shared, "max_shared")
+    check_number(penalty, "penalty", 0)
+    if candidates is not None:
+        check_whole(candidates, "candidates", 1)
+    check_whole(max_test, "max_test", 1)
     request = _Request(
         n, unit, seed, test_weights, train_classes, train_samples, max_shared,
         RuleOptions(penalty, candidates, max_test),
@@ -192,8 +200,6 @@ def _start(source: DistanceSource, rule: str, request: _Request) -> Run:
         raise DataError(f"{why} needs train_classes: a TaskSet, or class ids (tasks, way).")
     if max_shared is not None and max_shared < 0:
         raise DataError(f"max_shared={max_shared} must not be negative.")
-    if request.options.penalty < 0:
-        raise DataError(f"penalty={request.options.penalty} must not be negative.")
     costs = _read_costs(unit, given, request.train_samples, source.n_train)
     if n < 1 or (unit == "tasks" and n > source.n_train):
         raise DataError(f"n={n} must lie between 1 and the {source.n_train} training tasks.")
@@ -230,7 +236,7 @@ def _keys(content: UInt64[np.ndarray, "tasks"], seed: int) -> UInt64[np.ndarray,
 def _read_weights(weights: Any, n_test: int) -> Float[np.ndarray, "tests"]:
     if weights is None:
         return np.full(n_test, 1 / n_test)
-    values = np.asarray(weights, dtype=np.float64)
+    values = as_numbers(weights)
     if values.shape != (n_test,) or not (np.isfinite(values) & (values >= 0)).all():
         raise DataError(
             f"test_weights has shape {values.shape}; expected {n_test} numbers of at least 0."
@@ -251,7 +257,10 @@ def _read_costs(unit: str, tasks: Any, samples: Any, n_train: int) -> Int[np.nda
             "unit='samples' needs to know the samples of each task: pass train_samples, or a "
             "TaskSet as train_classes."
         )
-    costs = _samples_of(tasks) if samples is None else np.asarray(samples)
+    try:
+        costs = _samples_of(tasks) if samples is None else np.asarray(samples)
+    except ValueError:  # lists of different lengths
+        costs = np.empty(0)
     if costs.shape != (n_train,) or costs.dtype.kind not in "iu" or (costs < 1).any():
         raise DataError(
             f"train_samples has shape {costs.shape} and type {costs.dtype}; expected {n_train} "

@@ -79,6 +79,6 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 
 def find_rule(name: str) -> Rule:
     """The rule of that name."""
-    if name not in RULES:
+    if not isinstance(name, str) or name not in RULES:
         raise DataError(f"rule={name!r} is not a selection rule; use one of {', '.join(RULES)}.")
     return RULES[name]

@@ -6,6 +6,8 @@ from taskscape.similarity.hardness import TaskHardness as TaskHardness
 from taskscape.similarity.known import SIMILARITIES as SIMILARITIES
 from taskscape.similarity.known import TASK_THEMES as TASK_THEMES
 from taskscape.similarity.known import KnownSimilarity as KnownSimilarity
+from taskscape.similarity.nearest_tasks import NearestTasks as NearestTasks
+from taskscape.similarity.nearest_tasks import nearest_tasks as nearest_tasks
 from taskscape.similarity.registry import SimilarityLike as SimilarityLike
 from taskscape.similarity.registry import distances_between as distances_between
 from taskscape.similarity.registry import fitted_to as fitted_to

@@ -23,6 +23,7 @@ from taskscape.compare.posteriors import (
     log_beta,
     read_lam,
     side_by_side,
+    sum_members,
 )
 from taskscape.compare.rows import row_hashes
 from taskscape.errors import DataError
@@ -166,7 +167,7 @@ class KLSource(DistanceSource):
 
     @cached_property
     def _log_beta(self) -> Float[np.ndarray, "trains"]:
-        return np.asarray(self._weights @ log_beta(self._train))
+        return sum_members(log_beta(self._train), self._weights)
 
 
 class MatrixSource(DistanceSource):

@@ -5,9 +5,9 @@ from itertools import permutations
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.optimize import linear_sum_assignment
 
 from taskscape.compare.rows import DistinctRows, distinct_rows
+from taskscape.compare.transport import move_equal_weights
 from taskscape.errors import DataError
 from taskscape.similarity.similarity import (
     FeatureSimilarity,
@@ -143,10 +143,9 @@ class OTDD(FeatureSimilarity):
             distances = np.empty((len(labels), len(b)))
             for i, task in enumerate(a[part]):
                 x, y = _samples(task)
-                weight = np.full(len(x), 1 / len(x))
                 for j, (z, label) in enumerate(seconds):
                     costs = squared_distances(x, z) + labels[i, j][np.ix_(y, label)]
-                    distances[i, j] = transport(costs, weight, np.full(len(z), 1 / len(z)))
+                    distances[i, j] = move_equal_weights(costs)
             return np.sqrt(np.maximum(distances, 0.0))
 
         return rows_of
@@ -281,12 +280,9 @@ def transport_classes(
 
 def _transport_all(costs: Float[np.ndarray, "pairs way other"]) -> Float[np.ndarray, "pairs"]:
     _, way, other = costs.shape
-    if way != other:
-        a, b = np.full(way, 1 / way), np.full(other, 1 / other)
-        return np.array([transport(c, a, b) for c in costs])
-    if way <= _TRY_ALL:
+    if way == other and way <= _TRY_ALL:
         return (costs.reshape(len(costs), -1) @ _assignments(way)).min(axis=1) / way
-    return np.array([c[linear_sum_assignment(c)].mean() for c in costs])
+    return np.array([move_equal_weights(c) for c in costs])
 
 
 @cache
@@ -294,15 +290,6 @@ def _assignments(way: int) -> Float[np.ndarray, "cells assignments"]:
     """Every assignment as a column of zeros and ones over the cells of a cost matrix."""
     orders = np.array(list(permutations(range(way))))
     return np.eye(way)[orders].reshape(len(orders), way * way).T
-
-
-def transport(
-    costs: Float[np.ndarray, "n m"], a: Float[np.ndarray, "n"], b: Float[np.ndarray, "m"]
-) -> float:
-    """Least cost of moving the weights ``a`` onto the weights ``b``."""
-    from ot import emd2
-
-    return float(emd2(a, b, np.ascontiguousarray(costs), check_marginals=False))
 
 
 def n_way(embedded: Float[np.ndarray, "tasks way *rest"]) -> Int[np.ndarray, "tasks"]:

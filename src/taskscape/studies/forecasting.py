@@ -242,7 +242,7 @@ class ForecastingStudy:
     @property
     def val_classes(self) -> Int[np.ndarray, "classes"]:
         """Ids of the validation classes."""
-        return np.flatnonzero(np.array(self.pool.splits) == "val")
+        return self.pool.classes_in("val")
 
     def covered(
         self, learners: Sequence[str], n_shot: int, labelled: Sequence[int], splits: ClassSplits

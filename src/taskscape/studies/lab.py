@@ -3,20 +3,23 @@
 import json
 import os
 import platform
-import sys
+import shutil
 import time
 import warnings
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from taskscape.arguments import check_number
 from taskscape.errors import DataError
-from taskscape.files import written_in_one_piece
+from taskscape.files import check_seal, lock_open_file, sealed, written_in_one_piece
+from taskscape.storage import forget_checkpoint, versions
 from taskscape.themes.estimator import TaskThemes
 
 __all__ = [
@@ -32,6 +35,8 @@ __all__ = [
 _BEGINNING = b'{"cell": {'
 _FORMAT = 2
 """Of a ledger's lines; those of the first format do not say which they are of."""
+_SHORT_SUM = 16
+"""Digits of a checksum that some ledgers have; it is not compared any more."""
 _LOCK = ".running"
 
 
@@ -51,6 +56,8 @@ class Lab:
 
     def __init__(self, path: Path, command: str = "", minutes: float | None = None) -> None:
         self.path, self.about = path, {"command": command, **versions_and_hardware()}
+        if minutes is not None:
+            check_number(minutes, "minutes")
         self._end = None if minutes is None else time.monotonic() + 60 * minutes
         self.cells: dict[str, dict[str, Any]] = {}
         self._bytes = self._lines = 0
@@ -64,10 +71,12 @@ class Lab:
 
     def add(self, cell: Mapping[str, Any], results: Mapping[str, Any]) -> None:
         """Note a finished cell, at once on disk, in place of a last line that was cut off."""
-        line = json.dumps({"cell": dict(cell), "format": _FORMAT, **results, **self.about})
+        values = {"cell": dict(cell), "format": _FORMAT, **results, **self.about}
+        entry = json.loads(json.dumps(values))
+        line = json.dumps(sealed(entry))  # another number in it would else go unnoticed
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a+b") as file:
-            _lock(file.fileno(), wait=True)  # other processes may add to it too
+            lock_open_file(file.fileno())  # other processes may add to it too
             if os.fstat(file.fileno()).st_size < self._bytes:  # another file by now
                 self._bytes = self._lines = 0
             start = file.seek(self._bytes)
@@ -78,7 +87,7 @@ class Lab:
             file.write(b"" if ended else b"\n")
             file.write(line.encode() + b"\n")
             self._bytes, self._lines = file.tell(), self._lines + (1 if ended else 2)
-        self.cells[_name(cell)] = json.loads(line)
+        self.cells[_name(cell)] = entry
 
     def check_time(self) -> None:
         """Stop here if the time is up; called before anything that takes long."""
@@ -134,7 +143,7 @@ def _parse(content: bytes, path: Path, before: int = 0) -> tuple[list[dict[str, 
     lines = content.splitlines(keepends=True)
     whole = 0
     for number, line in enumerate(lines, start=1):
-        entry = _entry(line)
+        entry = _entry(line, path)
         if entry is None and line.strip():
             if number == len(lines) and _is_cut_off(line):
                 break
@@ -147,12 +156,15 @@ def _parse(content: bytes, path: Path, before: int = 0) -> tuple[list[dict[str, 
     return entries, whole
 
 
-def _entry(line: bytes) -> dict[str, Any] | None:
+def _entry(line: bytes, path: Path) -> dict[str, Any] | None:
     try:
         entry = json.loads(line)
-    except ValueError:
-        return None
-    if not (isinstance(entry, dict) and isinstance(entry.get("cell"), dict)):
+        if not (isinstance(entry, dict) and isinstance(entry.get("cell"), dict)):
+            return None
+        if len(str(entry.get("checksum"))) == _SHORT_SUM:
+            del entry["checksum"]
+        entry = check_seal(entry, path, "Mend it.")
+    except ValueError:  # no JSON, or changed since it was written
         return None
     return entry if "format" in entry else entry | {"cell": _as_named_today(entry["cell"])}
 
@@ -185,12 +197,8 @@ def versions_and_hardware() -> dict[str, Any]:
     import jax
 
     device = jax.devices()[0]
-    packages = ("jax", "equinox", "optax", "numpy")
     return {
-        "versions": {
-            "python": platform.python_version(),
-            **{name: metadata.version(name) for name in packages},
-        },
+        "versions": versions("jax", "equinox", "optax", "numpy"),
         "hardware": {
             "device": device.device_kind,
             "platform": device.platform,
@@ -222,10 +230,16 @@ class Store:
     def arrays(
         self, name: str, make: Callable[[], Mapping[str, np.ndarray]]
     ) -> dict[str, np.ndarray]:
-        """Arrays of that name: read if they are there, else made and written."""
-        if not self.has_arrays(name):
-            self.check_time()
-            self.keep(name, **make())
+        """Arrays of that name: read if they are there and whole, else made and written."""
+        if self.has_arrays(name):
+            try:
+                return self.read(name)
+            except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+                warnings.warn(
+                    f"{self._file(name)} is damaged ({error}); it is made anew.", stacklevel=2
+                )
+        self.check_time()
+        self.keep(name, **make())
         return self.read(name)
 
     def keep(self, name: str, **arrays: np.ndarray) -> None:
@@ -235,7 +249,7 @@ class Store:
 
     def read(self, name: str) -> dict[str, np.ndarray]:
         """The arrays of that name."""
-        with np.load(self._file(name)) as file:
+        with self._file(name).open("rb") as stream, np.load(stream) as file:
             return dict(file)
 
     def has_arrays(self, name: str) -> bool:
@@ -251,10 +265,19 @@ class Store:
         ``make`` is given a file for checkpoints, from which an interrupted fit goes on.
         """
         path = self.folder / "models" / self._apart / name
-        if not path.exists():
-            self.check_time()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            make(path.with_name(f"{name}.checkpoint")).save(path)
+        if path.exists():
+            try:
+                return TaskThemes.load(path)
+            except DataError as error:
+                warnings.warn(f"{error} It is fitted anew.", stacklevel=2)
+                damaged = path.with_name(f"{name}.damaged")
+                shutil.rmtree(damaged, ignore_errors=True)
+                path.rename(damaged)
+        self.check_time()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        checkpoint = path.with_name(f"{name}.checkpoint")
+        make(checkpoint).save(path)
+        forget_checkpoint(checkpoint)
         return TaskThemes.load(path)
 
     def finished(self, cell: Mapping[str, Any]) -> bool:
@@ -284,7 +307,7 @@ def only_run_in(folder: Path) -> Iterator[None]:
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            if not _lock(file, wait=False):
+            if not lock_open_file(file, wait=False):
                 runner = os.read(file, 32).decode(errors="replace").strip()
                 raise DataError(
                     f"another run (process {runner or 'not known'}) works in {folder}. Wait until "
@@ -301,24 +324,6 @@ def only_run_in(folder: Path) -> Iterator[None]:
             return
         finally:
             os.close(file)
-
-
-def _lock(file: int, *, wait: bool) -> bool:
-    """Lock an open file until it is closed; False where another process holds it.
-
-    Where the system has no such locks, nothing is locked.
-    """
-    if sys.platform == "win32":
-        return True
-    import fcntl
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    except OSError:  # some network file systems
-        return True
-    return True
 
 
 def _is_at(file: int, path: Path) -> bool:

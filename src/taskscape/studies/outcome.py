@@ -44,8 +44,8 @@ class Gain:
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves out zero."""
-        return Interval(self.value, self.low, self.high).clear
+        """Whether the interval leaves out zero, to the tenth of a point that is shown of it."""
+        return Interval(self.value, self.low, self.high).clear_to(3)
 
 
 @dataclass(frozen=True)

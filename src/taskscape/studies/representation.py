@@ -29,6 +29,7 @@ from taskscape.statistics import spearman
 from taskscape.studies.lab import Lab, option
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.health import count_points
 
 __all__ = ["RepresentationSettings", "Size", "agreement", "represent", "run"]
 
@@ -110,7 +111,7 @@ def _fit(
         "alpha_totals": [round(float(a), 3) for a in model.alpha_.sum(axis=1)],
         "validation_bound": float(seen.elbo[0].mean()),
         "training_bound": float(known.elbo[0].mean()),
-        "distinct": len(np.unique(lam[0].round(1), axis=0)),
+        "distinct": count_points(lam[0]),
         "largest_share": round(float(shares.max()), 4),
         "agreement_within_ensemble": health.agreement,
         "tasks_learned_from": model.fit_info_[-1].tasks,

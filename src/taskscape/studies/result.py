@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +10,24 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.compare import Resemblance
-from taskscape.diagram import CorrelationDiagram, Curve
+from taskscape.diagram import CorrelationDiagram
 from taskscape.diagram.plot import COLOURS, MARKERS
 from taskscape.embeddings import Embeddings
+from taskscape.errors import DataError
 from taskscape.files import picture
 from taskscape.forecast import Forecasts, Judgement
-from taskscape.meta import label_of
 from taskscape.plain_text import plain
 from taskscape.pools import ClassPool
+from taskscape.statistics import Interval, class_interval
+from taskscape.studies.findings import Finding, Reached, find
 from taskscape.studies.outcome import Gain, SelectionTrial
 from taskscape.targets import Advice
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["StudyResult", "find", "plot_selection"]
+__all__ = ["StudyResult", "plot_selection", "ways_and_shots"]
+
+_OF_REPRESENTATION = ("fit", "embed", "health")
+"""The stages whose remarks cast doubt on all distances."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,8 +53,6 @@ class StudyResult:
     forecasts: Mapping[str, Forecasts]
     """By learner, for the test tasks."""
     judgements: Mapping[str, Judgement]
-    findings: tuple[str, ...]
-    """The main findings, a sentence each."""
     settings: Mapping[str, Any]
     """The effective settings, plain values, nested by stage."""
     seed: int
@@ -58,6 +62,10 @@ class StudyResult:
     hardware: Mapping[str, Any]
     command: str
     """What makes the same study again."""
+    nearest_by_classes: Float[np.ndarray, "tests k"] | None = None
+    """How alike each of the nearest is class by class, which settled ties; None: nothing did."""
+    ties: Int[np.ndarray, "tests"] | None = None
+    """How many training tasks are equally near as the nearest; None where they were not counted."""
     resemblance: Resemblance | None = None
     """How like the test tasks are to tasks of held-out classes; None where it cannot be told."""
     gains: tuple[Gain, ...] = ()
@@ -69,6 +77,60 @@ class StudyResult:
     warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By stage, what needs attention."""
 
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """The main findings in words; always those of the numbers above."""
+        return find(
+            resemblance=self.resemblance,
+            remarks=self.representation_remarks,
+            reached=self._reached(),
+            diagram=self.diagram,
+            judgements=self.judgements,
+            gains=self.gains,
+            targets=self.targets,
+        )
+
+    def remarks(self, *stages: str) -> tuple[str, ...]:
+        """What needs attention, each said once: in some stages, or without a name in all."""
+        said = list(self.model.health_.advice) if not stages or "fit" in stages else []
+        for stage in stages or self.warnings:
+            said += self.warnings.get(stage, ())
+        return tuple(dict.fromkeys(said))
+
+    @property
+    def representation_remarks(self) -> tuple[str, ...]:
+        """The remarks that cast doubt on all distances."""
+        return self.remarks(*_OF_REPRESENTATION)
+
+    def has_forecast(self, learner: str) -> bool:
+        """Whether forecasts for a learner tell more than its mean accuracy."""
+        if learner not in self.forecasts:
+            return False
+        return learner not in self.judgements or self.judgements[learner].beats_mean
+
+    def asked(self, section: str) -> str:
+        """What learners were asked in a section of the settings, such as ``5-way 1-shot``."""
+        return ways_and_shots(self.test.classes, self.shot(section))
+
+    @property
+    def guessing(self) -> float:
+        """The accuracy of guessing on the test tasks."""
+        return float((1 / (self.test.classes >= 0).sum(axis=1)).mean())
+
+    def shot(self, section: str) -> int | None:
+        """The labelled samples of each class in a section of the settings, if it says so."""
+        part = self.settings.get(section)
+        return part.get("n_shot") if isinstance(part, Mapping) else None
+
+    def _reached(self) -> Reached:
+        means = {name: _mean_accuracy(a, self.test.classes) for name, a in self.accuracy.items()}
+        return Reached(
+            accuracy={name: mean for name, mean in means.items() if np.isfinite(mean.value)},
+            guessing=self.guessing,
+            way=_ways(self.test.classes),
+            shot=self.shot("evaluate"),
+        )
+
     def __repr__(self) -> str:
         learners = ", ".join(self.accuracy)
         return (
@@ -78,7 +140,7 @@ class StudyResult:
 
     def summary(self) -> str:
         """The main findings, a paragraph each."""
-        return "\n\n".join(self.findings)
+        return "\n\n".join(map(str, self.findings))
 
     def to_dict(self) -> dict[str, Any]:
         """The main numbers as plain values: the same for the same inputs."""
@@ -87,8 +149,9 @@ class StudyResult:
             kept = ("answer", "summary", "median_percentile", "beyond_95", "measure", "folds")
             likeness = {k: v for k, v in self.resemblance.to_dict().items() if k in kept}
         return {
-            "findings": self.findings,
+            "findings": [asdict(finding) for finding in self.findings],
             "notes": self.notes,
+            "remarks": self.remarks(),
             "warnings": self.warnings,
             "data": {"name": self.pool.name, "fingerprint": self.pool.fingerprint},
             "health": self.model.health_.to_dict(),
@@ -101,158 +164,37 @@ class StudyResult:
         }
 
 
-# -- in sentences; no effect reads as no effect -------------------------------------------------
+def ways_and_shots(classes: Int[np.ndarray, "tasks way"], shot: int | None) -> str:
+    """What a learner is asked, such as ``5-way 1-shot``, from class ids padded with -1."""
+    way = f"{_ways(classes)}-way".replace(" to ", "- to ")
+    return way if shot is None else f"{way} {shot}-shot"
 
 
-def find(
-    resemblance: Resemblance | None,
-    health: Mapping[str, Any],
-    diagram: CorrelationDiagram,
-    gains: Sequence[Gain],
-    judgements: Mapping[str, Judgement],
-    targets: Sequence[Advice] = (),
-) -> tuple[str, ...]:
-    """The main findings: targets, likeness, distance and accuracy (with forecasts), selection."""
-    second = " ".join([_explained(diagram), *_forecast(judgements)])
-    others = (_likeness(resemblance, health), second, _selection(gains))
-    return (_targets(targets), *others) if targets else others
+def _ways(classes: Int[np.ndarray, "tasks way"]) -> str:
+    ways = (classes >= 0).sum(axis=1)
+    low, high = int(ways.min()), int(ways.max())
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
-def _targets(targets: Sequence[Advice]) -> str:
-    """What the advice came to: how often to choose, and what that was worth where it was seen."""
-    first = targets[0]
-    near = ", ".join(
-        f"{a.target} is nearest to {a.sources[0].name}"
-        for a in targets
-        if a.learner == first.learner
-    )
-    chosen = [a for a in targets if a.way != "random"]
-    text = f"{near}. Choosing training tasks was advised in {len(chosen)} of {len(targets)} cases"
-    seen = [(a, a.measured[a.way]) for a in chosen if a.way in a.measured]
-    if not seen:
-        return f"{text}."
-    gain = np.mean([g.value for _, g in seen])
-    most, best = max(seen, key=lambda pair: pair[1].value)
-    least, worst = min(seen, key=lambda pair: pair[1].value)
-    return (
-        f"{text}, and gained {100 * gain:+.1f} points over random choice on average, measured on "
-        f"their queries: from {100 * worst.value:+.1f} ({least.target}, {label_of(least.learner)}) "
-        f"to {100 * best.value:+.1f} ({most.target}, {label_of(most.learner)})."
-    )
-
-
-def _likeness(likeness: Resemblance | None, health: Mapping[str, Any]) -> str:
-    if likeness is None:
-        text = "Whether the test tasks are like the training tasks cannot be told: too few tasks."
-    else:
-        words = {
-            "alike": "Test tasks resemble the training tasks",
-            "nearer": "Test tasks are nearer to the training tasks than usual",
-            "somewhat farther": "Test tasks are somewhat unlike the training tasks",
-            "unlike": "Test tasks are unlike the training tasks",
-        }[likeness.answer]
-        whose = "validation" if likeness.folds == 0 else "held-out training"
-        text = (
-            f"{words}: the middle one lies farther from them than "
-            f"{likeness.median_percentile:.0f} % of tasks of {whose} classes do (50 % is usual), "
-            f"and {100 * likeness.beyond:.0f} % lie beyond the 95th percentile (5 % is usual)."
-        )
-    problems = len(health["advice"]) + len(health["warnings"])
-    if problems:
-        text += (
-            f" But the health check has {problems} remark{'s' if problems > 1 else ''} on the "
-            "representation; read health.json first."
-        )
-    return text
-
-
-def _explained(diagram: CorrelationDiagram) -> str:
-    clear = [c for c in diagram.curves if c.spearman.clear]
-    falling = [c for c in clear if c.spearman.value < 0]
-    beyond = [c for c in falling if c.partial is not None and c.partial.clear]
-    if not clear:
-        text = "Distance to the training tasks does not clearly explain accuracy"
-    elif len(falling) < len(clear):
-        text = "Accuracy does not fall with distance to the training tasks throughout"
-    elif len(falling) < len(diagram.curves):
-        names = _list([c.learner for c in falling])
-        text = f"Accuracy clearly falls with distance to the training tasks for {names} only"
-    else:
-        text = "Accuracy falls with distance to the training tasks"
-    if falling and len(falling) == len(clear):
-        same = [c for c in beyond if c.partial is not None and c.partial.value < 0]
-        if len(same) == len(falling):
-            text += ", also among tasks that are equally difficult"
-        elif same:
-            text += (
-                f", among equally difficult tasks clearly so for {_list([c.learner for c in same])}"
-            )
-        else:
-            text += ", but not clearly so among tasks that are equally difficult"
-    return f"{text}: {'; '.join(_numbers(c) for c in diagram.curves)}."
-
-
-def _numbers(curve: Curve) -> str:
-    text = f"{curve.learner} Spearman {curve.spearman}"
-    if curve.partial is not None:
-        text += f", {curve.partial} given difficulty"
-    return text if curve.ceiling is None else f"{text}, noise ceiling {curve.ceiling:.2f}"
-
-
-def _forecast(judgements: Mapping[str, Judgement]) -> list[str]:
-    if not judgements:
-        return []
-    parts = []
-    for name, judged in judgements.items():
-        text = f"{name} off by {100 * judged.mean_absolute_error:.1f} points on average"
-        if judged.always_mean_error is not None:
-            text += f" ({100 * judged.always_mean_error:.1f} if always expecting the mean)"
-        covered = f"{100 * judged.coverage:.0f} % within intervals meant for"
-        parts.append(f"{text}, {covered} {100 * judged.confidence:.0f} %")
-    return [f"Forecasts of test accuracy from validation tasks: {'; '.join(parts)}."]
-
-
-def _selection(gains: Sequence[Gain]) -> str:
-    if not gains:
-        return "Selection of training tasks was not looked at."
-    better = [g for g in gains if g.clear and g.value > 0]
-    worse = [g for g in gains if g.clear and g.value < 0]
-    n = f"{len(gains)} comparisons with random choice"
-    if not better and not worse:
-        largest = max(gains, key=lambda g: abs(g.value))
-        where = f"any of {n}" if len(gains) > 1 else "the one comparison with random choice"
-        return (
-            f"Choosing training tasks made no clear difference in {where}; the largest was "
-            f"{_difference(largest)}."
-        )
-    parts = []
-    if better:
-        most = max(better, key=lambda g: g.value)
-        parts.append(f"helped clearly in {len(better)} of {n} (most: {_difference(most)})")
-    if worse:
-        least = min(worse, key=lambda g: g.value)
-        of = f"{len(worse)} of {n}" if not better else f"{len(worse)}"
-        parts.append(f"did clear harm in {of} (most: {_difference(least)})")
-    return f"Choosing training tasks {' and '.join(parts)}."
-
-
-def _difference(gain: Gain) -> str:
-    low, value, high = (100 * x for x in (gain.low, gain.value, gain.high))
-    return (
-        f"{gain.learner}, {gain.budget:,} tasks by {gain.rule}: {value:+.1f} points "
-        f"[{low:+.1f}, {high:+.1f}]"
-    )
-
-
-def _list(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else " and ".join([", ".join(names[:-1]), names[-1]])
+def _mean_accuracy(
+    accuracy: Float[np.ndarray, "tests episodes"], classes: Int[np.ndarray, "tests way"]
+) -> Interval:
+    """The mean over the tasks that were evaluated, and its interval by leaving out classes."""
+    known = np.isfinite(accuracy).all(axis=1)
+    if not known.any():
+        return Interval(np.nan)
+    values = accuracy[known].mean(axis=1).astype(np.float64)
+    try:
+        return class_interval(values, classes[known])
+    except DataError:  # every task has one class in common, say
+        return Interval(float(values.mean()))
 
 
 # -- as a picture -------------------------------------------------------------------------------
 
 
-def plot_selection(trials: Sequence[SelectionTrial], path: Path) -> None:
-    """Draw the trials of one learner into a PNG."""
+def plot_selection(trials: Sequence[SelectionTrial], path: Path, asked: str = "") -> None:
+    """Draw the trials of one learner into a PNG; ``asked`` is such as ``5-way 5-shot``."""
     rules = list(dict.fromkeys(t.rule for t in trials))
     budgets = sorted({t.budget for t in trials})
     with picture(path, 5.6, 3.8, dpi=150) as figure:
@@ -275,7 +217,7 @@ def plot_selection(trials: Sequence[SelectionTrial], path: Path) -> None:
                 )  # fmt: skip
         axes.set_xticks(range(len(budgets)), [f"{b:,}" for b in budgets])
         axes.set_xlabel("training tasks chosen")
-        axes.set_ylabel("accuracy on the test tasks (%)")
+        axes.set_ylabel(f"{asked} accuracy on the test tasks (%)".lstrip())
         heading = f"{trials[0].learner}: mean ± standard deviation of trials"
         axes.set_title(plain(heading), loc="left")
         axes.grid(axis="y", color="0.9", linewidth=0.8)

@@ -9,25 +9,33 @@ on all, and on every single source; and what can be known of the target beforeha
 every task are kept beside the ledger.
 """
 
+import re
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 
+from taskscape.arguments import check_whole
+from taskscape.errors import DataError
+from taskscape.files import cache_dir
 from taskscape.pools import ClassPool, load_pool
+from taskscape.pools.look_alikes import same_name
 from taskscape.similarity import Similarity, make_similarity
 from taskscape.similarity.known import TASK_THEMES
 from taskscape.similarity.task_themes import ThemeSimilarity
 from taskscape.studies.lab import Lab, Store, option
 from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources
 from taskscape.targets.cues import cues_of
-from taskscape.targets.target import Target, target_of_classes
+from taskscape.targets.gains import LEAST_TARGETS, GainSeen
+from taskscape.targets.known import HALF, PROTOTYPES, RANDOM, RANKS, WAYS
+from taskscape.targets.target import LEAST_QUERIES, Target, target_of_classes
 from taskscape.targets.trials import ALL, WayTrials, gain_over, random_of, source_way, try_ways
-from taskscape.targets.ways import HALF, RANDOM, RANKS
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["TargetsSettings", "dealt_groups", "run"]
+__all__ = ["TargetsSettings", "dealt_groups", "experience_of", "gains_seen", "run"]
 
 _SIZES: dict[str, dict[str, Any]] = {
     "task_themes 8×4": {"image_themes": 8, "task_themes": 4},
@@ -46,28 +54,49 @@ class TargetsSettings:
     budgets: tuple[int, ...] = option("how many training tasks to choose", (100, 400))
     folds: int = 7
     only_folds: tuple[int, ...] = option("not all of them: several machines can share", ())
-    network: str = option("mlp on principal components, or conv4", "mlp", choices=("mlp", "conv4"))
+    networks: tuple[str, ...] = option(
+        "mlp on principal components, conv4 on images", ("mlp",), choices=("mlp", "conv4")
+    )
     trials: int = option("trainings of each way", 3)
     random_trials: int = option("trainings on random tasks", 6)
     ways: tuple[str, ...] = option(
-        "ways to choose", (TASK_THEMES, *_SIZES, "prototypes", "task2vec", RANKS, HALF), commas=True
+        "ways to choose", (TASK_THEMES, *_SIZES, PROTOTYPES, "task2vec", RANKS, HALF), commas=True
     )
     with_sources: bool = option("also train on every single source", False)
+    without_namesakes: bool = option(
+        "only targets of which another source has one by the same name, and without that", False
+    )
     settings: AdvisorSettings = field(default_factory=AdvisorSettings)
 
 
-def dealt_groups(pool: ClassPool, folds: int, n_way: int) -> list[list[str]]:
-    """The groups that a task can be drawn from, in folds; the pool's kinds of groups are spread."""
+def dealt_groups(
+    pool: ClassPool, folds: int, n_way: int, without_namesakes: bool = False
+) -> list[list[str]]:
+    """The groups that a task can be drawn from, in folds; the pool's kinds of groups are spread.
+
+    Groups of one name, such as the Greek of two sources, go into different folds, so that a target
+    has the other one among its sources; or those alone are dealt, and go into the same fold.
+    """
     groups = list(dict.fromkeys(pool.groups or ()))
     sizes = {g: (pool.groups or ()).count(g) for g in groups}
-    large = [g for g in groups if sizes[g] >= n_way]
-    return [large[i::folds] for i in range(folds)]
+    by_name: list[list[str]] = []
+    for group in (g for g in groups if sizes[g] >= n_way):
+        known = next((some for some in by_name if same_name(some[0], group)), None)
+        if known is None:
+            by_name.append([group])
+        else:
+            known.append(group)
+    if without_namesakes:
+        shared = [some for some in by_name if len(some) > 1]
+        return [[g for some in shared[i::folds] for g in some] for i in range(folds)]
+    in_order = [g for some in by_name for g in some]
+    return [in_order[i::folds] for i in range(folds)]
 
 
 def notions(ways: tuple[str, ...], settings: AdvisorSettings) -> dict[str, Similarity]:
     """The notions of similarity that some ways need."""
     needed: dict[str, Similarity] = {}
-    ranked = (TASK_THEMES, "prototypes") if {RANKS, HALF} & set(ways) else ()
+    ranked = (TASK_THEMES, PROTOTYPES) if {RANKS, HALF} & set(ways) else ()
     for name in dict.fromkeys((TASK_THEMES, *ranked, *ways)):
         if name == TASK_THEMES or name in _SIZES:
             usual: dict[str, Any] = {
@@ -81,47 +110,129 @@ def notions(ways: tuple[str, ...], settings: AdvisorSettings) -> dict[str, Simil
     return needed
 
 
-def run(settings: TargetsSettings, lab: Lab) -> None:
-    """Study what the settings ask for; a fold is fitted when its first cell is missing."""
-    pool = load_pool(settings.pool)
-    store = Store(lab, pool.fingerprint, settings.settings.seed)
+def run(settings: TargetsSettings, lab: Lab, pool: ClassPool | None = None) -> None:
+    """Study what the settings ask for; a fold is fitted when its first cell is missing.
+
+    With ``pool``, which is open already, in the place of the one that they name.
+    """
+    pool = load_pool(settings.pool) if pool is None else pool
     given = settings.settings
-    if settings.network == "conv4":
-        given = replace(given, components=0)
-    for number, fold in enumerate(dealt_groups(pool, settings.folds, given.n_way)):
+    taken_by = {
+        network: given if network == "mlp" else replace(given, components=0)
+        for network in settings.networks
+    }
+    store = Store(lab, pool.fingerprint, given.seed)
+    folds = _folds(pool, settings)
+    for number, fold in enumerate(folds):
         if settings.only_folds and number not in settings.only_folds:
             continue
-        inside = np.isin(pool.groups or (), fold)
-        sources: Sources | None = None
+        by_network: dict[str, Sources] = {}
         for name in fold:
-            target = target_of_classes(
-                pool, np.flatnonzero(np.asarray(pool.groups) == name), name, **given.target_sizes()
-            )
             outlook: Outlook | None = None
-            for learner in settings.learners:
+            for network, learner in product(settings.networks, settings.learners):
                 cell = {
                     "what": "target", "pool": pool.name, "target": name, "learner": learner,
-                    "fold": number, "folds": settings.folds, "network": settings.network,
+                    "fold": number, "folds": settings.folds, "network": network,
                     "budgets": list(settings.budgets), "ways": list(settings.ways),
                     "trials": [settings.trials, settings.random_trials],
-                    "with_sources": settings.with_sources, **asdict(given),
+                    "with_sources": settings.with_sources, **asdict(taken_by[network]),
                 }  # fmt: skip
+                if settings.without_namesakes:
+                    cell["without_namesakes"] = True
                 if store.finished(cell):
                     continue
                 store.check_time()
-                if sources is None:
-                    began = time.perf_counter()
-                    rest = replace(pool.subset(np.flatnonzero(~inside).tolist()), splits=None)
-                    sources = Sources.of(rest, given, notions(settings.ways, given))
-                    print(f"fold {number}: {time.perf_counter() - began:.1f} s", flush=True)
-                outlook = outlook or sources.look_at(target)
-                _one_target(settings, store, cell, outlook, learner)
+                if not by_network:
+                    fitted = _sources_without(fold, pool, settings)
+                    by_network = {n: replace(fitted, settings=taken_by[n]) for n in taken_by}
+                outlook = outlook or by_network[network].look_at(_target(name, pool, given))
+                asked = replace(outlook, sources=by_network[network])
+                _one_target(settings, store, cell, asked)
+
+
+def _folds(pool: ClassPool, settings: TargetsSettings) -> list[list[str]]:
+    """The targets of every fold; an error where some cannot be studied, or there are none."""
+    given, n_folds = settings.settings, check_whole(settings.folds, "folds", 2)
+    for number in settings.only_folds:
+        check_whole(number, "only_folds", 0, n_folds - 1)
+    folds = dealt_groups(pool, n_folds, given.n_way, settings.without_namesakes)
+    targets = [name for fold in folds for name in fold]
+    if not targets:
+        namesake = " and another group of its name" if settings.without_namesakes else ""
+        raise DataError(
+            f"no group of {pool!r} can be a target: that takes the {given.n_way} classes of a "
+            f"task{namesake}. Give a pool with groups, or lower n_way."
+        )
+    check_whole(given.n_query, "n_query", LEAST_QUERIES)
+    pool.require(
+        given.n_shot + LEAST_QUERIES, f"n_shot={given.n_shot} and {LEAST_QUERIES} queries",
+        np.flatnonzero(np.isin(pool.groups or (), targets)).tolist(),
+    )  # fmt: skip
+    return folds
+
+
+def _sources_without(fold: list[str], pool: ClassPool, settings: TargetsSettings) -> Sources:
+    began = time.perf_counter()
+    outside = np.flatnonzero(~np.isin(pool.groups or (), fold))
+    rest = replace(pool.subset(outside.tolist()), splits=None)
+    sources = Sources.of(rest, settings.settings, notions(settings.ways, settings.settings))
+    print(f"without {', '.join(fold)}: {time.perf_counter() - began:.1f} s", flush=True)
+    return sources
+
+
+def _target(name: str, pool: ClassPool, settings: AdvisorSettings) -> Target:
+    classes = np.flatnonzero(np.asarray(pool.groups) == name)
+    return target_of_classes(pool, classes, name, **settings.target_sizes())
+
+
+def gains_seen(entries: Iterable[Mapping[str, Any]]) -> list[GainSeen]:
+    """What a ledger of this study tells :func:`taskscape.advise` of other targets."""
+    return [
+        GainSeen(
+            entry["cell"]["target"], entry["cell"]["learner"], seen["way"], seen["budget"],
+            seen["gain"], seen["cues"]["evidence"],
+        )
+        for entry in entries
+        for seen in entry["ways"]
+        if seen["way"] in WAYS and seen["way"] != RANDOM
+    ]  # fmt: skip
+
+
+def experience_of(
+    pool: ClassPool,
+    learner: str = "protonet",
+    n: int = 100,
+    settings: AdvisorSettings | None = None,
+    *,
+    but: str | None = None,
+) -> list[GainSeen]:
+    """What choosing gains on a pool's own groups of training classes, each the target once.
+
+    For ``advise(…, experience=…)``. What was seen is kept in the cache folder, so that only the
+    first target of a pool waits for it. ``but`` is a group that is left out: the target itself.
+    """
+    settings = settings or AdvisorSettings()
+    pool = pool if pool.splits is None else pool.split("train")
+    ways = tuple(way for way in WAYS if way != RANDOM)
+    rotation = TargetsSettings(pool.name, (learner,), (n,), ways=ways, settings=settings)
+    targets = {t for fold in dealt_groups(pool, rotation.folds, settings.n_way) for t in fold}
+    if len(targets - {but}) < LEAST_TARGETS:
+        raise DataError(
+            f"{pool!r} has {len(targets - {but})} groups of {settings.n_way} or more training "
+            f"classes besides the target; at least {LEAST_TARGETS} are needed to see what choosing "
+            "gains on it. Leave experience out, to go by gains on the embedded data."
+        )
+    lab = Lab(cache_dir() / "experience" / f"{pool.fingerprint}.jsonl")
+    run(rotation, lab, pool)
+    wanted = {"learner": learner, "budgets": [n], **asdict(settings)}
+    cells = [e for e in lab.cells.values() if wanted.items() <= e["cell"].items()]
+    return [seen for seen in gains_seen(cells) if seen.target != but]
 
 
 def _one_target(
-    settings: TargetsSettings, store: Store, cell: dict[str, Any], outlook: Outlook, learner: str
+    settings: TargetsSettings, store: Store, cell: dict[str, Any], outlook: Outlook
 ) -> None:
-    began = time.perf_counter()
+    began, learner = time.perf_counter(), cell["learner"]
     asked: list[tuple[str, int, int]] = []
     for budget in settings.budgets:
         asked.append((RANDOM, budget, settings.random_trials))
@@ -141,16 +252,18 @@ def _one_target(
         "seconds": time.perf_counter() - began,
     }
     arrays = {
-        f"{i:03d} {t.way} {t.budget}": np.round(t.accuracy * _queries(target)).astype(np.uint8)
+        f"{i:03d} {t.way} {t.budget}": np.round(t.accuracy * _queries(target)).astype(np.uint16)
         for i, t in enumerate(tried)
         if t.accuracy is not None
     }
-    name = f"{settings.network}-{learner}-{target.name.replace(' ', '-')}"
+    plain = re.sub(r"[ /]", "-", target.name)
+    apart = "-without-namesakes" if settings.without_namesakes else ""
+    name = f"{cell['network']}-{learner}-{plain}{apart}"
     store.keep(name, classes=target.queries.classes, **arrays)
     store.add(cell, results)
     first = settings.budgets[0]
     gains = {w["way"]: f"{100 * w['gain']:+.1f}" for w in summaries if w["budget"] == first}
-    print(learner, target.name, gains, flush=True)
+    print(cell["network"], learner, target.name, gains, flush=True)
 
 
 def _queries(target: Target) -> int:

@@ -1,22 +1,32 @@
 """``advise``: which tasks of a pool to train on for a target, and what to expect of it."""
 
-import csv
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
+from taskscape.arguments import check_choice, check_kind, check_whole
+from taskscape.csv_tables import write_csv
 from taskscape.errors import DataError
-from taskscape.files import Kind, check_output, folder_in_one_piece
+from taskscape.files import (
+    Kind,
+    as_path,
+    check_output,
+    check_seal,
+    damage_named,
+    folder_in_one_piece,
+    json_with,
+    sealed,
+)
 from taskscape.meta.learners import find_learner
 from taskscape.pools import ClassPool
 from taskscape.similarity.known import TASK_THEMES
 from taskscape.statistics import Interval, Variance, t_interval
-from taskscape.storage import read_json, write_json
+from taskscape.storage import check_format, plain, read_json, write_json
 from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources
 from taskscape.targets.cues import evidence_of
 from taskscape.targets.gains import (
@@ -27,9 +37,9 @@ from taskscape.targets.gains import (
     decide,
     known_experience,
 )
+from taskscape.targets.known import AUTO, HALF, RANDOM, RANKS, WAYS
 from taskscape.targets.target import Target, find_target
-from taskscape.targets.trials import WayTrials, gain_over, random_of, try_ways
-from taskscape.targets.ways import HALF, RANDOM, RANKS
+from taskscape.targets.trials import ALL, WayTrials, gain_over, random_of, source_way, try_ways
 from taskscape.tasks import TaskSet, load_tasks, save_tasks
 
 __all__ = ["ADVICE", "Advice", "SourceShare", "advise", "advise_on", "without_classes_of"]
@@ -38,9 +48,7 @@ _FILES = {"advice.json", "tasks.parquet", "classes.csv", "sources.csv"}
 ADVICE = Kind("an advice", lambda folder: {p.name for p in folder.iterdir()} == _FILES, folder=True)
 """Folders that :meth:`Advice.save` writes."""
 _FORMAT = 1
-AUTO = "auto"
-_TRIED = ("prototypes", TASK_THEMES, RANKS, HALF)
-"""Ways that are weighed against random choice."""
+_JSON = json_with("advice", what="advice")
 _LEAST_TRIALS = 2
 
 
@@ -50,7 +58,7 @@ class SourceShare:
 
     name: str
     distance: float
-    """Mean KL divergence from the target's tasks to the group's."""
+    """Mean distance from the target's tasks to the group's, usually KL divergence in nats."""
     chosen: int
     """How many of the chosen tasks are from it."""
 
@@ -75,25 +83,38 @@ class Advice:
     decision: Decision | None
     """What was expected of every way; None where the way was given."""
     held_out: Interval | None
-    """Accuracy to expect, from the labelled samples, each left out in turn: over trainings, and
-    over what other samples of that number would say."""
+    """Accuracy to expect, from the labelled samples, each left out in turn (the first five of a
+    class): over trainings, and over what other samples of that number would say."""
     measured: dict[str, Interval]
     """Gains over random choice on the target's own queries, where it has some: not expected but
     seen. Nothing was chosen by them."""
     accuracy: dict[str, float]
-    """Mean accuracy on those queries after training by each way."""
+    """Mean accuracy on those queries after training by each way, and on ``all`` candidates."""
+    best_source: tuple[str, float] | None = None
+    """The source whose tasks alone gave the best accuracy on those queries, found by trying them
+    all: nobody could have known it."""
     notes: tuple[str, ...] = ()
+    notion: str = TASK_THEMES
+    """What the distances to the sources are by."""
+    unit: str = "nats"
+    """What they are in; of an ensemble ``× mean``, the mean being that over all candidates."""
 
     def __repr__(self) -> str:
         return f"Advice(target={self.target!r}, way={self.way!r}, {len(self.chosen)} tasks)"
 
+    @property
+    def chosen_from(self) -> tuple[SourceShare, ...]:
+        """The sources of the chosen tasks, that of the most tasks first."""
+        return tuple(sorted((s for s in self.sources if s.chosen), key=lambda s: -s.chosen))
+
     def summary(self) -> str:
         """The advice in plain words."""
-        near = [f"{s.name} ({s.distance:.1f} nats)" for s in self.sources[:3]]
-        by = sorted(self.sources, key=lambda s: -s.chosen)
-        from_ = [f"{s.name} ({s.chosen})" for s in by[:4] if s.chosen]
+        near = [f"{s.name} ({self._distance(s)})" for s in self.sources[:3]]
+        by = self.chosen_from
+        from_ = [f"{s.name} ({s.chosen})" for s in by[:4]]
         lines = [
-            f"Target {self.target}: nearest sources {', '.join(near)}, by task-themes.",
+            f"Target {self.target}: nearest sources {', '.join(near)}, by "
+            f"{self.notion.replace('_', '-')}.",
             f"Train on {len(self.chosen)} tasks chosen by {self.way}: {self.why}.",
             f"They come from {', '.join(from_)}{' and others' if len(by) > 4 else ''}.",
         ]
@@ -110,16 +131,31 @@ class Advice:
             )
         if self.way in self.measured:
             lines.append(
-                f"Measured on its queries: {_points(self.measured[self.way])} points over random "
-                f"choice, accuracy {100 * self.accuracy[self.way]:.1f} %."
+                f"Measured on its queries: {self.measured[self.way].in_points()} points over "
+                f"random choice, accuracy {100 * self.accuracy[self.way]:.1f} %."
+            )
+        if ALL in self.measured:
+            lines.append(
+                f"Training on all candidates: {self.measured[ALL].in_points()} points over "
+                f"random choice of {len(self.chosen)}."
+            )
+        if self.best_source is not None:
+            lines.append(
+                f"The best single source, found by trying all on its queries: "
+                f"{self.best_source[0]}, accuracy {100 * self.best_source[1]:.1f} %."
             )
         return "\n".join([*lines, *self.notes])
+
+    def _distance(self, source: SourceShare) -> str:
+        if self.unit == "nats":
+            return f"{source.distance:.1f} nats"
+        return f"{source.distance:.2f} {self.unit}".rstrip()
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the tasks themselves, as plain values."""
         decision = None
         if self.decision is not None:
-            decision = [e.to_dict() for e in self.decision.expected]
+            decision = [asdict(e) for e in self.decision.expected]
         return {
             "what": "advice",
             "format": _FORMAT,
@@ -129,12 +165,15 @@ class Advice:
             "why": self.why,
             "n_chosen": len(self.chosen),
             "sources": [vars(s) for s in self.sources],
+            "notion": self.notion,
+            "unit": self.unit,
             "explained": self.explained,
             "gap": self.gap,
             "expected_gains": decision,
             "expected_accuracy": None if self.held_out is None else vars(self.held_out),
             "measured_gains": {way: vars(gain) for way, gain in self.measured.items()},
             "measured_accuracy": self.accuracy,
+            "best_source": self.best_source,
             "notes": list(self.notes),
         }
 
@@ -146,7 +185,7 @@ class Advice:
         """
         check_output(folder, ADVICE)
         with folder_in_one_piece(folder) as place:
-            write_json(place / "advice.json", self.to_dict())
+            write_json(place / "advice.json", sealed(plain(self.to_dict())))
             save_tasks(self.chosen, place / "tasks.parquet")
             pool = self.chosen.pool
             ids, uses = np.unique(self.chosen.classes, return_counts=True)
@@ -156,43 +195,49 @@ class Advice:
                 if c >= 0
             ]
             rows.sort(key=lambda row: -row[2])
-            _write_csv(place / "classes.csv", ["class", "source", "tasks"], rows)
-            shares = [[s.name, f"{s.distance:.6g}", s.chosen] for s in self.sources]
-            _write_csv(place / "sources.csv", ["source", "distance", "chosen"], shares)
+            names, sources, counts = zip(*rows, strict=True)
+            write_csv(place / "classes.csv", {"class": names, "source": sources, "tasks": counts})
+            write_csv(
+                place / "sources.csv",
+                {
+                    "source": [s.name for s in self.sources],
+                    "distance": [f"{s.distance:.6g}" for s in self.sources],
+                    "chosen": [s.chosen for s in self.sources],
+                },
+            )
 
     @staticmethod
     def load(folder: str | os.PathLike[str], pool: ClassPool) -> "Advice":
         """Read what :meth:`save` wrote; ``pool`` is the one that the tasks are from."""
-        values = read_json(Path(folder) / "advice.json")
-        if values.get("what") != "advice" or values.get("format") != _FORMAT:
+        file = as_path(folder) / "advice.json"
+        if not file.is_file() or not _JSON.known(file):
             raise DataError(f"{os.fspath(folder)} holds no advice that this taskscape can read.")
-        expected, accuracy = values["expected_gains"], values["expected_accuracy"]
-        decision = None
-        if expected is not None:
-            known = tuple(Expectation(**e) for e in expected)
-            decision = Decision(values["way"], known, values["why"])
-        return Advice(
-            target=values["target"],
-            learner=values["learner"],
-            way=values["way"],
-            why=values["why"],
-            chosen=load_tasks(Path(folder) / "tasks.parquet", pool),
-            sources=tuple(SourceShare(**s) for s in values["sources"]),
-            explained=values["explained"],
-            gap=values["gap"],
-            decision=decision,
-            held_out=None if accuracy is None else Interval(**accuracy),
-            measured={way: Interval(**gain) for way, gain in values["measured_gains"].items()},
-            accuracy=values["measured_accuracy"],
-            notes=tuple(values["notes"]),
-        )
-
-
-def _write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
+        values = read_json(file)
+        check_format(values, file)
+        check_seal(values, file, "Ask for the advice again.")
+        with damage_named(file, "advice"):
+            expected, accuracy = values["expected_gains"], values["expected_accuracy"]
+            decision = None
+            if expected is not None:
+                known = tuple(Expectation(**e) for e in expected)
+                decision = Decision(values["way"], known, values["why"])
+            return Advice(
+                target=values["target"],
+                learner=values["learner"],
+                way=values["way"],
+                why=values["why"],
+                chosen=load_tasks(Path(folder) / "tasks.parquet", pool),
+                sources=tuple(SourceShare(**s) for s in values["sources"]),
+                explained=values["explained"],
+                gap=values["gap"],
+                decision=decision,
+                held_out=None if accuracy is None else Interval(**accuracy),
+                measured={way: Interval(**gain) for way, gain in values["measured_gains"].items()},
+                accuracy=values["measured_accuracy"],
+                best_source=None if values["best_source"] is None else (*values["best_source"],),
+                notes=tuple(values["notes"]),
+                **{name: values[name] for name in ("notion", "unit") if name in values},
+            )
 
 
 def advise(
@@ -205,102 +250,130 @@ def advise(
     settings: AdvisorSettings | None = None,
     experience: Sequence[GainSeen] | None = None,
     trials: int = 4,
+    try_sources: bool = False,
 ) -> Advice:
     """Which ``n`` tasks of a pool's training classes to train a learner on for a target.
 
     ``target`` is what :func:`taskscape.targets.find_target` takes: a path, arrays, or a group of
     the pool. Candidates are drawn, and similarities fitted, on the pool's training classes without
-    those of the target. For several targets of one pool, make :meth:`Sources.of` once and ask
-    :func:`advise_on`.
+    those of the target. For several targets of one pool, or several learners, make
+    :meth:`Sources.of` once and ask :func:`advise_on`.
     """
+    check_kind(pool, ClassPool, "pool", "Open one with load_pool.")
     settings = settings or AdvisorSettings()
-    find_learner(learner)
-    if way not in (AUTO, RANDOM, *_TRIED):
-        raise DataError(f"way={way!r} is not known; use {AUTO}, {', '.join(_TRIED)} or {RANDOM}.")
-    _check(n, settings.candidates, trials)
-    found = find_target(target, pool, **settings.target_sizes())
-    sources = Sources.of(without_classes_of(found, pool), settings)
+    check_kind(settings, AdvisorSettings, "settings", "Leave it out for the usual ones.")
+    check_choice(way, "way", (AUTO, *WAYS))
+    _check(n, settings.candidates, trials, learner)
+    if way == AUTO:
+        _gain_model(learner, experience, pool)  # refused before anything is fitted
+    meant = find_target(target, pool, **settings.target_sizes())
+    sources = Sources.of(without_classes_of(meant, pool), settings)
     return advise_on(
-        sources, found, n, learner=learner, way=way, experience=experience, trials=trials
-    )
+        sources.look_at(meant), n, learner=learner, way=way, experience=experience, trials=trials,
+        try_sources=try_sources,
+    )  # fmt: skip
 
 
 def without_classes_of(target: Target, pool: ClassPool) -> ClassPool:
-    """The training classes of a pool that are not the target's own."""
-    rest = pool if pool.splits is None else pool.split("train")
-    if target.pool.fingerprint != pool.fingerprint:
-        return rest
-    own = {pool.class_names[c] for c in target.tasks.class_ids.tolist()}
-    kept = [i for i, name in enumerate(rest.class_names) if name not in own]
-    return rest if len(kept) == len(rest) else rest.subset(kept)
+    """The classes of a pool that are not the target's own."""
+    own = set(target.classes_in(pool))
+    if len(own) == len(pool):
+        raise DataError(
+            f"all {len(pool)} classes of {pool.name!r} are those of the target {target.name!r}; "
+            "there is nothing to train on. Give a pool with others."
+        )
+    return pool.subset([c for c in range(len(pool)) if c not in own]) if own else pool
 
 
 def advise_on(
-    sources: Sources,
-    target: Target,
+    outlook: Outlook,
     n: int = 100,
     *,
     learner: str = "protonet",
     way: str = AUTO,
     experience: Sequence[GainSeen] | None = None,
     trials: int = 4,
+    try_sources: bool = False,
 ) -> Advice:
-    """:func:`advise` for sources that are at hand.
+    """:func:`advise` for what :meth:`Sources.look_at` saw of a target.
 
     ``way="auto"`` trains the learner by each way, ``trials`` times, looks at how well it then does
     on the target's labelled samples, each left out in turn, and weighs that by ``experience``:
-    gains that were seen on other targets (by default those that come with the package).
+    gains of this learner that were seen on other targets (by default those that come with the
+    package, in pools of one source or of several like this one; of those given, other learners'
+    are left out). Where the target has queries, training
+    on all candidates is measured too, and with ``try_sources`` on those of every source alone.
     """
-    _check(n, len(sources.tasks), trials)
-    outlook = sources.look_at(target)
-    ways = [w for w in _TRIED if w in (*outlook.distances, RANKS, HALF)] if way == AUTO else [way]
+    sources, target = outlook.sources, outlook.target
+    _check(n, len(sources.tasks), trials, learner)
+    model = _gain_model(learner, experience, sources.pool) if way == AUTO else None
+    ways = [w for w in WAYS if w in (*outlook.distances, RANKS, HALF)] if way == AUTO else [way]
     asked = [(RANDOM, n, trials), *((w, n, trials) for w in ways if w != RANDOM)]
+    if target.queries is not None:
+        everything = len(sources.tasks)
+        asked.append((ALL, everything, trials))
+        asked += [(source_way(g), everything, 1) for g in sources.groups if try_sources]
     tried = try_ways(outlook, learner, asked, seed=sources.settings.seed)
     decision, why = None, "as asked for"
-    if way == AUTO:
-        decision = _decide(outlook, tried, learner, experience)
+    if model is not None:
+        decision = _decide(outlook, tried, n, model)
         way, why = decision.way, decision.why
     own = next(t for t in tried if t.way == way)
+    accuracy = {t.way: float(t.accuracy.mean()) for t in tried if t.accuracy is not None}
+    alone = {g: accuracy.pop(source_way(g)) for g in sources.groups if source_way(g) in accuracy}
+    best = max(alone.items(), key=lambda item: item[1], default=None)
+    notion = TASK_THEMES if TASK_THEMES in outlook.distances else next(iter(outlook.distances))
     return Advice(
         target=target.name,
         learner=learner,
         way=way,
         why=why,
         chosen=sources.tasks[own.chosen[0]],
-        sources=_shares(outlook, own.chosen[0]),
+        sources=_shares(outlook, notion, own.chosen[0]),
         explained=outlook.explained,
         gap=outlook.gap,
         decision=decision,
         held_out=_held_out(own, target),
         measured=_measured(tried, target, n),
-        accuracy={t.way: float(t.accuracy.mean()) for t in tried if t.accuracy is not None},
+        accuracy=accuracy,
+        best_source=best,
         notes=target.notes,
+        notion=notion,
+        unit=outlook.unit(notion),
     )
 
 
-def _check(n: int, candidates: int, trials: int) -> None:
+def _check(n: int, candidates: int, trials: int, learner: str) -> None:
+    find_learner(learner)
+    check_whole(n, "n")
+    check_whole(trials, "trials")
     if trials < _LEAST_TRIALS:
         raise DataError(f"trials={trials} must be at least {_LEAST_TRIALS}, to know the noise.")
     if not 1 <= n <= candidates:
         raise DataError(f"n={n} must lie between 1 and the {candidates} candidates.")
 
 
-def _decide(
-    outlook: Outlook,
-    tried: Sequence[WayTrials],
-    learner: str,
-    experience: Sequence[GainSeen] | None,
-) -> Decision:
-    model = GainModel.fit(known_experience(learner) if experience is None else experience)
-    random = next(t for t in tried if t.way == RANDOM)
+def _gain_model(learner: str, experience: Sequence[GainSeen] | None, pool: ClassPool) -> GainModel:
+    """What a learner's gains on other targets tell of its gain on another."""
+    if experience is None:
+        several = len(set(pool.sources or ())) > 1
+        return GainModel.fit(known_experience(learner, joined=several))
+    own = [seen for seen in experience if seen.learner == learner]
+    if not own:
+        others = ", ".join(sorted({seen.learner for seen in experience})) or "nobody"
+        raise DataError(f"experience has no gains of {learner}; it has those of {others}.")
+    return GainModel.fit(own)
+
+
+def _decide(outlook: Outlook, tried: Sequence[WayTrials], n: int, model: GainModel) -> Decision:
+    random = random_of(tried, n)
     others = [t for t in tried if t.way != RANDOM and t.way in model.ways]
     if not outlook.explained:
         others = [t for t in others if t.way != TASK_THEMES]
     return decide([model.expect(t.way, evidence_of(t, random)) for t in others])
 
 
-def _shares(outlook: Outlook, chosen: Int[np.ndarray, "n"]) -> tuple[SourceShare, ...]:
-    notion = TASK_THEMES if TASK_THEMES in outlook.distances else next(iter(outlook.distances))
+def _shares(outlook: Outlook, notion: str, chosen: Int[np.ndarray, "n"]) -> tuple[SourceShare, ...]:
     groups = np.asarray(outlook.sources.group_of)[chosen].tolist()
     return tuple(
         SourceShare(name, distance, groups.count(name))
@@ -309,10 +382,12 @@ def _shares(outlook: Outlook, chosen: Int[np.ndarray, "n"]) -> tuple[SourceShare
 
 
 def _held_out(trials: WayTrials, target: Target) -> Interval | None:
-    if trials.held_out_accuracy is None:
+    folds = target.folds()
+    if folds is None or trials.held_out_accuracy is None:
         return None
     by_training = trials.held_out_accuracy.mean(axis=1)
-    p, n = float(by_training.mean()), target.n_labelled
+    asked = folds.batch(slice(None))
+    p, n = float(by_training.mean()), len(np.unique(asked.query[asked.query_mask]))
     trainings = Variance(float(by_training.var(ddof=1)) / len(by_training), len(by_training) - 1)
     # a sample is right or wrong; two are added that are neither, so that 100 % is not certain
     samples = Variance((p * n + 1) * (n - p * n + 1) / (n + 2) ** 3, n - 1)
@@ -323,11 +398,8 @@ def _measured(tried: Sequence[WayTrials], target: Target, n: int) -> dict[str, I
     if target.queries is None:
         return {}
     random = random_of(tried, n)
-    return {t.way: gain_over(t, random, target.queries.classes) for t in tried if t.way != RANDOM}
-
-
-def _points(gain: Interval) -> str:
-    return f"{100 * gain.value:+.1f} [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
+    several = [t for t in tried if t.way != RANDOM and len(t.chosen) > 1]
+    return {t.way: gain_over(t, random, target.queries.classes) for t in several}
 
 
 def _percent(accuracy: Interval) -> str:

@@ -8,22 +8,23 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.meta import Evaluation, TrainConfig, evaluate_many, learner_and_training, train_many
+from taskscape.arguments import check_whole
+from taskscape.errors import DataError
+from taskscape.meta import Evaluation
 from taskscape.pools import ClassPool
-from taskscape.recipes import LEARNER_PRESETS, network_for, prepared_pool, without_advice
+from taskscape.recipes import LEARNER_PRESETS, prepared_pool, train_and_test, without_advice
+from taskscape.seeds import MOST_FOR_JAX, check_seed
 from taskscape.similarity import Similarity, make_similarity
 from taskscape.similarity.known import TASK_THEMES
 from taskscape.similarity.task_themes import ThemeSimilarity
+from taskscape.targets.known import PROTOTYPES
 from taskscape.targets.target import Target, find_target
 from taskscape.targets.ways import choose
 from taskscape.tasks import TaskSet, sample_tasks
-from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.estimator import FAR_BELOW, TaskThemes
 from taskscape.themes.prepare import Preparation, PrepareConfig, learn_preparation
 
-__all__ = ["AdvisorSettings", "Outlook", "Sources", "learner_settings"]
-
-_FAR = 8.0
-"""Spreads below the usual bound at which a model does not explain a target."""
+__all__ = ["AdvisorSettings", "Outlook", "Sources", "draw_candidates", "learner_settings"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,13 @@ class AdvisorSettings:
     precision: str = "float32"
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("candidates", "n_shot", "n_query", "updates", "batch_size"):
+            check_whole(getattr(self, name), name, 1)
+        check_whole(self.n_way, "n_way", 2)
+        check_whole(self.components, "components", 0)
+        check_seed(self.seed, most=MOST_FOR_JAX // 2)  # trials count on from it
+
     def target_sizes(self) -> dict[str, Any]:
         """What :func:`find_target` makes of a target."""
         return {
@@ -61,6 +69,16 @@ def learner_settings(learner: str, pool: ClassPool) -> Mapping[str, Any]:
     return LEARNER_PRESETS[f"similarity {kind}"].get(learner, {})
 
 
+def draw_candidates(pool: ClassPool, settings: AdvisorSettings) -> TaskSet:
+    """Tasks of the pool's training classes, within groups where it has some, with queries."""
+    s, training = settings, pool if pool.splits is None else pool.split("train")
+    n_query = max(1, min(s.n_query, int(training.counts.min()) - s.n_shot))
+    return sample_tasks(
+        training, s.candidates, n_way=s.n_way, n_shot=s.n_shot, n_query=n_query,
+        within_group=training.groups is not None, seed=s.seed,
+    )  # fmt: skip
+
+
 @dataclass(frozen=True, eq=False)
 class Sources:
     """Candidate training tasks of a pool, and notions of similarity fitted to them."""
@@ -68,9 +86,6 @@ class Sources:
     settings: AdvisorSettings
     tasks: TaskSet
     """The candidates, with queries."""
-    features: ClassPool
-    """The pool as learners take it."""
-    preparation: Preparation | None
     similarities: Mapping[str, Similarity]
     embedded: Mapping[str, Float[np.ndarray, "..."]]
 
@@ -85,14 +100,7 @@ class Sources:
 
         A ``model`` of task-themes that is fitted already is taken as it is.
         """
-        if pool.splits is not None:
-            pool = pool.split("train")
-        s = settings
-        n_query = max(1, min(s.n_query, int(pool.counts.min()) - s.n_shot))
-        tasks = sample_tasks(
-            pool, s.candidates, n_way=s.n_way, n_shot=s.n_shot, n_query=n_query,
-            within_group=pool.groups is not None, seed=s.seed,
-        )  # fmt: skip
+        s, tasks = settings, draw_candidates(pool, settings)
         if similarities is None:
             themes = model or TaskThemes(
                 s.task_themes, s.image_themes, n_restarts=s.ensemble, ensemble=s.ensemble,
@@ -100,7 +108,7 @@ class Sources:
             )  # fmt: skip
             similarities = {
                 TASK_THEMES: ThemeSimilarity(themes),
-                "prototypes": make_similarity("prototypes", seed=s.seed),
+                PROTOTYPES: make_similarity(PROTOTYPES, seed=s.seed),
             }
         with without_advice():
             fitted = {
@@ -108,12 +116,7 @@ class Sources:
                 for name, notion in similarities.items()
             }
             embedded = {name: notion.embed(tasks) for name, notion in fitted.items()}
-        preparation = None
-        if s.components:
-            config = PrepareConfig(pca=min(s.components, int(np.prod(pool.sample_shape))))
-            preparation = learn_preparation(pool, np.arange(len(pool)), config)
-        features = _as_learners_take(pool, preparation)
-        return Sources(s, tasks, features, preparation, fitted, embedded)
+        return Sources(s, tasks, fitted, embedded)
 
     @property
     def pool(self) -> ClassPool:
@@ -131,25 +134,28 @@ class Sources:
     @property
     def groups(self) -> tuple[str, ...]:
         """The groups that candidates are from."""
-        return tuple(dict.fromkeys(sorted(self.group_of)))
+        return tuple(sorted(set(self.group_of)))
 
     def target(self, what: Any, pool: ClassPool | None = None) -> Target:
-        """The target that is meant; groups are those of ``pool``, by default of the sources."""
+        """The target that is meant, in the form of the sources; groups are those of ``pool``."""
         return find_target(what, pool or self.pool, **self.settings.target_sizes())
 
     def look_at(self, target: Target) -> "Outlook":
         """How far the target is from everything, before anything is trained."""
+        if among := target.classes_in(self.pool):
+            such_as = self.pool.class_names[among[0]]
+            raise DataError(
+                f"{len(among)} classes of the sources, such as {such_as!r}, are the target's own: "
+                f"what is trained on them has seen {target.name!r}. Draw the sources from a pool "
+                "without them, or ask advise, which leaves them out."
+            )
         distances, bound = {}, None
         with without_advice():
             for name, notion in self.similarities.items():
-                if isinstance(notion, ThemeSimilarity) and isinstance(notion.model, TaskThemes):
-                    posterior = notion.model.embed(target.tasks)
-                    own: Any = posterior.lam.swapaxes(0, 1)
-                    if name == TASK_THEMES:
-                        bound = float(np.median(posterior.elbo[0]))
-                    own = own if own.shape[1] > 1 else own[:, 0]
-                else:
-                    own = notion.embed(target.tasks)
+                own: Any = target.tasks
+                if name == TASK_THEMES and isinstance(notion, ThemeSimilarity):
+                    own = notion.model.embed(own)
+                    bound = float(np.median(own.elbo[0]))
                 distances[name] = notion.distances(own, self.embedded[name]).matrix()
         return Outlook(self, target, distances, bound)
 
@@ -161,24 +167,39 @@ class Sources:
         tests: Sequence[TaskSet],
     ) -> list[list[Evaluation]]:
         """A learner trained on each list of candidates, side by side, and tested on each test."""
-        settings = learner_settings(learner, self.features)
-        kind, config = learner_and_training(learner, settings)
-        s, candidates = self.settings, replace(self.tasks, pool=self.features)
-        trained = train_many(
-            kind,
-            network_for(self.features, settings),
+        s, features = self.settings, self._as_learners_take(self.pool)
+        candidates = replace(self.tasks, pool=features)
+        return train_and_test(
+            learner,
+            {**learner_settings(learner, features), "precision": s.precision},
             [candidates[rows] for rows in lists],
-            TrainConfig(
-                updates=s.updates, batch_size=s.batch_size, precision=s.precision, **config
-            ),
-            seeds=list(seeds),
-            n_way=max(s.n_way, *(t.max_way for t in tests)),
+            *(replace(tasks, pool=self._as_learners_take(tasks.pool)) for tasks in tests),
+            seeds=seeds,
+            updates=s.updates,
+            batch_size=s.batch_size,
         )
-        return [evaluate_many(kind, trained.state, self.as_learners_take(t)) for t in tests]
 
-    def as_learners_take(self, tasks: TaskSet) -> TaskSet:
-        """Tasks of a target over samples in the form that learners take."""
-        return replace(tasks, pool=_as_learners_take(tasks.pool, self.preparation))
+    def _as_learners_take(self, pool: ClassPool) -> ClassPool:
+        """The samples of the sources, or of a target, in the form that learners take."""
+        if self._preparation is None:
+            return pool
+        if pool.fingerprint not in self._prepared:  # many targets may be from one pool
+            self._prepared[pool.fingerprint] = prepared_pool(
+                pool, self._preparation, unit_length=True
+            )
+        return self._prepared[pool.fingerprint]
+
+    @cached_property
+    def _preparation(self) -> Preparation | None:
+        if not self.settings.components:
+            return None
+        most = int(np.prod(self.pool.sample_shape))
+        config = PrepareConfig(pca=min(self.settings.components, most))
+        return learn_preparation(self.pool, np.arange(len(self.pool)), config)
+
+    @cached_property
+    def _prepared(self) -> dict[str, ClassPool]:
+        return {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +220,13 @@ class Outlook:
         by = {group: float(means[of == group].mean()) for group in self.sources.groups}
         return dict(sorted(by.items(), key=lambda item: item[1]))
 
+    def unit(self, notion: str) -> str:
+        """What distances by a notion are in; those of an ensemble are relative to their mean."""
+        if notion != TASK_THEMES:
+            return ""
+        several = self.sources.embedded[notion].ndim > 2
+        return "× mean" if several else "nats"
+
     @property
     def gap(self) -> float | None:
         """How many spreads of the usual bound the target lies below it; more is worse."""
@@ -212,7 +240,7 @@ class Outlook:
     @property
     def explained(self) -> bool:
         """Whether the task-themes know anything like the target."""
-        return self.gap is None or self.gap < _FAR
+        return self.gap is None or self.gap < FAR_BELOW
 
     def choose(self, way: str, n: int, seed: int) -> Int[np.ndarray, "n"]:
         """The candidates that a way chooses; task-themes that do not explain it are left out."""
@@ -229,9 +257,5 @@ class Outlook:
     @property
     def ranked(self) -> tuple[str, ...]:
         """The notions whose ranks are averaged: the task-themes and the prototypes."""
-        usual = [name for name in (TASK_THEMES, "prototypes") if name in self.distances]
+        usual = [name for name in (TASK_THEMES, PROTOTYPES) if name in self.distances]
         return tuple(usual or self.distances)
-
-
-def _as_learners_take(pool: ClassPool, preparation: Preparation | None) -> ClassPool:
-    return pool if preparation is None else prepared_pool(pool, preparation, unit_length=True)

@@ -8,34 +8,33 @@ from taskscape.similarity.known import TASK_THEMES
 from taskscape.targets.advisor import Outlook
 from taskscape.targets.trials import WayTrials
 
-__all__ = ["CUES", "cues_of", "evidence_of"]
+__all__ = ["cues_of", "evidence_of"]
 
-CUES = {
-    "nearest": "logarithm of the distance to the nearest source",
-    "contrast": "logarithm of the distance to the middle source over that to the nearest",
-    "gap": "how far the target's bound lies below that of training tasks",
-    "agreement": "share of the tasks that both task-themes and prototypes choose",
-    "focus": "share of the chosen tasks that come from one source",
-    "room": "error on the target's labelled samples, each left out, after random training",
-    "evidence": "log-likelihood of those samples, each left out, more than after random training",
-    "budget": "logarithm of the number of tasks",
-}
-"""Every cue and its meaning."""
 _MOST_GAP = 8.0
 
 
-def evidence_of(trials: WayTrials, random: WayTrials) -> float:
+def evidence_of(trials: WayTrials, random: WayTrials) -> float | None:
     """What the target's labelled samples, each left out in turn, say for a way over chance.
 
-    In nats per sample; nothing where a class has a single sample.
+    In nats per sample; None where a class has a single sample.
     """
     if trials.held_out is None or random.held_out is None:
-        return 0.0
+        return None
     return float(trials.held_out.mean() - random.held_out.mean())
 
 
 def cues_of(outlook: Outlook, trials: WayTrials, random: WayTrials) -> dict[str, float]:
-    """The cues of what a way chose for a target."""
+    """The cues of what a way chose for a target.
+
+    - ``nearest``: logarithm of the distance to the nearest source
+    - ``contrast``: logarithm of the distance to the middle source over that to the nearest
+    - ``gap``: how far the target's bound lies below that of training tasks
+    - ``agreement``: share of the tasks that both task-themes and prototypes choose
+    - ``focus``: share of the chosen tasks that come from one source
+    - ``room``: error on the target's labelled samples, each left out, after random training
+    - ``evidence``: log-likelihood of those samples, more than after random training
+    - ``budget``: logarithm of the number of tasks
+    """
     by_source = np.array(list(outlook.by_source(TASK_THEMES).values()))
     chosen = trials.chosen[0]
     groups = np.asarray(outlook.sources.group_of)[chosen]
@@ -53,6 +52,6 @@ def cues_of(outlook: Outlook, trials: WayTrials, random: WayTrials) -> dict[str,
         "agreement": agreement,
         "focus": float(shares.max()),
         "room": room,
-        "evidence": evidence_of(trials, random),
+        "evidence": evidence_of(trials, random) or 0.0,
         "budget": math.log(budget),
     }

@@ -13,33 +13,43 @@ Where the samples say much, gains are large, and so are the errors:
 
 .. math:: E[e_{tw}^2] = s_0^2 + s_1^2\, x_{tw}^2
 
-Other cues (``taskscape.targets.cues``) foretold less than nothing on targets left out, and are not
-used: distance to the nearest source, the bound, agreement of notions, difficulty, the budget.
+A target with a single sample of a class has no evidence. That is not evidence of 0: it might be any
+of those that the way had on other targets, and the gain is what it would be by each of them.
+
+Other cues (``taskscape.targets.cues``) are not used: on targets left out they foretold little more
+for one learner and nothing for the other (docs/targets.md has the figures).
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import nnls
+from scipy.optimize import brentq, nnls
 from scipy.stats import t as student
 
 from taskscape.errors import DataError
-from taskscape.targets.ways import HALF, RANDOM
+from taskscape.targets.known import HALF, RANDOM
 
-__all__ = ["Decision", "Expectation", "GainModel", "GainSeen", "decide", "known_experience"]
+__all__ = [
+    "LEAST_TARGETS",
+    "Decision",
+    "Expectation",
+    "GainModel",
+    "GainSeen",
+    "decide",
+    "known_experience",
+]
 
 CONFIDENCE = 0.9
-_LOSS = 0.01
-"""Losing more than a point of accuracy is what a choice should not risk,"""
-_RISK = 0.1
-"""by more than this chance."""
+_LOSS, _RISK = 0.01, 0.1
+"""A choice should not lose more than a point of accuracy, but by this chance."""
+_STEPS = 33
 _PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
-_LEAST_TARGETS = 4
+LEAST_TARGETS = 4
 
 
 @dataclass(frozen=True)
@@ -65,10 +75,8 @@ class Expectation:
     high: float
     loss: float
     """The chance of losing more than a point."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
+    usual: float
+    """What the way gained on other targets, on average."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +91,13 @@ class Decision:
 
 @dataclass(frozen=True, eq=False)
 class GainModel:
-    """A ridge regression of gains on cues; see the module."""
+    """A ridge regression of gains on the way and the evidence; see the module."""
 
     ways: tuple[str, ...]
+    usual: Mapping[str, float]
+    """The mean gain of every way on those targets."""
+    evidence: Mapping[str, Float[np.ndarray, "_"]]
+    """What the labelled samples of those targets said for every way, over ``scale``."""
     scale: float
     """Standard deviation of the evidence."""
     weights: Float[np.ndarray, "columns"]
@@ -98,47 +110,100 @@ class GainModel:
     def fit(seen: Sequence[GainSeen]) -> "GainModel":
         """Learn from gains on several targets; the penalty is the one that foretells best."""
         targets = sorted({s.target for s in seen})
-        if len(targets) < _LEAST_TARGETS:
+        if len(targets) < LEAST_TARGETS:
             raise DataError(
-                f"gains were seen on {len(targets)} targets; at least {_LEAST_TARGETS} are needed "
+                f"gains were seen on {len(targets)} targets; at least {LEAST_TARGETS} are needed "
                 "to know what to expect on another."
+            )
+        strange = next((s for s in seen if not np.isfinite([s.gain, s.evidence]).all()), None)
+        if strange is not None:
+            raise DataError(
+                f"the gain of {strange.way} on {strange.target} is {strange.gain:g} by evidence of "
+                f"{strange.evidence:g}; both must be finite."
             )
         ways = tuple(sorted({s.way for s in seen}))
         evidence = np.array([s.evidence for s in seen])
         scale = max(float(evidence.std()), 1e-6)
-        x = _columns(evidence / scale, [s.way for s in seen], ways)
+        evidence /= scale
+        x = _columns(evidence, [s.way for s in seen], ways)
         y = np.array([s.gain for s in seen])
         of = np.array([targets.index(s.target) for s in seen])
         left_out = {p: _errors_left_out(x, y, of, p) for p in _PENALTIES}
         penalty = min(_PENALTIES, key=lambda p: float((left_out[p] ** 2).sum()))
         weights = _ridge(x, y, penalty)
-        error = _spread_of(left_out[penalty], evidence / scale)
-        return GainModel(ways, scale, weights, error, len(targets), penalty)
+        error = _spread_of(left_out[penalty], evidence)
+        by_way = {w: np.array([s.way == w for s in seen]) for w in ways}
+        return GainModel(
+            ways=ways,
+            usual={w: float(y[own].mean()) for w, own in by_way.items()},
+            evidence={w: evidence[own] for w, own in by_way.items()},
+            scale=scale,
+            weights=weights,
+            error=error,
+            n_targets=len(targets),
+            penalty=penalty,
+        )
 
-    def expect(self, way: str, evidence: float) -> Expectation:
-        """What a way should gain on a target, given what its labelled samples say."""
-        x = np.array([evidence / self.scale])
-        gain = float((_columns(x, [way], self.ways) @ self.weights)[0])
-        error = float(np.sqrt(self.error[0] + self.error[1] * x[0] ** 2))
-        spread = student(self.n_targets - 1, loc=gain, scale=error)
-        low, high = spread.interval(CONFIDENCE)
-        return Expectation(way, gain, float(low), float(high), float(spread.cdf(-_LOSS)))
+    def expect(self, way: str, evidence: float | None) -> Expectation:
+        """What a way should gain on a target, given what its labelled samples say, if they do."""
+        x = self.evidence[way] if evidence is None else np.array([evidence / self.scale])
+        gains, spread = self._gains(way, x)
+        tail = (1 - CONFIDENCE) / 2
+        return Expectation(
+            way,
+            gain=float(gains.mean()),
+            low=_quantile(spread, tail),
+            high=_quantile(spread, 1 - tail),
+            loss=float(np.mean([self._loss(way, evidence) for evidence in x])),
+            usual=self.usual[way],
+        )
+
+    def _gains(
+        self, way: str, evidence: Float[np.ndarray, "n"]
+    ) -> tuple[Float[np.ndarray, "n"], Any]:
+        """Gains to expect by evidence, over ``scale``, and how what is seen spreads around them."""
+        gains = _columns(evidence, [way] * len(evidence), self.ways) @ self.weights
+        errors = np.sqrt(self.error[0] + self.error[1] * evidence**2)
+        return gains, student(self.n_targets - 1, loc=gains, scale=errors)
+
+    def _loss(self, way: str, evidence: float) -> float:
+        """The chance of losing more than a point, which more evidence for a way does not raise.
+
+        By the spread alone it would: that grows with the evidence on both sides.
+        """
+        less = np.linspace(min(evidence, 0.0), evidence, _STEPS)
+        return float(self._gains(way, less)[1].cdf(-_LOSS).min())
 
 
 def decide(expected: Sequence[Expectation]) -> Decision:
-    """The way to take: the best that hardly risks a loss, or half of it, or chance."""
+    """The way to take: what gained most on other targets, if it hardly risks a loss on this one.
+
+    Else half by it and half by chance, else chance. The ways are not chosen among by this target's
+    own evidence: that was no better on average, and lost more at worst.
+    """
     order = tuple(sorted(expected, key=lambda e: -e.gain))
-    whole = [e for e in order if e.way != HALF]
-    half = next((e for e in order if e.way == HALF), None)
-    safe = [e for e in whole if e.gain > 0 and e.loss <= _RISK]
-    if safe:
-        best = safe[0]
-        return Decision(best.way, order, f"{_gain(best)}, and a loss of over a point is unlikely")
-    if half is not None and half.gain > 0 and half.loss <= _RISK:
-        return Decision(
-            HALF, order, f"no way is safe as a whole; half by it, half by chance: {_gain(half)}"
+    best = max((e for e in order if e.way != HALF), key=lambda e: e.usual, default=None)
+    if best is not None and _is_safe(best):
+        why = (
+            f"it gained most on other targets; here {_gain(best)}, a loss of over a point unlikely"
         )
-    return Decision(RANDOM, order, "every way to choose might lose more than a point")
+        return Decision(best.way, order, why)
+    half = next((e for e in order if e.way == HALF), None)
+    if half is not None and _is_safe(half):
+        why = f"choosing all of them might lose; half by ranks, half by chance: {_gain(half)}"
+        return Decision(HALF, order, why)
+    why = "what choosing gains is not known"
+    if best is not None:
+        also = "" if half is None else "; so might half by ranks, half by chance"
+        why = (
+            f"{best.way}, which gained most on other targets, might gain nothing here or lose "
+            f"over a point{also}"
+        )
+    return Decision(RANDOM, order, why)
+
+
+def _is_safe(e: Expectation) -> bool:
+    return e.gain > 0 and e.loss <= _RISK
 
 
 def _gain(e: Expectation) -> str:
@@ -183,12 +248,22 @@ def _spread_of(
     return max(float(parts[0]), least, 1e-8), float(parts[1])
 
 
-def known_experience(learner: str) -> list[GainSeen]:
+def _quantile(spread: Any, level: float) -> float:
+    """Of a mixture of distributions, each as likely as any other."""
+    each, reach = spread.ppf(level), float(spread.std().max())
+    ends = float(each.min()) - reach, float(each.max()) + reach
+    return float(brentq(lambda gain: float(spread.cdf(gain).mean()) - level, *ends))
+
+
+def known_experience(learner: str, *, joined: bool = False) -> list[GainSeen]:
     """Gains that come with the package: groups of the embedded pool that are not for testing.
 
-    Those of ProtoNet stand in for a learner that was not tried.
+    With ``joined``, those of the embedded pool and Omniglot together: where a pool has several
+    sources, other ways of choosing gain most than within one. Those of ProtoNet stand in for a
+    learner that was not tried.
     """
-    text = (resources.files("taskscape.targets") / "experience.json").read_text("utf-8")
+    name = "experience_joined.json" if joined else "experience.json"
+    text = (resources.files("taskscape.targets") / name).read_text("utf-8")
     seen = [GainSeen(**entry) for entry in json.loads(text)["seen"]]
     own = [s for s in seen if s.learner == learner]
     return own or [s for s in seen if s.learner == "protonet"]

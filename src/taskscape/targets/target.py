@@ -1,24 +1,29 @@
 """A target: a few classes with a few labelled samples each, to train a learner for."""
 
-import math
+import hashlib
 import os
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
+from taskscape.arguments import check_whole
 from taskscape.errors import DataError
+from taskscape.files import as_path
 from taskscape.pools import ClassPool, load_pool
 from taskscape.pools.join import in_form_of
+from taskscape.pools.notes import few_names
+from taskscape.recipes import draw_tasks
 from taskscape.seeds import Seed, check_seed
-from taskscape.tasks import TASKS, TaskSet, enumerate_tasks, load_tasks, make_tasks, sample_tasks
+from taskscape.tasks import TASKS, TaskSet, load_tasks, make_tasks
 from taskscape.tasks.draws import subkeys
 
-__all__ = ["Target", "find_target", "target_of_classes"]
+__all__ = ["LEAST_QUERIES", "Target", "find_target", "target_of_classes"]
 
-_LEAST_QUERIES = 5
+LEAST_QUERIES = 5
 """Samples of every class beyond the labelled ones, for a choice to be measured on."""
 _MOST_FOLDS = 5
 
@@ -46,20 +51,29 @@ class Target:
         """The pool that its classes are from."""
         return self.tasks.pool
 
-    @property
-    def n_labelled(self) -> int:
-        """How many labelled samples it has, of all its classes."""
-        support = self.tasks.support
-        assert support is not None
-        shots = (support >= 0).sum(axis=2)
-        most = np.zeros(len(self.pool), dtype=np.int64)
-        np.maximum.at(most, np.maximum(self.tasks.classes, 0), shots)
-        return int(most.sum())
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of its pool, and of the classes and samples of its tasks."""
+        h = hashlib.blake2b(self.pool.fingerprint.encode(), digest_size=16)
+        for tasks in (self.tasks, self.queries):
+            if tasks is not None:
+                for part in (tasks.classes, tasks.support, tasks.query):
+                    listed = np.empty(0) if part is None else part.astype(np.int64)
+                    h.update(str(listed.shape).encode() + listed.tobytes())
+        return h.hexdigest()
+
+    def classes_in(self, pool: ClassPool) -> list[int]:
+        """Those of a pool's classes that are the target's own: with the same samples.
+
+        Names do not tell: a folder of one group, within one of all groups, names them otherwise.
+        """
+        own = {self.pool.digests[c] for c in self.tasks.class_ids.tolist()}
+        return [c for c, digest in enumerate(pool.digests) if digest in own]
 
     def folds(self) -> TaskSet | None:
         """The tasks with each labelled sample of a class in turn as the query, the rest as support.
 
-        None where a class has a single one.
+        The first five of each class, where there are more; None where a class has a single one.
         """
         support = self.tasks.support
         assert support is not None
@@ -102,6 +116,11 @@ def target_of_classes(
     queries of ``n_measured`` tasks, at most ``n_query`` a class.
     """
     seed = check_seed(seed)
+    check_whole(n_way, "n_way", 2)
+    check_whole(n_query, "n_query", 0)
+    check_whole(n_shot, "n_shot", 1)
+    check_whole(n_tasks, "n_tasks", 1)
+    check_whole(n_measured, "n_measured", 1)
     if len(classes) < 2:
         raise DataError(
             f"target {name!r} has {len(classes)} classes; a task needs at least 2 to tell apart."
@@ -109,10 +128,9 @@ def target_of_classes(
     n_way, fewest = min(n_way, len(classes)), int(pool.counts[classes].min())
     n_shot = min(n_shot, fewest)
     spare = min(n_query, fewest - n_shot)
-    some = _tasks(pool, classes, n_way, n_tasks, seed)
-    tasks = _with_labelled(some, n_shot, 0, seed)
+    tasks = _with_labelled(_tasks(pool, classes, n_way, n_tasks, seed), n_shot, 0, seed)
     queries = None
-    if spare >= _LEAST_QUERIES:
+    if spare >= LEAST_QUERIES:
         queries = _with_labelled(
             _tasks(pool, classes, n_way, n_measured, seed), n_shot, spare, seed
         )
@@ -122,10 +140,7 @@ def target_of_classes(
 def _tasks(pool: ClassPool, classes: np.ndarray, n_way: int, most: int, seed: int) -> TaskSet:
     """All combinations of the classes, or some of them by chance."""
     own = pool.subset(classes.tolist())
-    if math.comb(len(own), n_way) <= most:
-        drawn = enumerate_tasks(own, n_way=n_way, n_shot=1, seed=seed).collect()
-    else:
-        drawn = sample_tasks(own, most, n_way=n_way, n_shot=1, unique=True, seed=seed)
+    drawn = draw_tasks(own, most, n_way=n_way, n_shot=1, seed=seed)
     return make_tasks(pool, classes[drawn.classes].tolist(), n_shot=1, seed=seed)
 
 
@@ -136,7 +151,8 @@ def _with_labelled(tasks: TaskSet, n_shot: int, n_query: int, seed: int) -> Task
     for c in ids.tolist():
         count = int(tasks.pool.counts[c])
         keys = subkeys(
-            np.full(count, c + (seed << 20), dtype=np.uint64), np.arange(count, dtype=np.int64)
+            np.full(count, (c + (seed << 20)) % 2**64, dtype=np.uint64),
+            np.arange(count, dtype=np.int64),
         )
         order[c] = np.argsort(keys, kind="stable")[: n_shot + n_query]
     listed = order[tasks.classes]
@@ -163,13 +179,13 @@ def find_target(what: Any, pool: ClassPool, **sizes: Any) -> Target:
     if isinstance(what, str) and (classes := _inside(what, pool)) is not None:
         return target_of_classes(pool, classes, what, **sizes)
     if isinstance(what, str | os.PathLike):
-        path = Path(what)
+        path = as_path(what)
         if (listed := _listed(path, pool)) is not None:
             return listed
         if not path.exists():
             raise DataError(
                 f"target {str(path)!r} is neither a file or folder nor a group of {pool!r}. Its "
-                f"groups: {_some_of(sorted(set(pool.groups or ())))}."
+                f"groups: {few_names(sorted(set(pool.groups or ())), 8) or 'none'}."
             )
         name, own = path.name or str(path), load_pool(path)
     elif isinstance(what, ClassPool):
@@ -213,8 +229,3 @@ def _of_tasks(tasks: TaskSet, name: str) -> Target:
         asked = np.where(batch.query_mask, batch.query - starts[..., None], -1)
         queries = make_tasks(tasks.pool, ids, support=support, query=asked)
     return Target(name, labelled, queries)
-
-
-def _some_of(names: list[str], most: int = 8) -> str:
-    shown = ", ".join(map(repr, names[:most])) or "none"
-    return f"{shown}, …" if len(names) > most else shown

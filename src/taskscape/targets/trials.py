@@ -8,9 +8,9 @@ from jaxtyping import Float, Int
 
 from taskscape.statistics import Interval, gain_interval, without_each_class
 from taskscape.targets.advisor import Outlook
-from taskscape.targets.ways import RANDOM
+from taskscape.targets.known import RANDOM
 
-__all__ = ["ALL", "WayTrials", "gain_over", "source_way", "try_ways"]
+__all__ = ["ALL", "WayTrials", "gain_over", "random_of", "source_way", "try_ways"]
 
 ALL = "all"
 """Training on every candidate."""
@@ -69,10 +69,10 @@ def try_ways(
     evaluated = sources.train_and_test(learner, lists, seeds, tests) if tests else []
     on_queries = evaluated[0] if target.queries is not None else None
     on_folds = evaluated[-1] if folds is not None else None
-    found = []
+    results = []
     for i, (way, budget, _) in enumerate(asked):
         own = [t for t, o in enumerate(owner) if o == i]
-        found.append(
+        results.append(
             WayTrials(
                 way,
                 budget,
@@ -84,17 +84,23 @@ def try_ways(
                 None if on_folds is None else np.stack([on_folds[t].accuracy for t in own]),
             )
         )
-    return found
+    return results
 
 
 def gain_over(
     ours: WayTrials, random: WayTrials, classes: Int[np.ndarray, "tasks way"]
 ) -> Interval:
-    """What a way was worth on the target's queries: over trainings and over its classes."""
+    """What a way was worth on the target's queries: over trainings and over its classes.
+
+    Over trainings alone where a class is in every task, and so cannot be left out, or where
+    leaving one out leaves a single task.
+    """
     assert ours.accuracy is not None
     assert random.accuracy is not None
     without = None
-    if len(np.unique(classes)) > classes.shape[1] + 1:
+    ids = np.unique(classes[classes >= 0])
+    in_all = any((classes == c).any(axis=1).all() for c in ids)
+    if len(ids) > classes.shape[1] + 1 and not in_all:
         without = (
             without_each_class(ours.accuracy.mean(0), classes),
             without_each_class(random.accuracy.mean(0), classes),

@@ -8,14 +8,9 @@ from scipy.stats import rankdata
 
 from taskscape.errors import DataError
 from taskscape.select import select
+from taskscape.targets.known import HALF, RANDOM, RANKS
 
-__all__ = ["HALF", "RANDOM", "RANKS", "choose", "mean_ranks"]
-
-RANKS = "ranks"
-"""By the mean rank of a task under several notions of similarity."""
-HALF = "half"
-"""Half of the tasks by mean rank, half by chance."""
-RANDOM = "random"
+__all__ = ["choose", "mean_ranks"]
 
 
 def choose(

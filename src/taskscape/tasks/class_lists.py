@@ -6,11 +6,12 @@ them says where one ends and the next begins.
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 from jaxtyping import Int
 
+from taskscape.csv_tables import CsvTable
 from taskscape.errors import DataError
 
 __all__ = ["parse_classes", "read_class_column", "write_classes"]
@@ -41,34 +42,36 @@ def parse_classes(text: str) -> list[str] | list[int] | None:
     return None
 
 
-def read_class_column(cells: Sequence[str], where: str) -> Int[np.ndarray, "tasks way"]:
+def read_class_column(table: CsvTable, column: str) -> Int[np.ndarray, "tasks way"]:
     """The classes of every task, numbered in sorted order, padded with -1.
 
-    ``where`` names the column in errors. What could be read in more than one way, such as names
+    What could be read in more than one way, such as names
     with spaces or semicolons between them, is refused.
     """
     rows: list[list[str] | list[int]] = []
-    for i, cell in enumerate(cells, start=2):  # the header is row 1
+    cells = table.columns[column]
+    for i, cell in enumerate(cells):
         classes = parse_classes(cell)
+        where = f"{table.place(i)}: {cell!r} in column {column!r}"
         if classes is None:
             raise DataError(
-                f"{where}, row {i}: {cell!r} does not say where a class ends and the next begins. "
+                f"{where} does not say where a class ends and the next begins. "
                 f"Write a JSON list of names, such as {_EXAMPLE}, or plain ids, such as 3 14 15. "
                 "If taskscape wrote the file, write it again: `taskscape compare … --out FILE`, or "
                 "`taskscape run … --overwrite`."
             )
         if not classes or len(set(classes)) < len(classes):
             problem = "holds a class twice" if classes else "holds no class"
-            raise DataError(f"{where}, row {i}: {cell!r} {problem}; give each class of the task.")
+            raise DataError(f"{where} {problem}; give each class of the task.")
         if rows and type(classes[0]) is not type(rows[0][0]):
             raise DataError(
-                f"{where}, row {i}: {cell!r} and {cells[0]!r} in row 2 are names and ids; give all "
-                "rows names, or all ids."
+                f"{where} and {cells[0]!r} in the first row are names and ids; give all rows "
+                "names, or all ids."
             )
         rows.append(classes)
     every = sorted({c for row in rows for c in row})
     number = {c: i for i, c in enumerate(every)}
-    table = np.full((len(rows), max(map(len, rows), default=0)), -1, dtype=np.int64)
-    for line, classes in zip(table, rows, strict=True):
+    padded = np.full((len(rows), max(map(len, rows), default=0)), -1, dtype=np.int64)
+    for line, classes in zip(padded, rows, strict=True):
         line[: len(classes)] = [number[c] for c in classes]
-    return table
+    return padded

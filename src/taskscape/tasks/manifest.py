@@ -6,13 +6,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from jaxtyping import Int, Integer
 
+from taskscape.arguments import check_kind
 from taskscape.errors import DataError
 from taskscape.files import Kind, written_in_one_piece
 from taskscape.pools import ClassPool
-from taskscape.storage import check_format, header_of, table_with_header
+from taskscape.storage import (
+    check_format,
+    header_of,
+    open_parquet,
+    read_parquet,
+    table_with_header,
+    write_parquet,
+)
+from taskscape.tasks.csv_lists import is_csv, read_tasks_csv
 from taskscape.tasks.taskset import (
     TaskSet,
     check_drawn,
@@ -103,7 +111,7 @@ def _checked(table: pa.Table, pool: ClassPool, n_query: int) -> TaskSet:
 
 def read_header(schema: pa.Schema, source: str) -> dict[str, Any]:
     """What the schema of a table made by :func:`to_table` says of the tasks."""
-    header = header_of(schema, "tasks")
+    header = header_of(schema, "tasks", source)
     if header is None:
         raise DataError(
             f"{source} is not a list of tasks written by taskscape. "
@@ -176,8 +184,8 @@ def _listed(
 
 def _is_tasks(path: Path) -> bool:
     try:
-        read_header(pq.read_schema(path), str(path))
-    except (DataError, pa.ArrowInvalid, OSError):
+        read_header(open_parquet(path).schema_arrow, str(path))
+    except DataError:
         return False
     return True
 
@@ -187,16 +195,18 @@ TASKS = Kind("a list of tasks", _is_tasks)
 
 def save_tasks(tasks: TaskSet, path: str | os.PathLike[str]) -> None:
     """Write tasks to a Parquet file that names the pool it belongs to."""
+    check_kind(tasks, TaskSet, "tasks", "Make one with sample_tasks.")
     with written_in_one_piece(path, TASKS) as file:
-        pq.write_table(to_table(tasks), file, compression="zstd")
+        write_parquet(file, to_table(tasks))
 
 
 def load_tasks(path: str | os.PathLike[str], pool: ClassPool) -> TaskSet:
-    """Read tasks written by :func:`save_tasks`; the pool must be the one they were made from."""
-    try:
-        table = pq.read_table(path)
-    except FileNotFoundError:
-        raise DataError(f"no such file: {os.fspath(path)}.") from None
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{os.fspath(path)} is not a readable Parquet file: {error}.") from error
-    return from_table(table, pool, os.fspath(path))
+    """Read tasks written by :func:`save_tasks`; the pool must be the one they were made from.
+
+    A list of your own in a ``.csv`` file is read too: see
+    :func:`~taskscape.tasks.csv_lists.read_tasks_csv`.
+    """
+    check_kind(pool, ClassPool, "pool", "Open one with load_pool.")
+    if is_csv(path):
+        return read_tasks_csv(path, pool)
+    return from_table(read_parquet(path), pool, os.fspath(path))

@@ -3,17 +3,19 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped, UInt64
 
+from taskscape.arguments import check_flag, check_kind, check_memory, check_number, check_whole
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.progress import progress_bar
 from taskscape.seeds import Seed, check_seed
 from taskscape.tasks.draws import below, distinct, subkeys, task_keys
-from taskscape.tasks.taskset import TaskSet, check_shots, class_dtype
+from taskscape.tasks.taskset import TaskSet, check_range, check_shots, class_dtype
 
 __all__ = ["TaskStream", "enumerate_tasks", "sample_tasks", "stream_tasks"]
 
@@ -23,6 +25,8 @@ _GROUP_WEIGHTS = ("groups", "classes", "sources")
 GroupWeights: TypeAlias = str | Mapping[str, float]
 """How likely groups are: a word of the above, or a weight for each group."""
 _NEEDS_GROUPS = "group_weights is for within_group=True, which draws a group first."
+_BYTES_PER_TASK = 40
+"""Of its index, key, shots and what is drawn for them, without its classes."""
 _CHUNK = 1 << 16
 _FIRST_STEP, _LAST_STEP = 1 << 12, 1 << 18
 _MOST_TO_ENUMERATE = 1 << 62
@@ -37,7 +41,8 @@ class TaskStream:
     n_tasks: int | None
     chunk_size: int
     make: Callable[[int, int], TaskSet]
-    """Makes the tasks from a first index up to, not including, a last one."""
+    """Makes the tasks from a first index up to, not including, a last one; workers are handed it,
+    so it must be a function of a module, with what it needs."""
     class_ids: Int[np.ndarray, "n"]
     """The classes that may occur."""
     max_way: int
@@ -63,6 +68,7 @@ class TaskStream:
 
     def __getitem__(self, which: slice) -> TaskSet:
         """The tasks of a range of indices, as a TaskSet, without making the ones before it."""
+        check_kind(which, slice, "tasks[…] of a stream", "Give a range, such as [100:200].")
         start, stop = which.start or 0, which.stop if which.stop is not None else self.n_tasks
         if which.step not in (None, 1) or start < 0 or stop is None or stop < start:
             raise DataError(
@@ -100,9 +106,9 @@ class _Recipe:
         seed: Seed,
         group_weights: GroupWeights = "groups",
     ) -> "_Recipe":
-        low, high = n_way if isinstance(n_way, tuple) else (n_way, n_way)
-        if not 2 <= low <= high:
-            raise DataError(f"n_way={n_way!r} must be at least 2, and a range must ascend.")
+        check_kind(pool, ClassPool, "pool", "Open one with load_pool.")
+        check_flag(within_group, "within_group")
+        low, high = check_range(n_way, "n_way", 2)
         classes = pool.classes_in(split)
         blocks = _groups(pool, classes) if within_group else (classes,)
         blocks = tuple(b for b in blocks if len(b) >= low)
@@ -164,10 +170,8 @@ class _Recipe:
         self, n_tasks: int | None, chunk_size: int, make: Callable[[int, int], TaskSet]
     ) -> TaskStream:
         """A stream of such tasks."""
-        if chunk_size < 1:
-            raise DataError(f"chunk_size={chunk_size} must be at least 1.")
-        if n_tasks is not None and n_tasks < 1:
-            raise DataError(f"n_tasks={n_tasks} must be at least 1.")
+        chunk_size = check_whole(chunk_size, "chunk_size", 1)
+        n_tasks = None if n_tasks is None else check_whole(n_tasks, "n_tasks", 1)
         classes = np.sort(np.concatenate(self.blocks))
         most = int(self.pool.counts[classes].max()) - self.n_query
         shot = self.shot[1] or most
@@ -211,9 +215,13 @@ def sample_tasks(
     TaskSet(100 tasks over 'arrays': 2–4-way, 3-shot, 5 queries)
     """
     recipe = _Recipe.check(pool, n_way, n_shot, n_query, split, within_group, seed, group_weights)
-    if n_tasks < 1:
-        raise DataError(f"n_tasks={n_tasks} must be at least 1.")
-    if unique:
+    n_tasks = check_whole(n_tasks, "n_tasks", 1)
+    check_memory(
+        n_tasks * (_BYTES_PER_TASK + 2 * np.dtype(class_dtype(pool)).itemsize * recipe.way[1]),
+        f"n_tasks={n_tasks:,} tasks",
+        "Lower n_tasks, or draw them bit by bit with stream_tasks.",
+    )
+    if check_flag(unique, "unique"):
         return _sample_unique(recipe, n_tasks)
     index = np.arange(n_tasks)
     classes = np.concatenate(
@@ -242,12 +250,12 @@ def stream_tasks(
     TaskSet(10 tasks over 'arrays': 5-way, 5-shot)
     """
     recipe = _Recipe.check(pool, n_way, n_shot, n_query, split, within_group, seed, group_weights)
+    return recipe.stream(n_tasks, chunk_size, partial(_drawn, recipe))
 
-    def make(start: int, stop: int) -> TaskSet:
-        index = np.arange(start, max(start, stop))
-        return recipe.tasks(recipe.draw(index), index)
 
-    return recipe.stream(n_tasks, chunk_size, make)
+def _drawn(recipe: _Recipe, start: int, stop: int) -> TaskSet:
+    index = np.arange(start, max(start, stop))
+    return recipe.tasks(recipe.draw(index), index)
 
 
 def enumerate_tasks(
@@ -269,6 +277,7 @@ def enumerate_tasks(
     >>> enumerate_tasks(pool, n_way=5, n_shot=1)
     TaskStream(15,504 tasks over 'arrays')
     """
+    check_whole(n_way, "n_way")
     recipe = _Recipe.check(pool, n_way, n_shot, n_query, split, within_group, seed)
     total = recipe.possible()
     if total > _MOST_TO_ENUMERATE:
@@ -276,12 +285,12 @@ def enumerate_tasks(
             f"there are {total:.1e} tasks of {n_way} classes, too many to number; "
             "use sample_tasks or stream_tasks."
         )
+    return recipe.stream(total, chunk_size, partial(_listed, recipe, n_way))
 
-    def make(start: int, stop: int) -> TaskSet:
-        index = np.arange(start, max(start, stop))
-        return recipe.tasks(_unrank(recipe, n_way, index), index)
 
-    return recipe.stream(total, chunk_size, make)
+def _listed(recipe: _Recipe, n_way: int, start: int, stop: int) -> TaskSet:
+    index = np.arange(start, max(start, stop))
+    return recipe.tasks(_unrank(recipe, n_way, index), index)
 
 
 def _groups(pool: ClassPool, classes: Int[np.ndarray, "some"]) -> tuple[Int[np.ndarray, "_"], ...]:
@@ -298,11 +307,11 @@ def _weights(
     within_group: bool,
 ) -> Float[np.ndarray, "blocks"] | None:
     """The weights of groups, as the caller names them; None where all are alike."""
-    if not isinstance(group_weights, str):
+    if isinstance(group_weights, Mapping):
         if not within_group:
             raise DataError(_NEEDS_GROUPS)
         return _named_weights(pool, blocks, group_weights)
-    if group_weights not in _GROUP_WEIGHTS:
+    if not isinstance(group_weights, str) or group_weights not in _GROUP_WEIGHTS:
         raise DataError(
             f"group_weights={group_weights!r}: expected {', '.join(map(repr, _GROUP_WEIGHTS))}, or "
             "a dict of group to weight."
@@ -331,9 +340,8 @@ def _named_weights(
             f"group_weights: pool {pool.name!r} has no group {unknown[0]!r}; it has groups such as "
             f"{', '.join(map(repr, list(dict.fromkeys(pool.groups or ()))[:3]))}."
         )
-    bad = next((g for g, w in weights.items() if not (w >= 0 and math.isfinite(w))), None)
-    if bad is not None:
-        raise DataError(f"group_weights: {bad!r} has the weight {weights[bad]}; it must be from 0.")
+    for group, weight in weights.items():
+        check_number(weight, f"group_weights[{group!r}]", 0)
     groups = np.asarray(pool.groups)
     return np.array([float(weights.get(str(groups[block[0]]), 0)) for block in blocks])
 

@@ -1,13 +1,14 @@
 """TaskSet: which classes and which samples make up each task. Indices only, never images."""
 
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Int, Integer, UInt64
-from numpy.typing import ArrayLike
 
+from taskscape.arguments import check_kind, check_whole
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.seeds import Seed, check_seed
@@ -20,6 +21,7 @@ __all__ = [
     "TaskSet",
     "as_rows",
     "check_drawn",
+    "check_range",
     "check_shots",
     "class_dtype",
     "class_table",
@@ -27,6 +29,9 @@ __all__ = [
     "make_tasks",
     "pad_classes",
 ]
+
+Listed: TypeAlias = Any
+"""Samples of tasks: lists by task and class, of numbers or names, or an array of numbers."""
 
 ALL = 0
 """The number of shots that stands for every sample that is not a query."""
@@ -135,6 +140,21 @@ class TaskSet:
             self, n_shot=np.full(len(self), shots[0], dtype=self.n_shot.dtype), n_query=n_query
         )
 
+    def halves(self) -> "tuple[TaskSet, TaskSet]":
+        """The same tasks twice, each with half of the labelled samples of every class.
+
+        No sample is in both. Classes need at least two samples.
+        """
+        drawn = self.support if self.support is not None else self._draw(self.max_shot)[0]
+        fewest = (drawn >= 0).sum(axis=2)[self.classes >= 0].min(initial=2)
+        if fewest < 2:
+            raise DataError(f"a class has {fewest} labelled samples; halves need at least 2.")
+        first, second = (
+            listed_tasks(self.pool, self.classes, self.keys, drawn[:, :, i::2], None)
+            for i in (0, 1)
+        )
+        return first, second
+
     def batch(self, which: Rows) -> TaskBatch:
         """Rows of the pool for some of the tasks, padded, with masks."""
         some = self[which]
@@ -157,8 +177,7 @@ class TaskSet:
 
     def batches(self, batch_size: int = 256) -> Iterator[TaskBatch]:
         """All tasks in order, in padded batches of one shape (the last may have fewer tasks)."""
-        if batch_size < 1:
-            raise DataError(f"batch_size={batch_size} must be at least 1.")
+        batch_size = check_whole(batch_size, "batch_size", 1)
         for start in range(0, len(self), batch_size):
             yield self.batch(slice(start, start + batch_size))
 
@@ -224,30 +243,45 @@ def as_rows(which: Rows) -> slice | Integer[np.ndarray, "n"] | Bool[np.ndarray, 
         which = which[0]
     if isinstance(which, slice):
         return which
-    rows = np.atleast_1d(np.asarray(which))
-    return rows.astype(np.int64) if rows.size == 0 and rows.dtype != bool else rows
+    try:
+        rows = np.atleast_1d(np.asarray(which))
+    except ValueError:  # lists of different lengths
+        rows = np.empty((0, 0))
+    if rows.size == 0 and rows.dtype != bool:
+        rows = rows.astype(np.int64)
+    if rows.ndim != 1 or rows.dtype.kind not in "iub":
+        raise DataError(
+            f"[{which!r}] cannot pick tasks; use a slice, a number, numbers, or a mask."
+        )
+    return rows
 
 
 def make_tasks(
     pool: ClassPool,
     classes: Sequence[Sequence[int | str]],
     *,
-    n_shot: int | str = "all",
+    n_shot: int | str | Sequence[int] | Int[np.ndarray, "tasks"] = "all",
     n_query: int = 0,
-    support: ArrayLike | None = None,
-    query: ArrayLike | None = None,
+    support: Listed = None,
+    query: Listed = None,
     seed: Seed = 0,
 ) -> TaskSet:
     """Tasks with the classes you name; samples drawn from ``seed``, or listed one by one.
 
-    ``classes`` holds class names or indices, a list for each task. ``support`` and ``query`` list
-    sample ids within each class, as arrays (tasks, classes, samples) padded with -1.
+    ``classes`` holds class names or indices, a list for each task. Drawn samples are ``n_shot`` and
+    ``n_query`` of each class; ``n_shot`` may have a number for each task. ``support`` and ``query``
+    list samples instead: for each task, for each of its classes, a list of numbers within the class
+    or of names (``pool.names_of("cat")`` has them), of any length; or an array (tasks, classes,
+    samples) of numbers, padded with -1. No sample may occur twice in a task.
 
     >>> pool = ClassPool.from_classes({"a": np.zeros((3, 2)), "b": np.ones((4, 2))})
     >>> make_tasks(pool, [["a", "b"]], n_shot=2)
     TaskSet(1 tasks over 'pool': 2-way, 2-shot)
+    >>> make_tasks(pool, [["a", "b"]], support=[[[0, 2], [3]]], query=[[[1], []]])
+    TaskSet(1 tasks over 'pool': 2-way, 2-shot, 1 queries)
     """
-    ids = [[pool.class_index(c) if isinstance(c, str) else int(c) for c in t] for t in classes]
+    check_kind(pool, ClassPool, "pool", "Open one with load_pool.")
+    ids = [[_class_id(pool, c) for c in _listed(t)] for t in _listed(classes)]
     flat = np.array([c for task in ids for c in task], dtype=np.int64)
     table = class_table(pool, flat, np.array([len(task) for task in ids], dtype=np.int64))
     keys = task_keys(check_seed(seed), np.arange(len(ids)))
@@ -255,25 +289,49 @@ def make_tasks(
         return listed_tasks(pool, table, keys, support, query)
     if query is not None:
         raise DataError("query was given without support; list both, or draw both by n_query.")
-    low, high = check_shots(pool, n_shot, n_query, np.unique(table[table >= 0]))
-    if low != high:
-        raise DataError(f"n_shot={n_shot!r}: give one number, or 'all'.")
+    if not isinstance(n_shot, int | np.integer | str):
+        shots = np.asarray(n_shot)
+        if shots.shape != (len(ids),) or shots.dtype.kind not in "iu" or (shots < 1).any():
+            raise DataError(
+                f"n_shot={n_shot!r}: give one number, 'all', or a whole number from 1 up for each "
+                f"of the {len(ids)} tasks."
+            )
+        check_drawn(pool, table, shots, n_query)
+        return TaskSet(pool, table, keys, shots.astype(np.int32), n_query)
+    low, _ = check_shots(pool, n_shot, n_query, np.unique(table[table >= 0]))
     return TaskSet(pool, table, keys, np.full(len(ids), low, dtype=np.int32), n_query)
+
+
+def _listed(values: Any) -> list[Any]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise DataError(
+            f"classes={values!r}: expected a list of classes for each task, such as "
+            "[['cat', 'dog'], ['cat', 'lion']]."
+        )
+    return list(values)
+
+
+def _class_id(pool: ClassPool, which: Any) -> int:
+    return pool.class_index(which) if isinstance(which, str) else check_whole(which, "class")
 
 
 def listed_tasks(
     pool: ClassPool,
     classes: Int[np.ndarray, "tasks way"],
     keys: UInt64[np.ndarray, "tasks"],
-    support: ArrayLike,
-    query: ArrayLike | None,
+    support: Listed,
+    query: Listed,
 ) -> TaskSet:
     """Tasks whose samples are listed one by one."""
     held = _check_listed(pool, classes, "support", support)
     asked = None if query is None else _check_listed(pool, classes, "query", query)
+    _refuse_repeats(pool, classes, held, asked)
     shots = (held >= 0).sum(axis=2)
-    if ((shots == 0) & (classes >= 0)).any():
-        raise DataError("support leaves a class without samples.")
+    empty = np.argwhere((shots == 0) & (classes >= 0))
+    if len(empty):
+        task, slot = empty[0]
+        name = pool.class_names[classes[task, slot]]
+        raise DataError(f"support leaves class {name!r} of task {task} without samples.")
     most = shots.max(axis=1, initial=0).astype(np.int32)
     return TaskSet(pool, classes, keys, most, 0 if asked is None else asked.shape[2], held, asked)
 
@@ -330,6 +388,17 @@ def class_table(
     return table
 
 
+def check_range(value: Any, name: str, least: int) -> tuple[int, int]:
+    """A number, or a range ``(low, high)``, as both ends of a range."""
+    ends = value if isinstance(value, tuple | list) else (value, value)
+    if len(ends) != 2:
+        raise DataError(f"{name}={value!r} must be a whole number, or a range (low, high).")
+    low, high = (check_whole(end, name) for end in ends)
+    if not least <= low <= high:
+        raise DataError(f"{name}={value!r} must be at least {least}, and a range must ascend.")
+    return low, high
+
+
 def check_shots(
     pool: ClassPool,
     n_shot: int | str | tuple[int, int],
@@ -337,16 +406,14 @@ def check_shots(
     classes: Int[np.ndarray, "some"],
 ) -> tuple[int, int]:
     """Read ``n_shot`` as (least, most), (0, 0) for all, and see that every class has enough."""
-    if n_query < 0:
+    if check_whole(n_query, "n_query") < 0:
         raise DataError(f"n_query={n_query} must not be negative.")
     if isinstance(n_shot, str):
         if n_shot != "all":
             raise DataError(f"n_shot={n_shot!r}: use a number, a range (low, high), or 'all'.")
         pool.require(1 + n_query, f"n_shot='all' + n_query={n_query}", classes.tolist())
         return ALL, ALL
-    low, high = n_shot if isinstance(n_shot, tuple) else (n_shot, n_shot)
-    if not 1 <= low <= high:
-        raise DataError(f"n_shot={n_shot!r} must be at least 1, and a range must ascend.")
+    low, high = check_range(n_shot, "n_shot", 1)
     pool.require(high + n_query, f"n_shot={n_shot} + n_query={n_query}", classes.tolist())
     return low, high
 
@@ -364,10 +431,10 @@ def check_drawn(
 
 
 def _check_listed(
-    pool: ClassPool, classes: Int[np.ndarray, "tasks way"], name: str, listed: ArrayLike
+    pool: ClassPool, classes: Int[np.ndarray, "tasks way"], name: str, listed: Listed
 ) -> Int[np.ndarray, "tasks way n"]:
     """Sample ids listed one by one, padded with -1; each one of its class has."""
-    ids = np.asarray(listed, dtype=np.int64)
+    ids = _padded_ids(pool, classes, name, listed)
     if ids.ndim != 3 or ids.shape[:2] != classes.shape:
         raise DataError(
             f"{name} has shape {ids.shape}; expected (tasks, classes, samples) with "
@@ -381,6 +448,87 @@ def _check_listed(
             f"{name}[{t}, {c}, {n}] = {ids[t, c, n]}; the class has {counts[t, c, 0]} samples."
         )
     return ids
+
+
+def _padded_ids(
+    pool: ClassPool, classes: Int[np.ndarray, "tasks way"], name: str, listed: Any
+) -> Int[np.ndarray, "..."]:
+    """Lists of sample ids, of any lengths, as an array; names of samples become numbers."""
+    try:
+        regular = np.asarray(listed)
+    except ValueError:  # lists of different lengths
+        regular = np.empty(0, dtype=object)
+    if regular.dtype.kind in "iu" or (isinstance(listed, np.ndarray) and regular.size == 0):
+        return regular.astype(np.int64)
+    if not isinstance(listed, list | tuple | np.ndarray):
+        raise DataError(f"{name}={listed!r}: expected, for each task, a list of samples by class.")
+    if len(listed) != len(classes):
+        raise DataError(f"{name} lists samples of {len(listed)} tasks; there are {len(classes)}.")
+    rows = [
+        [_number(pool, c, sample, f"{name}[{t}][{slot}]") for sample in samples]
+        for t, of_task in enumerate(listed)
+        for slot, (c, samples) in enumerate(_by_class(pool, classes[t], of_task, f"{name}[{t}]"))
+    ]
+    padded = np.full((*classes.shape, max(map(len, rows), default=0)), -1, dtype=np.int64)
+    for place, row in zip(np.argwhere(classes >= 0), rows, strict=True):
+        padded[tuple(place)][: len(row)] = row
+    return padded
+
+
+def _by_class(
+    pool: ClassPool, classes: Int[np.ndarray, "way"], of_task: Any, where: str
+) -> list[tuple[int, Any]]:
+    """The classes of a task, each with its list of samples."""
+    own = [int(c) for c in classes if c >= 0]
+    lists = list(of_task) if isinstance(of_task, list | tuple | np.ndarray) else None
+    if lists is None or len(lists) != len(own):
+        got = "is not a list" if lists is None else f"has {len(lists)} lists"
+        names = _first_few([pool.class_names[c] for c in own])
+        raise DataError(
+            f"{where} {got}; give a list of samples for each class of the task: {names}."
+        )
+    for slot, samples in enumerate(lists):
+        if not isinstance(samples, list | tuple | np.ndarray):
+            raise DataError(
+                f"{where}[{slot}] is {samples!r}; give a list of samples of class "
+                f"{pool.class_names[own[slot]]!r}."
+            )
+    return list(zip(own, lists, strict=True))
+
+
+def _number(pool: ClassPool, c: int, sample: Any, where: str) -> int:
+    """Which sample of its class is meant."""
+    try:
+        if isinstance(sample, str):
+            return pool.sample_index(c, sample)
+        return operator.index(sample)
+    except TypeError:
+        raise DataError(
+            f"{where} has {sample!r}; a sample is named by its number within the class or by its "
+            "name."
+        ) from None
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None
+
+
+def _refuse_repeats(
+    pool: ClassPool,
+    classes: Int[np.ndarray, "tasks way"],
+    support: Int[np.ndarray, "tasks way shot"],
+    query: Int[np.ndarray, "tasks way asked"] | None,
+) -> None:
+    """No sample may be listed twice, nor be both learned from and asked for."""
+    both = support if query is None else np.concatenate([support, query], axis=2)
+    ordered = np.sort(both, axis=2)
+    twice = np.argwhere((ordered[:, :, 1:] == ordered[:, :, :-1]) & (ordered[:, :, 1:] >= 0))
+    if len(twice):
+        t, slot, place = twice[0]
+        c, sample = int(classes[t, slot]), int(ordered[t, slot, place])
+        called = "" if pool.sample_names is None else f" ({pool.names_of(c)[sample]!r})"
+        raise DataError(
+            f"task {t} lists sample {sample}{called} of class {pool.class_names[c]!r} twice; each "
+            "sample is learned from or asked for once."
+        )
 
 
 def _first_few(values: list[int] | list[str]) -> str:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-import numpy as np
 from jax.tree_util import register_dataclass
 
+from taskscape.arguments import check_number, check_whole
 from taskscape.errors import DataError
 from taskscape.model import Covariance
 from taskscape.model.params import Count, Scalar
@@ -13,6 +13,7 @@ from taskscape.model.params import Count, Scalar
 __all__ = ["FitConfig", "StepSettings"]
 
 Update = Literal["statistics", "paper"]
+_MOST_THEMES = 10_000
 
 
 @register_dataclass
@@ -81,9 +82,13 @@ class FitConfig:
             "evaluate_every", "patience",
         )  # fmt: skip
         for name in whole:
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, int | np.integer):
-                raise DataError(f"{name}={value!r} must be a whole number.")
+            if name != "max_tasks" or self.max_tasks is not None:
+                check_whole(getattr(self, name), name)
+        for name in ("delta", "tau0", "tau1", "tol", "min_gain", "nu_fraction", "kappa"):
+            check_number(getattr(self, name), name)
+        for name in ("task_themes", "image_themes"):
+            if getattr(self, name) > _MOST_THEMES:
+                check_whole(getattr(self, name), name, most=_MOST_THEMES)
         for name in positive:
             if not getattr(self, name) > 0:
                 raise DataError(f"{name}={getattr(self, name)} must be greater than 0.")
@@ -100,8 +105,9 @@ class FitConfig:
             "update": ("statistics", "paper"),
         }
         for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise DataError(f"{name}={getattr(self, name)!r} must be one of {allowed}.")
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in allowed:
+                raise DataError(f"{name}={value!r} must be one of {allowed}.")
         if self.method == "batch" and self.update == "paper":
             raise DataError("update='paper' is an online rule; use method='online' with it.")
 

@@ -1,22 +1,24 @@
 """Tasks as the fit sees them: prepared samples, each once, and where the tasks use them."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jax.tree_util import register_dataclass
 from jaxtyping import Array, Bool, Float, Int
 
 from taskscape.errors import DataError
+from taskscape.mesh import own_places, split_over_devices
 from taskscape.pools import ClassPool
 from taskscape.tasks import TaskSet, TaskStream
 from taskscape.tasks.draws import task_keys
 from taskscape.themes.places import class_rows
 from taskscape.themes.prepare import PreparedSamples
 
-__all__ = ["FitBatch", "TaskSource", "check_enough", "gather", "padded_size"]
+__all__ = ["FitBatch", "TaskSource", "check_enough", "gather", "gather_shares", "padded_size"]
 
 _LEAST_CLASSES = 30
 """With fewer classes, none are held out."""
@@ -33,13 +35,15 @@ class FitBatch:
     """A mini-batch: its samples, each once, or all that there are; which of them each task holds.
 
     A sample's log-likelihood does not depend on its task, so it is computed once however often the
-    sample occurs.
+    sample occurs. On a mesh, all arrays are split over the devices, ``x`` too: each device has the
+    samples of its own tasks, and ``index`` counts among these.
     """
 
     x: Float[Array, "U D"]
     index: Int[Array, "M C N"]
     sample_mask: Bool[Array, "M C N"]
     class_mask: Bool[Array, "M C"]
+    mesh: Mesh | None = field(default=None, metadata={"static": True})
 
 
 def padded_size(n: int, least: int = 256) -> int:
@@ -68,7 +72,7 @@ def gather(
         got = (len(tasks), tasks.max_way, tasks.max_shot)
         raise ValueError(f"tasks of shape {got} do not fit into {shape}")
     index, mask = (value.T for value in prepared.find(tasks, C, N, M))
-    class_mask = jnp.asarray(class_rows(tasks, C, M).T >= 0)
+    class_mask = jax.device_put(class_rows(tasks, C, M).T >= 0)
     everything = prepared.on_device
     if everything is not None and len(everything) <= _samples_in_reach() * M * C * N:
         return FitBatch(everything, index, mask, class_mask)
@@ -78,6 +82,33 @@ def gather(
     own = np.zeros(shape, dtype=np.int32)
     own[np.asarray(mask)] = where
     return FitBatch(x, jnp.asarray(own), mask, class_mask)
+
+
+def gather_shares(
+    tasks: TaskSet, prepared: PreparedSamples, shape: tuple[int, int, int], mesh: Mesh
+) -> FitBatch:
+    """The same with the tasks split over devices: this process looks up those of its own devices.
+
+    The number of tasks is rounded up to what the devices can share evenly.
+    """
+    M, C, N = shape
+    share = -(-M // mesh.size)
+    room = padded_size(min(share * C * N, len(prepared.rows)))
+    parts = []
+    for place in own_places(mesh):
+        own = tasks[place * share : (place + 1) * share]
+        if not len(own):  # more devices than tasks
+            own = replace(tasks[:1], classes=np.full_like(tasks.classes[:1], -1))
+        parts.append(gather(own, prepared, (share, C, N), room))
+    if all(part.x is prepared.on_device for part in parts):
+        x = prepared.on_devices(mesh)
+    else:
+        x = split_over_devices([part.x for part in parts], mesh)
+    index, sample_mask, class_mask = (
+        split_over_devices([getattr(part, name) for part in parts], mesh)
+        for name in ("index", "sample_mask", "class_mask")
+    )
+    return FitBatch(x, index, sample_mask, class_mask, mesh)
 
 
 def _samples_in_reach() -> float:

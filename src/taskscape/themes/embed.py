@@ -17,11 +17,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from taskscape.compiling import compiled
-from taskscape.devices import free_bytes
+from taskscape.devices import cores, free_bytes
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.model import (
-    ClassFits,
     FixedPoint,
     Themes,
     collapsed_elbo,
@@ -40,24 +39,38 @@ from taskscape.model import (
 from taskscape.model.conditional import TASK_ROUNDS, TASK_TOL
 from taskscape.model.fixed_point import begin
 from taskscape.model.params import Count
+from taskscape.pools.cache import mapped_scratch
 from taskscape.progress import progress_bar
 from taskscape.tasks import TaskSet
 from taskscape.themes.data import padded_size
 from taskscape.themes.places import SamplePlaces, class_rows
 from taskscape.themes.prepare import PreparedSamples
-from taskscape.themes.side_by_side import block_size, in_blocks, in_order, on_cpu, settled, take
+from taskscape.themes.side_by_side import (
+    Begun,
+    block_size,
+    in_blocks,
+    in_order,
+    on_cpu,
+    solve,
+    take,
+)
 
 __all__ = ["LikelihoodTable", "embed"]
 
 _TASKS_ON_ACCELERATORS = (1024, 4, 1 << 18)
 """In the smallest piece, so many times more in the next, and in the largest, which keeps a GPU
 busy: few sizes, since every size is compiled for."""
-_BYTES_ON_CPU = 1 << 28
-"""In a piece at most; where a device has a memory of its own, an eighth of what is free in it."""
-_PIECES_AT_ONCE = 2
-"""While the last classes of one piece settle, the next one is under way."""
+_BYTES_ON_CPU = 1 << 29
+"""In all pieces under way; where a device has a memory of its own, an eighth of what is free in it
+is in each."""
+_LEAST_BYTES = 1 << 25
+"""In a piece, however many cores there are: of smaller ones, the last classes take longest."""
+_FIRST_TASKS = 256
+"""On a CPU, in a piece that goes alone, so that programs are compiled once."""
 _LEAST_CLASSES = 128
 _ROWS_AT_ONCE = 8192
+_KEEP_BELOW_BYTES = 1 << 30
+"""Of a table of likelihoods in memory; a larger one lies in a file."""
 _LITERAL_TOL = 1e-5
 """Mean change of λ at which the paper's E-step ends."""
 
@@ -80,21 +93,42 @@ class LikelihoodTable(SamplePlaces):
         super().__init__(prepared.pool, classes)
         whitening = whiten(themes)
         at_once = _ROWS_AT_ONCE if on_cpu() else 8 * _ROWS_AT_ONCE
-        parts = []
+        shape, dtype = (len(self.rows), themes.K), themes.mu.dtype
+        self.on_host = on_cpu() or not _fits_on_device(4 * len(self.rows) * themes.K)
+        host = _room(shape, dtype) if self.on_host else None
+        parts, finite = [], []
         for start in range(0, len(self.rows), at_once):
             rows = self.rows[start : start + at_once]
             filled = np.resize(rows, padded_size(len(rows)))
             part = _log_lik(prepared.to_device(filled), whitening)
-            parts.append((np.asarray(part) if on_cpu() else part)[: len(rows)])
-        together = np.concatenate if on_cpu() else jnp.concatenate
-        self.values: Float[Array | np.ndarray, "rows K"] = together(parts)
-        finite = np.isfinite(self.values) if on_cpu() else jnp.isfinite(self.values)
-        self.lost: Int[np.ndarray, "lost"] = self.rows[~np.asarray(finite.all(1))]
+            if host is None:
+                parts.append(part[: len(rows)])
+                finite.append(jnp.isfinite(parts[-1]).all(1))
+            else:
+                host[start : start + len(rows)] = np.asarray(part)[: len(rows)]
+                finite.append(np.isfinite(host[start : start + len(rows)]).all(1))
+        self.values: Float[Array | np.ndarray, "rows K"] = (
+            jnp.concatenate(parts) if host is None else host
+        )
+        self.lost: Int[np.ndarray, "lost"] = self.rows[~np.concatenate(finite)]
         """Rows of the pool so far from an image-theme that the likelihood is no number."""
 
     def at(self, index: Int[Array | np.ndarray, "N A"]) -> Float[Array | np.ndarray, "N A K"]:
         """The log-likelihoods of the samples in some places."""
-        return self.values[np.asarray(index)] if on_cpu() else _at(self.values, index)
+        return self.values[np.asarray(index)] if self.on_host else _at(self.values, index)
+
+
+def _fits_on_device(size: int) -> bool:
+    """Whether a table of so many bytes leaves most of the device's memory free."""
+    free = free_bytes(jax.devices()[0])
+    return free is None or size <= free // 4
+
+
+def _room(shape: tuple[int, int], dtype: np.dtype) -> Float[np.ndarray, "rows K"]:
+    """Room for a table: in memory, or in a file where it is large; classes are read from there."""
+    if math.prod(shape) * dtype.itemsize <= _KEEP_BELOW_BYTES:
+        return np.empty(shape, dtype)
+    return mapped_scratch(shape, dtype)
 
 
 _log_lik = jax.jit(log_likelihood)
@@ -166,12 +200,10 @@ def _parts(
             _literally, table=table, themes=themes, max_iter=max_iter, keep_gamma=keep_gamma
         )
     elif tasks.takes_everything:
-        once = _fit_whole_classes(table, classes, themes, tol, max_iter)
+        once = _fit_whole_classes(table, classes, themes, tol, max_iter, keep_gamma)
         place = np.zeros(len(tasks.pool), dtype=np.int32)
         place[classes] = np.arange(len(classes), dtype=np.int32)
-        posterior = partial(
-            _of_whole_classes, fits=once, place=place, themes=themes, keep_gamma=keep_gamma
-        )
+        posterior = partial(_of_whole_classes, fits=once, place=place, themes=themes)
     else:
         posterior = partial(
             _of_samples,
@@ -183,25 +215,38 @@ def _parts(
         )
     shape = tasks.max_way, tasks.max_shot
 
-    def of_piece(start: int) -> _Part:
-        piece = tasks[start : start + sizes[-1]]
+    def of_piece(start: int, stop: int | None = None) -> _Part:
+        piece = tasks[start : stop or start + sizes[-1]]
         size = len(piece) if on_cpu() else next(n for n in sizes if n >= len(piece))
         return _on_host(posterior(piece, shape, size), piece)
 
     with progress_bar(description, len(tasks)) as advance:
-        for part in in_order(of_piece, range(0, len(tasks), sizes[-1]), _PIECES_AT_ONCE):
+        first = min(_FIRST_TASKS, sizes[-1], len(tasks)) if on_cpu() else 0
+        if first:
+            yield of_piece(0, first)
+            advance(first)
+        for part in in_order(of_piece, range(first, len(tasks), sizes[-1]), _pieces_at_once()):
             yield part
             advance(len(part.lam))
+
+
+def _pieces_at_once() -> int:
+    """While the last classes of one piece settle, the next one is under way."""
+    return 1 + (cores() if on_cpu() else 1)
+
+
+def _bytes_in_piece() -> int:
+    return max(_LEAST_BYTES, _BYTES_ON_CPU // _pieces_at_once())
 
 
 def _piece_sizes(way: int, samples: int, themes: Themes) -> list[int]:
     """How many tasks a piece may hold, ascending, each with so many classes and samples of one."""
     each = 4 * way * (2 * samples * themes.K + 12 * themes.L * themes.K)
     if on_cpu():  # takes blocks of one size, however many tasks a piece has
-        return [max(1, _BYTES_ON_CPU // each)]
+        return [max(1, _bytes_in_piece() // each)]
     size, times, most = _TASKS_ON_ACCELERATORS
-    free = free_bytes(jax.devices()[0])
-    room = _BYTES_ON_CPU if free is None else free // 8
+    free = free_bytes(jax.local_devices()[0])
+    room = _bytes_in_piece() if free is None else free // 8
     sizes = [size]
     while (size := size * times) <= most and size * each <= room:
         sizes.append(size)
@@ -221,6 +266,15 @@ def _refuse_lost(table: LikelihoodTable, tasks: TaskSet) -> None:
         "so far from what the model was fitted on that its likelihood is no number (largest "
         f"value {np.abs(pool.take(np.array([row]))).max():g}). Mend it or leave it out.{more}"
     )
+
+
+class _Fits(NamedTuple):
+    """What single classes come to, side by side or by tasks (``C M``)."""
+
+    evidence: Float[Array, "L *A"]
+    sweeps: Int[Array, "*A"]
+    samples: Int[Array, "*A"]
+    gamma: Float[Array, "L K *A"] | None
 
 
 class _Posteriors(NamedTuple):
@@ -254,10 +308,10 @@ def _of_samples(
 ) -> _Posteriors:
     """The posteriors of tasks that draw samples of their classes."""
     index, mask = table.find(tasks, *shape, size)
-    fits = _fit_classes(table, index, mask, themes, tol, max_iter)
+    fits = _fit_classes(table, index, mask, themes, tol, max_iter, keep_gamma)
     class_mask = class_rows(tasks, shape[0], size) >= 0
-    way = np.arange(class_mask.size, dtype=np.int32).reshape(class_mask.shape)
-    return _agree(fits, way, class_mask, themes, keep_gamma)
+    of_tasks = jax.tree.map(lambda x: x.reshape(*x.shape[:-1], *class_mask.shape), fits)
+    return _agree(of_tasks, class_mask, themes)
 
 
 def _fit_whole_classes(
@@ -266,39 +320,37 @@ def _fit_whole_classes(
     themes: Themes,
     tol: float,
     max_iter: int,
-) -> ClassFits:
+    keep_gamma: bool,
+) -> _Fits:
     """Classes with all of their samples."""
     counts = table.counts[classes]
-    room = max(_LEAST_CLASSES, (_BYTES_ON_CPU // (8 * int(counts.max()) * themes.K)))
-    parts = []
-    for start in range(0, len(classes), room):
+    room = max(_LEAST_CLASSES, _bytes_in_piece() // (8 * int(counts.max()) * themes.K))
+
+    def of_some(start: int) -> _Fits:
         some = classes[start : start + room]
-        size = padded_size(len(some), _LEAST_CLASSES)
+        n, size = len(some), padded_size(len(some), _LEAST_CLASSES)
         place = np.arange(counts.max())[:, None]
-        mask = place < np.pad(table.counts[some], (0, size - len(some)))
-        index = np.where(mask, np.pad(table.starts[some], (0, size - len(some))) + place, 0)
-        found = jnp.asarray(index[:, None].astype(np.int32)), jnp.asarray(mask[:, None])
-        fits = _fit_classes(table, *found, themes, tol, max_iter)
-        parts.append(_take_first(fits, len(some)))
+        mask = place < np.pad(table.counts[some], (0, size - n))
+        index = np.where(mask, np.pad(table.starts[some], (0, size - n)) + place, 0)
+        places = jnp.asarray(index[:, None].astype(np.int32)), jnp.asarray(mask[:, None])
+        fits = _fit_classes(table, *places, themes, tol, max_iter, keep_gamma)
+        return jax.tree.map(lambda leaf: leaf[..., :n], fits)
+
+    parts = list(in_order(of_some, range(0, len(classes), room), _pieces_at_once()))
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *parts)
-
-
-def _take_first(fits: ClassFits, n: int) -> ClassFits:
-    return jax.tree.map(lambda leaf: leaf[..., :n], fits)
 
 
 def _of_whole_classes(
     tasks: TaskSet,
     shape: tuple[int, int],
     size: int,
-    fits: ClassFits,
+    fits: _Fits,
     place: Int[np.ndarray, "classes"],
     themes: Themes,
-    keep_gamma: bool,
 ) -> _Posteriors:
     """The posteriors of tasks that take all samples of their classes, whose fits are at a place."""
     rows = class_rows(tasks, shape[0], size)
-    return _agree(fits, place[rows], rows >= 0, themes, keep_gamma)
+    return _agree(take(fits, place[rows]), rows >= 0, themes)
 
 
 def _fit_classes(
@@ -308,45 +360,61 @@ def _fit_classes(
     themes: Themes,
     tol: float,
     max_iter: int,
-) -> ClassFits:
+    keep_gamma: bool,
+) -> _Fits:
     """Single classes under each task-theme."""
     N, alpha = len(index), themes.alpha
     size = block_size(themes.K * max(N, themes.L))
     places = index.reshape(N, -1), mask.reshape(N, -1)
-    p, log_scale, real, point = in_blocks(size, lambda i, m: _begin(table.at(i), m, alpha), *places)
-    point = settled(size, sweep_classes, point, (p, real), alpha, tol, max_iter)
-    return in_blocks(size, lambda *fits: _finish(*fits, alpha), point, p, log_scale, real)
+
+    def finish(begun: Begun) -> _Fits:
+        fits = _finish(begun, alpha)
+        return fits if keep_gamma else fits._replace(gamma=None)
+
+    return solve(
+        size,
+        lambda index, mask: _begin(table.at(index), mask, alpha),
+        sweep_classes,
+        finish,
+        places,
+        alpha,
+        tol,
+        max_iter,
+    )
 
 
 @compiled
 def _begin(
     log_lik: Float[Array, "N A K"], sample_mask: Bool[Array, "N A"], alpha: Float[Array, "L K"]
-) -> tuple[Float[Array, "N K A"], Float[Array, " A"], Bool[Array, "N A"], FixedPoint]:
+) -> Begun:
     p, log_scale = relative_likelihood(log_lik.swapaxes(1, 2), sample_mask)
-    return p, log_scale, sample_mask, begin(first_gamma(p, sample_mask, alpha))
+    point = begin(first_gamma(p, sample_mask, alpha))
+    return Begun(point, (p, sample_mask), (log_scale,))
 
 
-_finish = compiled(fitted_classes)
+@compiled
+def _finish(begun: Begun, alpha: Float[Array, "L K"]) -> _Fits:
+    (p, sample_mask), (log_scale,) = begun.data, begun.rest
+    fits = fitted_classes(begun.point, p, log_scale, sample_mask, alpha)
+    return _Fits(fits.evidence, fits.sweeps, fits.samples, fits.gamma)
 
 
 # -- tasks --------------------------------------------------------------------------------------
 
 
-def _agree(
-    fits: ClassFits,
-    place: Int[np.ndarray, "C M"],
-    class_mask: Bool[np.ndarray, "C M"],
-    themes: Themes,
-    keep_gamma: bool,
-) -> _Posteriors:
-    """What the classes of each task say together; ``place`` says where their fits are."""
-    gamma = fits.gamma if keep_gamma else None
-    evidence, *others = take((fits.evidence, fits.sweeps, fits.samples, gamma), place)
-    delta, size = themes.delta, block_size(themes.L * len(place))
-    point = in_blocks(size, lambda mask: _begin_tasks(mask, delta), class_mask)
-    point = settled(size, sweep_tasks, point, (evidence, class_mask), delta, TASK_TOL, TASK_ROUNDS)
-    swept = point.swept[0], class_mask, evidence, *others
-    return in_blocks(size, lambda *tasks: _finish_tasks(delta, *tasks), *swept)
+def _agree(fits: _Fits, class_mask: Bool[np.ndarray, "C M"], themes: Themes) -> _Posteriors:
+    """What the classes of each task say together."""
+    delta, size = themes.delta, block_size(themes.L * len(class_mask))
+    return solve(
+        size,
+        lambda mask, fits: Begun(_begin_tasks(mask, delta), (fits.evidence, mask), (fits,)),
+        sweep_tasks,
+        lambda begun: _finish_tasks(begun, delta),
+        (class_mask, fits),
+        delta,
+        TASK_TOL,
+        TASK_ROUNDS,
+    )
 
 
 @compiled
@@ -355,23 +423,17 @@ def _begin_tasks(class_mask: Bool[Array, "C M"], delta: Float[Array, " L"]) -> F
 
 
 @compiled
-def _finish_tasks(
-    delta: Float[Array, " L"],
-    lam: Float[Array, "L M"],
-    class_mask: Bool[Array, "C M"],
-    evidence: Float[Array, "L C M"],
-    sweeps: Int[Array, "C M"],
-    samples: Int[Array, "C M"],
-    gamma: Float[Array, "L K C M"] | None,
-) -> _Posteriors:
+def _finish_tasks(begun: Begun, delta: Float[Array, " L"]) -> _Posteriors:
+    (evidence, class_mask), (fits,) = begun.data, begun.rest
+    lam, gamma = begun.point.swept[0], fits.gamma
     if gamma is not None:
         eta, _ = update_eta_given_evidence(evidence, lam, class_mask)
         gamma = (eta[:, None] * gamma).sum(0) + ~class_mask
     return _Posteriors(
         lam=lam,
         bound=task_bound(evidence, lam, class_mask, delta),
-        sweeps=jnp.where(class_mask, sweeps, 0).max(0),
-        samples=jnp.where(class_mask, samples, 0).sum(0),
+        sweeps=jnp.where(class_mask, fits.sweeps, 0).max(0),
+        samples=jnp.where(class_mask, fits.samples, 0).sum(0),
         gamma=gamma,
     )
 

@@ -5,16 +5,18 @@ import os
 import warnings
 from collections.abc import Iterable
 from dataclasses import fields
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from taskscape.arguments import check_flag, check_kind, check_number, check_whole
 from taskscape.compare import mean_kl
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
+from taskscape.mesh import all_devices
 from taskscape.model import Covariance, Themes
 from taskscape.pools import ClassPool
 from taskscape.seeds import Seed, check_seed
@@ -35,17 +37,18 @@ from taskscape.themes.prepare import (
 from taskscape.themes.steps import FitState
 from taskscape.themes.stored import from_disk, to_disk
 
-__all__ = ["HealthWarning", "OutlierTasksWarning", "TaskThemes"]
+__all__ = ["FAR_BELOW", "HealthWarning", "OutlierTasksWarning", "TaskThemes"]
 
 Tasks = TaskSet | TaskStream
 _HEALTH_TASKS = 2000
+_MOST_RESTARTS = 1000
 _USUAL_TASKS = 500
 _JUDGED_AT_LEAST = 100
 """With fewer tasks to judge by, these alone do not tell what is usual."""
 _CLASSES_HELD_OUT = "tasks of held-out classes"
 _TASKS_SET_ASIDE = "tasks of the classes learned from (in-sample)"
 _VALIDATION = "validation tasks"
-_FAR = 8.0
+FAR_BELOW = 8.0
 """Robust standard deviations below the training tasks at which a task's bound is far outside."""
 
 
@@ -139,17 +142,22 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 50,
         resume: bool = False,
+        distributed: bool = False,
     ) -> "TaskThemes":
         """Learn themes from tasks.
 
         ``validation`` tasks judge the fit instead of held-out classes. ``callback(info, restart)``
         hears of every step. With ``checkpoint`` the state is written every ``checkpoint_every``
         steps and when interrupted, and ``resume=True`` goes on from there to the same result;
-        without it, a file that is there is never replaced.
+        without it, a file that is there is never replaced. ``distributed`` shares the tasks among
+        all devices that JAX sees, of this process and of those that it was joined with
+        (:func:`taskscape.join_processes`), all of which make the same call; the first one writes.
         """
         config = self._config()
-        if checkpoint_every < 1:
-            raise DataError(f"checkpoint_every={checkpoint_every} must be at least 1.")
+        check_whole(checkpoint_every, "checkpoint_every", 1)
+        check_flag(resume, "resume")
+        if callback is not None and not callable(callback):
+            raise DataError(f"callback={callback!r} must be a function of (info, restart).")
         if resume and checkpoint is None:
             raise DataError("resume=True needs checkpoint, the file to go on from.")
         if resume and self.random_state is None:
@@ -168,7 +176,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         prepared = PreparedSamples(tasks.pool, preparation, every)
         finished = Restarts(
             self.get_params(), config, source, held_out, prepared,
-            checkpoint, checkpoint_every, callback,
+            checkpoint, checkpoint_every, callback, all_devices() if distributed else None,
         ).run(resume)  # fmt: skip
         order = sorted(range(len(finished)), key=lambda i: _quality(finished[i].state))
         kept = [finished[i] for i in order[: self.ensemble]]
@@ -220,7 +228,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for state in self.states_:
             fit = Fit(source, tasks[:1], prepared, config, state)
             for t in range(source.steps_per_pass(fit.batch_size) or 0):
-                fit.learn(t)
+                fit.learn(fit.mini_batch(t))
             states.append(fit.settled())
         self._set_states(states)
         return self
@@ -231,8 +239,8 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             **{k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()}
         )
         for name in ("n_restarts", "ensemble", "n_held_out"):
-            if not isinstance(getattr(self, name), int | np.integer):
-                raise DataError(f"{name}={getattr(self, name)!r} must be a whole number.")
+            check_whole(getattr(self, name), name)
+        check_whole(self.n_restarts, "n_restarts", most=_MOST_RESTARTS)
         if self.n_restarts < 1 or not 1 <= self.ensemble <= self.n_restarts:
             raise DataError(
                 f"ensemble={self.ensemble} of n_restarts={self.n_restarts}: keep at least 1 and at "
@@ -279,6 +287,9 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def embed(self, tasks: TaskSet, *, tol: float = 1e-6, keep_gamma: bool = False) -> Embeddings:
         """The posterior of each task under every kept fit, with its bound and sweeps."""
         check_is_fitted(self, "states_")
+        check_kind(tasks, TaskSet, "tasks", "Make one with sample_tasks.")
+        check_number(tol, "tol", 0, open_="low")
+        check_flag(keep_gamma, "keep_gamma")
         self._check_pool(tasks.pool)
         if len(tasks) == 0:
             raise DataError("there are no tasks to embed.")
@@ -323,6 +334,30 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         lam = self.embed(tasks).lam
         return lam[0] if len(lam) == 1 else lam
 
+    def class_weights(
+        self, pool: ClassPool, *, n_shot: int = 20
+    ) -> Float[np.ndarray, "classes L"] | Float[np.ndarray, "members classes L"]:
+        r"""How much each class of a pool belongs to each task-theme: η, in rows that sum to one.
+
+        .. math:: \eta = \lambda - \delta
+
+        for a task of the class alone, known by up to ``n_shot`` of its samples. An ensemble gives
+        (member, class, L).
+        """
+        check_is_fitted(self, "states_")
+        check_kind(pool, ClassPool, "pool", "Open one with load_pool.")
+        self._check_pool(pool)
+        check_whole(n_shot, "n_shot", 1)
+        alone = TaskSet(
+            pool=pool,
+            classes=np.arange(len(pool), dtype=np.int32)[:, None],
+            keys=np.arange(len(pool), dtype=np.uint64),
+            n_shot=np.minimum(pool.counts, n_shot).astype(np.int32),
+        )
+        prepared = PreparedSamples(pool, self.preparation_, alone.class_ids)
+        eta = self._posteriors(alone, prepared).lam - float(self.delta)
+        return eta[0] if len(eta) == 1 else eta
+
     def score(self, tasks: TaskSet, y: None = None) -> float:
         """The bound in nats per sample, averaged over the kept fits."""
         elbo = self.embed(tasks).elbo
@@ -339,7 +374,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _warn_of_outliers(self, embedded: Embeddings) -> None:
         bound, (middle, spread) = embedded.elbo[0], self.elbo_reference_
-        far = int((bound < middle - _FAR * spread).sum())
+        far = int((bound < middle - FAR_BELOW * spread).sum())
         if far:
             warnings.warn(
                 f"{far:,} of {len(embedded):,} tasks are explained far worse than the tasks the "
@@ -380,7 +415,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError(
                 f"{os.fspath(path)} cannot be read: {error} is missing: the model is damaged."
             ) from error
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, AttributeError, IndexError) as error:
             raise DataError(f"{os.fspath(path)} cannot be read: {error}") from error
 
 
@@ -421,7 +456,8 @@ def _drawn_seed() -> int:
 def _as_tasks(tasks: Tasks | Iterable[TaskSet]) -> Tasks:
     if isinstance(tasks, TaskSet | TaskStream):
         return tasks
-    sets = list(tasks)
+    listed = isinstance(tasks, Iterable) and not isinstance(tasks, np.ndarray)
+    sets: list[Any] = list(tasks) if listed else [tasks]
     for each in sets:
         if not isinstance(each, TaskSet):
             raise DataError(
@@ -432,6 +468,7 @@ def _as_tasks(tasks: Tasks | Iterable[TaskSet]) -> Tasks:
 
 
 def _check_validation(validation: TaskSet, pool: ClassPool) -> None:
+    check_kind(validation, TaskSet, "validation", "Make one with sample_tasks.")
     if len(validation) == 0:
         raise DataError("validation has no tasks.")
     if validation.pool is not pool and validation.pool.fingerprint != pool.fingerprint:

@@ -10,11 +10,13 @@ from jaxtyping import Float, Int
 from taskscape.model import Themes
 from taskscape.themes.mending import dead_themes, duplicates
 
-__all__ = ["Health", "check_health"]
+__all__ = ["Health", "check_health", "count_points", "few_points"]
 
 _RUNAWAY = 1e3
 _COLLAPSED = 10
 """With no more than this many distinct λ, tasks can hardly be told apart."""
+_ENOUGH = 100
+"""Fewer tasks do not tell on how many points tasks fall."""
 _SAME_DIRECTION = 0.01
 """A direction in which λ varies by less, in classes, is none."""
 _NEARLY_ALL = 0.9
@@ -90,7 +92,7 @@ def check_health(
         task_theme_usage=tuple(np.round(task_usage, 6).tolist()),
         judged_on=judged_on,
         n_tasks=len(lam),
-        distinct=len(np.unique(np.round(lam, 1), axis=0)),
+        distinct=count_points(lam),
         rank=_rank(lam),
         largest_share=round(float(mass.max() / max(mass.sum(), np.finfo(np.float32).tiny)), 6),
         duplicates=len(duplicates(np.asarray(themes.alpha))),
@@ -131,13 +133,9 @@ def _of_themes(health: Health) -> list[str]:
 def _of_tasks(health: Health, possible: int) -> list[str]:
     """Advice where tasks cannot be told apart, or fits do not agree about them."""
     advice, L = [], len(health.task_theme_usage)
-    enough = health.n_tasks >= 100 and L > 1
+    enough = health.n_tasks >= _ENOUGH and L > 1
     if enough and health.distinct <= min(_COLLAPSED, possible // 4):
-        advice.append(
-            f"{health.n_tasks:,} {health.judged_on} fall on {health.distinct} points, so distances "
-            "mean little: prepare the features (power, unit length, principal components), or ask "
-            "for more themes."
-        )
+        advice.append(_collapsed(health.n_tasks, health.judged_on, health.distinct))
     elif enough and health.largest_share > _NEARLY_ALL:
         advice.append(
             f"{health.largest_share:.0%} of the classes in {health.judged_on} belong to one "
@@ -155,6 +153,28 @@ def _of_tasks(health: Health, possible: int) -> list[str]:
             "trust the ensemble rather than a single fit, and give it more members."
         )
     return advice
+
+
+def count_points(lam: Float[np.ndarray, "tasks L"]) -> int:
+    """How many different λ there are, rounded to 0.1."""
+    return len(np.unique(np.round(lam, 1), axis=0))
+
+
+def few_points(
+    lam: Float[np.ndarray, "tasks L"], delta: Float[np.ndarray, "L"], what: str
+) -> str | None:
+    """Advice where these tasks fall on so few points that distances mean little; else None."""
+    n, points = len(lam), count_points(lam)
+    few = points <= min(_COLLAPSED, _possible(lam, delta) // 4)
+    enough = n >= _ENOUGH and lam.shape[1] > 1
+    return _collapsed(n, what, points) if enough and few else None
+
+
+def _collapsed(n: int, what: str, points: int) -> str:
+    return (
+        f"{n:,} {what} fall on {points} points, so distances mean little: prepare the features "
+        "(power, unit length, principal components), or ask for more themes."
+    )
 
 
 def _rank(lam: Float[np.ndarray, "tasks L"]) -> int:

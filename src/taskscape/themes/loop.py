@@ -5,15 +5,29 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from taskscape.errors import CheckpointError, DataError
 from taskscape.files import check_output
+from taskscape.mesh import (
+    alike,
+    anyone,
+    first_process,
+    on_all_hosts,
+    on_one_device,
+    one_for_all,
+    own_places,
+    same_on_all,
+    several_processes,
+    split_over_devices,
+)
 from taskscape.model import (
     ConditionalPosterior,
     ThemeStatistics,
@@ -21,24 +35,31 @@ from taskscape.model import (
     relative_prior,
 )
 from taskscape.progress import progress_bar
-from taskscape.storage import CHECKPOINT, arrays_of, load_checkpoint, save_checkpoint
+from taskscape.storage import (
+    CHECKPOINT,
+    arrays_of,
+    load_checkpoint,
+    mend_checkpoint,
+    save_checkpoint,
+)
 from taskscape.tasks import TaskSet
 from taskscape.themes.config import FitConfig
-from taskscape.themes.data import FitBatch, TaskSource, gather
+from taskscape.themes.data import FitBatch, TaskSource, gather, gather_shares
 from taskscape.themes.mending import flaws, mend
 from taskscape.themes.prepare import PreparedSamples
+from taskscape.themes.side_by_side import read_ahead
 from taskscape.themes.start import starts
 from taskscape.themes.steps import (
     FitState,
     batch_part,
-    cold_posterior,
     held_out_bound,
     maximise,
     step,
 )
 from taskscape.themes.stored import posterior_from_arrays, state_from_arrays
+from taskscape.waiting_interrupts import interrupts_wait
 
-__all__ = ["Callback", "Fit", "FitInfo", "Restarts", "check_no_checkpoint"]
+__all__ = ["Callback", "Fit", "FitInfo", "Restarts", "check_no_checkpoint", "mend_on_disk"]
 
 _HELD_OUT_PER_BATCH = 256
 
@@ -82,6 +103,11 @@ class Fit:
     history: list[FitInfo] = field(default_factory=list)
     posteriors: ConditionalPosterior | None = None
     """Batch only: where the E-step of every task goes on from."""
+    mesh: Mesh | None = None
+    """Devices that share the tasks; the state is then the same on all of them."""
+
+    def __post_init__(self) -> None:
+        self.state = same_on_all(self.state, self.mesh)
 
     def __iter__(self) -> Iterator[FitInfo]:
         steps = self._passes() if self.config.method == "batch" else self._mini_batches()
@@ -102,12 +128,14 @@ class Fit:
         prepared: PreparedSamples,
         config: FitConfig,
         n: int,
+        mesh: Mesh | None = None,
     ) -> "list[Fit]":
         """Fits about to begin, from the best starts that the classes of the source suggest."""
         first = source.tasks if isinstance(source.tasks, TaskSet) else source.batch(0, 4096)
+        begun = starts(source.without_held_out(first), prepared, config, n)
         return [
-            Fit(source, held_out, prepared, config, state)
-            for state in starts(source.without_held_out(first), prepared, config, n)
+            Fit(source, held_out, prepared, config, one_for_all(state), mesh=mesh)
+            for state in begun
         ]
 
     @property
@@ -144,10 +172,13 @@ class Fit:
 
     # -- online ---------------------------------------------------------------------------------
 
-    def learn(self, t: int) -> FitInfo:
-        """Learn from mini-batch ``t`` of the source, without looking at held-out tasks."""
+    def mini_batch(self, t: int) -> FitBatch:
+        """The samples of mini-batch ``t`` of the source."""
+        return self._gather(self.source.batch(t, self.batch_size), self._shape())
+
+    def learn(self, batch: FitBatch) -> FitInfo:
+        """Learn from a mini-batch, without looking at held-out tasks."""
         size = self.batch_size
-        batch = gather(self.source.batch(t, size), self.prepared, self._shape())
         self.state, report = step(self.state, batch, self.config.of_steps())
         return FitInfo(
             t=self.updates,
@@ -159,6 +190,12 @@ class Fit:
             rho=float(report.rho),
         )
 
+    def _gather(self, tasks: TaskSet, shape: tuple[int, int, int], room: int = 0) -> FitBatch:
+        """The samples of some tasks, on the device or on those that share the tasks."""
+        if self.mesh is not None:
+            return gather_shares(tasks, self.prepared, shape, self.mesh)
+        return gather(tasks, self.prepared, shape, room)
+
     def settled(self) -> FitState:
         """The state with its present themes taken as the best, as after a partial fit."""
         return replace(self.state, best=self.state.themes)
@@ -166,11 +203,12 @@ class Fit:
     def _mini_batches(self) -> Iterator[FitInfo]:
         most = self.most_updates()
         judged = self._held_out_batches()
-        while True:
-            t = self.updates
-            info = self.learn(t)
-            last = most is not None and t + 1 >= most
-            if last or (t + 1) % self.config.evaluate_every == 0:
+        t = self.updates
+        numbers = count(t) if most is None else range(t, max(t + 1, most))
+        for batch in read_ahead(self.mini_batch, numbers):
+            info = self.learn(batch)
+            last = most is not None and info.t >= most
+            if last or info.t % self.config.evaluate_every == 0:
                 info = self._look(info, judged, last)
             if last and not info.done:
                 info = replace(info, done="the asked number of tasks is reached")
@@ -184,10 +222,10 @@ class Fit:
             shape = (min(_HELD_OUT_PER_BATCH, own[0]), *own[1:])
         size = shape[0]
         parts = [self.held_out[i : i + size] for i in range(0, len(self.held_out), size)]
-        batches = [gather(part, self.prepared, shape) for part in parts]
+        batches = [self._gather(part, shape) for part in parts]
         room = max(len(batch.x) for batch in batches)
         return [
-            batch if len(batch.x) == room else gather(part, self.prepared, shape, room)
+            batch if len(batch.x) == room else self._gather(part, shape, room)
             for part, batch in zip(parts, batches, strict=True)
         ]
 
@@ -196,6 +234,8 @@ class Fit:
         settings = self.config.of_steps()
         sums = [held_out_bound(self.state.themes, batch, settings) for batch in judged]
         bound = float(sum(float(s) for s, _ in sums) / sum(float(n) for _, n in sums))
+        if self.mesh is not None:
+            self.state = on_one_device(self.state)
         flawed, best = (
             flaws(self.state),
             (-int(self.state.best_flaws), float(self.state.best_bound)),
@@ -217,6 +257,7 @@ class Fit:
             self.state, revived = mend(self.state, settings)
             if revived:
                 self.posteriors = None  # they have no place for it, and would leave it dead
+        self.state = same_on_all(self.state, self.mesh)
         done = "the held-out bound no longer rises" if stale >= self.config.patience else ""
         return replace(info, held_out=bound, revived=revived, done="" if revived else done)
 
@@ -255,19 +296,33 @@ class Fit:
         total: ThemeStatistics | None = None
         parts, bound = [], 0.0
         for i, tasks in enumerate(self.source.all_batches(size)):
-            batch = gather(tasks, self.prepared, shape)
-            part = slice(i * size, (i + 1) * size)
-            if self.posteriors is None:
-                start = cold_posterior(self.state, batch)
-            else:
-                start = jax.tree.map(lambda leaf, p=part: leaf[p], self.posteriors)
+            batch = self._gather(tasks, shape)
+            start = self._where_it_was(slice(i * size, (i + 1) * size))
             stats, posterior, elbo = batch_part(self.state, batch, start, self.config.of_steps())
             total = stats if total is None else total + stats
+            if self.mesh is not None:
+                posterior = jax.tree.map(lambda leaf: leaf[:size], on_all_hosts(posterior))
             parts.append(posterior)
             bound += float(elbo)
         assert total is not None
-        self.posteriors = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+        together = jnp.concatenate if self.mesh is None else np.concatenate
+        self.posteriors = jax.tree.map(lambda *leaves: together(leaves), *parts)
         return total, bound
+
+    def _where_it_was(self, tasks: slice) -> ConditionalPosterior | None:
+        """The posteriors of some tasks after the pass before, if there was one."""
+        if self.posteriors is None:
+            return None
+        known = jax.tree.map(lambda leaf: leaf[tasks], self.posteriors)
+        if self.mesh is None:
+            return known
+        share = -(-(tasks.stop - tasks.start) // self.mesh.size)
+
+        def of_device(place: int) -> ConditionalPosterior:
+            at = np.minimum(np.arange(place * share, (place + 1) * share), len(known.lam) - 1)
+            return jax.tree.map(lambda leaf: np.asarray(leaf)[at], known)
+
+        return split_over_devices([of_device(i) for i in own_places(self.mesh)], self.mesh)
 
 
 Callback = Callable[[FitInfo, int], None]
@@ -286,7 +341,9 @@ class Restarts:
         checkpoint: str | os.PathLike[str] | None,
         every: int,
         callback: Callback | None,
+        mesh: Mesh | None = None,
     ) -> None:
+        self.mesh = mesh
         self.config, self.source, self.held_out, self.prepared = config, source, held_out, prepared
         self.path = None if checkpoint is None else Path(checkpoint)
         self.every, self.callback = every, callback
@@ -296,29 +353,48 @@ class Restarts:
     def run(self, resume: bool) -> list[Fit]:
         """Run all fits that a checkpoint does not hold already."""
         fits = self._read() if resume else []
+        if not alike(sum(len(fit.history) for fit in fits)):
+            raise CheckpointError(
+                f"the processes see different checkpoints at {self.path}. It must be on a disk "
+                "that all of them share."
+            )
         if not fits:
-            fits = Fit.several(self.source, self.held_out, self.prepared, self.config, self.n)
+            fits = Fit.several(
+                self.source, self.held_out, self.prepared, self.config, self.n, self.mesh
+            )
         for i, fit in enumerate(fits):
             label = "fitting" if self.n == 1 else f"fitting {i + 1}/{self.n}"
             with progress_bar(label, fit.most_updates()) as advance:
                 self._finish(fits, i, advance)
+        for fit in fits:
+            fit.state = on_one_device(fit.state)
         return fits
 
     def _finish(self, fits: list[Fit], i: int, advance: Callable[[int], None]) -> None:
+        agreed = False
         try:
-            for info in fits[i]:
-                advance(1)
-                if self.path is not None and (info.t % self.every == 0 or info.done):
-                    self._write(fits)
-                if self.callback is not None:
-                    self.callback(info, i)
+            with interrupts_wait(several_processes()) as asked:
+                for info in fits[i]:
+                    advance(1)
+                    if self.path is not None and (info.t % self.every == 0 or info.done):
+                        self._write(fits)
+                    if self.callback is not None:
+                        self.callback(info, i)
+                    if several_processes() and info.held_out is not None:
+                        agreed = anyone(bool(asked))
+                    if agreed:
+                        raise KeyboardInterrupt
         except KeyboardInterrupt:
             if self.path is not None:
                 self._write(fits)
+            if agreed:
+                anyone(True)  # no process leaves before the checkpoint is written
             raise
 
     def _write(self, fits: list[Fit]) -> None:
         assert self.path is not None
+        if not first_process():
+            return
         arrays: dict[str, np.ndarray] = {}
         for i, fit in enumerate(fits):
             arrays |= arrays_of(fit.state, f"fit{i}")
@@ -332,7 +408,10 @@ class Restarts:
         save_checkpoint(self.path, arrays, header)
 
     def _read(self) -> list[Fit]:
-        if self.path is None or not self.path.exists():
+        if self.path is None:
+            return []
+        mend_on_disk(self.path)
+        if not self.path.exists():
             return []
         arrays, header = load_checkpoint(self.path)
         if header.get("identity") != self.identity:
@@ -342,7 +421,7 @@ class Restarts:
             )
         try:
             return [self._fit(arrays, i, history) for i, history in enumerate(header["histories"])]
-        except DataError as error:
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
                 f"{self.path} is not a readable checkpoint ({error}) Delete it and start anew."
             ) from error
@@ -357,16 +436,24 @@ class Restarts:
             state_from_arrays(arrays, f"fit{i}", self.config.covariance),
             [FitInfo(**{**info, "usage": tuple(info["usage"])}) for info in history],
             posterior_from_arrays(arrays, f"posteriors{i}"),
+            self.mesh,
         )
 
 
-def check_no_checkpoint(path: str | os.PathLike[str]) -> None:
-    """Raise an error if a fit that starts anew would replace a checkpoint, or anything else."""
+def mend_on_disk(path: Path) -> None:
+    """Put the checkpoint before in the place of one that is damaged; the first process does so."""
+    if first_process():
+        mend_checkpoint(path)
+    anyone(False)  # the others wait for it
+
+
+def check_no_checkpoint(path: str | os.PathLike[str], of: str = "fit") -> None:
+    """Raise an error if what starts anew would replace a checkpoint, or anything else."""
     check_output(path, CHECKPOINT)
     if Path(path).exists() and Path(path).stat().st_size:
         raise DataError(
-            f"{os.fspath(path)} is the checkpoint of a fit that did not finish. Go on from it with "
-            "resume=True (on the command line: --resume), or delete it to start anew."
+            f"{os.fspath(path)} is the checkpoint of a {of} that did not finish. Go on from it "
+            "with resume=True (on the command line: --resume), or delete it to start anew."
         )
 
 

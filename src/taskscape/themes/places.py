@@ -45,7 +45,7 @@ class SamplePlaces:
             fill = ((0, size - m), (0, way - c), (0, shot - n))
             index = np.where(drawn.support_mask, self.where[drawn.support], 0).astype(np.int32)
             masked = np.pad(drawn.support_mask, fill)
-            return jnp.asarray(np.pad(index, fill).T), jnp.asarray(masked.T)
+            return jax.device_put((np.pad(index, fill).T, masked.T))
         with jax.enable_x64(True):
             return _draw(
                 np.resize(tasks.keys, size),

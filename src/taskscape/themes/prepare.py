@@ -11,9 +11,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
+from taskscape.arguments import check_flag, check_number, check_whole
 from taskscape.errors import DataError
+from taskscape.mesh import own_places, split_over_devices
 from taskscape.pools import ClassPool
 from taskscape.themes.places import SamplePlaces, all_rows
 
@@ -52,9 +55,11 @@ class PrepareConfig:
     """Keep this many principal components of the training classes."""
 
     def __post_init__(self) -> None:
-        if self.power is not None and not 0 < self.power <= 1:
+        if self.power is not None and not 0 < check_number(self.power, "power") <= 1:
             raise DataError(f"power={self.power} must lie in (0, 1], or be None.")
-        if self.pca is not None and self.pca < 1:
+        check_flag(self.l2, "l2")
+        check_flag(self.centre, "centre")
+        if self.pca is not None and check_whole(self.pca, "pca") < 1:
             raise DataError(f"pca={self.pca} must be at least 1, or None.")
 
     def describe(self) -> str:
@@ -154,7 +159,8 @@ Prepare: TypeAlias = PrepareConfig | str | None
 
 def check_prepare(prepare: Prepare) -> None:
     """Refuse what is no way to prepare samples."""
-    if prepare not in (None, "auto") and not isinstance(prepare, PrepareConfig):
+    words = prepare is None or (isinstance(prepare, str) and prepare == "auto")
+    if not words and not isinstance(prepare, PrepareConfig):
         raise DataError(f"prepare={prepare!r} must be 'auto', None or a PrepareConfig.")
 
 
@@ -217,6 +223,7 @@ class PreparedSamples(SamplePlaces):
         super().__init__(pool, classes)
         self.pool, self.preparation = pool, preparation
         self._kept: Float[np.ndarray, "rows dims"] | None = None
+        self._on_meshes: dict[Mesh, Float[Array, "copies dims"]] = {}
         if len(self.rows) * preparation.dims * 4 <= _KEEP_BELOW_BYTES:
             self._kept = np.empty((len(self.rows), preparation.dims), dtype=np.float32)
             at = 0
@@ -240,6 +247,14 @@ class PreparedSamples(SamplePlaces):
     def on_device(self) -> Float[Array, "rows dims"] | None:
         """All prepared samples on the device, where they are kept."""
         return None if self._kept is None else jnp.asarray(self._kept, dtype=float)
+
+    def on_devices(self, mesh: Mesh) -> Float[Array, "copies dims"]:
+        """All prepared samples on every device of a mesh, one copy after another."""
+        assert self.on_device is not None
+        if mesh not in self._on_meshes:
+            copies = [self.on_device] * len(own_places(mesh))
+            self._on_meshes[mesh] = split_over_devices(copies, mesh)
+        return self._on_meshes[mesh]
 
     def to_device(self, rows: Int[np.ndarray, "some"]) -> Float[Array, "some dims"]:
         """The prepared features of these rows of the pool, on the device."""

@@ -2,35 +2,39 @@
 
 Every shape is compiled for, and on a CPU that takes longer than most embeddings. There all problems
 go in blocks of one size, which fit into a core's cache, and what still moves is gathered from
-several blocks into one by NumPy, for which nothing is compiled. An accelerator takes all problems
+several blocks into one by NumPy, for which nothing is compiled (``jax.device_put`` takes it as it
+is; ``jnp.asarray`` would compile for every shape). An accelerator takes all problems
 at once; what still moves goes on in a batch a quarter of the size, and so on, and the host, which
 never waits for a count, runs ahead.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from taskscape.compiling import compiled
-from taskscape.devices import cores
 from taskscape.model import FixedPoint
 from taskscape.model.fixed_point import settle
 from taskscape.model.params import Count, Scalar
 
-__all__ = ["block_size", "in_blocks", "in_order", "on_cpu", "settled", "take"]
+__all__ = ["Begun", "block_size", "in_blocks", "in_order", "on_cpu", "read_ahead", "solve", "take"]
 
 T = TypeVar("T")
-_NUMBERS_IN_BLOCK = 1 << 17
-"""In the largest array of a block: half a megabyte, of a core's cache."""
+_NUMBERS_IN_BLOCK = 1 << 18
+"""In the largest array of a block: a megabyte, of a core's cache."""
 _LEAST_BLOCK, _LARGEST_BLOCK = 128, 1024
 """Smaller blocks are not quicker; in larger ones, the last to settle would keep too many."""
+_BESIDE = 16
+"""More than a power of two, or all rows of a block would want the same few places of the cache:
+sweeps were up to four times slower."""
 _SHRINK = 4
 """Problems are gathered anew when all but one in so many have settled."""
 _LEAST_TOGETHER = 128
@@ -44,102 +48,170 @@ def on_cpu() -> bool:
 
 def in_order(job: Callable[[int], T], inputs: Sequence[int], at_once: int) -> Iterator[T]:
     """The results of a job, so many at a time."""
+    threads = ThreadPoolExecutor(at_once)
+    try:
+        yield from threads.map(_as_here(job), inputs)
+    finally:
+        threads.shutdown(cancel_futures=True)
+
+
+def read_ahead(job: Callable[[int], T], inputs: Iterable[int]) -> Iterator[T]:
+    """The results of a job, one by one; the next one is under way while one is worked with."""
+    job, thread = _as_here(job), ThreadPoolExecutor(1)
+    coming: deque[Future[T]] = deque()
+    try:
+        for item in inputs:
+            coming.append(thread.submit(job, item))
+            if len(coming) > 1:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
+    finally:
+        thread.shutdown(cancel_futures=True)
+
+
+def _as_here(job: Callable[[int], T]) -> Callable[[int], T]:
+    """A job for another thread, with JAX's settings of this one."""
     names = "jax_enable_x64", "jax_default_device"
     precision, device = (jax.config.values[name] for name in names)
 
-    def as_here(item: int) -> T:
-        """The job with the settings of the thread that asked for it."""
+    def job_as_here(item: int) -> T:
         with jax.enable_x64(precision), jax.default_device(device):
             return job(item)
 
-    threads = ThreadPoolExecutor(at_once)
-    try:
-        yield from threads.map(as_here, inputs)
-    finally:
-        threads.shutdown(cancel_futures=True)
+    return job_as_here
 
 
 def block_size(numbers: int) -> int:
     """Problems in a block on a CPU, each with so many numbers in its largest array.
 
-    >>> [block_size(n) for n in (20, 128, 160, 600, 20_000)]
-    [1024, 1024, 1024, 256, 128]
+    >>> [block_size(n) for n in (20, 256, 512, 600, 20_000)]
+    [1040, 1040, 528, 528, 144]
     """
     fits = 1 << max(0, _NUMBERS_IN_BLOCK // numbers - 1).bit_length()
-    return min(max(fits, _LEAST_BLOCK), _LARGEST_BLOCK)
+    return min(max(fits, _LEAST_BLOCK), _LARGEST_BLOCK) + _BESIDE
+
+
+class Begun(NamedTuple):
+    """Problems that are about to be swept, or have been for a while."""
+
+    point: FixedPoint
+    data: tuple[Any, ...]
+    """What a sweep needs besides."""
+    rest: tuple[Any, ...]
+    """What only the results need."""
+
+
+def solve(
+    size: int,
+    begin: Callable[..., Begun],
+    sweep: Callable[..., FixedPoint],
+    finish: Callable[[Begun], T],
+    problems: tuple[Any, ...],
+    prior: Float[Array, "..."],
+    tol: float,
+    max_iter: int,
+) -> T:
+    """What problems that lie side by side come to, after sweeps until nothing moves.
+
+    What still moves goes on alone once it is few. On a CPU, ``size`` problems go at a time.
+    """
+    if on_cpu():
+        leaves, tree = jax.tree.flatten(problems)
+        return _solve_in_blocks(size, begin, sweep, finish, leaves, tree, prior, tol, max_iter)
+    begun = begin(*problems)
+    return finish(
+        begun._replace(
+            point=_settled_on_device(sweep, begun.point, begun.data, prior, tol, max_iter)
+        )
+    )
+
+
+def _solve_in_blocks(
+    size: int,
+    begin: Callable[..., Begun],
+    sweep: Callable[..., FixedPoint],
+    finish: Callable[[Begun], T],
+    leaves: list[Any],
+    tree: Any,
+    prior: Float[Array, "..."],
+    tol: float,
+    max_iter: int,
+) -> T:
+    """A block stays in the cache from its first sweep to its results.
+
+    What still moves of all blocks is gathered and goes on in blocks like them.
+    """
+    n = leaves[0].shape[-1]
+    enough = size // _SHRINK if n > size else 0
+    results, moving, places = [], [], []
+    for start, here, block in _blocks(size, leaves, tree):
+        begun = begin(*block)
+        point = _sweep_until(sweep, begun.point, begun.data, prior, tol, max_iter, enough)
+        begun = begun._replace(point=point)
+        results.append(_first(here, finish(begun)))
+        change, sweeps = np.asarray(point.change)[:here], np.asarray(point.sweeps)[:here]
+        ids = np.flatnonzero((change >= tol) & (sweeps < max_iter))
+        moving.append([np.asarray(x)[..., ids] for x in jax.tree.leaves(begun)])
+        places.append(start + ids)
+    whole, left = _joined(results), np.concatenate(places)
+    if len(left):
+        tree = jax.tree.structure((begun,))
+        again = _solve_in_blocks(
+            size, _as_it_is, sweep, finish, _joined(moving), tree, prior, tol, max_iter
+        )
+        jax.tree.map(lambda x, moved: _put_on_host(x, left, moved), whole, again)
+    return whole
+
+
+def _as_it_is(begun: Begun) -> Begun:
+    return begun
 
 
 def in_blocks(size: int, job: Callable[..., T], *problems: Any) -> T:
-    """What a job makes of problems that lie side by side, and its results side by side.
-
-    On a CPU the job gets ``size`` of them at a time, the last block filled up with copies.
-    """
+    """What a job makes of problems that lie side by side; on a CPU, ``size`` of them at a time."""
     if not on_cpu():
         return job(*problems)
-    leaves, tree = jax.tree.flatten(problems)
+    blocks = _blocks(size, *jax.tree.flatten(problems))
+    return _joined([_first(here, job(*block)) for _, here, block in blocks])
+
+
+def _blocks(size: int, leaves: list[Any], tree: Any) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
+    """Where a block begins, its problems, and the block: the last one is filled up with copies."""
     leaves = [np.asarray(leaf) for leaf in leaves]
     n = leaves[0].shape[-1]
-
-    def of_block(start: int) -> T:
+    for start in range(0, n, size):
         block = [leaf[..., start : start + size] for leaf in leaves]
         if (fill := start + size - n) > 0:
             block = [np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, fill)], "edge") for x in block]
-        results = job(*jax.tree.unflatten(tree, [jnp.asarray(x) for x in block]))
-        return jax.tree.map(lambda x: x.block_until_ready(), results)
+        yield start, min(size, n - start), jax.tree.unflatten(tree, jax.device_put(block))
 
-    first = of_block(0)  # alone, so that it is compiled for once
-    others = in_order(of_block, range(size, n, size), cores())
-    blocks = [first, *others]
-    return jax.tree.map(lambda *x: jnp.asarray(np.concatenate(x, -1)[..., :n]), *blocks)
+
+def _first(n: int, results: T) -> T:
+    """The results of the first problems, on the host."""
+    return jax.tree.map(lambda x: np.asarray(x)[..., :n], results)
+
+
+def _joined(blocks: list[T]) -> T:
+    return jax.tree.map(lambda *x: np.concatenate(x, axis=-1), *blocks)
+
+
+def _put_on_host(
+    x: Shaped[np.ndarray, "..."], places: Int[np.ndarray, " m"], values: Shaped[np.ndarray, "..."]
+) -> None:
+    x[..., places] = values
 
 
 def take(values: T, places: Int[np.ndarray, "..."]) -> T:
     """The problems at some places."""
     if on_cpu():
-        return jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[..., places]), values)
+        return jax.tree.map(lambda x: np.asarray(x)[..., places], values)
     return _take(values, places)
 
 
 @jax.jit
 def _take(values: T, places: Int[Array, "..."]) -> T:
     return jax.tree.map(lambda x: x[..., places], values)
-
-
-def settled(
-    size: int,
-    sweep: Callable[..., FixedPoint],
-    point: FixedPoint,
-    data: tuple[Any, ...],
-    prior: Float[Array, "..."],
-    tol: float,
-    max_iter: int,
-) -> FixedPoint:
-    """Sweep until nothing moves; what still does goes on alone once it is few.
-
-    On a CPU, blocks have ``size`` problems.
-    """
-    if not on_cpu():
-        return _settled_on_device(sweep, point, data, prior, tol, max_iter)
-    n = point.change.shape[-1]
-    enough = size // _SHRINK if n > size else 0
-
-    def some_sweeps(point: FixedPoint, *data: Any) -> FixedPoint:
-        return _sweep_until(sweep, point, data, prior, tol, max_iter, enough)
-
-    point = in_blocks(size, some_sweeps, point, *data)
-    change, sweeps = np.asarray(point.change), np.asarray(point.sweeps)
-    ids = np.flatnonzero((change >= tol) & (sweeps < max_iter))
-    if not len(ids):
-        return point
-    moved = settled(size, sweep, *take((point, data), ids), prior, tol, max_iter)
-    return jax.tree.map(partial(_replaced, ids), point, moved)
-
-
-def _replaced(ids: Int[np.ndarray, " m"], whole: Array, part: Array) -> Array:
-    """The same, with what is at some places replaced, on the host."""
-    on_host = np.array(whole)
-    on_host[..., ids] = part
-    return jnp.asarray(on_host)
 
 
 def _settled_on_device(
@@ -150,7 +222,7 @@ def _settled_on_device(
     tol: float,
     max_iter: int,
 ) -> FixedPoint:
-    """The same, and nothing of it comes back to the host."""
+    """Sweeps until nothing moves; nothing of it comes back to the host."""
     fewer = point.change.shape[-1] // _SHRINK
     if fewer < _LEAST_TOGETHER:
         return _sweep_until(sweep, point, data, prior, tol, max_iter, 0)

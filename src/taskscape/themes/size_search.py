@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from taskscape.arguments import check_kind
+from taskscape.compare.posteriors import kl
+from taskscape.engine import map_work
 from taskscape.errors import DataError
 from taskscape.files import save_picture
 from taskscape.tasks import TaskSet
@@ -17,6 +20,9 @@ from taskscape.themes.data import TaskSource
 from taskscape.themes.estimator import HealthWarning, TaskThemes
 
 __all__ = ["GridPoint", "SizeSearch", "search_sizes"]
+
+_SAME = 1e-6
+"""Distances that differ by less, in nats, are equal but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,9 @@ class GridPoint:
     """Standard error of that difference over the held-out tasks, which are the same for all."""
     distinct: int
     """Distinct λ (rounded to 0.1) among the held-out tasks."""
+    found_again: float
+    """Share of the held-out tasks that are nearest to themselves when they are known by the other
+    half of their samples; not a number where a class has one sample."""
     advice: int
     """How many things the health check found to mend."""
     seconds: float
@@ -40,7 +49,7 @@ class GridPoint:
 
 @dataclass(frozen=True, repr=False)
 class SizeSearch:
-    """The grid, the best of it, and the smallest that is about as good."""
+    """The grid, the best of it, the smallest that is about as good, and the one for search."""
 
     points: tuple[GridPoint, ...]
     n_held_out: int
@@ -56,6 +65,17 @@ class SizeSearch:
         near = [p for p in self.points if p.behind <= 2 * p.behind_error]
         return min(near, key=lambda p: (p.image_themes * (1 + p.task_themes), -p.elbo))
 
+    @property
+    def for_search(self) -> GridPoint:
+        """The one to compare tasks by distance with: it finds most held-out tasks again.
+
+        Few task-themes leave many tasks equally near, and poor ones put a task elsewhere when it is
+        known by other samples. Of the fits with no more to mend than the best; of equals, the one
+        with most distinct λ, then with the best bound.
+        """
+        sound = [p for p in self.points if p.advice <= self.best.advice]
+        return max(sound, key=lambda p: (np.nan_to_num(p.found_again), p.distinct, p.elbo))
+
     def __repr__(self) -> str:
         best = self.best
         return (
@@ -63,20 +83,26 @@ class SizeSearch:
         )
 
     def summary(self) -> str:
-        """The table, the best sizes, and the smallest that are about as good."""
-        best, small = self.best, self.smallest
+        """The table, the best sizes, the smallest about as good, and those for nearest tasks."""
+        best, small, search = self.best, self.smallest, self.for_search
         return (
             f"{self.table()}\nbest: K={best.image_themes}, L={best.task_themes}; smallest within "
-            f"two standard errors: K={small.image_themes}, L={small.task_themes}."
+            f"two standard errors: K={small.image_themes}, L={small.task_themes}.\n"
+            f"for distances and nearest tasks: K={search.image_themes}, L={search.task_themes}, "
+            f"where {search.found_again:.0%} of {self.n_held_out:,} held-out tasks are nearest to "
+            f"themselves by the other half of their samples (best: {best.found_again:.0%}), "
+            f"{search.behind:.3f} nats per sample behind."
         )
 
     def table(self) -> str:
         """The grid as text, best first."""
-        lines = ["image-themes  task-themes  nats/sample  behind ± s.e.     distinct  advice"]
+        columns = "image-themes  task-themes  nats/sample  behind ± s.e.     distinct"
+        lines = [f"{columns}  found again  advice"]
         for p in sorted(self.points, key=lambda p: -p.elbo):
             lines.append(
                 f"{p.image_themes:12d}  {p.task_themes:11d}  {p.elbo:11.4f}  "
-                f"{p.behind:7.4f} ± {p.behind_error:.4f}  {p.distinct:8d}  {p.advice:6d}"
+                f"{p.behind:7.4f} ± {p.behind_error:.4f}  {p.distinct:8d}  "
+                f"{p.found_again:11.1%}  {p.advice:6d}"
             )
         return "\n".join(lines)
 
@@ -87,6 +113,7 @@ class SizeSearch:
             "points": [asdict(p) for p in self.points],
             "best": asdict(self.best),
             "smallest": asdict(self.smallest),
+            "for_search": asdict(self.for_search),
         }
 
     def plot(self, path: str | os.PathLike[str]) -> None:
@@ -134,8 +161,14 @@ def search_sizes(
     held out from ``tasks`` (see :class:`TaskThemes`), unless ``validation`` tasks, say of
     validation classes, are given; never search on test classes.
     """
+    check_kind(tasks, TaskSet, "tasks", "Make one with sample_tasks.")
+    for sizes, name in ((image_themes, "image_themes"), (task_themes, "task_themes")):
+        if not isinstance(sizes, Sequence) or isinstance(sizes, str | bytes):
+            raise DataError(f"{name}={sizes!r} must be a list of numbers.")
     if not image_themes or not task_themes:
         raise DataError("image_themes and task_themes need at least one number each.")
+    if model is not None:
+        check_kind(model, TaskThemes, "model", "Leave it out for the usual one.")
     usual = TaskThemes() if model is None else model
     models = [
         clone(usual).set_params(image_themes=K, task_themes=L)
@@ -151,8 +184,8 @@ def search_sizes(
         assert isinstance(source.tasks, TaskSet)
         tasks = source.without_held_out(source.tasks)
     fits: list[tuple[dict[str, Any], np.ndarray]] = []
-    for each in models:
-        fits.append(_fit(each, tasks, validation))
+    for fit in map_work(_fit, models, shared=(tasks, validation), description="sizes"):
+        fits.append(fit)
         if callback is not None:
             callback(_compare(fits)[-1])
     return SizeSearch(tuple(_compare(fits)), len(validation))
@@ -172,10 +205,24 @@ def _fit(
         "task_themes": int(model.task_themes),
         "elbo": float(bounds.mean()),
         "distinct": len(np.unique(lam.round(1), axis=0)),
+        "found_again": _found_again(model, validation),
         "advice": len(model.health_.advice),
         "seconds": time.perf_counter() - began,
     }
     return row, bounds
+
+
+def _found_again(model: TaskThemes, tasks: TaskSet) -> float:
+    """How many tasks are nearest to themselves by the other half of their samples; ties count in
+    part."""
+    try:
+        halves = tasks.halves()
+    except DataError:  # a class has one sample
+        return float("nan")
+    known, asked = (model.embed(half).lam.astype(np.float64) for half in halves)
+    distances = np.mean([kl(b[:, None], a) for a, b in zip(known, asked, strict=True)], axis=0)
+    nearest = distances <= distances.min(axis=1, keepdims=True) + _SAME
+    return float((nearest.diagonal() / nearest.sum(axis=1)).mean())
 
 
 def _compare(fits: list[tuple[dict[str, Any], np.ndarray]]) -> list[GridPoint]:

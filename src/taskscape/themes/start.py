@@ -112,8 +112,8 @@ def _documents(x: Float[np.ndarray, "S D"], owner: Int[np.ndarray, "S"], size: i
     mask[piece, 0, place % size] = True
     return FitBatch(
         jnp.asarray(x, dtype=float),
-        jnp.asarray(index),
-        jnp.asarray(mask),
+        jax.device_put(index),
+        jax.device_put(mask),
         jnp.ones(index.shape[:2], bool),
     )
 

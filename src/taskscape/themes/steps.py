@@ -1,6 +1,7 @@
 """One step of a fit, compiled: E-step over a mini-batch, statistics, M-step."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +9,10 @@ from jax.tree_util import register_dataclass
 from jaxtyping import Array, Bool, Float, Int
 
 from taskscape.compiling import compiled
+from taskscape.mesh import SAME, SPLIT, on_each_device, sum_over_devices
 from taskscape.model import (
     ConditionalPosterior,
+    LocalThemes,
     TaskPosterior,
     Themes,
     ThemeStatistics,
@@ -122,27 +125,25 @@ def _learn(
     state: FitState, batch: FitBatch, inferred: "_Inferred", settings: StepSettings
 ) -> tuple[FitState, StepInfo]:
     themes = state.themes
-    fresh = _sum_statistics(state, batch, inferred)
-    nothing_new = fresh.tasks == 0  # all of its classes may be held out
-    fresh = fresh * (1 / jnp.maximum(fresh.tasks, 1))
+    sums = _sums(state, batch, inferred, settings)
+    nothing_new = sums.stats.tasks == 0  # all of its classes may be held out
+    fresh = sums.stats * (1 / jnp.maximum(sums.stats.tasks, 1))
     nothing_before = state.stats.samples == 0
     rho = jnp.where(nothing_before, 1.0, step_size(state.t + 1, settings.tau0, settings.tau1))
     stats = blend(state.stats, fresh, rho.astype(themes.mu.dtype))
     if settings.update == "paper":
-        assert isinstance(inferred.posterior, TaskPosterior)
-        x = batch.x[batch.index]
-        local = mean_local_themes(x, inferred.r, inferred.posterior, batch.class_mask, themes)
+        assert sums.local is not None
         rho = jnp.asarray(step_size(state.t + 1, settings.tau0, settings.tau1))
-        moved = paper_step(themes, local, rho)
+        moved = paper_step(themes, sums.local, rho)
     else:
         moved = maximise(state, stats, settings)
     moved, stats = jax.tree.map(
         lambda old, new: jnp.where(nothing_new, old, new), (themes, state.stats), (moved, stats)
     )
     info = StepInfo(
-        elbo=inferred.bound.sum() / jnp.maximum(batch.sample_mask.sum(), 1),
+        elbo=sums.bound / jnp.maximum(sums.samples, 1),
         usage=fresh.N_k / jnp.where(nothing_new, 1, fresh.samples),
-        sweeps=inferred.sweeps,
+        sweeps=sums.sweeps / jnp.maximum(sums.stats.tasks, 1),
         rho=jnp.asarray(rho, themes.mu.dtype),
     )
     return replace(state, themes=moved, stats=stats, t=state.t + 1), info
@@ -163,12 +164,16 @@ def cold_posterior(state: FitState, batch: FitBatch) -> ConditionalPosterior:
 
 
 def batch_part(
-    state: FitState, batch: FitBatch, start: ConditionalPosterior, settings: StepSettings
+    state: FitState, batch: FitBatch, start: ConditionalPosterior | None, settings: StepSettings
 ) -> tuple[ThemeStatistics, ConditionalPosterior, Float[Array, ""]]:
-    """Part of a full pass: statistics, the posteriors to start from next time, and the bound."""
+    """Part of a full pass: statistics, the posteriors to start from next time, and the bound.
+
+    Without a ``start``, tasks begin as those that were not seen before.
+    """
     inferred = _infer(state.themes, batch, settings, start)
     assert isinstance(inferred.posterior, ConditionalPosterior)
-    return _sum_statistics(state, batch, inferred), inferred.posterior, inferred.bound.sum()
+    sums = _sums(state, batch, inferred, settings)
+    return sums.stats, inferred.posterior, sums.bound
 
 
 def held_out_bound(
@@ -176,9 +181,25 @@ def held_out_bound(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The bound of these tasks and the number of their samples, both summed."""
     finer = replace(settings, tol=min(settings.tol, HELD_OUT_TOL), max_iter=2 * settings.max_iter)
-    bound = _infer(themes, batch, finer).bound
-    real = batch.sample_mask & batch.class_mask[..., None]
-    return bound.sum(), real.sum(dtype=bound.dtype)
+    return _bound_and_samples(batch, _infer(themes, batch, finer).bound)
+
+
+@jax.jit
+def _bound_and_samples(
+    batch: FitBatch, bound: Float[Array, " M"]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def summed(
+        batch: FitBatch, bound: Float[Array, " M"]
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        real = batch.sample_mask & batch.class_mask[..., None]
+        return bound.sum(), real.sum(dtype=bound.dtype)
+
+    if batch.mesh is None:
+        return summed(batch, bound)
+    of_all = on_each_device(
+        lambda *share: sum_over_devices(summed(*share)), batch.mesh, (SPLIT, SPLIT), SAME
+    )
+    return of_all(batch, bound)
 
 
 @register_dataclass
@@ -189,7 +210,7 @@ class _Inferred:
     posterior: TaskPosterior | ConditionalPosterior
     r: Float[Array, "M C N K"]
     bound: Float[Array, " M"]
-    sweeps: Float[Array, ""]
+    sweeps: Int[Array, " M"]
 
 
 def _infer(
@@ -199,11 +220,33 @@ def _infer(
     start: ConditionalPosterior | None = None,
 ) -> _Inferred:
     """The E-step; a program of its own, so that mini-batches and held-out tasks share it."""
+    if batch.mesh is not None:
+        return _infer_on_each_device(themes, batch, settings, start)
     masks, model = (batch.sample_mask, batch.class_mask), (themes.alpha, themes.delta)
     given = (_log_lik(themes, batch), *masks, *model)
     if start is None and settings.update != "paper":
         start = _cold(*given)
     return _infer_from(*given, settings, start)
+
+
+@compiled
+def _infer_on_each_device(
+    themes: Themes, batch: FitBatch, settings: StepSettings, start: ConditionalPosterior | None
+) -> _Inferred:
+    """The same for tasks that are split over devices: no device waits for another."""
+
+    def of_share(
+        themes: Themes, batch: FitBatch, settings: StepSettings, start: ConditionalPosterior | None
+    ) -> _Inferred:
+        log_lik = log_likelihood(batch.x, whiten(themes))[batch.index]
+        masks, model = (batch.sample_mask, batch.class_mask), (themes.alpha, themes.delta)
+        if start is None and settings.update != "paper":
+            start = cold_start_given_theme(log_lik, *masks, *model)
+        return _inferred(log_lik, *masks, *model, settings, start)
+
+    assert batch.mesh is not None
+    of_all = on_each_device(of_share, batch.mesh, (SAME, SPLIT, SAME, SPLIT), SPLIT)
+    return of_all(themes, batch, settings, start)
 
 
 @jax.jit
@@ -214,8 +257,7 @@ def _log_lik(themes: Themes, batch: FitBatch) -> Float[Array, "M C N K"]:
 _cold = compiled(cold_start_given_theme)
 
 
-@compiled
-def _infer_from(
+def _inferred(
     log_lik: Float[Array, "M C N K"],
     sample_mask: Bool[Array, "M C N"],
     class_mask: Bool[Array, "M C"],
@@ -236,22 +278,62 @@ def _infer_from(
         posterior, bound, sweeps = infer(*given, settings.tol, settings.max_iter, start)
         r = responsibilities(posterior, log_lik, real)
     has_classes = class_mask.any(-1)
-    mean_sweeps = jnp.where(has_classes, sweeps, 0).sum() / jnp.maximum(has_classes.sum(), 1)
-    return _Inferred(posterior, r, jnp.where(has_classes, bound, 0), mean_sweeps)
+    return _Inferred(
+        posterior, r, jnp.where(has_classes, bound, 0), jnp.where(has_classes, sweeps, 0)
+    )
+
+
+_infer_from = compiled(_inferred)
+
+
+@register_dataclass
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """What is summed over the tasks of a mini-batch."""
+
+    stats: ThemeStatistics
+    bound: Float[Array, ""]
+    samples: Float[Array, ""]
+    sweeps: Float[Array, ""]
+    local: LocalThemes | None
+    """For the paper's update alone: an average over the tasks."""
 
 
 @jax.jit
-def _sum_statistics(state: FitState, batch: FitBatch, inferred: _Inferred) -> ThemeStatistics:
-    r = inferred.r
+def _sums(state: FitState, batch: FitBatch, inferred: _Inferred, settings: StepSettings) -> _Sums:
+    """One collective, where tasks are split over devices."""
+    if batch.mesh is None:
+        return _sums_of_share(state, batch, inferred, settings)
+
+    def of_all(*share: Any) -> _Sums:
+        own = _sums_of_share(*share)
+        own = replace(own, local=jax.tree.map(lambda mean: own.stats.tasks * mean, own.local))
+        sums = sum_over_devices(own)
+        tasks = jnp.maximum(sums.stats.tasks, 1)
+        return replace(sums, local=jax.tree.map(lambda total: total / tasks, sums.local))
+
+    summed = on_each_device(of_all, batch.mesh, (SAME, SPLIT, SPLIT, SAME), SAME)
+    return summed(state, batch, inferred, settings)
+
+
+def _sums_of_share(
+    state: FitState, batch: FitBatch, inferred: _Inferred, settings: StepSettings
+) -> _Sums:
+    r, posterior, local = inferred.r, inferred.posterior, None
     K = r.shape[-1]
     r_of_sample = (
         jnp.zeros((batch.x.shape[0], K), r.dtype).at[batch.index.reshape(-1)].add(r.reshape(-1, K))
     )
-    return statistics(
-        batch.x,
-        r_of_sample,
-        inferred.posterior,
-        batch.class_mask,
-        state.shift,
-        state.themes.covariance,
+    if settings.update == "paper":
+        assert isinstance(posterior, TaskPosterior)
+        x = batch.x[batch.index]
+        local = mean_local_themes(x, r, posterior, batch.class_mask, state.themes)
+    return _Sums(
+        stats=statistics(
+            batch.x, r_of_sample, posterior, batch.class_mask, state.shift, state.themes.covariance
+        ),
+        bound=inferred.bound.sum(),
+        samples=batch.sample_mask.sum(dtype=r.dtype),
+        sweeps=inferred.sweeps.sum(dtype=r.dtype),
+        local=local,
     )

@@ -15,6 +15,9 @@ SMALL = [
     "--task-themes", "2", "--updates", "4", "--trials", "2",
 ]  # fmt: skip
 
+LEDGER = Path(__file__).parents[3] / "docs/results/targets-glyphs-mlp.jsonl"
+SEEN = ["--experience", str(LEDGER)]
+
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
@@ -35,7 +38,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 def test_it_names_the_nearest_source_and_writes_the_tasks(files: tuple[Path, Path], tmp_path: Path):
     pool, mine = files
     words = ["advise", "--data", str(pool), "--target", str(mine), *SMALL]
-    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "advice"), "--json"])
+    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "advice"), "--json", *SEEN])
     assert done.exit_code == 0, done.output
     advice = json.loads(done.stdout)
     assert advice["sources"][0]["name"] == "up"
@@ -46,9 +49,13 @@ def test_it_names_the_nearest_source_and_writes_the_tasks(files: tuple[Path, Pat
 
 
 def test_what_is_wrong_is_said_first(files: tuple[Path, Path]):
+    asked = ["advise", "--data", str(files[0]), "--target", str(files[1])]
     for words, said in (
         (["advise", "--target", "x"], "--data is missing"),
         (["advise", "--data", str(files[0]), "--target", "nowhere"], "neither a file"),
+        ([*asked, "--experience", "nowhere.jsonl"], "nowhere.jsonl is not a file"),
+        ([*asked, "--experience", "own"], "has 3 groups of 5 or more training classes"),
+        ([*asked, "--experience", str(LEDGER), "--learner", "abml"], "no gains of abml"),
     ):
         done = CliRunner().invoke(app, words)
         assert isinstance(done.exception, DataError)

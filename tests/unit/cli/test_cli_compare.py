@@ -1,5 +1,7 @@
 import csv
 import json
+import re
+import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -8,12 +10,14 @@ from typer.testing import CliRunner
 
 from taskscape.cli import app
 from taskscape.cli.work import compare
+from taskscape.diagram import join_accuracies
 from taskscape.embeddings import Catalogue, Embeddings
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import Selection
 from taskscape.similarity import SIMILARITIES, TASK_THEMES
-from taskscape.tasks import load_tasks, make_tasks, sample_tasks, save_tasks
+from taskscape.tasks import enumerate_tasks, load_tasks, make_tasks, sample_tasks, save_tasks
+from taskscape.tasks.class_lists import write_classes
 
 RNG = np.random.default_rng(0)
 POOL = ClassPool.from_arrays(
@@ -105,6 +109,29 @@ def test_nearest_by_id(run, files):
     assert distances == sorted(distances)
 
 
+def test_nearest_says_how_many_tie_and_puts_the_most_alike_first(run, tmp_path, monkeypatch):
+    listed = [["class 0", "class 1"], ["class 2", "class 3"], ["class 4", "class 5"]]
+    tasks = make_tasks(POOL, listed)
+    lam = np.array([[2.0, 1.0], [2.0, 1.0], [1.0, 9.0]], dtype=np.float32)
+    Embeddings.of(tasks, lam, model="m").save(tmp_path / "train.parquet")
+    Embeddings.of(make_tasks(POOL, [["class 3", "class 2"]]), lam[:1], model="m").save(
+        tmp_path / "test.parquet"
+    )
+    asked = ("nearest", "--catalogue", tmp_path / "train.parquet", "--query",
+             tmp_path / "test.parquet", "--task", 0, "-k", 3)  # fmt: skip
+    words = run(*asked)
+    assert "2 tasks are equally near (within 0.1 nats): their order means nothing (--data" in words
+    monkeypatch.setattr(compare, "load_pool", lambda data: POOL)
+    found = json.loads(run(*asked, "--data", "mine", "--json"))
+    assert found["ties"] == 2
+    assert [row["task"] for row in found["nearest"]] == [1, 0, 2]
+    assert found["nearest"][0]["by_classes"] == pytest.approx(0, abs=1e-6)
+    assert found["nearest"][2]["by_classes"] > found["nearest"][0]["by_classes"]
+    assert "the most alike come first" in run(*asked, "--data", "mine")
+    assert "No other task is as near" in run(*asked[:-4], "--task", 0, "-k", 1, "--n-way", "2",
+                                             "--any-class", "class 4")  # fmt: skip
+
+
 def test_nearest_to_itself(run, files):
     found = json.loads(
         run("nearest", "--catalogue", files / "catalogue", "--task", 42, "-k", 1, "--json")
@@ -128,6 +155,7 @@ def test_nearest_embeds_a_task_by_its_classes(run, files, monkeypatch):
         return embedded(make_tasks(POOL, [classes]))
 
     monkeypatch.setattr(compare, "embed_query", embed_query)
+    monkeypatch.setattr(compare, "load_pool", lambda data: POOL)
     for task in ("class 1, class 2", '["class 1", "class 2"]'):
         words = run(
             "nearest", "--catalogue", files / "catalogue", "--task", task, "-k", 2,
@@ -222,3 +250,65 @@ def test_diagram(run, tmp_path):
     assert json.loads(run("diagram", tmp_path / "r.csv", "--json"))["n_tasks"] == 60
     with pytest.raises(DataError, match=r"expected \.json, \.png, \.svg, \.pdf\.$"):
         run("diagram", tmp_path / "r.csv", "--out", tmp_path / "d.gif")
+
+
+def test_a_catalogue_is_described_checked_and_compacted(run, files, tmp_path):
+    folder = tmp_path / "catalogue"
+    shutil.copytree(files / "catalogue", folder)
+    before = run("compare", files / "test.parquet", folder, "--json")
+    assert "0% of its tasks are sorted for search" in run("catalogue", folder)
+    words = run("catalogue", folder, "--compact", "--check", "--shard-size", 1000)
+    assert "100% of its tasks are sorted for search; all files are whole." in words
+    after = json.loads(run("compare", files / "test.parquet", folder, "--json"))
+    np.testing.assert_allclose(after["nearest_kl"], json.loads(before)["nearest_kl"])
+
+
+def test_diagram_joins_accuracies_by_itself(run, files, tmp_path):
+    both = ["diagram", files / "test.parquet", files / "train.parquet", "--accuracies"]
+    test = Embeddings.load(files / "test.parquet")
+    mine, order = tmp_path / "mine.csv", RNG.permutation(40)
+    run("compare", *both[1:3], "--out", tmp_path / "d.csv")
+    with (tmp_path / "d.csv").open() as file:
+        distance = [float(row["distance"]) for row in csv.DictReader(file)]
+    assert b"\r" not in (tmp_path / "d.csv").read_bytes()
+    header = "task,log_likelihood,Net/1,Net/2"
+    mine.write_text("\n".join([header, *(f"{i},-1,{-distance[i]},{-distance[i]}" for i in order)]))
+    words = run(*both, mine)
+    assert "accuracies of 40 tasks joined by column 'task'\n" in words
+    assert "Net: Spearman -1.00" in words
+    mine.write_text("\n".join(["task,Net", *(f"{i},{-distance[i]}" for i in order[:30])]))
+    assert "30 tasks joined by column 'task'; 10 tasks have none" in run(*both, mine)
+    names = {tuple(sorted(test.names(i))): i for i in range(40)}
+    assert len(names) < 40  # the same classes twice: they do not tell the task
+    mine.write_text("Net\n" + "\n".join(str(-d) for d in distance))
+    assert "joined by order, row by row" in run(*both, mine)
+
+
+def test_accuracies_that_cannot_be_joined(run, files, tmp_path):
+    both = ["diagram", files / "test.parquet", files / "train.parquet"]
+    mine = tmp_path / "mine.csv"
+    for text, message in (
+        ("task,Net\n99,0.5\n", "task 99 is not one of the 40 tasks"),
+        ("task,Net\n1,0.5\n1,0.6\n", "task 1 has two rows. Give evaluations of a task as col"),
+        ("task,Net\nx,0.5\n", "line 2: 'x' in column 'task' is not the number of a task"),
+        ("Net\n0.5\n", "has 1 rows for 40 tasks, and no column task that says which is which"),
+        ('classes,Net\n"[""class 1""]",1\n', "several tasks have the same classes"),
+    ):
+        mine.write_text(text)
+        with pytest.raises(DataError, match=re.escape(message)):
+            run(*both, "--accuracies", mine)
+    with pytest.raises(DataError, match=r"^--distance plays no part beside TRAIN: distances"):
+        run(*both, "--accuracies", mine, "--distance", "far")
+    with pytest.raises(DataError, match="give TEST and TRAIN with --accuracies"):
+        run(*both)
+
+
+def test_accuracies_are_joined_by_classes(tmp_path):
+    tasks = enumerate_tasks(POOL, n_way=2, n_shot=3, split="test").collect()[:12]
+    test = embedded(tasks)
+    rows = [write_classes(reversed(test.names(i))) for i in range(12)]
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("classes", "Net"), *((rows[i], i) for i in range(11, -1, -1))])
+    data, how = join_accuracies(tmp_path / "a.csv", test, np.arange(12.0))
+    assert how == "accuracies of 12 tasks joined by column 'classes'"
+    np.testing.assert_array_equal(data.accuracy["Net"][:, 0], np.arange(12))

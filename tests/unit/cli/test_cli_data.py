@@ -89,10 +89,26 @@ def test_every_task_can_be_written(own_data: Path, tmp_path: Path):
     assert "TaskSet(20 tasks over 'own': 3-way, all-shot)" in text
     with pytest.raises(DataError, match="--all lists tasks of one size; --n-way 2-3 is a range"):
         run("tasks", own_data, "--all", "--n-way", "2-3", "--out", tmp_path / "t")
+    with pytest.raises(DataError, match=r"^--n-tasks plays no part beside --all, which lists"):
+        run("tasks", own_data, "--all", "--n-tasks", 9, "--out", tmp_path / "t")
+
+
+def test_data_are_kept_as_decided(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (43, 8, 8), np.uint8)
+    np.savez(tmp_path / "d.npz", images=images, y=[*np.repeat(np.arange(20), 2), 20, 20, 20])
+    kept = tmp_path / "kept"
+    text = run("data", "save", tmp_path / "d.npz", "--image-size", 4, "--deal", 1, "--out", kept)
+    assert "dealt out by class with seed 1: 13 train, 4 val, 4 test." in text
+    assert load_pool(kept).sample_shape == (4, 4)
+    (tmp_path / "s.csv").write_text("class,split\n20,train\n")
+    narrow = ["data", "save", kept, "--min-samples", 3, "--split-file", tmp_path / "s.csv"]
+    assert "20 of 21 classes have fewer than 3 samples" in run(*narrow, "--out", kept)
+    assert load_pool(kept).class_names == ("20",)
 
 
 def test_every_command_has_help_with_an_example():
-    for command in (["data"], ["data", "show"], ["data", "get"], ["tasks"]):
+    for command in (["data"], ["data", "show"], ["data", "get"], ["data", "save"], ["tasks"]):
         assert "Example:" in run(*command, "--help")
     assert run("--version").startswith("taskscape ")
 

@@ -105,14 +105,22 @@ def test_wrong_wishes_are_named_before_work_starts(folder: Path, tmp_path: Path)
         (train, "^give either --trained, to be evaluated, or --accuracy"),
         ([*train, "--accuracy", "a.csv"], "^--accuracy needs --calibration"),
         ([*train, "--out", "a.txt"], r"^--out a.txt: expected a name that ends in \.csv"),
-        (["--forecaster", "f", "--trained", "l"], "^--forecaster is calibrated already"),
+        (
+            ["--forecaster", "f", "--trained", "l"],
+            r"^--trained plays no part beside --forecaster, which is calibrated already\.",
+        ),
+        (["--forecaster", "f", "--confidence", "0.8"], "^--confidence plays no part beside"),
     ):
         with pytest.raises(DataError, match=message):
             run(*base, *words)
-    (tmp_path / "bad.csv").write_text("task,acc\n0,0.5\n")
-    with pytest.raises(DataError, match="has no column 'accuracy'"):
-        run("forecast", folder / "model", folder / "own.npz", *train, "--calibration",
-            folder / "val-tasks.parquet", "--accuracy", tmp_path / "bad.csv", *NEW)  # fmt: skip
+    for text, message in (
+        ("task,acc\n0,0.5\n", "bad.csv has no column 'accuracy'; expected a column accuracy, or"),
+        ("accuracy\n0.5\nhigh\n", "bad.csv, line 3: 'high' in column 'accuracy' is not a number."),
+    ):
+        (tmp_path / "bad.csv").write_text(text)
+        with pytest.raises(DataError, match=message):
+            run("forecast", folder / "model", folder / "own.npz", *train, "--calibration",
+                folder / "val-tasks.parquet", "--accuracy", tmp_path / "bad.csv", *NEW)  # fmt: skip
 
 
 def test_select_auto_tries_the_rules_with_a_learner(folder: Path):

@@ -6,8 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 
 from interrupt_cases import start_hearing
+from taskscape.cli.interrupts import resumable
 
 START = """
 import sys, time
@@ -45,13 +47,13 @@ with heed_interrupts():
 """
 
 
-def interrupted(body: str) -> tuple[float, int, str, str]:
+def interrupted(body: str, number: int = signal.SIGINT) -> tuple[float, int, str, str]:
     """Seconds from the interrupt to the end, exit code, output and errors."""
     child = start_hearing([sys.executable, "-c", START + body])
     assert child.stdout is not None
     assert child.stdout.readline() == "begun\n"
     time.sleep(1)
-    child.send_signal(signal.SIGINT)
+    child.send_signal(number)
     began = time.perf_counter()
     try:
         out, err = child.communicate(timeout=30)
@@ -61,6 +63,20 @@ def interrupted(body: str) -> tuple[float, int, str, str]:
 
 
 pytestmark = pytest.mark.slow
+
+
+def test_a_command_says_how_it_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = tmp_path / "m.checkpoint"
+    go_on = f"the last state is in {checkpoint}. Run the same command with --resume to go on."
+    for speaks, told in ((True, "interrupted; no state was saved yet."), (False, "")):
+        with pytest.raises(typer.Exit) as ended, resumable(checkpoint, speaks):
+            raise KeyboardInterrupt
+        assert ended.value.exit_code == 130
+        assert capsys.readouterr().err.strip() == told
+    checkpoint.touch()
+    with pytest.raises(typer.Exit), resumable(checkpoint):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err.strip() == f"interrupted; {go_on}"
 
 
 def test_compiled_code_is_not_waited_for() -> None:
@@ -80,6 +96,12 @@ def test_what_handles_the_interrupt_may_take_its_time() -> None:
     seconds, code, out, _ = interrupted(SAVING)
     assert seconds > 2.5
     assert (code, out) == (130, "saved\n")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_scheduler_that_takes_the_machine_back_is_heard(number: int, code: int) -> None:
+    _, ended, out, _ = interrupted(SAVING, number)
+    assert (ended, out) == (code, "saved\n")
 
 
 @pytest.mark.parametrize("imported", ["numpy", "jax._src.config", "taskscape.model"])

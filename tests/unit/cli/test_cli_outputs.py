@@ -47,6 +47,7 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 
 NOT = "exists and is not {} written by taskscape; it is left as it is. Choose another name."
 REFUSED = {
+    "data save d.npz --out mine": f"mine {NOT.format('a stored pool')}",
     "fit d.npz --out mine": f"mine {NOT.format('a task-theme model')}",
     "fit d.npz --out .": "--out . is a folder that is there already; name one to be made, such as "
     "model.",

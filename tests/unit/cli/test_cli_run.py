@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
+from meta_cases import DIMS
 from pool_files import png
 from run_cases import tiny
 from taskscape.cli import app
@@ -18,7 +19,7 @@ from taskscape.cli.run import settings
 from taskscape.cli.work import display
 from taskscape.cli.work.display import StudyDisplay, TimeLeft
 from taskscape.errors import DataError
-from taskscape.studies.pipeline import PRESETS, learn, to_toml
+from taskscape.studies.pipeline import PRESETS, StudyConfig, learn, to_toml
 
 
 def invoke(*args: object) -> Result:
@@ -42,7 +43,7 @@ def own_data(tmp_path: Path) -> Path:
 @pytest.fixture
 def study(tmp_path: Path, own_data: Path) -> Path:
     path = tmp_path / "study.toml"
-    config = tiny(fit={"prepare": "centre,pca=5"}, selection={"n_shot": 2, "budgets": [8]})
+    config = tiny(fit={"prepare": f"centre,pca={DIMS}"}, selection={"n_shot": 2, "budgets": [8]})
     path.write_text(to_toml(replace(config, data=str(own_data))))
     return path
 
@@ -66,8 +67,9 @@ def test_interrupted_it_says_how_to_go_on_and_ends_with_the_findings(
     assert "fit task-themes: done before" in done.stderr
     assert "The data name no training, validation or test classes" in done.stderr
     assert [line[:3] for line in done.stdout.splitlines() if line[1:2] == "."] == [
-        "1. ", "2. ", "3. ",
+        "1. ", "2. ", "3. ", "4. ",
     ]  # fmt: skip
+    assert "Read these remarks first:\n! " in done.stdout  # of so small a study
     assert done.stdout.rstrip().endswith(str(out / "report.html"))
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "ProtoNet" in page
@@ -105,13 +107,39 @@ def test_options_go_before_the_file_and_the_file_before_the_preset(study: Path):
     assert settings(None, None, None, None, None, None) == PRESETS["default"]
 
 
+def test_what_one_always_changes_has_options(
+    study: Path, own_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    asked = []
+
+    def remember(pool: None, config: StudyConfig, out: Path, **rest: object) -> None:
+        asked.extend([config, rest["command"]])
+        raise DataError("enough")
+
+    monkeypatch.setattr("taskscape.studies.run_study", remember)
+    options = ["--n-way", 4, "--n-shot", 2, "--image-size", 6, "--min-samples", 5]
+    options += ["--split-file", tmp_path / "s.csv", "--seed", 3, "--skip-damaged"]
+    with pytest.raises(DataError, match="enough"):
+        invoke("--config", study, *options, "--out", tmp_path / "out")
+    config, command = asked
+    assert config.tasks.n_way == 4
+    assert [config.evaluate.n_shot, config.selection.n_shot, config.targets.n_shot] == [2] * 3
+    assert config.source.options() == {
+        "image_size": 6, "min_samples": 5, "skip_damaged": True, "splits": str(tmp_path / "s.csv")
+    }  # fmt: skip
+    words = " ".join(map(str, options))
+    assert command == f"taskscape run --config {study} {words} --out {tmp_path / 'out'}"
+
+
 def test_wrong_options_are_named():
     with pytest.raises(DataError) as raised:
         settings("huge", None, None, None, None, None)
     assert str(raised.value) == "--preset 'huge' is not known; choose from quick, default, paper."
     with pytest.raises(DataError) as raised:
         settings(None, None, None, None, "many", None)
-    assert str(raised.value) == "--budget 'many': use a number such as 500, or several: 50,500."
+    assert str(raised.value) == (
+        "--budget 'many': use a number, or several joined by commas, such as 4,8,16."
+    )
     with pytest.raises(DataError, match=r"^learner 'sgd' is not known; choose from "):
         invoke("--learners", "sgd", "--out", "nowhere")
     assert not Path("nowhere").exists()
@@ -168,11 +196,11 @@ def test_seconds_of_compiling_are_told_by_stage_and_at_the_end(
     assert last.endswith(", of which 8.2 s compiling")
 
 
-def test_what_the_readme_types_is_understood():
-    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-    lines = [
-        line.split("#")[0].split() for line in readme.splitlines() if "taskscape run --" in line
-    ]
+def test_what_the_docs_type_is_understood():
+    root = Path(__file__).parents[3]
+    pages = [(root / page).read_text(encoding="utf-8") for page in ("README.md", "docs/run.md")]
+    typed = [line for page in pages for line in page.splitlines() if "    taskscape run" in line]
+    lines = [line.split("#")[0].split() for line in typed]
     options = {word for words in lines for word in words if word.startswith("--")}
     text = invoke("--help").stdout
     assert len(lines) >= 4

@@ -1,6 +1,7 @@
 import numpy as np
 
-from taskscape.compare.rows import boxes, class_hashes, distinct_rows, row_hashes
+from taskscape.compare.rows import class_hashes, distinct_rows, row_hashes
+from taskscape.embeddings.blocks import boxes
 
 RNG = np.random.default_rng(0)
 

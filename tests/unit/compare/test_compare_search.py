@@ -9,6 +9,7 @@ from taskscape.compare import (
     nearest,
     nearest_distance,
 )
+from taskscape.compare.posteriors import affine_kl, log_beta
 from taskscape.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -63,6 +64,46 @@ def test_almost_equal_tasks_are_told_apart():
         np.testing.assert_array_equal(nearest(train[:50], train, 3, method=method).indices, indices)
 
 
+def in_their_order(test, train, k, keys):
+    """The k nearest by distances of single pairs, of equally far ones those with the least key."""
+    b = np.broadcast_to(train, (len(test), *train.shape))
+    distances = affine_kl(test[None], np.ones(1)).to_own(b, log_beta(b))
+    return np.lexsort((np.broadcast_to(keys, distances.shape), distances))[:, :k]
+
+
+def of_whole_classes(n):
+    """Tasks whose classes each belong to one task-theme: few different ones, often equally far."""
+    return 0.5 + RNG.multinomial(5, np.full(4, 0.25), n).astype(float)
+
+
+@pytest.mark.parametrize("method", ["boxes", "matmul"])
+@pytest.mark.parametrize("n_test", [3, 100])
+def test_different_tasks_that_are_equally_far_come_in_their_order(method, n_test):
+    test, train = (
+        of_whole_classes(n_test) + RNG.integers(3, size=(n_test, 1)),
+        of_whole_classes(900),
+    )
+    for k in (1, 10, 200):
+        expected = in_their_order(test, train, k, np.arange(900))
+        np.testing.assert_array_equal(nearest(test, train, k, method=method).indices, expected)
+
+
+def test_keys_say_which_of_equally_far_tasks_comes_first():
+    test, train = of_whole_classes(100), of_whole_classes(900)
+    keys = RNG.permutation(900).astype(np.uint64)
+    found = TaskIndex(train[None], keys).search(test[None], 10, np.ones(1))
+    np.testing.assert_array_equal(found.indices, in_their_order(test, train, 10, keys))
+
+
+@pytest.mark.parametrize("method", ["boxes", "matmul"])
+@pytest.mark.parametrize("spread", [1e-9, 1e-8, 1e-7])
+def test_large_concentrations_round_coarsely_and_no_near_task_is_missed(method, spread):
+    middle = 2e6 * RNG.dirichlet(np.full(16, 3.0))
+    test, train = (middle * (1 + spread * RNG.normal(size=(n, 16))) for n in (100, 1500))
+    expected = in_their_order(test, train, 10, np.arange(1500))
+    np.testing.assert_array_equal(nearest(test, train, 10, method=method).indices, expected)
+
+
 def test_used_tasks_are_passed_over():
     test, train = tasks(200), tasks(3000)
     unused = RNG.random(3000) < 0.1
@@ -73,6 +114,8 @@ def test_used_tasks_are_passed_over():
     few = np.zeros(3000, dtype=bool)
     few[:3] = True
     assert index.search(test[None], 5, np.ones(1), few).indices.shape == (200, 3)
+    none = np.zeros(3000, dtype=bool)
+    assert index.search(test[None], 5, np.ones(1), none).indices.shape == (200, 0)
 
 
 def test_distance_to_the_nearest():

@@ -152,14 +152,16 @@ def test_it_reads_a_csv(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b\n1,2\n", "has no column 'distance'; it has a, b."),
-        ("distance,x\n1,high\n", "row 2: 'high' in column 'x' is not a number. Name the columns of "
-         "accuracies if this is not one."),
-        ("distance,x\n1\n", "row 2: 1 values for 2 columns."),
-        ("distance,x\n", "has no rows below its header."),
+        ("a,b\n1,2\n", "has no column 'distance', but a, b; expected a header, and a row for each "
+         "test task."),
+        ("distance,x\n1,high\n", "line 2: 'high' in column 'x' is not a number; name the columns "
+         "of accuracies if this is not one."),
+        ("distance,x\n1\n", "line 2: 1 values for 2 columns."),
+        ("distance,x\n", "has no rows below its header; expected a header, and a row for each "
+         "test task."),
         ("distance\n1\n", "has no column of accuracies besides distance."),
-        ("distance,classes,x\n1,sea lion cat,1\n", "column 'classes', row 2: 'sea lion cat' does "
-         "not say where a class ends and the next begins. Write a JSON list of names, such as "
+        ("distance,classes,x\n1,sea lion cat,1\n", "line 2: 'sea lion cat' in column 'classes' "
+         "does not say where a class ends and the next begins. Write a JSON list of names, such as "
          '["cat", "sea lion"], or plain ids, such as 3 14 15. If taskscape wrote the file, write '
          "it again: `taskscape compare … --out FILE`, or `taskscape run … --overwrite`."),
     ],

@@ -3,6 +3,7 @@
 import json
 import re
 import warnings
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 import forecast_cases as cases
 from taskscape import Embeddings, Forecaster, make_tasks, sample_tasks
+from taskscape.cli.work.forecast import print_forecasts
 from taskscape.errors import DataError
 from taskscape.forecast import Forecasts, ForecastWarning, Judgement, forecast
 from taskscape.forecast.features import GROUPS, WORDS
@@ -47,6 +49,26 @@ def test_forecasts_are_right_about_test_classes():
         sum(found.reasons.values()), found.expected - found.average, atol=1e-6
     )
     assert ((found.low >= 0) & (found.high <= 1)).all()
+
+
+def test_where_the_mean_is_as_good_there_is_no_forecast_and_no_reason(capsys):
+    made, _ = cases.calibrated()
+    assert made.calibration is not None
+    test = cases.tasks("test", 12)
+    print_forecasts(made, made.predict(test), test)
+    told = capsys.readouterr().out
+    assert "mainly because of" in told
+    assert "No forecast" not in told
+    poor = copy(made)
+    poor.calibration = replace(made.calibration, mean_error=made.calibration.error)
+    assert poor.summary().endswith("points only.")
+    print_forecasts(poor, poor.predict(test), test)
+    told = capsys.readouterr().out
+    assert "No forecast: always expecting the mean" in told
+    assert "because" not in told
+    judged = Judgement("A", 50, 0.1, 0.0561, 0.9, 0.9, always_mean_error=0.0559)
+    assert not judged.beats_mean
+    assert judged.summary().endswith("No forecast: the mean is as good.")
 
 
 def test_a_forecast_depends_on_the_task_alone():

@@ -1,5 +1,7 @@
 """Scores agree with slow loops and do not depend on how the work is cut."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -165,7 +167,7 @@ def test_chunks_follow_from_what_the_program_needs(monkeypatch: pytest.MonkeyPat
         samples = jnp.asarray(tasks.pool.samples)
         return _score_chunks.lower(LEARNER, {}, 3, states, samples, chunks, index, 0)
 
-    need = {s: evaluation._bytes_of(program(s)) for s in (1, 4, 13)}
+    need = {s: evaluation._bytes_of(program(s), otherwise=0) for s in (1, 4, 13)}
     assert need[1] < need[4] < need[13]
     assert evaluation.fitting_size(13, program, None) == 13
     assert evaluation.fitting_size(13, program, 2 * need[13]) == 13
@@ -177,6 +179,22 @@ def test_chunks_follow_from_what_the_program_needs(monkeypatch: pytest.MonkeyPat
     for a, b in zip(whole, evaluate_many(LEARNER, states, tasks), strict=True):
         np.testing.assert_allclose(a.accuracy, b.accuracy)
     assert 1 < max(evaluation._sizes.values()) < 13
+
+
+def test_a_compiler_that_runs_out_of_memory_counts_as_too_large():
+    class Program(jax.stages.Lowered):
+        def __init__(self, size: int) -> None:
+            self.size = size
+
+        def compile(self, *_: object) -> "Program":
+            if self.size > 20:
+                raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying")
+            return self
+
+        def memory_analysis(self) -> SimpleNamespace:
+            return SimpleNamespace(temp_size_in_bytes=self.size, output_size_in_bytes=0)
+
+    assert 1 < evaluation.fitting_size(200, Program, 30) <= 20
 
 
 def test_free_memory_is_what_the_device_accounts_for() -> None:

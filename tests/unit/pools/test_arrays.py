@@ -71,6 +71,15 @@ def test_grey_pictures_may_have_a_channel_axis() -> None:
     assert load_arrays(np.zeros((6, 5, 5, 1), dtype=np.uint8), Y).sample_shape == (5, 5)
 
 
+@pytest.mark.parametrize(("channels", "shape"), [(1, (5, 4)), (3, (5, 4, 3))])
+def test_pictures_may_come_as_torch_has_them(channels: int, shape: tuple[int, ...]) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (6, channels, 5, 4), dtype=np.uint8)
+    pool = load_arrays(images, Y)
+    assert pool.sample_shape == shape
+    first = pool.samples_of(str(Y[0]))[0].reshape(5, 4, -1)
+    np.testing.assert_array_equal(first[..., 0], images[0, 0])
+
+
 def test_one_sample_classes_are_fine() -> None:
     pool = load_arrays(X, [3, 1, 0, 2, 5, 4])
     assert pool.counts.tolist() == [1] * 6
@@ -97,7 +106,7 @@ def test_one_sample_classes_are_fine() -> None:
         (np.where(X == 4, np.nan, X), Y, "class '2' has NaN or infinite features in 1 of its 2"),
         (X.astype("U3"), Y, "samples have type <U3; expected numbers."),
         (X[:, 0], Y, "samples have shape (6,) and type float32; expected"),
-        (np.zeros((6, 3, 8, 8), np.uint8), Y, "colour images must have 3 channels last"),
+        (np.zeros((6, 4, 8, 8), np.uint8), Y, "colour images must have 3 channels last"),
         (X, np.array(["2020-01-01"] * 6, dtype="datetime64"), "y has type datetime64[D]; expected"),
     ],
 )

@@ -191,3 +191,27 @@ def test_options_are_checked_before_reading(tmp_path: Path) -> None:
         load_folder(tmp_path, image_size="small")
     with pytest.raises(DataError, match=r"colour='yes'"):
         load_folder(tmp_path, colour="yes")
+
+
+def test_damaged_pictures_can_be_skipped_and_files_are_named(tmp_path: Path) -> None:
+    pictures = {f"{c}/{n}.png": files.drawing(n, 8) for c in "abc" for n in range(3)}
+    broken = {"a/1.png": b"no picture", "c/0.png": b"", "c/1.png": b"x", "c/2.png": b"y"}
+    root = files.write_files(tmp_path / "d", {**pictures, **broken})
+    with pytest.raises(DataError, match=r"a/1.png is not a picture that can be read"):
+        load_folder(root)
+    pool = load_folder(root, skip_damaged=True)
+    assert pool.class_names == ("a", "b")
+    assert pool.names_of("a") == ("a/0.png", "a/2.png")
+    assert pool.info["notes"] == [
+        "4 of 9 pictures could not be read and were left out: "
+        + ", ".join(str(root / name) for name in broken)
+        + ".",
+        "1 of 3 classes had no other pictures and were left out: c.",
+    ]
+    assert [pool.sample_index("a", n) for n in ("2.png", "a/2.png", f"{root}/a/2.png")] == [1] * 3
+    with pytest.raises(
+        DataError, match=r"'1\.png' is not a sample of class 'a'; it has 2, such as"
+    ):
+        pool.sample_index("a", "1.png")
+    with pytest.raises(DataError, match=r"'b/2\.png' is not a sample of class 'a'"):
+        pool.sample_index("a", "b/2.png")

@@ -109,7 +109,7 @@ def test_contents_that_cannot_be_used(tmp_path: Path, own_cache: Path) -> None:
         "'keys'."
     )
     _write(folder, "train", embeddings=X, labels=[0])
-    assert "has 2 embeddings and 1 labels" in _error(folder, own_cache)
+    assert "leo: 'train' has 2 samples and 1 labels" in _error(folder, own_cache)
     _write(folder, "train", embeddings=X[0], labels=[0])
     assert "embeddings have shape (3,) and type float32" in _error(folder, own_cache)
     _write(folder, "train", embeddings=X, keys=[b"a", b"b"])
@@ -118,9 +118,9 @@ def test_contents_that_cannot_be_used(tmp_path: Path, own_cache: Path) -> None:
     assert "class 'a' has NaN or infinite features" in _error(folder, own_cache)
     _write(folder, "train", embeddings=X, labels=[b"a", b"b"])
     _write(folder, "test", embeddings=X, labels=[b"b", b"c"])
-    assert "leo/test_embeddings.pkl: class 'b' is also in 'train'" in _error(folder, own_cache)
+    assert "leo: class 'b' is in both 'train' and 'test'" in _error(folder, own_cache)
     _write(folder, "test", embeddings=X[:, :2], labels=[b"c", b"d"])
-    assert "embeddings of different sizes: 3, 2" in _error(folder, own_cache)
+    assert "different shape or type: (3,) float32, (2,)" in _error(folder, own_cache)
     (folder / "test_embeddings.pkl").write_bytes(pickle.dumps([1], 2))
     assert "leo/test_embeddings.pkl holds a list; expected a dict" in _error(folder, own_cache)
 

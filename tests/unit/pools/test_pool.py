@@ -89,7 +89,7 @@ def test_the_fingerprint_sees_every_change(change: str):
 def test_the_fingerprint_is_the_same_on_every_machine():
     pool = ClassPool.from_arrays(features(), np.repeat(np.arange(4), 3))
     big_endian = ClassPool.from_arrays(features().astype(">f4"), np.repeat(np.arange(4), 3))
-    assert big_endian._digests == pool._digests
+    assert big_endian.digests == pool.digests
 
 
 def test_empty_classes_are_impossible_and_one_sample_classes_are_not():
@@ -168,8 +168,9 @@ NAN[7, 2] = np.nan
         (lambda: ClassPool.from_classes({}), "pool 'pool' has no classes."),
         (
             lambda: ClassPool.from_arrays(features(), np.repeat([0, 1], 6)).split("train"),
-            "split='train': pool 'arrays' has no splits. Leave split out, or give the "
-            "pool a split per class (splits=…, or folders train/val/test).",
+            "split='train': pool 'arrays' has no splits. Leave split out, or give it some: "
+            "load_pool(…, splits=…), folders train/val/test, or split_classes(pool); on the "
+            "command line, `taskscape data save` with --split-file or --deal.",
         ),
         (
             lambda: ClassPool.from_arrays(

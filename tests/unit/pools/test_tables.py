@@ -1,5 +1,7 @@
 """Tables of features: which columns are what, and what is wrong with them."""
 
+import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ import pyarrow.parquet
 import pytest
 
 import pool_files as files
+from taskscape import load_pool
 from taskscape.errors import DataError
 from taskscape.pools.pool import ClassPool
 from taskscape.pools.tables import load_table
@@ -35,7 +38,8 @@ def test_numeric_columns(tmp_path: Path, label: str) -> None:
     pool = _load(tmp_path, {"id": np.arange(30), label: NAMES, "file": NAMES, **WIDE})
     assert pool.class_names == ("c0", "c1", "c2", "c3", "c4", "c5")
     np.testing.assert_array_equal(pool.samples_of("c2"), X[Y == 2])
-    assert pool.info["unused_columns"] == ["id", "file"]
+    assert pool.info["unused_columns"] == ["file"]
+    assert pool.names_of("c2") == tuple(str(i) for i in np.flatnonzero(Y == 2))
 
 
 @pytest.mark.parametrize(
@@ -83,9 +87,10 @@ def test_arrow_files(tmp_path: Path, form: str) -> None:
 
 
 def test_columns_that_cannot_be_told(tmp_path: Path, own_cache: Path) -> None:
-    assert _error(tmp_path, own_cache, {"species": NAMES, "f": X[:, 0]}) == (
-        "t has no label column: found 'species', 'f'; expected one of 'label', 'labels', 'y', "
-        "'class', 'class_name', 'target', 'targets', or name it with label_column=…"
+    assert _error(tmp_path, own_cache, {"species": NAMES, "town": NAMES, "f": X[:, 0]}) == (
+        "t has no label column: found 'species', 'town', 'f'; expected one of 'label', 'labels', "
+        "'y', 'class', 'class_name', 'target', 'targets', a single column of text, or name it with "
+        "label_column=…"
     )
     assert _error(tmp_path, own_cache, {"label": NAMES, "y": Y, **WIDE}) == (
         "t: columns 'label', 'y' could each be meant. Say which with label_column=…"
@@ -106,7 +111,8 @@ def test_columns_that_cannot_be_told(tmp_path: Path, own_cache: Path) -> None:
 def test_rows_that_cannot_be_used(tmp_path: Path, own_cache: Path) -> None:
     holes = pa.array([None, *X[1:, 0].tolist()], type=pa.float32())
     assert _error(tmp_path, own_cache, {"label": Y, "f": holes}) == (
-        "t: column 'f' has 1 missing values. Remove or fill these rows."
+        "t: column 'f' has 1 missing values, the first in row 0 (from 0). Remove or fill these "
+        "rows, or leave them out with skip_damaged=True (--skip-damaged)."
     )
     ragged = [[1.0, 2.0], [1.0, 2.0], [1.0]]
     assert _error(tmp_path, own_cache, {"label": [0, 0, 1], "f": ragged}) == (
@@ -142,3 +148,58 @@ def test_a_truncated_table(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(DataError, match=r"is not a readable parquet table"):
         load_table(path)
+
+
+def test_a_folder_of_files_is_one_table_read_in_pieces(
+    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    columns = {
+        "features": list(rng.normal(size=(90, 3)).astype(np.float16)),
+        "label": rng.permutation(np.repeat(["b", "a", "c"], 30)),
+    }
+    columns["split"] = np.where(columns["label"] == "c", "test", "train")
+    whole = _load(tmp_path, columns)
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    for i in range(3):
+        some = {name: values[30 * i : 30 * i + 30] for name, values in columns.items()}
+        pyarrow.parquet.write_table(pa.table(some), folder / f"{i}.parquet")
+    monkeypatch.setattr("taskscape.pools.tables._ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("taskscape.pools.cache._MAP_ABOVE_BYTES", 0)
+    pool = load_pool(folder)
+    assert pool.fingerprint == whole.fingerprint
+    assert isinstance(pool.samples, np.memmap)
+    parcel = pickle.dumps(pool)
+    assert len(parcel) < 3000
+    handed_over = pickle.loads(parcel)
+    assert handed_over.fingerprint == pool.fingerprint
+    np.testing.assert_array_equal(handed_over.samples, whole.samples)
+    (own_cache / "pools").rename(own_cache / "elsewhere")
+    with pytest.raises(DataError, match=r"which .* does not have\. Let TASKSCAPE_CACHE name a fol"):
+        pickle.loads(parcel)
+
+
+def test_files_of_a_folder_that_do_not_fit_together(tmp_path: Path, own_cache: Path) -> None:
+    pyarrow.parquet.write_table(
+        pa.table({"x": [1.0, 2.0], "label": [0, 1]}), tmp_path / "a.parquet"
+    )
+    pyarrow.parquet.write_table(
+        pa.table({"z": [1.0, 2.0], "label": [0, 1]}), tmp_path / "b.parquet"
+    )
+    with pytest.raises(DataError, match=r"b\.parquet has other columns than .*a\.parquet; write"):
+        load_pool(tmp_path)
+    pyarrow.parquet.write_table(
+        pa.table({"x": [1.0, None], "label": [0, 1]}), tmp_path / "b.parquet"
+    )
+    with pytest.raises(DataError, match=r"column 'x' has 1 missing values"):
+        load_pool(tmp_path)
+    message = rf"^{re.escape(str(tmp_path))}: column 'f' has 1 features in row 3 and 2 in row 2; "
+    for name, values in (("a", [[1.0, 2.0], [3.0, 4.0]]), ("b", [[1.0, 2.0], [3.0]])):
+        table = pa.table({"f": values, "label": [0, 1]})
+        pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet")
+    with pytest.raises(DataError, match=message):
+        load_pool(tmp_path)
+    (tmp_path / "b.parquet").write_bytes(b"not a table")
+    with pytest.raises(DataError, match=r"b\.parquet is not a readable parquet table"):
+        load_pool(tmp_path)

@@ -2,6 +2,7 @@ import base64
 import hashlib
 import json
 import re
+from copy import copy
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -13,6 +14,7 @@ from report_cases import EVIL, awkward_study, bare_study, with_outcomes
 from taskscape.diagram import correlation_diagram
 from taskscape.embeddings import Embeddings
 from taskscape.report import render_report, write_report
+from taskscape.studies.outcome import gains_of
 from taskscape.studies.result import StudyResult
 
 
@@ -79,7 +81,7 @@ def test_the_page_is_whole_and_named(page):
     ids = page.ids()
     assert len(set(ids)) == len(ids)
     for tag, attributes in page.elements:
-        for pointer in ("aria-labelledby", "for"):
+        for pointer in ("aria-labelledby", "for", "popovertarget"):
             assert attributes.get(pointer, ids[0]) in ids, (tag, attributes)
         if tag == "a":
             assert attributes["href"].removeprefix("#") in ids
@@ -141,6 +143,97 @@ def test_the_fit_says_on_what_it_was_judged():
     assert f"explains tasks that it did not learn from ({judged_on}), as learning" in page.text
     bound = json.loads(page.scripts[0])["figures"]["bound"]
     assert bound["data"][-1]["name"] == judged_on
+
+
+def text_of(result: StudyResult) -> str:
+    return Page(render_report(result)).text
+
+
+def test_remarks_and_findings_never_contradict_each_other():
+    well = replace(with_outcomes(bare_study()), model=healthy(bare_study().model))
+    assert not well.remarks()
+    assert "Nothing about the representation needs attention." in text_of(well)
+    said = "12 of 100 tasks are far outside the training tasks."
+    ill = replace(well, warnings={"embed": (said,)})
+    page = text_of(ill)
+    assert "Nothing about the representation" not in page
+    assert "The representation needs attention." in page
+    assert "read the remark on it first" in page
+    assert page.count(said) == 2  # with the findings, and with the fit
+    other = replace(well, warnings={"forecast": ("tasks extrapolate.",)})
+    page = text_of(other)
+    assert "Needs attention." in page
+    assert "tasks extrapolate." in page
+    assert "Nothing about the representation needs attention." in page
+    assert "on it first" not in page
+
+
+def healthy(model):
+    """The model as if its fit had no flaw."""
+    well = copy(model)
+    well.health_ = replace(model.health_, advice=())
+    return well
+
+
+def test_the_points_of_the_test_tasks_are_their_own():
+    result = bare_study()
+    points = len(np.unique(result.test.lam[0].round(1), axis=0))
+    assert f"and the 100 test tasks on {points} (λ rounded to 0.1)" in text_of(result)
+
+
+def test_what_was_decided_for_the_data_is_on_the_page():
+    notes = ("Classes were dealt out by class.", "tasks.n_shot was lowered from 16 to 8.")
+    page = text_of(replace(bare_study(), notes=notes))
+    assert all(note in page for note in notes)
+
+
+def test_accuracies_say_how_many_shots_they_are_of():
+    settings = {"evaluate": {"n_shot": 1}, "selection": {"n_shot": 5}}
+    page = Page(render_report(replace(with_outcomes(bare_study()), settings=settings)))
+    assert "The main numbers, 2- to 4-way 1-shot" in page.text
+    assert (
+        "Accuracies here are 2- to 4-way 5-shot , those of the other parts 2- to 4-way 1-shot"
+        in (page.text)
+    )
+    figures = json.loads(page.scripts[0])["figures"]
+    title = figures["selection-0"]["layout"]["yaxis"]["title"]["text"]
+    assert title == "2- to 4-way 5-shot accuracy, mean"
+
+
+def test_whether_a_rule_helps_is_told_by_one_interval():
+    result = with_outcomes(bare_study())
+    result = replace(result, gains=gains_of(result.selection))
+    page = text_of(result)
+    assert "where the bars do not overlap" not in page
+    clear = sum(g.clear for g in result.gains)
+    assert page.count(" better ") + page.count(" worse ") >= clear
+    assert f"helped in {sum(g.clear and g.value > 0 for g in result.gains)} of" in page
+
+
+def test_without_a_forecast_no_reasons_are_given():
+    result = with_outcomes(bare_study())
+    judged = {n: replace(j, mean_absolute_error=0.0621) for n, j in result.judgements.items()}
+    page = Page(render_report(replace(result, judgements=judged)))
+    assert "No forecast: expecting the mean accuracy" in page.text
+    assert "No forecast for maml." in page.text
+    assert json.loads(page.scripts[0])["test"]["forecast"] == {}
+    assert "expected accuracy of" not in page.text
+    assert "the reasons for it" not in page.text
+
+
+def test_words_are_explained_one_click_away():
+    page = Page(render_report(with_outcomes(bare_study())))
+    asked = {a["popovertarget"] for _, a in page.elements if "popovertarget" in a}
+    assert {"word-spearman", "word-ceiling", "word-difficulty"} <= asked
+
+
+def test_ties_reach_the_page():
+    result = bare_study()
+    ties, alike = np.arange(100) + 1, np.full(result.nearest.shape, 0.5)
+    tied = replace(result, ties=ties, nearest_by_classes=alike)
+    told = json.loads(Page(render_report(tied)).scripts[0])["test"]
+    assert told["ties"] == ties.tolist()
+    assert np.shape(told["nearest_by_classes"]) == np.shape(told["nearest"])
 
 
 def test_awkward_names_are_shown_and_never_markup():

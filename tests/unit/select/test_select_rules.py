@@ -1,4 +1,3 @@
-import json
 import re
 from pathlib import Path
 
@@ -160,7 +159,7 @@ def test_a_selection_is_written_and_read(tmp_path):
     chosen = select(TEST, TRAIN, 7, "coverage")
     chosen.save(tmp_path / "s.json")
     back = Selection.load(tmp_path / "s.json")
-    assert json.loads((tmp_path / "s.json").read_text()) == chosen.to_dict()
+    assert back.to_dict() == chosen.to_dict()
     np.testing.assert_array_equal(back.indices, chosen.indices)
     assert back.rule == "coverage"
     assert back.settings["n"] == 7

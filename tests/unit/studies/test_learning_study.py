@@ -94,6 +94,12 @@ def test_held_out_groups_become_validation_classes() -> None:
     assert hold_out(pool, 2).splits == held.splits
     with pytest.raises(DataError, match="validation classes are held out by group"):
         hold_out(toy_pool(), 2)
+    with pytest.raises(DataError) as error:
+        hold_out(pool, 8)
+    assert str(error.value) == (
+        f"validation takes 8 groups of training classes and must leave some to train on; {pool!r} "
+        "has 8. Mark validation classes in the data."
+    )
 
 
 def test_unit_length() -> None:

@@ -54,6 +54,19 @@ def test_a_bad_line_elsewhere_is_refused(path: Path, bad: str) -> None:
     )
 
 
+def test_a_number_that_was_changed_is_noticed(path: Path) -> None:
+    path.write_text(path.read_text().replace('"accuracy": 0.1', '"accuracy": 0.9'))
+    with pytest.raises(DataError, match=re.escape(f"line 2 of {path} is not a finished cell")):
+        Lab(path)
+
+
+def test_lines_with_no_checksum_or_a_short_one_are_read(path: Path) -> None:
+    path.write_text('{"cell": {"n": 1}, "format": 2}\n')
+    assert numbers(path) == [1]
+    path.write_text('{"cell": {"n": 2}, "format": 2, "checksum": "0123456789abcdef"}\n')
+    assert read_ledger(path) == [{"cell": {"n": 2}, "format": 2}]
+
+
 def test_blank_lines_do_no_harm(path: Path) -> None:
     path.write_text(path.read_text().replace("\n", "\n\n"))
     Lab(path).add({"n": 3}, {})

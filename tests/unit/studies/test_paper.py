@@ -131,7 +131,7 @@ class TestSelection:
         kept = []
         for data, seed in ((pool, 0), (other, 0), (pool, 1)):
             monkeypatch.setattr(paper, "load_pool", lambda name, data=data: data)
-            assert reproduce("fig3", tmp_path, learners=["protonet"], stages=["train"], seed=seed)
+            assert reproduce(["fig3"], tmp_path, learners=["protonet"], stages=["train"], seed=seed)
             store = store_in(tmp_path, data, seed)
             kept += [e["accuracy"] for e in store.results(figure="fig3")]
             arrays = store.arrays("counted", lambda: {"a": np.array(len(kept))})  # noqa: B023
@@ -140,6 +140,20 @@ class TestSelection:
         assert [line["accuracy"] for line in lines] == kept
         assert len(kept) == 3
         assert len({line["cell"]["data"] for line in lines}) == 2
+
+    def test_all_figures_share_the_time_and_take_the_learners_that_they_have(
+        self, pool: ClassPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(paper, "selection_plans", lambda figure, scale: (SMALL,))
+        monkeypatch.setattr(selection, "choices_of", lambda figure, versions: CHOICES[:1])
+        monkeypatch.setattr(paper, "load_pool", lambda name: pool)
+        asked = {"learners": ["maml-untuned"], "stages": ["train", "draw"]}
+        assert not reproduce(paper.FIGURES, tmp_path, minutes=1e-9, **asked)
+        assert not list(tmp_path.iterdir())
+        assert reproduce(paper.FIGURES, tmp_path, **asked)
+        lines = [json.loads(x) for x in (tmp_path / "results.jsonl").read_text().splitlines()]
+        assert [line["cell"]["figure"] for line in lines] == ["fig3", "fig4"]
+        assert all((tmp_path / name).exists() for name in ("fig3.md", "fig3.png", "fig4.png"))
 
     def test_what_is_chosen_depends_on_the_support_alone(
         self, pool: ClassPool, tmp_path: Path
@@ -226,7 +240,7 @@ def test_wrong_options_are_refused_before_any_work(
 ) -> None:
     options: dict = {"figure": "fig3", **change}
     with pytest.raises(DataError) as error:
-        reproduce(options.pop("figure"), tmp_path / "out", **options)
+        reproduce([options.pop("figure")], tmp_path / "out", **options)
     assert message in str(error.value)
 
 
@@ -248,6 +262,13 @@ def test_figure_4_says_at_how_many_ways_its_learners_were_tuned(
     text = summary.write_summary(figures, ["ours"], 0.001)
     assert "| protonet | 10 | nearest (ours) |" in text
     assert "tuned 5-way with 1,000 training tasks. The rows of 10 ways" in text
+
+
+@pytest.mark.parametrize("words", [[], ["fig3", "--all"]])
+def test_one_figure_or_all_of_them(words: list[str]) -> None:
+    error = CliRunner().invoke(app, ["reproduce", *words]).exception
+    assert isinstance(error, DataError)
+    assert str(error) == f"name one figure ({', '.join(paper.FIGURES)}), or say --all."
 
 
 def test_the_command_line_explains_itself() -> None:

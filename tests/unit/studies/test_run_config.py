@@ -68,13 +68,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (
         {"task": {}},
         "task={} in the settings is not a setting; the top level has preset, data, seed, "
-        "similarity, tasks, fit, learners, evaluate, selection, targets, forecast, report. Did you "
-        "mean "
-        "tasks?",
+        "similarity, source, tasks, fit, learners, evaluate, selection, targets, forecast, report. "
+        "Did you mean tasks?",
     ),
     ({"tasks": 5}, "tasks=5 in the settings must be a section, [tasks], with settings in it."),
     ({"seed": "one"}, "seed='one' in the settings must be a whole number."),
-    ({"fit": {"delta": "small"}}, "fit.delta='small' in the settings must be a number."),
+    ({"fit": {"delta": "small"}}, "fit.delta='small' in the settings must be a finite number."),
     ({"fit": {"n_tasks": True}}, "fit.n_tasks=True in the settings must be a whole number."),
     ({"data": 3}, "data=3 in the settings must be text in quotes."),
     ({"report": {"enabled": 1}}, "report.enabled=1 in the settings must be true or false."),

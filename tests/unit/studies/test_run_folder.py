@@ -99,7 +99,9 @@ def test_a_stage_is_not_made_anew_over_files_that_were_added(tmp_path: Path):
 
 def test_a_stage_moved_aside_by_a_killed_process_is_not_made_again(tmp_path: Path):
     make_stage(tmp_path, 1)
-    (tmp_path / "part" / "deep" / "size.txt").write_text("as it was")
+    note = tmp_path / "part" / "stage.json"
+    made = note.stat().st_mtime_ns
     (tmp_path / ".part-before-abc").mkdir()
     (tmp_path / "part").rename(tmp_path / ".part-before-abc" / "part")
-    assert make_stage(tmp_path, 1) == "as it was"
+    assert make_stage(tmp_path, 1) == "1"
+    assert note.stat().st_mtime_ns == made

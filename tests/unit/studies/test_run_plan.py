@@ -10,12 +10,18 @@ from run_cases import own_features, tiny
 from taskscape import load_pool
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.studies.pipeline.plan import make_plan, with_splits
+from taskscape.pools.splits import deal_splits
+from taskscape.studies.pipeline.config import TaskSettings
+from taskscape.studies.pipeline.plan import make_plan
 
 
 def counts(pool: ClassPool) -> dict[str, int]:
     assert pool.splits is not None
     return {s: pool.splits.count(s) for s in ("train", "val", "test")}
+
+
+def with_splits(pool: ClassPool, tasks: TaskSettings, seed: int) -> tuple[ClassPool, list[str]]:
+    return deal_splits(pool, seed, tasks.test_share, tasks.val_share, tasks.n_way)
 
 
 def test_classes_without_splits_are_dealt_out():

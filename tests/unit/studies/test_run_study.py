@@ -3,7 +3,7 @@
 import csv
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,17 +12,19 @@ import pytest
 from meta_cases import toy_pool
 from run_cases import TINY, Recorder, go, own_features, tiny
 from target_cases import DIMS, mixed_pool
-from taskscape import Embeddings, TaskThemes, load_pool
+from taskscape import Embeddings, TaskThemes, load_pool, sample_tasks, save_tasks
 from taskscape.errors import DataError
+from taskscape.files import sealed
 from taskscape.report import render_report
 from taskscape.similarity import PrototypeDistance
 from taskscape.studies import StudyResult, load_study
 from taskscape.studies.pipeline import config_from, learn, read_config
 from taskscape.studies.pipeline.plan import make_plan
+from taskscape.studies.pipeline.targets import open_targets
 
 pytestmark = pytest.mark.slow
 STAGES = [
-    "data", "fit", "embed", "health", "distances", "learners/protonet", "diagram",
+    "fit", "data", "embed", "health", "distances", "learners/protonet", "diagram",
     "selection/chosen", "selection/protonet", "forecast",
 ]  # fmt: skip
 
@@ -45,6 +47,7 @@ def test_every_stage_leaves_its_files(whole):
     assert heard.stages == heard.made == STAGES
     for name in (
         "study.toml", "study.json", "results.json", "data/data.json", "data/contact_sheet.png",
+        "data/classes.csv",
         "fit/model/arrays.safetensors", "embed/train.parquet", "embed/val.parquet",
         "embed/test.parquet", "health/health.json", "distances/distances.parquet",
         "distances/distances.csv", "distances/resemblance.json", "learners/protonet/test.parquet",
@@ -67,6 +70,21 @@ def test_the_sheet_of_distances_lists_classes_by_name(whole):
     assert listed == [result.test.names(i) for i in range(30)]
 
 
+def test_the_sheet_of_classes_tells_split_and_task_themes(whole):
+    out, result, _ = whole
+    path = out / "data" / "classes.csv"
+    assert b"\r" not in path.read_bytes()
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["class"] for row in rows] == list(result.pool.class_names)
+    weights = result.model.class_weights(result.pool)
+    assert weights.shape == (len(rows), 2)
+    np.testing.assert_allclose(weights.sum(axis=1), 1.0, atol=1e-4)
+    listed = [[float(row["task_theme_0"]), float(row["task_theme_1"])] for row in rows]
+    np.testing.assert_allclose(listed, weights, atol=1e-4)
+    assert load_pool(result.pool, splits=path).fingerprint == result.pool.fingerprint
+
+
 def test_the_result_is_complete(whole):
     _, result, _ = whole
     assert result.distance.shape == result.difficulty.shape == (30,)
@@ -85,14 +103,21 @@ def test_the_result_is_complete(whole):
     assert set(result.timings) == set(STAGES)
     assert result.settings["tasks"]["n_way"] == 3
     assert result.command == "taskscape run"
-    assert len(result.findings) == 3
+    parts = ["map", "diagram", "diagram", "forecasts", "selection"]
+    assert [finding.about for finding in result.findings] == parts
+    assert result.ties is not None
+    assert result.ties.shape == (30,)
+    assert result.ties.min() >= 1
+    assert result.nearest_by_classes is not None
+    assert result.nearest_by_classes.shape == (30, 4)
 
 
 def test_what_is_written_says_what_was_found(whole):
     out, result, _ = whole
     told = json.loads((out / "results.json").read_text())
     assert told == json.loads(json.dumps(told))
-    assert told["findings"] == list(result.findings)
+    assert told["findings"] == [asdict(finding) for finding in result.findings]
+    assert told["remarks"] == list(result.remarks())
     assert told["accuracy"] == {"ProtoNet": pytest.approx(result.accuracy["ProtoNet"].mean())}
     about = json.loads((out / "study.json").read_text())
     assert {"command", "seed", "settings", "timings", "versions", "hardware"} <= set(about)
@@ -116,7 +141,7 @@ def test_a_finished_study_is_read_back(whole, tmp_path):
     np.testing.assert_array_equal(read.nearest, result.nearest)
     assert read.selection == result.selection
     assert repr(read) == "StudyResult('arrays': 30 test and 56 training tasks, ProtoNet)"
-    assert read.summary().split("\n\n") == list(result.findings)
+    assert read.summary() == result.summary()
     other = replace(toy_pool(), class_names=tuple(f"k{c}" for c in range(24)))
     with pytest.raises(DataError, match="is not the data that the study in"):
         load_study(out, other)
@@ -128,7 +153,8 @@ def test_a_finished_study_is_read_back(whole, tmp_path):
     with pytest.raises(DataError, match=r"stage 'diagram' in .* is not finished. Run the study"):
         load_study(half, toy_pool())
     note = json.loads((half / "embed" / "stage.json").read_text())
-    (half / "embed" / "stage.json").write_text(json.dumps({**note, "needs": {"fit": "other"}}))
+    edited = sealed({**note, "needs": {"fit": "other"}})
+    (half / "embed" / "stage.json").write_text(json.dumps(edited))
     with pytest.raises(DataError, match=r"stage 'embed' in .* with other settings or stages"):
         load_study(half, toy_pool())
 
@@ -188,8 +214,12 @@ def test_damaged_stages_are_named(whole, tmp_path):
     out = tmp_path / "out"
     shutil.copytree(whole[0], out)
     (out / "embed" / "test.parquet").write_bytes(b"nothing")
-    with pytest.raises(DataError, match=r"stage 'embed' in .* is damaged: .* Delete that folder"):
-        go(out, resume=True)
+    message = r"stage 'embed' is damaged: .*test\.parquet is not as it was written\."
+    with pytest.raises(DataError, match=message):
+        load_study(out, toy_pool())
+    with pytest.warns(UserWarning, match=message):
+        _, heard = go(out, resume=True)
+    assert heard.made == ["embed"]
 
 
 def test_own_features_without_splits_with_all_rules(tmp_path):
@@ -225,9 +255,9 @@ def test_a_study_says_what_to_train_on_for_targets(tmp_path):
     assert "targets" in heard.made
     inside, outside = result.targets
     assert inside.sources[0].name == "left"
-    assert set(inside.measured) == {"prototypes", "task_themes", "ranks", "half"}
+    assert set(inside.measured) == {"prototypes", "task_themes", "ranks", "half", "all"}
     assert outside.measured == {}
-    assert "near left is nearest to left" in result.findings[0]
+    assert result.findings[0].about == "targets"
     page = render_report(result)
     assert "What to train on" in page
     assert "mine.npz" in page
@@ -236,11 +266,60 @@ def test_a_study_says_what_to_train_on_for_targets(tmp_path):
     assert [a.to_dict() for a in again.targets] == [a.to_dict() for a in result.targets]
 
 
-def test_a_target_that_is_not_there_is_told_before_work_begins(tmp_path):
-    config = config_from({**TINY, "targets": {"names": ["nowhere"]}})
-    with pytest.raises(DataError, match="neither a file or folder nor a group"):
+def test_a_target_that_the_study_trains_on_is_refused(tmp_path):
+    left = mixed_pool().subset([f"left {c}" for c in range(6)])
+    copies = np.concatenate([left.samples_of(c) for c in range(6)])
+    np.savez(tmp_path / "copy.npz", X=copies, y=np.repeat(range(6), 12))
+    for name in ("left", str(tmp_path / "copy.npz")):
+        config = config_from({**TINY, "targets": {"names": [name]}})
+        with pytest.raises(DataError, match=r"training classes of the pool.*taskscape advise"):
+            go(tmp_path / "out", config, mixed_pool())
+        assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"names": ["nowhere"]}, "neither a file or folder nor a group"),
+        ({"names": ["near left"], "n_shot": 12}, r"^n_shot=12 \+ n_query=1 needs 13 samples"),
+        (
+            {"names": ["near left", "near left"]},
+            r"^targets\.names=\['near left', 'near left'\] names one twice\.$",
+        ),
+        (
+            {"names": ["near left"], "learners": ["maml", "maml"]},
+            r"^targets\.learners=\['maml', 'maml'\] names one twice\.$",
+        ),
+    ],
+)
+def test_what_is_wrong_with_targets_is_told_before_work_begins(tmp_path, asked, said):
+    config = config_from({**TINY, "targets": asked})
+    with pytest.raises(DataError, match=said):
         go(tmp_path / "out", config, mixed_pool())
     assert not (tmp_path / "out").exists()
+
+
+def test_targets_are_told_apart_and_known_by_their_samples(tmp_path):
+    plan = make_plan(mixed_pool(), tiny())
+
+    def opened(*names: str) -> tuple[list[str], tuple[str, ...]]:
+        asked = replace(plan.config.targets, names=names, n_shot=3, n_query=5)
+        then, targets = open_targets(replace(plan, config=replace(plan.config, targets=asked)))
+        return [t.name for t in targets], then.config.targets.fingerprints
+
+    rng = np.random.default_rng(1)
+    paths = [str(tmp_path / folder / "mine.npz") for folder in "ab"]
+    for path in paths:
+        Path(path).parent.mkdir()
+        np.savez(path, X=rng.normal(size=(12, DIMS)), y=np.repeat(np.arange(3), 4))
+    assert opened(*paths)[0] == paths
+    assert opened("near left", paths[0])[0] == ["near left", "mine.npz"]
+    known = []
+    for seed in (0, 1):
+        tasks = sample_tasks(plan.pool, 2, n_way=3, n_shot=2, split="test", seed=seed)
+        save_tasks(tasks, tmp_path / "tasks.parquet")
+        known.append(opened(str(tmp_path / "tasks.parquet"))[1])
+    assert known[0] != known[1]  # another list over the same pool
 
 
 def test_a_study_by_another_similarity(tmp_path):

@@ -2,16 +2,22 @@
 
 import csv
 import json
+import re
+import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from scipy.stats import t as student
 
 from target_cases import DIMS, mixed_pool
-from taskscape import DataError, TaskSet, load_tasks, sample_tasks, save_tasks
+from taskscape import DataError, TaskSet, load_tasks, make_tasks, sample_tasks, save_tasks
 from taskscape.pools import ClassPool
 from taskscape.pools.glyphs import BLOCKS, SCRIPTS
+from taskscape.similarity import make_similarity
+from taskscape.statistics import Interval
 from taskscape.targets import (
     Advice,
     AdvisorSettings,
@@ -24,9 +30,12 @@ from taskscape.targets import (
     find_target,
     target_of_classes,
 )
+from taskscape.targets.advice import _held_out
 from taskscape.targets.gains import Expectation, decide, known_experience
+from taskscape.targets.trials import WayTrials
 from taskscape.targets.ways import choose, mean_ranks
 
+RESULTS = Path(__file__).parents[3] / "docs/results"
 SMALL = AdvisorSettings(
     candidates=60, n_way=3, n_shot=3, n_query=6, image_themes=2, task_themes=2, components=4,
     updates=8,
@@ -46,7 +55,7 @@ def sources(pool: ClassPool) -> Sources:
 @pytest.fixture(scope="module")
 def advice(sources: Sources, pool: ClassPool) -> Advice:
     target = sources.target("near left", pool)
-    return advise_on(sources, target, 10, way="auto", trials=2)
+    return advise_on(sources.look_at(target), 10, way="auto", trials=2, try_sources=True)
 
 
 # -- targets ------------------------------------------------------------------------------------
@@ -54,13 +63,13 @@ def advice(sources: Sources, pool: ClassPool) -> Advice:
 
 def test_a_group_is_a_target_whose_queries_are_not_its_labelled_samples(pool: ClassPool):
     target = find_target("near left", pool, n_way=3, n_shot=3, n_query=6)
+    assert target.name == "near left"
     assert target.tasks.n_query == 0
     assert target.queries is not None
     batch = target.queries.batch(slice(None))
     labelled = target.tasks.batch(slice(None)).support
     assert not np.intersect1d(labelled, batch.query).size
     assert np.isin(batch.support, labelled).all()  # a class has the same labelled ones everywhere
-    assert target.n_labelled == 6 * 3
 
 
 def test_every_labelled_sample_is_left_out_once(pool: ClassPool):
@@ -74,6 +83,14 @@ def test_every_labelled_sample_is_left_out_once(pool: ClassPool):
     )
     for support, query in zip(batch.support, batch.query, strict=True):
         assert not np.intersect1d(support, query).size
+
+
+def test_of_many_labelled_samples_five_are_left_out(pool: ClassPool):
+    folds = find_target("near left", pool, n_way=6, n_shot=9).folds()
+    assert folds is not None
+    batch = folds.batch(slice(None))
+    assert len(np.unique(batch.query)) == 6 * 5
+    assert batch.support_mask.sum(axis=2).tolist() == [[8] * 6] * 5
 
 
 def test_single_samples_leave_nothing_to_try(pool: ClassPool):
@@ -198,6 +215,18 @@ def test_intervals_hold_the_gains_of_other_targets():
     assert 0.83 < np.mean(inside) < 0.97  # they are 90 % intervals
 
 
+def test_without_evidence_gains_may_be_whatever_they_were_elsewhere():
+    model = GainModel.fit(seen(0.02, 0.002, targets=40))
+    others = seen(0.02, 0.002, targets=300, seed=1)
+    unknown = {way: model.expect(way, None) for way in model.ways}
+    inside = [unknown[s.way].low <= s.gain <= unknown[s.way].high for s in others]
+    assert 0.83 < np.mean(inside) < 0.97
+    for way, e in unknown.items():
+        assert e.gain == pytest.approx(e.usual, abs=0.002)
+        lost = np.mean([s.gain < -0.01 for s in others if s.way == way])
+        assert e.loss == pytest.approx(lost, abs=0.1)
+
+
 def test_few_targets_are_no_experience():
     with pytest.raises(DataError, match="at least 4"):
         GainModel.fit(seen(0.02, 0.01, targets=3))
@@ -215,9 +244,30 @@ def test_few_targets_are_no_experience():
 def test_it_knows_when_not_to_choose(
     whole: tuple[float, float], half: tuple[float, float], taken: str
 ):
-    ways = [Expectation(w, g, g - 1, g + 1, loss) for w, (g, loss) in
+    ways = [Expectation(w, g, g - 1, g + 1, loss, g) for w, (g, loss) in
             (("ranks", whole), ("half", half))]  # fmt: skip
     assert decide(ways).way == taken
+
+
+def test_what_gained_most_elsewhere_is_taken_not_what_looks_best_here():
+    usual = Expectation("prototypes", 0.01, 0.0, 0.02, 0.01, usual=0.02)
+    lucky = Expectation("ranks", 0.03, 0.02, 0.04, 0.01, usual=0.01)
+    assert decide([lucky, usual]).way == "prototypes"
+    assert decide([lucky, usual]).expected[0] is lucky
+
+
+def test_chance_is_not_said_to_be_safer_than_ways_that_were_not_asked():
+    # as for playing cards: the table beside it shows that task-themes hardly risk a loss
+    best = Expectation("prototypes", -0.06, -0.11, -0.01, 0.8, usual=0.02)
+    half = Expectation("half", -0.01, -0.02, 0.01, 0.3, usual=0.01)
+    safe = Expectation("task_themes", 0.01, -0.01, 0.02, 0.05, usual=0.001)
+    might = (
+        "prototypes, which gained most on other targets, might gain nothing here or lose over a "
+        "point"
+    )
+    assert decide([best, half, safe]).why == f"{might}; so might half by ranks, half by chance"
+    assert decide([best, safe]).why == might
+    assert decide([]).why == "what choosing gains is not known"
 
 
 def test_experience_comes_with_the_package_and_has_no_test_group():
@@ -226,6 +276,32 @@ def test_experience_comes_with_the_package_and_has_no_test_group():
     assert {s.learner for s in known_experience("another")} == {"protonet"}
     for_testing = {g.name for g in (*SCRIPTS, *BLOCKS) if g.split == "test"}
     assert not for_testing & {s.target for s in known}
+    joined = known_experience("maml", joined=True)
+    assert {s.target.split("/")[0] for s in joined} == {"glyphs", "omniglot"}
+    assert not for_testing & {s.target.split("/")[1] for s in joined}
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_more_evidence_for_a_way_is_never_more_risk(joined: bool):
+    model = GainModel.fit(known_experience("protonet", joined=joined))
+    for way in model.ways:
+        expected = [model.expect(way, x * model.scale) for x in np.linspace(-2, 8, 41)]
+        assert (np.diff([e.loss for e in expected]) <= 1e-9).all()
+        assert (np.diff([e.gain for e in expected]) > 0).all()
+
+
+def test_pools_of_several_sources_have_an_experience_of_their_own():
+    usual = {j: GainModel.fit(known_experience("protonet", joined=j)).usual for j in (False, True)}
+    assert max(usual[False], key=usual[False].__getitem__) == "prototypes"
+    assert max(usual[True], key=usual[True].__getitem__) == "ranks"
+
+
+def test_the_package_and_the_docs_say_what_the_ledgers_say():
+    told = runpy.run_path(str(RESULTS / "targets.py"))
+    for path, joined in told["PACKAGED"].items():
+        assert path.read_text("utf-8") == told["as_text"](told["experience"](joined))
+    page = told["PAGE"].read_text("utf-8")
+    assert told["TABLES"].filled(page) == page
 
 
 # -- advice -------------------------------------------------------------------------------------
@@ -256,10 +332,70 @@ def test_advice_says_what_is_expected_and_what_was_measured_apart(advice: Advice
     assert {e["way"] for e in values["expected_gains"]} == {
         "prototypes", "task_themes", "ranks", "half"
     }  # fmt: skip
-    assert set(values["measured_gains"]) == {"prototypes", "task_themes", "ranks", "half"}
+    assert set(values["measured_gains"]) == {"prototypes", "task_themes", "ranks", "half", "all"}
+    assert set(values["measured_accuracy"]) == {*values["measured_gains"], "random"}
+    assert advice.best_source is not None
+    assert advice.best_source[0] in {s.name for s in advice.sources}
     assert "nearest sources left" in advice.summary()
     assert "Expected accuracy" in advice.summary()
     json.dumps(values)
+
+
+def test_expected_accuracy_is_as_sure_as_the_samples_left_out_are_many(
+    sources: Sources, pool: ClassPool
+):
+    def expected(n_shot: int) -> Interval:
+        target = target_of_classes(
+            pool, pool.classes_in("test"), "near left", n_way=3, n_shot=n_shot
+        )
+        trials = WayTrials("random", 5, (), None, np.zeros(2), np.full((2, 60), 0.8))
+        held_out = _held_out(trials, target)
+        assert held_out is not None
+        return held_out
+
+    n = 6 * 5  # of each class five, whether it has five, or ten
+    reach = student.ppf(0.975, n - 1) * np.sqrt((0.8 * n + 1) * (0.2 * n + 1) / (n + 2) ** 3)
+    assert expected(5).reach == pytest.approx(reach)
+    assert expected(10).reach == pytest.approx(reach)
+    assert expected(3).reach > 1.2 * reach
+
+
+def test_distances_of_an_ensemble_are_not_in_nats(pool: ClassPool, tmp_path: Path):
+    sources = Sources.of(pool, replace(SMALL, ensemble=2))
+    outlook = sources.look_at(sources.target("near left", pool))
+    assert outlook.distances["task_themes"].mean() == pytest.approx(1)
+    advice = advise_on(outlook, 5, way="random", trials=2)
+    assert re.search(
+        r"nearest sources \w+ \(\d\.\d\d × mean\), .* by task-themes\.", advice.summary()
+    )
+    advice.save(tmp_path / "advice")
+    assert Advice.load(tmp_path / "advice", sources.pool).summary() == advice.summary()
+
+
+def test_distances_are_named_by_their_notion(pool: ClassPool):
+    sources = Sources.of(pool, SMALL, {"prototypes": make_similarity("prototypes")})
+    advice = advise_on(
+        sources.look_at(sources.target("near left", pool)), 5, way="random", trials=2
+    )
+    assert re.search(r"nearest sources left \(\d+\.\d\d\), .*, by prototypes\.", advice.summary())
+
+
+def test_tasks_that_share_a_class_are_a_target(pool: ClassPool, tmp_path: Path):
+    classes = [["near left 0", "near left 1"], ["near left 0", "near left 2", "near left 3"]]
+    tasks = make_tasks(pool, [[*c, "near left 4"] for c in classes], n_shot=3, n_query=4)
+    save_tasks(tasks, tmp_path / "mine.parquet")
+    advice = advise(pool, tmp_path / "mine.parquet", 5, way="random", settings=SMALL, trials=2)
+    assert advice.measured["all"].low <= advice.measured["all"].high  # over trainings alone
+
+
+def test_a_single_sample_of_each_class_is_no_evidence(sources: Sources, pool: ClassPool):
+    alone = target_of_classes(pool, pool.classes_in("test"), "alone", n_way=3, n_shot=1)
+    advice = advise_on(sources.look_at(alone), 5, trials=2)
+    assert advice.held_out is None
+    assert advice.decision is not None
+    known = GainModel.fit(known_experience("protonet"))
+    for expected in advice.decision.expected:
+        assert expected == known.expect(expected.way, None)
 
 
 def test_advice_is_written_as_tasks_and_classes_to_train_on(
@@ -267,6 +403,7 @@ def test_advice_is_written_as_tasks_and_classes_to_train_on(
 ):
     advice.save(tmp_path / "advice")
     advice.save(tmp_path / "advice")  # its own folder may be replaced
+    assert Advice.load(tmp_path / "advice", sources.pool).to_dict() == advice.to_dict()
     tasks = load_tasks(tmp_path / "advice" / "tasks.parquet", sources.pool)
     assert isinstance(tasks, TaskSet)
     assert len(tasks) == 10
@@ -279,10 +416,45 @@ def test_advice_is_written_as_tasks_and_classes_to_train_on(
         advice.save(tmp_path / "mine")
 
 
+def test_only_gains_of_the_same_learner_are_experience(sources: Sources, pool: ClassPool):
+    outlook = sources.look_at(sources.target("near left", pool))
+    ledger = [*known_experience("protonet"), *known_experience("maml")]
+    alone, both = (advise_on(outlook, 5, trials=2, experience=e) for e in (None, ledger))
+    assert both.to_dict() == alone.to_dict()
+    with pytest.raises(DataError, match="no gains of abml; it has those of maml, protonet"):
+        advise_on(outlook, 5, learner="abml", experience=ledger)
+
+
 def test_a_target_is_never_among_its_own_sources(pool: ClassPool):
     advice = advise(pool, "left", 5, way="random", settings=SMALL, trials=2)
     assert not any(name.startswith("left") for name in advice.chosen.pool.class_names)
     assert [s.name for s in advice.sources] != []
+
+
+def test_its_classes_are_known_by_their_samples_whatever_they_are_called(
+    pool: ClassPool, sources: Sources
+):
+    some = pool.subset([f"left {c}" for c in range(4)])
+    copy = ClassPool.from_classes({f"mine {c}": some.samples_of(c) for c in range(4)})
+    for target in (some, copy):
+        advice = advise(pool, target, 5, way="random", settings=SMALL, trials=2)
+        assert [n for n in advice.chosen.pool.class_names if n[:4] == "left"] == [
+            "left 4", "left 5"
+        ]  # fmt: skip
+    for what in ("left", "right"):
+        with pytest.raises(DataError) as error:
+            sources.look_at(sources.target(what, pool))
+        assert str(error.value) == (
+            f"6 classes of the sources, such as '{what} 0', are the target's own: what is trained "
+            f"on them has seen '{what}'. Draw the sources from a pool without them, or ask advise, "
+            "which leaves them out."
+        )
+    with pytest.raises(DataError) as error:
+        advise(some, some, 5, settings=SMALL)
+    assert str(error.value) == (
+        "all 4 classes of 'mixed' are those of the target 'mixed'; there is nothing to train on. "
+        "Give a pool with others."
+    )
 
 
 @pytest.mark.parametrize(
@@ -292,6 +464,19 @@ def test_a_target_is_never_among_its_own_sources(pool: ClassPool):
         ({"way": "magic"}, "way='magic'"),
         ({"trials": 1}, "at least 2"),
         ({"learner": "nobody"}, "nobody"),
+        ({"experience": []}, r"^experience has no gains of protonet; it has those of nobody\.$"),
+        (
+            {"experience": known_experience("maml")},
+            r"^experience has no gains of protonet; it has those of maml\.$",
+        ),
+        (
+            {"experience": [GainSeen("a", "protonet", "half", 100, 0.01, 0.0)]},
+            r"^gains were seen on 1 targets; at least 4 are needed to know what to expect on",
+        ),
+        (
+            {"experience": [GainSeen(t, "protonet", "half", 9, np.nan, 0.0) for t in "abcd"]},
+            r"^the gain of half on a is nan by evidence of 0; both must be finite\.$",
+        ),
     ],
 )
 def test_bad_requests_are_refused_before_anything_is_fitted(
@@ -300,6 +485,32 @@ def test_bad_requests_are_refused_before_anything_is_fitted(
     monkeypatch.setattr(Sources, "of", lambda *_: pytest.fail("it began"))
     with pytest.raises(DataError, match=said):
         advise(pool, "near left", **{"n": 5, "settings": SMALL, **options})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ({"updates": 0}, "updates=0 must be at least 1."),
+        ({"batch_size": 0}, "batch_size=0 must be at least 1."),
+        ({"n_query": 0}, "n_query=0 must be at least 1."),
+        ({"n_shot": -1}, "n_shot=-1 must be at least 1."),
+        ({"n_way": 1}, "n_way=1 must be at least 2."),
+        ({"candidates": 0}, "candidates=0 must be at least 1."),
+        ({"components": -1}, "components=-1 must be at least 0."),
+        ({"seed": -1}, "seed=-1 must be a whole number from 0 to 1,073,741,823."),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(sizes: dict, said: str):
+    with pytest.raises(DataError) as error:
+        AdvisorSettings(**sizes)
+    assert str(error.value) == said
+
+
+def test_sizes_of_a_target_that_mean_nothing_are_refused(pool: ClassPool):
+    for sizes in ({"n_way": 1}, {"n_shot": 0}, {"n_query": -1}, {"n_tasks": 0}, {"n_measured": 0}):
+        ((name, value),) = sizes.items()
+        with pytest.raises(DataError, match=f"^{name}={value} must be at least [012]"):
+            find_target("near left", pool, **sizes)
 
 
 def test_targets_have_a_short_face(pool: ClassPool):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from taskscape.csv_tables import CsvTable
 from taskscape.diagram import read_diagram_csv
 from taskscape.errors import DataError
 from taskscape.tasks.class_lists import parse_classes, read_class_column, write_classes
@@ -42,30 +43,36 @@ def test_a_column_keeps_classes_apart_through_a_file(tmp_path: Path) -> None:
     assert len(np.unique(found[found >= 0])) == len(NAMES)
 
 
+def column_of(cells: list[str]) -> CsvTable:
+    return CsvTable("t.csv", "", {"classes": cells}, list(range(2, len(cells) + 2)))
+
+
 @pytest.mark.parametrize(
     "cells",
     [["3 14", "14 7 3"], ["3;14", "14;7;3"], ["[3, 14]", "[14,7,3]"], ["[3 14]", "(14 7 3)"]],
 )
 def test_plain_ids_are_read_as_they_come(cells: list[str]) -> None:
-    np.testing.assert_array_equal(read_class_column(cells, "t"), [[0, 2, -1], [2, 1, 0]])
+    found = read_class_column(column_of(cells), "classes")
+    np.testing.assert_array_equal(found, [[0, 2, -1], [2, 1, 0]])
 
 
 @pytest.mark.parametrize(
-    ("cells", "message"),
+    ("cells", "row", "message"),
     [
-        (["1 2", "sea lion"], "t, row 3: 'sea lion' does not say where a class ends and the next"),
-        (["cat;dog"], "t, row 2: 'cat;dog' does not say where a class ends and the next begins. W"),
-        (["cat"], "t, row 2: 'cat' does not say where a class ends and the next begins. Write a"),
-        (["[1, \"a\"]"], "t, row 2: '[1, \"a\"]' does not say where a class ends and the next be"),
-        (["-1 3"], "t, row 2: '-1 3' does not say where a class ends and the next begins. Write"),
-        (["1.5 3"], "t, row 2: '1.5 3' does not say where a class ends and the next begins. Wri"),
-        ([""], "t, row 2: '' does not say where a class ends and the next begins. Write a JSON"),
-        (["[]"], "t, row 2: '[]' holds no class; give each class of the task."),
-        (['["a", "a"]'], "t, row 2: '[\"a\", \"a\"]' holds a class twice; give each class of the"),
-        (['["a"]', "3"], "t, row 3: '3' and '[\"a\"]' in row 2 are names and ids; give all rows"),
+        (["1 2", "sea lion"], 1, "does not say where a class ends and the next begins. Write a"),
+        (["cat;dog"], 0, "does not say where a class ends and the next begins. Write a JSON list"),
+        (["cat"], 0, "does not say where a class ends and the next begins. Write a JSON list of"),
+        (["[1, \"a\"]"], 0, "does not say where a class ends and the next begins. Write a JSON"),
+        (["-1 3"], 0, "does not say where a class ends and the next begins. Write a JSON list of"),
+        (["1.5 3"], 0, "does not say where a class ends and the next begins. Write a JSON list of"),
+        ([""], 0, "does not say where a class ends and the next begins. Write a JSON list of"),
+        (["[]"], 0, "holds no class; give each class of the task."),
+        (['["a", "a"]'], 0, "holds a class twice; give each class of the task."),
+        (['["a"]', "3"], 1, "and '[\"a\"]' in the first row are names and ids; give all rows"),
     ],
 )  # fmt: skip
-def test_what_is_unclear_is_refused(cells: list[str], message: str) -> None:
+def test_what_is_unclear_is_refused(cells: list[str], row: int, message: str) -> None:
     with pytest.raises(DataError) as error:
-        read_class_column(cells, "t")
-    assert str(error.value).startswith(message)
+        read_class_column(column_of(cells), "classes")
+    place = f"t.csv, line {row + 2}: {cells[row]!r} in column 'classes' "
+    assert str(error.value).startswith(place + message)

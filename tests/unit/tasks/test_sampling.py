@@ -263,7 +263,7 @@ def test_a_weighted_group_is_used_where_it_has_enough_classes():
         ),
         (
             {"group_weights": {"b": -1.0}},
-            "group_weights: 'b' has the weight -1.0; it must be from 0.",
+            "group_weights['b']=-1.0 must be a finite number of at least 0.",
         ),
         (
             {"group_weights": {"a/z": 1.0}},

@@ -168,7 +168,7 @@ def test_repr_and_empty(pool: ClassPool):
         ),
         (
             lambda p: make_tasks(p, [[0, 1]], support=[[[0], [-1]]]),
-            "support leaves a class without samples.",
+            "support leaves class 'c1' of task 0 without samples.",
         ),
         (
             lambda p: make_tasks(p, [[0, 1]], query=[[[0], [1]]]),
@@ -194,3 +194,18 @@ def test_repr_and_empty(pool: ClassPool):
 def test_bad_input_is_named(pool: ClassPool, build, message: str):
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         build(pool)
+
+
+def test_halves_share_no_sample_and_have_all_together(pool: ClassPool):
+    tasks = sample_tasks(pool, 20, n_way=(2, 5), n_shot=(3, 8), seed=1)
+    first, second = (half.batch(slice(None)) for half in tasks.halves())
+    whole = tasks.batch(slice(None))
+    for t, slot in np.argwhere(whole.class_mask):
+        parts = [b.support[t, slot][b.support_mask[t, slot]] for b in (first, second)]
+        expected = whole.support[t, slot][whole.support_mask[t, slot]]
+        assert sorted([*parts[0], *parts[1]]) == sorted(expected)
+        assert 0 <= len(parts[0]) - len(parts[1]) <= 1
+    again, _ = tasks.halves()[0].halves()  # tasks that list their samples have halves too
+    assert again.max_shot == 2
+    with pytest.raises(DataError, match=r"^a class has 1 labelled samples; halves need at least 2"):
+        sample_tasks(pool, 5, n_way=2, n_shot=1).halves()

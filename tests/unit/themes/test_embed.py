@@ -151,7 +151,8 @@ def test_a_sample_beyond_all_numbers_is_named(
 def test_the_size_of_chunks_does_not_matter(monkeypatch: pytest.MonkeyPatch):
     tasks = small_tasks(150, seed=4)
     whole = embedded(tasks, keep_gamma=True)
-    monkeypatch.setattr(module, "_BYTES_ON_CPU", 1 << 16)
+    for name, value in {"_BYTES_ON_CPU": 1 << 16, "_LEAST_BYTES": 1, "_FIRST_TASKS": 7}.items():
+        monkeypatch.setattr(module, name, value)
     parts = embedded(tasks, keep_gamma=True)
     same(whole, parts)
     assert whole.gamma is not None

@@ -15,7 +15,7 @@ from taskscape.errors import DataError
         ({"task_themes": 0}, "task_themes=0 must be greater than 0."),
         ({"image_themes": -1}, "image_themes=-1 must be greater than 0."),
         ({"delta": 0.0}, "delta=0.0 must be greater than 0."),
-        ({"delta": float("nan")}, "delta=nan must be greater than 0."),
+        ({"delta": float("nan")}, "delta=nan must be a finite number."),
         ({"batch_size": 0}, "batch_size=0 must be greater than 0."),
         ({"tol": 0.0}, "tol=0.0 must be greater than 0."),
         ({"max_iter": 0}, "max_iter=0 must be greater than 0."),

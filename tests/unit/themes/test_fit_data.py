@@ -40,11 +40,11 @@ def test_a_batch_holds_each_sample_once_and_says_where():
     tasks = make_tasks(
         pool,
         [[0, 1], [1, 2, 3]],
-        support=[[[0, 1], [2, -1], [-1, -1]], [[2, 3], [0, 1], [5, 5]]],
+        support=[[[0, 1], [2, -1], [-1, -1]], [[2, 3], [0, 1], [5, 6]]],
     )
     batch = gather(tasks, prepared(), (3, 4, 3))
     assert batch.x.shape == (256, 3)
-    rows = sorted({0, 1, 14, 15, 24, 25, 41})
+    rows = [0, 1, 14, 15, 24, 25, 41, 42]
     np.testing.assert_array_equal(batch.x[: len(rows)], pool.samples[rows])
     mask, index = np.asarray(batch.sample_mask), np.asarray(batch.index)
     np.testing.assert_array_equal(mask.sum(axis=2), [[2, 1, 0, 0], [2, 2, 2, 0], [0, 0, 0, 0]])

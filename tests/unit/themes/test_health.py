@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from taskscape.model import Themes
-from taskscape.themes.health import Health, check_health
+from taskscape.themes.health import Health, check_health, few_points
 
 K, L = 4, 2
 EVEN = np.full(K, 1 / K)
@@ -231,3 +231,14 @@ def test_health_is_plain_values():
         "agreement": 0.75,
         "advice": [],
     }
+
+
+def test_test_tasks_that_fall_on_few_points_are_told_of_too():
+    delta = np.full(4, 0.5)
+    few = delta + np.tile(5 * np.eye(4), (50, 1))
+    advice = few_points(few, delta, "test tasks")
+    assert advice is not None
+    assert advice.startswith("200 test tasks fall on 4 points, so distances mean little")
+    many = delta + np.random.default_rng(0).multinomial(5, np.full(4, 0.25), size=200)
+    assert few_points(many, delta, "test tasks") is None
+    assert few_points(few[:50], delta, "test tasks") is None

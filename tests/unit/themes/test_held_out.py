@@ -55,7 +55,7 @@ def fit(tasks: object, validation: TaskSet | None = None, **settings: object) ->
         return small_model(**settings).fit(tasks, validation=validation)  # type: ignore[arg-type]
 
 
-SETTINGS = {"image_themes": 5, "task_themes": 4, "prepare": PrepareConfig(pca=2)}
+SETTINGS = {"prepare": PrepareConfig(pca=2)}
 
 
 @cache

@@ -49,7 +49,7 @@ def test_an_interrupted_fit_saves_and_goes_on_to_the_same_end(method: str, tmp_p
         _, header = load_checkpoint(path)
         # the starts of all restarts are prepared first, and kept
         assert [len(h) for h in header["histories"]] == ([last] * restart + [t, 0])[:2]
-        assert [p.name for p in tmp_path.iterdir()] == ["c"]
+        assert {p.name for p in tmp_path.iterdir()} <= {"c", "c.before"}
     heard = []
     model = small_model(method=method, **SETTINGS).fit(
         small_tasks(), checkpoint=path, resume=True, callback=lambda *a: heard.append(a)
@@ -220,8 +220,8 @@ def test_a_killed_fit_goes_on_to_the_same_end(method: str, tmp_path: Path):
     )  # fmt: skip
     steps = 24 if method == "online" else 6
     heard: list[str] = []
-    # Killed while it works, at a step and a little after it, in both restarts.
-    for patience, delay in ((steps // 6, 0.0), (steps // 3, 0.01), (steps // 4, 0.003)):
+    # Killed while it works: at a step of the first restart, and a little after one of the second.
+    for patience, delay in ((steps // 3, 0.0), (steps // 2, 0.01)):
         child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
         assert child.stdout is not None
         for _ in range(patience):
@@ -239,6 +239,6 @@ def test_a_killed_fit_goes_on_to_the_same_end(method: str, tmp_path: Path):
             np.testing.assert_array_equal(ours, theirs)
     assert heard[0] == "0 1"
     assert "" not in heard
-    left = [p.name for p in folder.iterdir() if p.name != "c"]
-    assert all(name.startswith(".c-unfinished-") for name in left)
+    left = {p.name for p in folder.iterdir()} - {"c", "c.before"}
+    assert all(name.startswith((".c-unfinished-", ".c.before-unfinished-")) for name in left)
     assert path.stat().st_size > 0

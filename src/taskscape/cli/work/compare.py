@@ -1,12 +1,11 @@
 """For ``taskscape compare`` and ``nearest``: distances between tasks that lie in files."""
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from taskscape.cli.work.select import read_tasks_of
 from taskscape.compare import (
@@ -17,18 +16,33 @@ from taskscape.compare import (
     normalise_ways,
     resemblance,
 )
-from taskscape.embeddings import Catalogue, Embeddings
+from taskscape.csv_tables import write_csv
+from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
 from taskscape.errors import DataError
 from taskscape.files import csv_with, written_in_one_piece
 from taskscape.pools import load_pool
-from taskscape.similarity import make_similarity
+from taskscape.similarity import distances_between, make_similarity
+from taskscape.similarity.nearest_tasks import TIE, settle_ties, tie_levels
 from taskscape.tasks import TaskSet, load_tasks, make_tasks
 from taskscape.tasks.class_lists import parse_classes, write_classes
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["TABLE", "Compared", "by_samples", "by_themes", "embed_query", "find_task", "write_csv"]
+__all__ = [
+    "TABLE",
+    "Compared",
+    "NearTasks",
+    "by_samples",
+    "by_themes",
+    "embed_query",
+    "find_nearest",
+    "find_task",
+    "mean_distances",
+    "write_distances",
+]
 
 _MOST_IN_MEMORY = 5_000_000
+_SAMPLES = 50
+"""Of each class, at most so many are looked at for its mean."""
 _COLUMNS = ("task", "classes", "distance", "nearest", "percentile")
 TABLE = csv_with("a table of distances", *_COLUMNS)
 
@@ -65,9 +79,7 @@ class Compared:
 def by_themes(
     test: Path, train: Path, reference: Path | None, k: int, normalise: bool, seed: int
 ) -> Compared:
-    asked = Embeddings.load(test)
-    against = Catalogue(train)
-    asked.header.check_same_model(against.header, str(test), str(train))
+    asked, against = _same_model(test, train)
     n_train = len(against)
     whole = None if n_train > _MOST_IN_MEMORY else Embeddings.load(train)
     if normalise and whole is None:
@@ -81,6 +93,18 @@ def by_themes(
     likeness, why_not = _likeness(test_lam, train_lam, whole, reference, normalise, seed)
     unit = "nats " if asked.header.members == 1 else "of the mean distance "
     return Compared(asked, distance, near, n_train, k, likeness, why_not, "KL", unit)
+
+
+def _same_model(test: Path, train: Path) -> tuple[Embeddings, Catalogue]:
+    asked, against = Embeddings.load(test), Catalogue(train)
+    asked.header.check_same_model(against.header, str(test), str(train))
+    return asked, against
+
+
+def mean_distances(test: Path, train: Path) -> tuple[Embeddings, Float[np.ndarray, "tests"]]:
+    """Embedded test tasks, and the mean KL of each to the training tasks."""
+    asked, against = _same_model(test, train)
+    return asked, mean_kl(_lam(asked, normalise=False), against.lam())
 
 
 def by_samples(
@@ -134,21 +158,14 @@ def _likeness(
         return None, f"Unknown: {error} (On the command line: --reference held_out.parquet.)"
 
 
-def write_csv(path: Path, compared: Compared) -> None:
+def write_distances(path: Path, compared: Compared) -> None:
     tasks, likeness = compared.tasks, compared.likeness
     ids = tasks.ids if isinstance(tasks, Embeddings) else range(len(tasks))
-    with (
-        written_in_one_piece(path, TABLE) as unfinished,
-        unfinished.open("w", newline="", encoding="utf-8") as file,
-    ):
-        writer = csv.writer(file)
-        writer.writerow(_COLUMNS)
-        for i, (task, distance, near) in enumerate(
-            zip(ids, compared.distance, compared.near, strict=True)
-        ):
-            percentile = "" if likeness is None else f"{likeness.percentile[i]:.2f}"
-            classes = write_classes(tasks.names(i))
-            writer.writerow([int(task), classes, distance, near, percentile])
+    classes = [write_classes(tasks.names(i)) for i in range(len(tasks))]
+    usual = [""] * len(tasks) if likeness is None else [f"{p:.2f}" for p in likeness.percentile]
+    columns = (ids, classes, compared.distance, compared.near, usual)
+    with written_in_one_piece(path, TABLE) as unfinished:
+        write_csv(unfinished, dict(zip(_COLUMNS, columns, strict=True)))
 
 
 def find_task(
@@ -170,3 +187,82 @@ def embed_query(model: Path, data: str, classes: list[str]) -> Embeddings:
     """The task of these classes, with all their samples, embedded by a fitted model."""
     tasks = make_tasks(load_pool(data), [classes])
     return TaskThemes.load(model).embed(tasks)
+
+
+@dataclass(frozen=True, eq=False)
+class NearTasks:
+    """The tasks of a catalogue that are nearest to one task."""
+
+    tasks: Embeddings
+    distance: Float[np.ndarray, "k"]
+    by_classes: Float[np.ndarray, "k"] | None
+    """How far apart the class means are; None: not looked at."""
+    ties: int
+    """How many tasks of the catalogue are equally near as the nearest."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each, as plain values."""
+        rows: list[dict[str, Any]] = []
+        for i, kl in enumerate(self.distance.tolist()):
+            row = {"task": int(self.tasks.ids[i]), "kl": kl, "classes": list(self.tasks.names(i))}
+            if self.by_classes is not None:
+                row["by_classes"] = float(self.by_classes[i])
+            rows.append(row)
+        return rows
+
+    def summary(self) -> str:
+        """How many are equally near, and what their order goes by."""
+        if self.ties < 2:
+            return "No other task is as near as the first."
+        order = "their order means nothing (--data puts the most alike first)"
+        if self.by_classes is not None:
+            order = "the most alike come first, by the distance between their class means"
+        return f"{self.ties:,} tasks are equally near (within {TIE:g} nats): {order}."
+
+
+def find_nearest(
+    look_in: Catalogue, asked: Embeddings, k: int, only: TaskFilter, data: str | None
+) -> NearTasks:
+    """The k nearest tasks; with the data, equally near ones in the order of their class means."""
+    query = asked.lam.astype(np.float64)
+    scales = member_scales(query, look_in.lam(only)) if len(query) > 1 else None
+    near = nearest(query, look_in.lam(only), k, scales=scales)
+    places, far = _within(look_in, query, only, scales, float(near.distances[0, -1]) + TIE)
+    level = tie_levels(far, TIE)
+    ties = int((level == 0).sum())
+    if data is None:
+        return NearTasks(look_in.take(near.indices[0], only), near.distances[0], None, ties)
+
+    def alike(some: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some"]:
+        return _apart(data, asked, look_in.take(places[some], only))
+
+    chosen, apart = settle_ties(level, k, alike)
+    return NearTasks(look_in.take(places[chosen], only), far[chosen], apart, ties)
+
+
+def _within(
+    look_in: Catalogue, query: Float[np.ndarray, "members one L"], only: TaskFilter,
+    scales: object, most: float,
+) -> tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some"]]:  # fmt: skip
+    """The places of all tasks that are not farther than so many nats, and their distances."""
+    places, distances, begin = [], [], 0
+    for lam in look_in.lam(only):
+        chunk = np.asarray(lam, dtype=np.float64)
+        n = chunk.shape[-2]
+        far = distances_between(query, chunk, scales=scales).block(np.array([0]), np.arange(n))[0]
+        here = np.flatnonzero(far <= most)
+        places.append(here + begin)
+        distances.append(far[here])
+        begin += n
+    return np.concatenate(places), np.concatenate(distances)
+
+
+def _apart(data: str, asked: Embeddings, others: Embeddings) -> Float[np.ndarray, "others"]:
+    """How far the class means of the asked task are from those of the others."""
+    pool = load_pool(data)
+    shot = min(_SAMPLES, int(pool.counts.min()))
+    query, known = (
+        make_tasks(pool, [list(tasks.names(i)) for i in range(len(tasks))], n_shot=shot)
+        for tasks in (asked, others)
+    )
+    return make_similarity("prototypes").fit(known).cdist(query, known)[0]

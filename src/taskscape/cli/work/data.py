@@ -1,15 +1,20 @@
 """For all commands: the tasks that options name; for ``taskscape data``: a pool in words."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from rich.console import Console
 from rich.table import Table
 
 from taskscape.cli.options import parse_range, parse_shots
 from taskscape.pools import SPLITS, ClassPool
-from taskscape.tasks import TaskSet, load_tasks, sample_tasks
+from taskscape.tasks import TaskSet, TaskStream, load_tasks, sample_tasks
 
 __all__ = ["get_tasks", "print_summary", "summarise"]
+
+
+Drawn = TypeVar("Drawn", TaskSet, TaskStream)
 
 
 def get_tasks(
@@ -21,11 +26,15 @@ def get_tasks(
     n_shot: str,
     seed: int,
     n_query: int = 0,
-) -> TaskSet:
-    """The tasks of a file, or else tasks drawn as the other options say."""
+    draw: Callable[..., Drawn] = sample_tasks,  # type: ignore[assignment]
+) -> TaskSet | Drawn:
+    """The tasks of a file, or else tasks drawn as the other options say.
+
+    With ``draw=stream_tasks`` they are drawn only when they are needed, however many they are.
+    """
     if tasks is not None:
         return load_tasks(tasks, pool)
-    return sample_tasks(
+    return draw(
         pool, n_tasks, split=split, n_way=parse_range(n_way, "--n-way"),
         n_shot=parse_shots(n_shot, "--n-shot"), n_query=n_query, seed=seed,
     )  # fmt: skip

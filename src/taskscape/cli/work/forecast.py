@@ -1,21 +1,20 @@
 """For ``taskscape forecast``: measured accuracies, and forecasts as tables and words."""
 
-import csv
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import typer
 from jaxtyping import Float
 
 from taskscape.cli.work.learners import samples_for
 from taskscape.cli.work.tables import Tables
+from taskscape.csv_tables import read_csv
 from taskscape.errors import DataError
 from taskscape.forecast import FORECASTS_FILE, Forecaster, Forecasts
 from taskscape.meta import Trained, evaluate
+from taskscape.storage import read_parquet
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
@@ -29,6 +28,7 @@ __all__ = [
 
 _SHOWN = 10
 _COLUMNS = ("task", "expected", "low", "high", "outside", "classes")
+_ACCURACIES = "expected a column accuracy, or accuracy/1, accuracy/2, …, and a row for each task"
 _BECAUSE = "because of "
 FORECASTS = Tables("forecasts", _COLUMNS, FORECASTS_FILE, more=_BECAUSE)
 
@@ -54,21 +54,17 @@ def measured_accuracies(
 
 def _read_accuracy(path: Path) -> Float[np.ndarray, "tasks episodes"]:
     """Columns accuracy, or accuracy/1, accuracy/2, …: a row for each calibration task, in order."""
-    try:
-        if path.suffix == ".parquet":
-            columns = pq.read_table(path).to_pydict()
-        else:
-            with path.open(newline="", encoding="utf-8") as file:
-                rows = list(csv.DictReader(file))
-            columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
-        chosen = [c for c in columns if c == "accuracy" or c.startswith("accuracy/")]
-        parts = [np.asarray(columns[c], dtype=np.float64) for c in chosen]
-    except (OSError, ValueError, TypeError, pa.ArrowInvalid) as error:
-        raise DataError(
-            f"{path} is not a table of accuracies that can be read: {error}."
-        ) from error
+    table = None if path.suffix == ".parquet" else read_csv(path, _ACCURACIES)
+    columns: dict[str, Any] = read_parquet(path).to_pydict() if table is None else table.columns
+    chosen = [c for c in columns if c == "accuracy" or c.startswith("accuracy/")]
     if not chosen:
-        raise DataError(f"{path} has no column 'accuracy', or 'accuracy/1', 'accuracy/2', ….")
+        raise DataError(f"{path} has no column 'accuracy'; {_ACCURACIES}.")
+    if table is not None:
+        return np.stack([table.numbers(c) for c in chosen], axis=1)
+    try:
+        parts = [np.asarray(columns[c], dtype=np.float64) for c in chosen]
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path} holds accuracies that are not numbers: {error}.") from error
     return np.concatenate([p.reshape(len(p), -1) for p in parts], axis=1)
 
 
@@ -94,22 +90,18 @@ def write_forecasts(path: Path, forecasts: Forecasts, tasks: TaskSet) -> None:
 def print_forecasts(ready: Forecaster, forecasts: Forecasts, tasks: TaskSet) -> None:
     calibration = ready.calibration
     assert calibration is not None
-    typer.echo(
-        f"{forecasts.learner}: expected accuracy over {len(forecasts):,} tasks "
-        f"{100 * forecasts.expected.mean():.1f} % (from {100 * forecasts.expected.min():.1f} to "
-        f"{100 * forecasts.expected.max():.1f}); calibrated on {calibration.n_tasks:,} tasks of "
-        f"{calibration.n_classes} classes, mean error on classes left out "
-        f"{100 * calibration.error:.1f} points."
-    )
-    typer.echo(
-        f"{'task':>6}  expected  {100 * forecasts.confidence:.0f} % interval  mainly because of"
-    )
+    typer.echo(forecasts.summary())
+    typer.echo(ready.summary())
+    because = "  mainly because of" if calibration.beats_mean else ""
+    typer.echo(f"{'task':>6}  expected  {100 * forecasts.confidence:.0f} % interval{because}")
     for i in range(min(_SHOWN, len(forecasts))):
-        what, moved = max(forecasts.reasons.items(), key=lambda r: abs(r[1][i]))
+        reason = ""
+        if calibration.beats_mean:
+            what, moved = max(forecasts.reasons.items(), key=lambda r: abs(r[1][i]))
+            reason = f"{what} ({100 * moved[i]:+z.1f}): "
         typer.echo(
             f"{i:>6}  {100 * forecasts.expected[i]:7.1f}  {100 * forecasts.low[i]:5.1f} to "
-            f"{100 * forecasts.high[i]:5.1f}  {what} ({100 * moved[i]:+.1f}): "
-            f"{', '.join(tasks.names(i))}"
+            f"{100 * forecasts.high[i]:5.1f}  {reason}{', '.join(tasks.names(i))}"
         )
     if len(forecasts) > _SHOWN:
         typer.echo(f"  … and {len(forecasts) - _SHOWN:,} more")

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
@@ -36,14 +37,20 @@ def print_findings(result: StudyResult, out: Path, page: Path | None, as_json: b
         outcome = {
             "out": str(out),
             "report": None if page is None else str(page),
-            "findings": list(result.findings),
+            "findings": [asdict(finding) for finding in result.findings],
             "notes": list(result.notes),
+            "remarks": list(result.remarks()),
         }
-        typer.echo(json.dumps(outcome, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(outcome, indent=2))
         return
     typer.echo("")
     for number, finding in enumerate(result.findings, start=1):
         typer.echo(f"{number}. {finding}\n")
+    if result.remarks():
+        typer.echo("Read these remarks first:")
+        for remark in result.remarks():
+            typer.echo(f"! {remark}")
+        typer.echo("")
     typer.echo(f"results: {out}")
     if page is not None:
         typer.echo(f"report:  {page}")

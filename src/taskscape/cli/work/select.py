@@ -1,13 +1,11 @@
 """For ``taskscape select``: tasks that lie in files, and a learner that judges the rules."""
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import typer
 from jaxtyping import Int
 
@@ -18,7 +16,9 @@ from taskscape.pools import ClassPool, load_pool
 from taskscape.recipes import LEARNER_PRESETS, network_for, prepared_pool
 from taskscape.select import LearnerJudge, Selection
 from taskscape.similarity import TASK_THEMES
+from taskscape.storage import read_parquet
 from taskscape.tasks import TaskSet, load_tasks
+from taskscape.tasks.manifest import read_header
 from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["Auto", "print_selection", "read_embedded_tasks", "read_tasks_of", "samples_of"]
@@ -105,11 +105,11 @@ def _over(path: Path, pool: ClassPool, features: ClassPool) -> TaskSet:
 
 def read_embedded_tasks(path: Path, embedded: Embeddings, source: Path) -> pa.Table:
     """The table of tasks, seen to be those that were embedded, row by row."""
-    try:
-        table = pq.read_table(path)
-        classes = table["classes"].to_pylist()
-    except (FileNotFoundError, KeyError, pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path} is not a list of tasks that can be read: {error}.") from error
+    table = read_parquet(path)
+    read_header(table.schema, str(path))
+    if "classes" not in table.column_names:
+        raise DataError(f"{path} is not a list of tasks that can be read: it has no classes.")
+    classes = table["classes"].to_pylist()
     same = len(classes) == len(embedded) and all(
         ids == [int(c) for c in row if c >= 0]
         for ids, row in zip(classes, embedded.classes, strict=True)
@@ -134,7 +134,7 @@ def samples_of(
     if isinstance(train, TaskSet):
         return None  # it knows its own
     if listed is not None:
-        header = json.loads(listed.schema.metadata[b"taskscape"])
+        header = read_header(listed.schema, "the list of tasks")
         shots = listed["n_shot"].to_numpy()
         if shots.all():
             return train.n_way * (shots + int(header["n_query"]))

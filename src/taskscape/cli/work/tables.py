@@ -1,16 +1,16 @@
 """Tables with a row for every task, as .csv, .parquet or .json; one way for all commands."""
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from taskscape.csv_tables import write_csv
 from taskscape.errors import DataError
-from taskscape.files import Kind, check_output, csv_with, written_in_one_piece
+from taskscape.files import Kind, check_output, csv_with, has_columns, written_in_one_piece
+from taskscape.storage import open_parquet, write_parquet
 from taskscape.tasks.class_lists import write_classes
 
 __all__ = ["Tables"]
@@ -34,24 +34,18 @@ class Tables:
 
     def _is_parquet(self, path: Path) -> bool:
         try:
-            names = pq.read_schema(path).names
-        except (pa.ArrowInvalid, OSError):
+            names = open_parquet(path).schema_arrow.names
+        except DataError:
             return False
-        first, rest = tuple(names[: len(self.columns)]), names[len(self.columns) :]
-        return first == self.columns and all(
-            self.more is not None and name.startswith(self.more) for name in rest
-        )
-
-    def check_name(self, path: Path) -> None:
-        """Raise an error unless the name has an ending that can be written."""
-        if path.suffix not in self.kinds:
-            raise DataError(f"--out {path}: expected a name that ends in .csv, .parquet or .json.")
+        return has_columns(names, self.columns, self.more)
 
     def check(self, path: Path | None) -> None:
         """Raise an error, before long work begins, if the table could not be written there."""
-        if path is not None:
-            self.check_name(path)
-            check_output(path, self.kinds[path.suffix])
+        if path is None:
+            return
+        if path.suffix not in self.kinds:
+            raise DataError(f"--out {path}: expected a name that ends in .csv, .parquet or .json.")
+        check_output(path, self.kinds[path.suffix])
 
     def write(
         self, path: Path, rows: Sequence[Mapping[str, Any]], whole: Mapping[str, Any]
@@ -61,10 +55,8 @@ class Tables:
             if path.suffix == ".json":
                 file.write_text(json.dumps(whole, ensure_ascii=False) + "\n", encoding="utf-8")
             elif path.suffix == ".parquet":
-                pq.write_table(pa.Table.from_pylist(list(rows)), file, compression="zstd")
+                write_parquet(file, pa.Table.from_pylist(list(rows)))
             else:
-                with file.open("w", newline="", encoding="utf-8") as lines:
-                    writer = csv.DictWriter(lines, list(rows[0]))
-                    writer.writeheader()
-                    for row in rows:
-                        writer.writerow({**row, "classes": write_classes(row["classes"])})
+                columns = {name: [row[name] for row in rows] for name in rows[0]}
+                columns["classes"] = [write_classes(names) for names in columns["classes"]]
+                write_csv(file, columns)

@@ -198,22 +198,32 @@ function wireMap() {
   let pointer = { clientX: 0, clientY: 0 };
   div.addEventListener("pointermove", (event) => (pointer = event));
   div.addEventListener("pointerleave", () => showTip(null));
+  let hovered = null;
   div.on("plotly_hover", ({ points: [point] }) => {
-    if (known(point.customdata)) showTip(tipOf(...decode(point.customdata)), pointer);
+    hovered = point.customdata;
+    if (known(hovered)) showTip(tipOf(...decode(hovered)), pointer);
   });
-  div.on("plotly_unhover", () => showTip(null));
-  let waiting = false;
-  div.on("plotly_click", ({ points: [point] }) => {
-    if (!known(point.customdata) || waiting) return;
-    const [kind, index] = decode(point.customdata);
+  div.on("plotly_unhover", () => {
+    hovered = null;
+    showTip(null);
+  });
+  function open(code) {
+    if (!known(code)) return;
+    const [kind, index] = decode(code);
     if (kind === shownTask.kind && index === shownTask.index) return;
-    // In space plotly tells of the click again whenever it draws while the button is down, and
-    // showing the task draws: so not now, and not twice.
-    waiting = true;
-    setTimeout(() => {
-      waiting = false;
-      showTask(kind, index);
-      if (window.innerWidth < 1024) byId("panel").scrollIntoView({ block: "nearest" });
-    });
+    showTask(kind, index);
+    if (window.innerWidth < 1024) byId("panel").scrollIntoView({ block: "nearest" });
+  }
+  div.on("plotly_click", ({ points: [point] }) => {
+    if (place.view !== "solid") open(point.customdata);
   });
+  // In space plotly tells of a click only if it happens to draw while the button is down.
+  let pressed = null;
+  div.addEventListener("pointerdown", ({ clientX, clientY }) => (pressed = { clientX, clientY, hovered }), true);
+  div.addEventListener("pointerup", ({ clientX, clientY }) => {
+    if (place.view !== "solid" || pressed === null) return;
+    const moved = Math.hypot(clientX - pressed.clientX, clientY - pressed.clientY);
+    if (moved < 5) open(pressed.hovered);
+    pressed = null;
+  }, true);
 }

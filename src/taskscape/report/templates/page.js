@@ -23,7 +23,10 @@ function literal(text) {
 
 const known = (value) => value !== null && value !== undefined;
 const percent = (value, digits = 1) => (known(value) ? `${(100 * value).toFixed(digits)} %` : "–");
-const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(100 * value).toFixed(1)}`;
+const signed = (value) => {
+  const points = Math.abs(100 * value).toFixed(1);
+  return points === "0.0" ? "0.0" : `${value < 0 ? "−" : "+"}${points}`;
+};
 
 function number(value) {
   if (!known(value)) return "–";

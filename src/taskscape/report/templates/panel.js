@@ -89,7 +89,8 @@ function accuracies(index) {
   const shares = Object.values(forecast).map((told) => `${100 * told.confidence} %`);
   const legend = shares.length ? `Coloured mark: expected, with its ${shares[0]} interval in pale. ` : "";
   const runs = Object.values(episodes).filter(known);
-  const measured = runs.length ? `Black line: measured, mean of ${Math.max(...runs)} episodes.` : "";
+  const asked = data.asked ? `${data.asked}, ` : "";
+  const measured = runs.length ? `Black line: measured, ${asked}mean of ${Math.max(...runs)} episodes.` : "";
   return [
     el("h4", {}, shares.length ? "Expected accuracy" : "Accuracy"),
     el("div", { class: "bars" }, rows.flat()),
@@ -126,8 +127,25 @@ function neighbours(index) {
   },
     el("span", {}, String(data.train.id[train])),
     pile(data.train.classes[train]),
-    el("span", { class: "value" }, `${number(data.test.nearest_distance[index][i])} ${data.short_unit}`))));
-  return [el("h4", {}, "Nearest training tasks"), el("ol", { class: "near" }, rows)];
+    el("span", { class: "value" }, howFar(index, i)))));
+  return [el("h4", {}, "Nearest training tasks"), tied(index), el("ol", { class: "near" }, rows)];
+}
+
+/** The distance of a neighbour and, where that settles ties, how alike its classes are. */
+function howFar(index, i) {
+  const { nearest_distance: far, nearest_by_classes: alike } = data.test;
+  const short = `${far[index][i].toFixed(2)} ${data.short_unit}`;
+  return alike ? [short, el("br"), `classes ${alike[index][i].toFixed(2)} apart`] : short;
+}
+
+/** How many training tasks are equally near, and what their order goes by. */
+function tied(index) {
+  const ties = data.test.ties?.[index];
+  if (!known(ties) || !data.test.nearest_by_classes) return null;
+  const order = "The order among equals is that of their class means: how far apart they are, each with its best partner.";
+  if (ties < 2) return el("p", { class: "quiet" }, `None other is equally near. ${order}`);
+  const within = data.short_unit ? ` (within ${data.tie} ${data.short_unit})` : "";
+  return el("p", { class: "quiet" }, `${ties.toLocaleString("en")} are equally near${within}. ${order}`);
 }
 
 /** Opens a task in the panel and marks it on the map; `from` is the test task to go back to. */

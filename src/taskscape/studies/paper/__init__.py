@@ -18,7 +18,7 @@ STAGES = ("prepare", "train", "draw")
 
 
 def reproduce(
-    figure: str,
+    figures: Sequence[str],
     out: Path,
     *,
     learners: Sequence[str] | None = None,
@@ -29,35 +29,48 @@ def reproduce(
     seed: int = 0,
     command: str = "",
 ) -> bool:
-    """Run one of the paper's figures as far as the time allows; whether it is finished.
+    """Run figures of the paper as far as the time allows; whether they are finished.
 
     ``stages``: ``prepare`` fits the model and chooses tasks, ``train`` trains and tests the
     learners, ``draw`` writes the figure and the table from what there is. Finished cells are lines
-    of ``results.jsonl`` in ``out`` and are not run again. Those of other data are other cells.
+    of ``results.jsonl`` in ``out`` and are not run again. Those of other data are other cells. Of
+    ``learners``, a figure takes those that it has.
     """
-    _check(figure, learners, versions, stages)
-    _check_folder(figure, out)
+    _check(figures, learners, versions, stages)
+    for figure in figures:
+        _check_folder(figure, out)
     lab = Lab(out / "results.jsonl", command, minutes)  # an error before any work if not ours
-    experiments: list[Fig2] | list[SelectionFigure]
+    every: dict[str, list[Fig2] | list[SelectionFigure]] = {
+        figure: _experiments(figure, lab, scale, seed) for figure in figures
+    }
+    finished = True
+    for figure, experiments in every.items():
+        own = None if learners is None else [n for n in learners if n in _learners_of(figure)]
+        try:
+            for experiment in experiments if own != [] else ():
+                experiment.run(stages, own, versions)
+        except OutOfTimeError:
+            finished = False
+        if "draw" in stages and lab.path.exists():
+            write_summary(experiments, versions, scale)
+    return finished
+
+
+def _experiments(
+    figure: str, lab: Lab, scale: float, seed: int
+) -> list[Fig2] | list[SelectionFigure]:
     if _is_fig2(figure):
         diagram = fig2_plan(figure, scale)
         pool = load_pool(diagram.pool)
-        store = Store(lab, pool.fingerprint, seed)
-        experiments = [Fig2(figure, pool, diagram, store, seed)]
-    else:
-        plans = selection_plans(figure, scale)
-        pool = load_pool(plans[0].pool)  # all plans of a figure have the same
-        store = Store(lab, pool.fingerprint, seed)
-        experiments = [SelectionFigure(figure, pool, plan, store, seed) for plan in plans]
-    finished = True
-    try:
-        for experiment in experiments:
-            experiment.run(stages, learners, versions)
-    except OutOfTimeError:
-        finished = False
-    if "draw" in stages:
-        write_summary(experiments, versions, scale)
-    return finished
+        return [Fig2(figure, pool, diagram, Store(lab, pool.fingerprint, seed), seed)]
+    plans = selection_plans(figure, scale)
+    pool = load_pool(plans[0].pool)  # all plans of a figure have the same
+    store = Store(lab, pool.fingerprint, seed)
+    return [SelectionFigure(figure, pool, plan, store, seed) for plan in plans]
+
+
+def _learners_of(figure: str) -> tuple[str, ...]:
+    return (fig2 if _is_fig2(figure) else selection).LEARNERS
 
 
 def _is_fig2(figure: str) -> bool:
@@ -75,14 +88,15 @@ def _check_folder(figure: str, out: Path) -> None:
 
 
 def _check(
-    figure: str,
+    figures: Sequence[str],
     learners: Sequence[str] | None,
     versions: Sequence[str],
     stages: Sequence[str],
 ) -> None:
+    of_figures = dict.fromkeys(n for figure in figures for n in _learners_of(figure))
     for what, given, known in (
-        ("figure", (figure,), FIGURES),
-        ("learner", learners or (), (fig2 if _is_fig2(figure) else selection).LEARNERS),
+        ("figure", figures, FIGURES),
+        ("learner", learners or (), tuple(of_figures)),
         ("version", versions, tuple(VERSIONS)),
         ("stage", stages, STAGES),
     ):

@@ -12,7 +12,10 @@ from jaxtyping import Float
 
 from taskscape.compare import TrainSummary, mean_kl, summarise
 from taskscape.diagram import CorrelationDiagram, correlation_diagram
+from taskscape.engine import map_work
 from taskscape.errors import DataError
+from taskscape.meta import Evaluation
+from taskscape.pools import ClassPool
 from taskscape.recipes import (
     LEARNER_PRESETS,
     difficulty,
@@ -22,6 +25,8 @@ from taskscape.recipes import (
 )
 from taskscape.studies.paper.plan import VERSIONS, Experiment, Fig2Plan, as_cell
 from taskscape.tasks import TaskSet, sample_tasks, stream_tasks
+from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.health import count_points
 from taskscape.themes.prepare import choose_config, learn_preparation
 
 __all__ = ["LEARNERS", "Fig2"]
@@ -51,9 +56,26 @@ class Fig2(Experiment[Fig2Plan]):
         )  # fmt: skip
 
     def train(self, learners: Sequence[str]) -> None:
-        """The accuracies of all learners that are not there yet."""
-        for learner in learners:
-            self.measure_accuracy(learner)
+        """The accuracies of all learners that are not there yet.
+
+        Each is trained with several seeds on random tasks, and evaluated on every test task.
+        """
+        missing = [learner for learner in learners if not self._is_finished(learner)]
+        if not missing:
+            return
+        self.store.check_time()
+        pool = self.pool if self.pool.is_images else unit_length(self.pool)
+        work = map_work(
+            _accuracies, [(learner, self._settings(learner)) for learner in missing],
+            shared=(self.plan, pool, replace(self.tests(), pool=pool)), description="learners",
+        )  # fmt: skip
+        for learner, (every, seconds) in zip(missing, work, strict=True):
+            for cell, one in zip(self._accuracy_cells(learner), every, strict=True):
+                by_episode = one.accuracy_by_episode.astype(np.float16)
+                self.store.keep(self._name(learner, cell["seed"]), accuracy=by_episode)
+                self.store.add(cell, {**one.to_dict(), "seconds": seconds})
+            if learner != missing[-1]:
+                self.store.check_time()
 
     def prepare(self, versions: Sequence[str]) -> None:
         """The distances of all versions that are not there yet."""
@@ -66,7 +88,7 @@ class Fig2(Experiment[Fig2Plan]):
                     "health": self.model(version).health_.to_dict(),
                     "measured_from": train.n_tasks,
                     "mean_distance": float(mean_kl(lam, train).mean()),
-                    "distinct": len(np.unique(np.round(lam[0], 1), axis=0)),
+                    "distinct": count_points(lam[0]),
                 }
                 self.store.add(cell, results)
 
@@ -85,9 +107,22 @@ class Fig2(Experiment[Fig2Plan]):
         p = self.plan
         where = f"{self.pool.name}-{version}-{p.fit_tasks}-{self.seed}-train/{p.measured_from}"
         pieces, done = [], 0
-        while done < p.measured_from and (finish or self.store.has_arrays(f"{where}-{done}")):
+        while done < p.measured_from and self.store.has_arrays(f"{where}-{done}"):
             pieces.append(self.store.arrays(f"{where}-{done}", partial(self._piece, version, done)))
             done += int(pieces[-1]["n_tasks"])
+        if finish and done < p.measured_from:
+            self.store.check_time()
+            starts = range(done, p.measured_from, self._piece_size())
+            work = map_work(
+                _summary, [self._tasks_from(start) for start in starts],
+                shared=(self.model(version),), description="embedding training tasks",
+            )  # fmt: skip
+            for start, piece in zip(starts, work, strict=True):
+                self.store.keep(f"{where}-{start}", **piece)
+                pieces.append(piece)
+                done += int(piece["n_tasks"])
+                if done < p.measured_from:
+                    self.store.check_time()
         if not pieces:
             return None
         weights = np.array([int(p["n_tasks"]) for p in pieces])
@@ -98,41 +133,30 @@ class Fig2(Experiment[Fig2Plan]):
         )
 
     def _piece(self, version: str, start: int) -> dict[str, np.ndarray]:
+        return _summary(self._tasks_from(start), self.model(version))
+
+    def _piece_size(self) -> int:
+        return _PIECE if jax.default_backend() == "cpu" else _PIECE_ON_ACCELERATORS
+
+    def _tasks_from(self, start: int) -> TaskSet:
+        """The training tasks of a piece."""
         most = self.plan.measured_from
         tasks = stream_tasks(
             self.pool, most, n_shot="all", split=self.plan.train_split, seed=self.seed + 1
         )
-        size = _PIECE if jax.default_backend() == "cpu" else _PIECE_ON_ACCELERATORS
-        lam = self.model(version).transform(tasks[start : min(start + size, most)])
-        return {name: np.asarray(value) for name, value in vars(summarise(lam)).items()}
+        return tasks[start : min(start + self._piece_size(), most)]
 
-    def measure_accuracy(self, learner: str) -> None:
-        """Train a learner with several seeds on random tasks, and evaluate every test task."""
+    def _accuracy_cells(self, learner: str) -> list[dict[str, Any]]:
         settings = self._settings(learner)
-        cells = [
+        return [
             {"figure": self.figure, "what": "accuracy", "learner": learner, "seed": s,
              "settings": dict(settings), "plan": as_cell(self.plan)}
             for s in self.plan.seeds
         ]  # fmt: skip
-        if self.has_accuracy(learner) and all(map(self.store.finished, cells)):
-            return
-        self.store.check_time()
-        began = time.perf_counter()
-        pool = self.pool if self.pool.is_images else unit_length(self.pool)
-        train = [
-            sample_tasks(pool, self.plan.learner_tasks, n_shot=1, n_query=self.plan.n_query,
-                         split=self.plan.train_split, seed=1000 + s)
-            for s in self.plan.seeds
-        ]  # fmt: skip
-        every = train_and_test(
-            learner, settings, train, replace(self.tests(), pool=pool), seeds=self.plan.seeds,
-            batch_size=self.plan.batch_size, scale=8.0, episodes=self.plan.episodes,
-        )  # fmt: skip
-        seconds = (time.perf_counter() - began) / len(cells)
-        for cell, seed, one in zip(cells, self.plan.seeds, every, strict=True):
-            by_episode = one.accuracy_by_episode.astype(np.float16)
-            self.store.keep(self._name(learner, seed), accuracy=by_episode)
-            self.store.add(cell, {**one.to_dict(), "seconds": seconds})
+
+    def _is_finished(self, learner: str) -> bool:
+        cells = self._accuracy_cells(learner)
+        return self.has_accuracy(learner) and all(map(self.store.finished, cells))
 
     def has_accuracy(self, learner: str) -> bool:
         """Whether all seeds of a learner are finished."""
@@ -173,3 +197,26 @@ class Fig2(Experiment[Fig2Plan]):
             difficulty=difficulty(self.pool, tests, preparation),
             distance_label=f"mean KL divergence to {train.n_tasks:,} training tasks ({version})",
         )
+
+
+def _accuracies(
+    asked: tuple[str, dict[str, Any]], plan: Fig2Plan, pool: ClassPool, tests: TaskSet
+) -> tuple[list[Evaluation], float]:
+    """What a learner makes of the test tasks for each seed, and the seconds that a seed took."""
+    learner, settings = asked
+    began = time.perf_counter()
+    train = [
+        sample_tasks(pool, plan.learner_tasks, n_shot=1, n_query=plan.n_query,
+                     split=plan.train_split, seed=1000 + s)
+        for s in plan.seeds
+    ]  # fmt: skip
+    (every,) = train_and_test(
+        learner, settings, train, tests, seeds=plan.seeds, batch_size=plan.batch_size, scale=8.0,
+        episodes=plan.episodes,
+    )  # fmt: skip
+    return list(every), (time.perf_counter() - began) / len(plan.seeds)
+
+
+def _summary(tasks: TaskSet, model: TaskThemes) -> dict[str, np.ndarray]:
+    """What the mean distance to these tasks needs to know of them."""
+    return {k: np.asarray(value) for k, value in vars(summarise(model.transform(tasks))).items()}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from taskscape.engine import map_work
 from taskscape.pools import ClassPool
 from taskscape.recipes import (
     LEARNER_PRESETS,
@@ -173,23 +174,53 @@ class SelectionFigure(Experiment[SelectionPlan]):
                     for cell in self.cells(learner, choices)
                     if cell["budget"] == budget and not self.store.finished(cell)
                 ]
-                for start in range(0, len(missing), _TOGETHER):
-                    self.store.check_time()
-                    self._trials(missing[start : start + _TOGETHER], candidates, tests)
+                self._train_on(missing, candidates, tests)
 
-    def _trials(self, cells: Sequence[dict[str, Any]], candidates: TaskSet, tests: TaskSet) -> None:
-        first, budget = cells[0], cells[0]["budget"]
-        # the last group is filled up with repeats, so that all groups run the same program
-        filled = [cells[i % len(cells)] for i in range(_TOGETHER)]
-        chosen = [self.chosen(Choice(c["rule"], c["notion"]), c["trial"])[:budget] for c in filled]
-        began = time.perf_counter()
-        every = train_and_test(
-            first["learner"], first["settings"],
-            [candidates[np.sort(indices)] for indices in chosen], tests,
-            seeds=[c["trial"] for c in filled], batch_size=self.plan.batch_size, scale=8.0,
+    def _train_on(
+        self, cells: Sequence[dict[str, Any]], candidates: TaskSet, tests: TaskSet
+    ) -> None:
+        """Train and test cells of one budget, some of them side by side, and note the results."""
+        groups = [cells[start : start + _TOGETHER] for start in range(0, len(cells), _TOGETHER)]
+        if not groups:
+            return
+        self.store.check_time()
+        work = map_work(
+            _trials, [(group, self._indices(group)) for group in groups],
+            shared=(candidates, tests, self.plan.batch_size), description="trials",
         )  # fmt: skip
-        seconds = (time.perf_counter() - began) / len(cells)
-        for cell, one in zip(cells, every, strict=False):
-            means = without_each_class(one.accuracy, tests.classes)
-            without = [round(mean, 6) for mean in means.tolist()]
-            self.store.add(cell, {**one.to_dict(), "without_class": without, "seconds": seconds})
+        for group, results in zip(groups, work, strict=True):
+            for cell, one in zip(group, results, strict=True):
+                self.store.add(cell, one)
+            if group is not groups[-1]:
+                self.store.check_time()
+
+    def _indices(self, cells: Sequence[dict[str, Any]]) -> list[Int[np.ndarray, "n"]]:
+        """The candidates that each cell trains on."""
+        return [
+            self.chosen(Choice(c["rule"], c["notion"]), c["trial"])[: c["budget"]] for c in cells
+        ]
+
+
+def _trials(
+    group: tuple[Sequence[dict[str, Any]], Sequence[Int[np.ndarray, "_"]]],
+    candidates: TaskSet,
+    tests: TaskSet,
+    batch_size: int,
+) -> list[dict[str, Any]]:
+    """What a learner that was trained on the chosen candidates of each cell makes of the tests."""
+    cells, chosen = group
+    # the last group is filled up with repeats, so that all groups run the same program
+    filled = [i % len(cells) for i in range(_TOGETHER)]
+    began = time.perf_counter()
+    (every,) = train_and_test(
+        cells[0]["learner"], cells[0]["settings"],
+        [candidates[np.sort(chosen[i])] for i in filled], tests,
+        seeds=[cells[i]["trial"] for i in filled], batch_size=batch_size, scale=8.0,
+    )  # fmt: skip
+    seconds = (time.perf_counter() - began) / len(cells)
+    results = []
+    for _, one in zip(cells, every, strict=False):
+        means = without_each_class(one.accuracy, tests.classes)
+        without = [round(mean, 6) for mean in means.tolist()]
+        results.append({**one.to_dict(), "without_class": without, "seconds": seconds})
+    return results

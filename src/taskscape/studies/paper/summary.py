@@ -8,6 +8,7 @@ from taskscape.diagram import CorrelationDiagram
 from taskscape.diagram.plot import COLOURS, DASHES, MARKERS
 from taskscape.files import picture, written_in_one_piece
 from taskscape.meta import LEARNERS, label_of
+from taskscape.plain_text import markdown_table
 from taskscape.studies.outcome import RANDOM, Outcome, SelectionTrial, outcomes
 from taskscape.studies.paper import fig2
 from taskscape.studies.paper.fig2 import Fig2
@@ -38,7 +39,7 @@ def write_summary(
     if scale != 1:
         text = f"Every count was shrunk by --scale {scale:g}; this is not the full size.\n\n{text}"
     with written_in_one_piece(first.store.folder / f"{first.figure}.md") as file:
-        file.write_text(text + "\n", encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
     return text
 
 
@@ -50,17 +51,17 @@ def _fig2(experiment: Fig2, versions: Sequence[str]) -> str:
     learners = [n for n in fig2.LEARNERS if experiment.has_accuracy(n)]
     measured = {v: train for v in versions if (train := experiment.measured_from(v)) is not None}
     if not learners or not measured:
-        return f"{figure}: nothing to draw yet; {len(learners)} learners are finished."
+        return f"{figure}: nothing to draw yet; {len(learners)} learners are finished.\n"
     diagrams = {v: experiment.diagram(learners, v) for v in measured}
     for version, diagram in diagrams.items():
         diagram.save(folder / f"{figure}-{version}.json")
     published = FIG2[plan.pool]
     _draw_fig2(diagrams, published, folder / f"{figure}.png")
-    rows = ["| | mean | nearest bin | farthest bin | Spearman | given difficulty | ceiling |",
-            "|---|---|---|---|---|---|---|"]  # fmt: skip
+    columns = ("", "mean", "nearest bin", "farthest bin", "Spearman", "given difficulty", "ceiling")
+    rows: list[tuple[str, ...]] = []
     for learner in learners:
-        first, last = published[learner][0][1], published[learner][-1][1]
-        rows.append(f"| {learner}, paper | | {100 * first:.1f} | {100 * last:.1f} | | | |")
+        first, last = (f"{100 * published[learner][i][1]:.1f}" for i in (0, -1))
+        rows.append((f"{learner}, paper", "", first, last, "", "", ""))
         rows += [_fig2_row(learner, v, d) for v, d in diagrams.items()]
     about = (
         f"{len(experiment.tests()):,} test tasks, distances to "
@@ -69,17 +70,17 @@ def _fig2(experiment: Fig2, versions: Sequence[str]) -> str:
         f"{plan.learner_tasks // plan.batch_size:,} updates of {plan.batch_size}, "
         f"{len(plan.seeds)} seeds; {plan.episodes} episodes per test task. Accuracies in %."
     )
-    return "\n".join([about, "", *rows])
+    return f"{about}\n\n{markdown_table(columns, rows)}"
 
 
-def _fig2_row(learner: str, version: str, diagram: CorrelationDiagram) -> str:
+def _fig2_row(learner: str, version: str, diagram: CorrelationDiagram) -> tuple[str, ...]:
     curve = next(c for c in diagram.curves if c.learner == learner)
-    near, far = curve.bins[0].accuracy, curve.bins[-1].accuracy
+    accuracies = (curve.mean_accuracy, curve.bins[0].accuracy, curve.bins[-1].accuracy)
     ceiling = "" if curve.ceiling is None else f"{curve.ceiling:.2f}"
     return (
-        f"| {learner}, {version} | {100 * curve.mean_accuracy:.1f} | {100 * near:.1f} | "
-        f"{100 * far:.1f} | {curve.spearman} | {curve.partial} | {ceiling} |"
-    )
+        f"{learner}, {version}", *(f"{100 * accuracy:.1f}" for accuracy in accuracies),
+        str(curve.spearman), str(curve.partial), ceiling,
+    )  # fmt: skip
 
 
 # -- figures 3 and 4 ----------------------------------------------------------------------------
@@ -100,15 +101,14 @@ def _selection(experiments: Sequence[SelectionFigure]) -> str:
                 outcomes(trials), key=lambda o: (o.learner, o.budget, _ORDER[o.rule])
             )
     if not by_way:
-        return f"{figure}: no trial is finished yet."
+        return f"{figure}: no trial is finished yet.\n"
     draw = _draw_fig3 if figure == "fig3" else _draw_fig4
     draw(by_way, store.folder / f"{figure}.png")
-    rows = [
-        "| learner | way | tasks | choice | trials | accuracy | spread | gain over random | "
-        "loses | paper | paper's gain |",
-        "|" + "---|" * 11,
-    ]
-    rows += [_selection_row(figure, way, o) for way in sorted(by_way) for o in by_way[way]]
+    columns = (
+        "learner", "way", "tasks", "choice", "trials", "accuracy", "spread", "gain over random",
+        "loses", "paper", "paper's gain",
+    )  # fmt: skip
+    rows = [_selection_row(figure, way, o) for way in sorted(by_way) for o in by_way[way]]
     about = (
         "Accuracies and gains in %, with half of their 95 % intervals: of an accuracy over trials, "
         "of a gain over trials and test classes together; spread: standard deviation over trials; "
@@ -117,7 +117,7 @@ def _selection(experiments: Sequence[SelectionFigure]) -> str:
     tuned = "The learners, but for maml-untuned, were tuned 5-way with 1,000 training tasks."
     if figure == "fig4":
         tuned += " The rows of 10 ways, and of other numbers of tasks, use the same settings."
-    return "\n".join([tuned, "", *_gains(by_way), "", about, "", *rows])
+    return f"{tuned}\n\n{_gains(by_way)}\n{about}\n\n{markdown_table(columns, rows)}"
 
 
 def read_trial(entry: Mapping[str, Any]) -> SelectionTrial:
@@ -133,24 +133,22 @@ def read_trial(entry: Mapping[str, Any]) -> SelectionTrial:
     )
 
 
-def _gains(by_way: Mapping[int, Sequence[Outcome]]) -> list[str]:
+def _gains(by_way: Mapping[int, Sequence[Outcome]]) -> str:
     """Gains over random choice, a column for each number of tasks; bold: beyond chance."""
     budgets = sorted({o.budget for one_way in by_way.values() for o in one_way})
-    head = " | ".join(f"{b:,} tasks" for b in budgets)
-    rows = [
+    about = (
         "Gain over random choice in points; bold: its 95 % interval, over trials and test classes, "
-        "leaves out zero. The row of random choice has its accuracy in %.",
-        "",
-        f"| learner | way | choice | {head} |",
-        "|---|---|---|" + "---|" * len(budgets),
-    ]
+        "leaves out zero. The row of random choice has its accuracy in %."
+    )
+    columns = ["learner", "way", "choice", *(f"{b:,} tasks" for b in budgets)]
+    rows: list[list[str]] = []
     for way in sorted(by_way):
         cells = {(o.learner, o.rule, o.budget): _gain(o) for o in by_way[way]}
         names = {(learner, rule) for learner, rule, _ in cells}
         for learner, rule in sorted(names, key=lambda name: (name[0], _ORDER[name[1]])):
-            shown = " | ".join(cells.get((learner, rule, b), "") for b in budgets)
-            rows.append(f"| {learner} | {way} | {rule} | {shown} |")
-    return rows
+            shown = [cells.get((learner, rule, b), "") for b in budgets]
+            rows.append([learner, str(way), rule, *shown])
+    return f"{about}\n\n{markdown_table(columns, rows)}"
 
 
 def _gain(o: Outcome) -> str:
@@ -160,20 +158,20 @@ def _gain(o: Outcome) -> str:
     return f"**{gain}**" if o.gain.clear else gain
 
 
-def _selection_row(figure: str, way: int, o: Outcome) -> str:
+def _selection_row(figure: str, way: int, o: Outcome) -> tuple[str, ...]:
     theirs = published_for(figure, way, o)
     random = published_for(figure, way, o, RANDOM)
     paper = "" if theirs is None else f"{theirs:.1f}"
-    ours, gain = " | ", ""
+    ours = loses = gain = ""
     if o.gain is not None:
         reach = 50 * (o.gain.high - o.gain.low)
-        ours = f"{100 * o.gain.value:+.1f} ± {reach:.1f} | {o.losing_share:.0%}"
+        ours, loses = f"{100 * o.gain.value:+.1f} ± {reach:.1f}", f"{o.losing_share:.0%}"
         gain = "" if theirs is None or random is None else f"{theirs - random:+.1f}"
     return (
-        f"| {o.learner} | {way} | {o.budget:,} | {o.rule} | {o.n_trials} | "
-        f"{100 * o.accuracy.value:.1f} ± {100 * o.accuracy.reach:.1f} | {100 * o.spread:.1f} | "
-        f"{ours} | {paper} | {gain} |"
-    )
+        o.learner, str(way), f"{o.budget:,}", o.rule, str(o.n_trials),
+        f"{100 * o.accuracy.value:.1f} ± {100 * o.accuracy.reach:.1f}", f"{100 * o.spread:.1f}",
+        ours, loses, paper, gain,
+    )  # fmt: skip
 
 
 def published_for(figure: str, way: int, o: Outcome, rule: str | None = None) -> float | None:
@@ -233,7 +231,7 @@ def _draw_fig3(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
     learners = _in_order(o.learner for o in results)
     rules = [str(c) for c in CHOICES if any(o.rule == str(c) for o in results)]
     in_paper = [n for n in learners if n in FIG3["random"]]
-    with picture(path, 10, 6, dpi=160, kind=None) as figure:
+    with picture(path, 10.0, 6.0, dpi=160, kind=None) as figure:
         above, below = figure.subplots(2, 1)
         for rule, i in _PAPER_CHOICES.items():
             y = [FIG3[rule][n] for n in in_paper]

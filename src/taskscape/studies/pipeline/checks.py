@@ -15,7 +15,10 @@ from taskscape.studies.pipeline.config import StudyConfig
 __all__ = ["check_config", "fitted_to", "read_rule", "splits_of"]
 
 _LEAST_TEST_TASKS = 10
+_MOST = 1_000_000_000
+_MOST_WIDE = 65_536
 _AT_LEAST = {
+    "source": {"image_size": 0, "min_samples": 0},
     "tasks": {"n_way": 2, "n_shot": 0, "n_train": 20, "n_val": 1, "n_test": _LEAST_TEST_TASKS},
     "fit": {"n_tasks": 20, "n_shot": 1},
     "learners": {"filters": 1, "train_tasks": 1, "epochs": 1, "batch_size": 1},
@@ -27,6 +30,7 @@ _AT_LEAST = {
     "targets": {
         "budget": 1, "candidates": 2, "n_shot": 1, "n_query": 1, "trials": 2, "updates": 1,
     },
+    "forecast": {"n_shot": 0},
 }  # fmt: skip
 
 
@@ -38,6 +42,8 @@ def check_config(config: StudyConfig) -> None:
             value = getattr(getattr(config, section), name)
             if value < least:
                 raise DataError(f"{section}.{name}={value} must be at least {least}.")
+            if value > _MOST:
+                raise DataError(f"{section}.{name}={value} must be at most {_MOST:,}.")
     for name in ("val_share", "test_share"):
         share = getattr(config.tasks, name)
         if not 0 <= share <= 0.8:
@@ -55,6 +61,10 @@ def check_config(config: StudyConfig) -> None:
     targets = config.targets
     for name in targets.learners:
         find_learner(name)
+    for what in ("names", "learners"):
+        given = getattr(targets, what)
+        if len(set(given)) < len(given):
+            raise DataError(f"targets.{what}={list(given)} names one twice.")
     if targets.names and not targets.learners:
         raise DataError("targets.learners is empty; name at least one, such as ['protonet'].")
     if targets.names and targets.budget > targets.candidates:
@@ -74,8 +84,14 @@ def _check_learners(config: StudyConfig) -> None:
         config.learners.learner(name)
     if config.learners.network not in ("mlp", "conv4"):
         raise DataError(f"learners.network={config.learners.network!r} must be 'mlp' or 'conv4'.")
+    widths = (*config.learners.widths, config.learners.filters)
     if min(config.learners.widths, default=1) < 1:
         raise DataError(f"learners.widths={list(config.learners.widths)} must be 1 or more each.")
+    if max(widths) > _MOST_WIDE:
+        raise DataError(
+            f"learners.widths={list(config.learners.widths)}, "
+            f"learners.filters={config.learners.filters}: at most {_MOST_WIDE:,} each."
+        )
 
 
 def _check_selection(config: StudyConfig) -> None:
@@ -151,6 +167,7 @@ def _lowered(
     limits = most | {
         ("tasks", "n_shot"): smallest,
         ("fit", "n_shot"): smallest,
+        ("forecast", "n_shot"): smallest,
         ("evaluate", "n_query"): smallest - config.evaluate.n_shot,
         ("selection", "n_query"): smallest - config.selection.n_shot,
     }

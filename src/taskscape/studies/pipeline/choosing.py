@@ -18,10 +18,11 @@ from taskscape.storage import read_json, write_json, write_table
 from taskscape.studies.outcome import RANDOM, SelectionTrial, gains_of
 from taskscape.studies.pipeline.checks import read_rule
 from taskscape.studies.pipeline.distances import fit_similarity, similarity_settings
-from taskscape.studies.pipeline.plan import Plan, joined
+from taskscape.studies.pipeline.plan import Plan
 from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
-from taskscape.studies.result import plot_selection
+from taskscape.studies.result import plot_selection, ways_and_shots
+from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["Chosen", "chosen_stage", "selection_stage"]
@@ -105,7 +106,7 @@ def _distances(
         return distances_between(model.embed(test).lam.astype(np.float64), train_lam)
     train = plan.episodes(candidates, plan.pool, "selection")
     fitted = fit_similarity(plan, notion, train)
-    both = fitted.embed(joined(test, train))
+    both = fitted.embed(TaskSet.concatenate([test, train]))
     return fitted.distances(both[: len(test)], both[len(test) :])
 
 
@@ -124,7 +125,8 @@ def selection_stage(
         write_json(folder / "selection.json", {"trials": rows, "gains": gains})
         columns = [k for k in rows[0] if k != "without_class"]
         write_table(folder / "trials.parquet", {k: [r[k] for r in rows] for k in columns})
-        plot_selection(trials, folder / "selection.png")
+        asked = ways_and_shots(plan.test.classes, setting.n_shot)
+        plot_selection(trials, folder / "selection.png", asked)
 
     def load(folder: Path) -> tuple[SelectionTrial, ...]:
         return tuple(_read_trial(t) for t in read_json(folder / "selection.json")["trials"])

@@ -6,6 +6,7 @@ Every mistake in a file is named with its key, its value and a remedy.
 import difflib
 import hashlib
 import json
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from taskscape.errors import DataError
-from taskscape.files import written_in_one_piece
+from taskscape.files import as_path, written_in_one_piece
 from taskscape.meta.learners import LEARNERS
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = [
     "LearnerSettings",
     "ReportSettings",
     "SelectionSettings",
+    "SourceSettings",
     "StudyConfig",
     "TargetSettings",
     "TaskSettings",
@@ -41,6 +43,30 @@ __all__ = [
 
 Number: TypeAlias = int | float | str | bool
 _SIGNED = "# Written by taskscape, which never replaces this file once it is edited. Checksum: "
+
+
+@dataclass(frozen=True)
+class SourceSettings:
+    """How the data are opened; see :func:`taskscape.load_pool`."""
+
+    image_size: int = 0
+    """Pixels to bring pictures to; 0 means as they are."""
+    min_samples: int = 0
+    """Classes with fewer samples are left out; 0 means none."""
+    skip_damaged: bool = False
+    """Whether to leave out what cannot be read, instead of an error."""
+    split_file: str = ""
+    """A CSV file with the columns class and split."""
+
+    def options(self) -> dict[str, Any]:
+        """What is asked of :func:`~taskscape.load_pool`."""
+        asked = {
+            "image_size": self.image_size,
+            "min_samples": self.min_samples,
+            "skip_damaged": self.skip_damaged,
+            "splits": self.split_file,
+        }
+        return {name: value for name, value in asked.items() if value}
 
 
 @dataclass(frozen=True)
@@ -195,6 +221,9 @@ class ForecastSettings:
 
     enabled: bool = True
     confidence: float = 0.9
+    n_shot: int = 0
+    """Most labelled samples of each class that a task is known by; 0 means those that it is
+    embedded by (``tasks.n_shot``)."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +243,7 @@ class StudyConfig:
     seed: int = 0
     similarity: str = "task_themes"
     """How far tasks are from each other: one of :data:`taskscape.similarity.SIMILARITIES`."""
+    source: SourceSettings = field(default_factory=SourceSettings)
     tasks: TaskSettings = field(default_factory=TaskSettings)
     fit: FitSettings = field(default_factory=FitSettings)
     learners: LearnerSettings = field(default_factory=LearnerSettings)
@@ -291,8 +321,9 @@ def preset(name: str, **changes: Any) -> StudyConfig:
 
 def read_config(path: str | os.PathLike[str], base: StudyConfig | None = None) -> StudyConfig:
     """The settings of a TOML file over those of ``base``, or of the preset that the file names."""
+    file = as_path(path)
     try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"no such file: {os.fspath(path)}.") from None
     except (OSError, ValueError) as error:
@@ -358,11 +389,12 @@ def _as(kind: Any, value: Any, name: str, source: str) -> Any:
         )
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
+    finite = not isinstance(value, float) or math.isfinite(value)
+    if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)) and finite:
         return value
     words = {
         int: "a whole number",
-        float: "a number",
+        float: "a finite number",
         str: "text in quotes",
         bool: "true or false",
     }
@@ -381,6 +413,11 @@ def _by_learner(
                 f"{where}settings in {source} must have a table for each learner, such as "
                 "[learners.settings.maml] with inner_steps = 5 in it."
             )
+        for key, number in own.items():
+            if isinstance(number, float) and not math.isfinite(number):
+                raise DataError(
+                    f"{where}settings.{name}.{key}={number} in {source} must be a finite number."
+                )
         merged[name] = {**merged.get(name, {}), **own}
     return merged
 

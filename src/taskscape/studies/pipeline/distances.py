@@ -1,6 +1,6 @@
 """The stage about distances: how far the test tasks are, how hard, and whether that is usual."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.compare import Resemblance, resemblance
+from taskscape.csv_tables import write_csv
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.recipes import difficulty
@@ -17,14 +18,10 @@ from taskscape.similarity import (
     Similarity,
     distances_between,
     make_similarity,
+    nearest_tasks,
 )
-from taskscape.storage import (
-    read_json,
-    read_table,
-    write_csv,
-    write_json,
-    write_table,
-)
+from taskscape.similarity.nearest_tasks import TIE
+from taskscape.storage import read_json, read_table, write_json, write_table
 from taskscape.studies.pipeline.plan import Plan
 from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
@@ -41,6 +38,8 @@ class Distances:
     distance: Float[np.ndarray, "tests"]
     nearest: Int[np.ndarray, "tests k"]
     nearest_distance: Float[np.ndarray, "tests k"]
+    nearest_by_classes: Float[np.ndarray, "tests k"]
+    ties: Int[np.ndarray, "tests"]
     difficulty: Float[np.ndarray, "tests"]
     resemblance: Resemblance | None
 
@@ -51,13 +50,17 @@ def distances_stage(plan: Plan, embedded: SplitEmbeddings, features: ClassPool) 
     def make(folder: Path, steps: Steps) -> None:
         with steps.step(0.8, "nearest training tasks"):
             distances, likeness = _measure(plan, embedded)
-            tests = np.arange(distances.n_test)
-            near = distances.nearest(tests, plan.config.evaluate.k)
+            near = nearest_tasks(
+                replace(plan.test, pool=features), replace(plan.train, pool=features), distances,
+                plan.config.evaluate.k, tie=_tie(plan),
+            )  # fmt: skip
         columns = {
             "task": embedded.test.ids,
             "distance": distances.mean_distance(),
             "nearest": near.indices,
             "nearest_distance": near.distances,
+            "nearest_by_classes": near.by_classes,
+            "ties": near.ties,
             "difficulty": difficulty(features, plan.test)[:, 0],
         }
         write_table(folder / "distances.parquet", columns)
@@ -77,12 +80,19 @@ def distances_stage(plan: Plan, embedded: SplitEmbeddings, features: ClassPool) 
         table = read_table(folder / "distances.parquet")
         stored = read_json(folder / "resemblance.json")
         return Distances(
-            table["distance"], table["nearest"], table["nearest_distance"], table["difficulty"],
+            table["distance"], table["nearest"], table["nearest_distance"],
+            table["nearest_by_classes"], table["ties"], table["difficulty"],
             None if stored is None else _resemblance(stored),
         )  # fmt: skip
 
-    settings = {"k": plan.config.evaluate.k, "seed": plan.config.seed, **similarity_settings(plan)}
+    settings = {"k": plan.config.evaluate.k, "tie": _tie(plan), "seed": plan.config.seed}
+    settings |= similarity_settings(plan)
     return Stage("distances", settings, make, load, ("embed",))
+
+
+def _tie(plan: Plan) -> float:
+    """How near to each other distances are equal: only those of task-themes are coarse."""
+    return TIE if plan.config.similarity == TASK_THEMES else 0.0
 
 
 def similarity_settings(plan: Plan) -> dict[str, Any]:

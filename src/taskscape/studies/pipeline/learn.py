@@ -18,9 +18,10 @@ from taskscape.similarity import TASK_THEMES
 from taskscape.statistics import class_interval
 from taskscape.storage import read_json, read_table, write_json, write_table
 from taskscape.studies.pipeline.distances import Distances
-from taskscape.studies.pipeline.plan import Plan, joined
+from taskscape.studies.pipeline.plan import Plan
 from taskscape.studies.pipeline.represent import SplitEmbeddings
 from taskscape.studies.pipeline.stages import Stage, Steps
+from taskscape.studies.result import ways_and_shots
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
@@ -56,7 +57,8 @@ def learner_stage(plan: Plan, features: ClassPool, name: str) -> Stage[Accuracy]
                 settings,
                 seed=config.seed,
             )
-        asked = plan.episodes(joined(plan.test, plan.val), features, "evaluate")
+        judged = [tasks for tasks in (plan.test, plan.val) if tasks is not None]
+        asked = plan.episodes(TaskSet.concatenate(judged), features, "evaluate")
         with steps.step(0.3, "evaluating"):
             evaluation = evaluate(
                 learner, trained.state, asked, seed=config.seed, episodes=config.evaluate.episodes
@@ -115,6 +117,7 @@ def diagram_stage(
                 distances.distance,
                 {a.learner: a.test for a in accuracies},
                 **_label(plan.config.similarity),
+                accuracy_label=f"accuracy, {ways_and_shots(plan.test.classes, evaluate.n_shot)}",
                 classes=plan.test,
                 difficulty=distances.difficulty,
                 n_bins=evaluate.n_bins,
@@ -152,13 +155,14 @@ class LearnerForecasts:
 def forecast_stage(
     plan: Plan, model: TaskThemes, embedded: SplitEmbeddings, accuracies: list[Accuracy]
 ) -> Stage[list[LearnerForecasts]]:
-    """Expected accuracies of the test tasks, from the labelled samples that learners have."""
+    """Expected accuracies of the test tasks, from labelled samples of their classes."""
     setting = plan.config.forecast
 
     def make(folder: Path, steps: Steps) -> None:
         assert plan.val is not None
-        val = plan.episodes(plan.val, plan.pool, "evaluate")
-        test = plan.episodes(plan.test, plan.pool, "evaluate")
+        val, test = plan.val, plan.test
+        if setting.n_shot:  # else as they are embedded
+            val, test = (tasks.with_samples(setting.n_shot) for tasks in (val, test))
         forecasters = [
             Forecaster(model, embedded.train, a.learner, confidence=setting.confidence)
             for a in accuracies
@@ -186,7 +190,7 @@ def forecast_stage(
     def load(folder: Path) -> list[LearnerForecasts]:
         return [_read(folder, one) for one in read_json(folder / "forecast.json")]
 
-    settings = {"confidence": setting.confidence, "calibration_format": FORMAT}
+    settings = {"calibration_format": FORMAT, **asdict(setting)}
     needs = ("embed", *(f"learners/{name}" for name in plan.config.learners.names))
     return Stage("forecast", settings, make, load, needs)
 

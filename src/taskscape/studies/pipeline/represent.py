@@ -1,34 +1,55 @@
 """The stages about the tasks themselves: data, fit, embed, health."""
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from taskscape.csv_tables import write_csv
 from taskscape.embeddings import Embeddings
 from taskscape.errors import CheckpointError
 from taskscape.pools import SPLITS, ClassPool
 from taskscape.pools.sheet import contact_sheet
-from taskscape.storage import read_json, write_json
-from taskscape.studies.pipeline.plan import Plan, joined
+from taskscape.storage import forget_checkpoint, read_json, write_json
+from taskscape.studies.pipeline.plan import Plan
 from taskscape.studies.pipeline.stages import Stage, Steps
-from taskscape.themes.estimator import TaskThemes
+from taskscape.tasks import TaskSet
+from taskscape.themes.estimator import HealthWarning, TaskThemes
+from taskscape.themes.health import count_points, few_points
 
 __all__ = ["SplitEmbeddings", "data_stage", "embed_stage", "fit_stage", "health_stage"]
 
 
-def data_stage(plan: Plan) -> Stage[dict[str, Any]]:
-    """What is in the data, and a picture of it."""
+def data_stage(plan: Plan, model: TaskThemes) -> Stage[dict[str, Any]]:
+    """What is in the data: counts, a picture, and every class with its split and task-themes."""
 
     def make(folder: Path, steps: Steps) -> None:
         pool = plan.pool
         write_json(folder / "data.json", {**_summary(pool), "notes": plan.notes})
-        with steps.step(1.0, "drawing a contact sheet"):
+        with steps.step(0.5, "drawing a contact sheet"):
             contact_sheet(pool, folder / "contact_sheet.png")
+        with steps.step(0.5, "weighing the task-themes of classes"):
+            write_csv(folder / "classes.csv", _classes(pool, model))
 
     notes = {"notes": list(plan.notes)}
-    return Stage("data", notes, make, lambda f: read_json(f / "data.json"))
+    return Stage("data", notes, make, lambda f: read_json(f / "data.json"), ("fit",))
+
+
+def _classes(pool: ClassPool, model: TaskThemes) -> dict[str, Sequence[Any]]:
+    """A row for each class, which `--split-file` reads again; task-themes under the best fit."""
+    weights = model.class_weights(pool)
+    weights = weights if weights.ndim == 2 else weights[0]
+    themes = {f"task_theme_{l}": np.round(column, 4) for l, column in enumerate(weights.T)}  # noqa: E741
+    return {
+        "class": pool.class_names,
+        "group": pool.groups or ("",) * len(pool),
+        "split": pool.splits or ("",) * len(pool),
+        "samples": pool.counts,
+        **themes,
+    }
 
 
 def _summary(pool: ClassPool) -> dict[str, Any]:
@@ -60,7 +81,7 @@ def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
             try:
                 model.fit(plan.fit_tasks, checkpoint=checkpoint, resume=True)
             except CheckpointError:
-                checkpoint.unlink(missing_ok=True)  # of other settings, or damaged
+                forget_checkpoint(checkpoint)  # of other settings, or damaged
                 model.fit(plan.fit_tasks, checkpoint=checkpoint)
         model.save(folder / "model")
         last = model.fit_info_[-1]
@@ -73,7 +94,7 @@ def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
             "variance_kept": model.preparation_.explained,
         }
         write_json(folder / "fit.json", history)
-        checkpoint.unlink(missing_ok=True)
+        forget_checkpoint(checkpoint)
 
     settings = {"seed": plan.config.seed, **asdict(plan.config.fit)}
     return Stage("fit", settings, make, lambda f: TaskThemes.load(f / "model"))
@@ -91,21 +112,20 @@ class SplitEmbeddings:
 def embed_stage(plan: Plan, model: TaskThemes) -> Stage[SplitEmbeddings]:
     """The posteriors of training, validation and test tasks, one file each.
 
-    Known by up to ``tasks.n_shot`` samples of each class. Selection and forecasts embed the test
-    tasks again, from the ``selection.n_shot`` and ``evaluate.n_shot`` that learners will have.
+    Known by up to ``tasks.n_shot`` samples of each class. Selection embeds the test tasks again,
+    from the ``selection.n_shot`` that learners will have.
     """
 
     def make(folder: Path, steps: Steps) -> None:
-        sets = {"test": plan.test, "val": plan.val, "train": plan.train}
-        everything = joined(joined(plan.test, plan.val), plan.train)
+        every = {"test": plan.test, "val": plan.val, "train": plan.train}
+        sets = {name: tasks for name, tasks in every.items() if tasks is not None}
         with steps.step(1.0, "embedding tasks"):
-            embedded = model.embed(everything)
+            embedded = model.embed(TaskSet.concatenate(list(sets.values())))
         start = 0
         for name, tasks in sets.items():
-            if tasks is not None:
-                part = embedded[start : start + len(tasks)]
-                start += len(tasks)
-                replace(part, ids=np.arange(len(tasks))).save(folder / f"{name}.parquet")
+            part = embedded[start : start + len(tasks)]
+            start += len(tasks)
+            replace(part, ids=np.arange(len(tasks))).save(folder / f"{name}.parquet")
 
     def load(folder: Path) -> SplitEmbeddings:
         val = folder / "val.parquet"
@@ -127,14 +147,18 @@ def health_stage(
     def make(folder: Path, steps: Steps) -> None:
         del steps
         lam = embedded.test.lam[0]
+        few = few_points(lam, np.asarray(model.members_[0].delta), "test tasks")
+        if few is not None:
+            warnings.warn(few, HealthWarning, stacklevel=1)
+        said = [*warned, *([] if few is None else [few])]
         write_json(
             folder / "health.json",
             {
-                "ok": model.health_.ok and not warned,
+                "ok": model.health_.ok and not said,
                 **model.health_.to_dict(),
-                "distinct_test_tasks": len(np.unique(lam.round(1), axis=0)),
+                "distinct_test_tasks": count_points(lam),
                 "test_tasks": len(embedded.test),
-                "warnings": warned,
+                "warnings": said,
                 "summary": model.health_.summary(),
             },
         )

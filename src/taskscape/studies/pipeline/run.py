@@ -9,11 +9,18 @@ from typing import Any
 
 from taskscape import __version__
 from taskscape.errors import DataError
-from taskscape.files import check_output, json_with, written_in_one_piece
+from taskscape.files import (
+    as_path,
+    check_output,
+    check_seal,
+    json_with,
+    sealed,
+    written_in_one_piece,
+)
 from taskscape.meta import label_of
 from taskscape.pools import ClassPool, load_pool
 from taskscape.recipes import prepared_pool
-from taskscape.storage import CHECKPOINT, read_json, write_json
+from taskscape.storage import CHECKPOINT, plain, read_json, write_json
 from taskscape.studies.lab import only_run_in, versions_and_hardware
 from taskscape.studies.outcome import SelectionTrial, gains_of
 from taskscape.studies.pipeline.checks import check_config
@@ -31,13 +38,14 @@ from taskscape.studies.pipeline.plan import Plan, make_plan
 from taskscape.studies.pipeline.represent import data_stage, embed_stage, fit_stage, health_stage
 from taskscape.studies.pipeline.stages import Listener, StageRunner, read_note
 from taskscape.studies.pipeline.targets import open_targets, targets_stage
-from taskscape.studies.result import StudyResult, find
+from taskscape.studies.result import StudyResult
 from taskscape.targets import Advice, Target
 
 __all__ = ["load_study", "run_study"]
 
 _FILES = ("study.toml", "study.json", "results.json", "report.html", "fit.checkpoint")
 _RESULTS = json_with("the results of a study", "findings", "notes", "health", "gains")
+_REMEDY = "Run the study there again with --resume, which writes it anew."
 _ABOUT = json_with("an account of a study", "command", "seed", "settings", "timings", "versions")
 
 
@@ -53,21 +61,22 @@ def run_study(
 ) -> StudyResult:
     """Fit, embed, compare, train, correlate, select and forecast; all results go into ``out``.
 
-    Without a pool, what ``config.data`` names is opened; with one, its name takes that place.
+    Without a pool, what ``config.data`` names is opened; with one, its name takes that place. What
+    ``config.source`` asks for is done to both.
     Everything is checked before work starts. Every stage writes a folder of its own in one piece;
     ``resume`` takes from there what was made from the same inputs (data, settings, the stages
     before, version) and makes the rest. Without it, ``out`` must not hold a study, unless
     ``overwrite`` says to make all of it anew. Only one run at a time works in a folder. The HTML
-    report is written from the result, by :func:`taskscape.report.write_report`.
+    report, which `taskscape run` adds, is written from the result by
+    :func:`taskscape.report.write_report`.
     """
     check_config(config)
     config = replace(config, seed=int(config.seed))
-    if pool is None:
-        pool = load_pool(config.data)
-    else:
+    opened = load_pool(config.data if pool is None else pool, **config.source.options())
+    if pool is not None:
         config = replace(config, data=pool.name)
-    plan, targets = open_targets(make_plan(pool, config))
-    folder = Path(out)
+    plan, targets = open_targets(make_plan(opened, config))
+    folder = as_path(out)
     listener = listener or Listener()
     stages = stage_list(plan)
     check = partial(_check_folder, folder, [name for name, _ in stages], resume, overwrite)
@@ -89,8 +98,8 @@ def stage_list(plan: Plan) -> list[tuple[str, str]]:
     """The stages of a study, by name and in words, in order."""
     learners = [(n, label_of(n)) for n in plan.config.learners.names]
     stages = [
-        ("data", "look at the data"),
         ("fit", "fit task-themes"),
+        ("data", "describe the data and its classes"),
         ("embed", "embed tasks"),
         ("health", "check the representation"),
         ("distances", "measure distances"),
@@ -111,10 +120,10 @@ def _run(
     plan: Plan, runner: StageRunner, about: Mapping[str, Any], targets: Sequence[Target] = ()
 ) -> StudyResult:
     config = plan.config
-    runner.run(data_stage(plan))
     model = runner.run(fit_stage(plan, runner.out))
+    runner.run(data_stage(plan, model))
     embedded = runner.run(embed_stage(plan, model))
-    health = runner.run(health_stage(model, embedded, runner.warnings["embed"]))
+    runner.run(health_stage(model, embedded, runner.warnings["embed"]))
     prepared = features = plan.pool  # what learners take; where all is read, nothing is looked at
     if not runner.read_only:
         prepared = prepared_pool(plan.pool, model.preparation_, unit_length=True)
@@ -122,13 +131,17 @@ def _run(
         features = prepared
     distances = runner.run(distances_stage(plan, embedded, prepared))
     names = config.learners.names
-    accuracies: list[Accuracy] = [runner.run(learner_stage(plan, features, n)) for n in names]
+    learning = [learner_stage(plan, features, name) for name in names]
+    runner.make_together(learning)
+    accuracies: list[Accuracy] = [runner.run(stage) for stage in learning]
     diagram = runner.run(diagram_stage(plan, distances, accuracies))
     trials: list[SelectionTrial] = []
     if config.selection.rules:
         chosen = runner.run(chosen_stage(plan, model, embedded))
-        for name in names:
-            own = runner.run(selection_stage(plan, features, name, chosen))
+        choosing = [selection_stage(plan, features, name, chosen) for name in names]
+        runner.make_together(choosing)
+        for of_learner in choosing:
+            own = runner.run(of_learner)
             trials += own
     advice: tuple[Advice, ...] = ()
     if config.targets.names:
@@ -136,8 +149,6 @@ def _run(
     forecasts: list[LearnerForecasts] = []
     if config.forecast.enabled and plan.val is not None:
         forecasts = runner.run(forecast_stage(plan, model, embedded, accuracies))
-    judgements = {f.judgement.learner: f.judgement for f in forecasts}
-    gains = gains_of(trials)
     return StudyResult(
         pool=plan.pool,
         model=model,
@@ -146,13 +157,14 @@ def _run(
         distance=distances.distance,
         nearest=distances.nearest,
         nearest_distance=distances.nearest_distance,
+        nearest_by_classes=distances.nearest_by_classes,
+        ties=distances.ties,
         difficulty=distances.difficulty,
         accuracy={a.learner: a.test for a in accuracies},
         diagram=diagram,
         selection=tuple(trials),
         forecasts={f.forecasts.learner: f.forecasts for f in forecasts},
-        judgements=judgements,
-        findings=find(distances.resemblance, health, diagram, gains, judgements, advice),
+        judgements={f.judgement.learner: f.judgement for f in forecasts},
         settings=config.to_dict(),
         seed=config.seed,
         timings=dict(runner.timings),
@@ -160,7 +172,7 @@ def _run(
         hardware=about["hardware"],
         command=about["command"],
         resemblance=distances.resemblance,
-        gains=gains,
+        gains=gains_of(trials),
         targets=advice,
         notes=plan.notes,
         warnings={stage: tuple(said) for stage, said in runner.warnings.items() if said},
@@ -173,23 +185,38 @@ def load_study(folder: str | os.PathLike[str], pool: ClassPool | None = None) ->
     The data are opened by the name in the settings, unless ``pool`` is given: a study of a pool in
     memory needs it. It must be the data that the study was made from.
     """
-    folder = Path(folder)
+    folder = as_path(folder)
     for name in ("study.json", "results.json"):
         if not (folder / name).is_file():
             raise DataError(
                 f"{folder} holds no finished study: it has no {name}. Give the folder that "
                 "taskscape run wrote (--out), or finish the study there with --resume."
             )
-    about, written = (read_json(folder / name) for name in ("study.json", "results.json"))
+    about = _read_back(folder / "study.json", settings=dict, versions=dict)
+    written = _read_back(folder / "results.json", data=dict, notes=list)
     config = config_from(about["settings"], str(folder / "study.json"))
-    plan = make_plan(load_pool(config.data) if pool is None else pool, config)
-    if plan.pool.fingerprint != written["data"]["fingerprint"]:
+    check_config(config)
+    opened = load_pool(config.data if pool is None else pool, **config.source.options())
+    plan = make_plan(opened, config)
+    fingerprint = plan.pool.fingerprint
+    if fingerprint != written["data"].get("fingerprint"):
         raise DataError(
             f"{plan.pool.name!r} is not the data that the study in {folder} was made from; those "
-            f"had the fingerprint {written['data']['fingerprint']}. Give them as pool."
+            f"had the fingerprint {written['data'].get('fingerprint')}. Give them as pool."
         )
     plan = replace(plan, notes=tuple(written["notes"]))
-    return _run(plan, StageRunner(folder, read_only=True), about)
+    return _run(plan, StageRunner(folder, fingerprint, read_only=True), about)
+
+
+def _read_back(path: Path, **kinds: type) -> dict[str, Any]:
+    """A file that :func:`_write_results` wrote, seen to be whole."""
+    try:
+        values = read_json(path)
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: it is not JSON ({error}). {_REMEDY}") from error
+    held = values if isinstance(values, dict) else {}
+    check_seal(held, path, _REMEDY, **kinds)
+    return held
 
 
 def _check_folder(folder: Path, stages: list[str], resume: bool, overwrite: bool) -> None:
@@ -218,8 +245,8 @@ def _check_folder(folder: Path, stages: list[str], resume: bool, overwrite: bool
 def _write_results(folder: Path, result: StudyResult) -> None:
     """All findings in one file, and beside it what made them."""
     with written_in_one_piece(folder / "results.json", _RESULTS) as file:
-        write_json(file, result.to_dict())
+        write_json(file, sealed(plain(result.to_dict())))
     about = {k: getattr(result, k) for k in ("command", "seed", "settings", "timings", "versions")}
     about |= {"hardware": result.hardware, "data": repr(result.pool)}
     with written_in_one_piece(folder / "study.json", _ABOUT) as file:
-        write_json(file, about)
+        write_json(file, sealed(plain(about)))

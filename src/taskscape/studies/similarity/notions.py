@@ -4,7 +4,6 @@ Notions come in families that are computed together: distances from tasks to tra
 what is said of them (the mean, the nearest few), or something that the task alone tells.
 """
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,18 +83,15 @@ def run_notions(
 
 def _run_family(shared: "Shared", lab: Lab, name: str, seed: int, learners: Sequence[str]) -> None:
     family, began = FAMILIES[name], time.perf_counter()
-    try:
-        for variant, summaries in zip(family.variants, family.compute(shared, seed), strict=True):
-            seconds = round(time.perf_counter() - began, 2)
-            for summary, x in summaries.items():
-                for learner in learners:
-                    cell = _cell(shared.study, family, variant, summary, learner, seed)
-                    if lab.get(cell) is None:
-                        results = association(x, shared.target(learner, seed, family.few))
-                        lab.add(cell, {**results, "seconds": seconds})
-            began = time.perf_counter()
-    except ImportError as error:  # the earth mover's distance needs POT
-        print(f"{name}: left out, {error}", file=sys.stderr)
+    for variant, summaries in zip(family.variants, family.compute(shared, seed), strict=True):
+        seconds = round(time.perf_counter() - began, 2)
+        for summary, x in summaries.items():
+            for learner in learners:
+                cell = _cell(shared.study, family, variant, summary, learner, seed)
+                if lab.get(cell) is None:
+                    results = association(x, shared.target(learner, seed, family.few))
+                    lab.add(cell, {**results, "seconds": seconds})
+        began = time.perf_counter()
 
 
 def _cell(
@@ -230,8 +226,6 @@ def _themes_few(shared: Shared, seed: int) -> Summaries:
 
 
 def _earth_mover(shared: Shared, seed: int) -> Summaries:
-    import ot  # noqa: F401  # before the fit: without it there is nothing to do
-
     fits = shared.fit(seed)
     a = fits.test.lam[0][shared.study.few]
     b = fits.train.lam[0][: shared.study.sizes.few_reference // _EMD_SHARE]

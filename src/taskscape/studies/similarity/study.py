@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.errors import DataError
+from taskscape.files import written_in_one_piece
 from taskscape.meta.episodes import redrawn
 from taskscape.pools import ClassPool
 from taskscape.pools.cache import cache_dir, cache_key
@@ -200,9 +201,9 @@ def measured_accuracies(
     files = {s: folder / f"accuracy-{cache_key(*about, s)}.npy" for s in seeds}
     missing = [s for s, file in files.items() if not file.exists()]
     if missing:
-        folder.mkdir(parents=True, exist_ok=True)
         for seed, accuracy in _accuracies(study, name, missing).items():
-            np.save(files[seed], accuracy)
+            with written_in_one_piece(files[seed]) as file, file.open("wb") as stream:
+                np.save(stream, accuracy)
     return {s: np.load(file) for s, file in files.items()}
 
 
@@ -216,7 +217,7 @@ def _accuracies(
         )
         for s in seeds
     ]  # fmt: skip
-    every = train_and_test(
+    (every,) = train_and_test(
         name, study.settings(name), training, study.asked(), seeds=seeds,
         episodes=study.sizes.episodes,
     )  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from taskscape.meta import label_of
+from taskscape.plain_text import markdown_table
 
 __all__ = ["tables"]
 
@@ -86,8 +87,7 @@ def _markdown(
     heading: str, keys: Sequence[str], columns: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> str:
     names = [*(_WORDS.get(k, k) for k in keys), *columns]
-    lines = [names, ["---"] * len(names), *rows]
-    return "\n".join([f"### {heading}", "", *(f"| {' | '.join(r)} |" for r in lines), ""])
+    return f"### {heading}\n\n{markdown_table(names, rows)}"
 
 
 def _grouped(

@@ -20,6 +20,7 @@ from taskscape.studies.lab import Lab
 from taskscape.studies.similarity.study import Measured, SimilarityStudy, Target, association
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.health import count_points
 from taskscape.themes.prepare import PrepareConfig
 
 __all__ = ["PREPARATIONS", "VARIATIONS", "Variation", "run_variations"]
@@ -160,7 +161,7 @@ class _Fits:
         reference = replace(self.study.reference(seed), pool=pool)
         return _Look(
             mean_kl(test, _lam(model, reference, variation.reference_shot)),
-            len(np.unique(test.round(1), axis=0)),
+            count_points(test),
             seconds,
             float(model.elbo_history_[:, 1].max()),
         )

@@ -1,29 +1,47 @@
-"""The posterior of tasks: in memory, in a Parquet file, and as a catalogue of millions on disk."""
+"""The posterior of tasks: in memory and in a Parquet file."""
 
 import os
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from jaxtyping import Bool, Float, Int, UInt64
 from numpy.typing import ArrayLike
 
+from taskscape.arguments import check_kind, check_whole
+from taskscape.embeddings.blocks import BLOCK, Statistics
 from taskscape.errors import DataError
-from taskscape.files import Kind, check_output, written_in_one_piece
-from taskscape.storage import check_format, header_of, table_with_header
+from taskscape.files import Kind, damage_named, written_in_one_piece
+from taskscape.storage import (
+    check_format,
+    header_of,
+    open_parquet,
+    read_batches,
+    read_row_group,
+    table_with_header,
+    write_parquet,
+)
 from taskscape.tasks import TaskSet
 from taskscape.tasks.manifest import class_column, padded_classes
-from taskscape.tasks.taskset import Rows, as_rows
+from taskscape.tasks.taskset import Rows, as_rows, check_range
 
-__all__ = ["CATALOGUE", "EMBEDDINGS", "Catalogue", "Embeddings", "Header", "TaskFilter"]
+__all__ = [
+    "EMBEDDINGS",
+    "Embeddings",
+    "EmbeddingsFile",
+    "Header",
+    "TaskFilter",
+    "from_table",
+    "to_table",
+    "write_embeddings",
+]
 
-_BATCH = 1 << 16
-_ROW_GROUP = 1 << 17
+_WHAT = "embeddings"
+_IDS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -65,10 +83,12 @@ class Header:
 
     def class_ids(self, classes: Sequence[int | str]) -> Int[np.ndarray, "n"]:
         """The ids of classes given by id or name."""
+        if isinstance(classes, str) or not isinstance(classes, Iterable):
+            raise DataError(f"classes={classes!r} must be a list of ids or names.")
         index = {name: c for c, name in enumerate(self.class_names)}
         ids = []
         for c in classes:
-            number = index.get(c, -1) if isinstance(c, str) else int(c)
+            number = index.get(c, -1) if isinstance(c, str) else check_whole(c, "class")
             if not 0 <= number < len(self.class_names):
                 examples = ", ".join(map(repr, self.class_names[:3]))
                 raise DataError(
@@ -94,7 +114,9 @@ class Embeddings:
     """The posterior of tasks under every member of a model, with what the tasks are.
 
     Functions that compare or select tasks take it as it is. ``embeddings[:10]`` are the first ten
-    tasks; ``lam[0]`` has λ under the best fit, of shape (tasks, task-themes).
+    tasks; ``np.asarray(embeddings)`` has λ as :meth:`~taskscape.TaskThemes.transform` gives it:
+    (tasks, task-themes) for a single fit, (members, tasks, task-themes) for an ensemble. The fields
+    always have the axis of members: ``lam[0]`` is λ under the best fit.
     """
 
     header: Header
@@ -125,12 +147,16 @@ class Embeddings:
         delta: float | None = None,
     ) -> "Embeddings":
         """Embeddings of a TaskSet: λ (tasks, L) or (members, tasks, L), bounds and sweeps alike."""
-        values = np.asarray(lam)
+        check_kind(tasks, TaskSet, "tasks", "Make one with sample_tasks.")
+        try:
+            values = np.asarray(lam)
+        except ValueError:  # lists of different lengths
+            values = np.empty(0)
         values = values[None] if values.ndim == 2 else values
         if values.ndim != 3 or values.shape[1] != len(tasks):
-            raise DataError(f"lam has shape {np.shape(lam)} for {len(tasks)} tasks.")
-        if values.dtype.kind != "f" or not np.isfinite(values).all():
-            raise DataError("lam must be finite floating-point numbers.")
+            raise DataError(f"lam has shape {values.shape} for {len(tasks)} tasks.")
+        if values.dtype.kind != "f" or not (np.isfinite(values) & (values > 0)).all():
+            raise DataError("lam must be positive, finite floating-point numbers.")
         pool = tasks.pool
         header = Header(
             model=model,
@@ -178,6 +204,11 @@ class Embeddings:
             },
         )
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """λ, (tasks, task-themes); of an ensemble, (members, tasks, task-themes)."""
+        lam = self.lam[0] if len(self.lam) == 1 else self.lam
+        return np.array(lam, dtype=dtype) if copy else np.asarray(lam, dtype=dtype)
+
     @property
     def n_way(self) -> Int[np.ndarray, "tasks"]:
         """The number of classes of each task."""
@@ -210,12 +241,17 @@ class Embeddings:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON: the model and pool, and a row for each task."""
+        """Plain values, for JSON: the model and pool, and a row for each task.
+
+        λ and the bound of a task are lists by member, unless there is one alone.
+        """
         rows, known = [], bool(np.isfinite(self.elbo).all())
+        members = 0 if len(self.lam) == 1 else slice(None)
         for i, task in enumerate(self.ids.tolist()):
-            row = {"task": task, "classes": list(self.names(i)), "lam": self.lam[:, i].tolist()}
+            lam, elbo = self.lam[members, i].tolist(), self.elbo[members, i].tolist()
+            row = {"task": task, "classes": list(self.names(i)), "lam": lam}
             if known:
-                row["elbo"] = self.elbo[:, i].tolist()
+                row["elbo"] = elbo
             rows.append(row)
         about = {name: getattr(self.header, name) for name in ("model", "pool", "fingerprint")}
         return {**about, "delta": self.header.delta, "tasks": rows}
@@ -223,18 +259,23 @@ class Embeddings:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one Parquet file, in one piece; :class:`Catalogue` opens it too."""
         with written_in_one_piece(path, EMBEDDINGS) as file:
-            pq.write_table(_to_table(self), file, compression="zstd", row_group_size=_ROW_GROUP)
+            write_embeddings(self, file)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "Embeddings":
         """Everything in a file or catalogue, in memory."""
+        from taskscape.embeddings.catalogue import Catalogue
+
         return Catalogue(path).read()
 
     @staticmethod
     def concatenate(parts: "Sequence[Embeddings]") -> "Embeddings":
-        """Several pieces, one after another."""
+        """Several pieces, one after another, all of one model and one pool."""
         if not parts:
             raise DataError("concatenate needs at least one piece.")
+        for i, part in enumerate(parts):
+            part.header.check_same_model(parts[0].header, f"piece {i}", "piece 0")
+            part.header.check_same_pool(parts[0].header, f"piece {i}", "piece 0")
         way = max(p.classes.shape[1] for p in parts)
         joined: dict[str, Any] = {}
         for name in (*_BY_TASK, *_BY_MEMBER):
@@ -289,161 +330,103 @@ class TaskFilter:
         if self.group is not None:
             good &= (np.isin(classes, header.classes_in_group(self.group)) | ~real).all(axis=1)
         if self.n_way is not None:
-            low, high = (self.n_way, self.n_way) if isinstance(self.n_way, int) else self.n_way
+            low, high = check_range(self.n_way, "n_way", 0)
             n_way = real.sum(axis=1)
             good &= (n_way >= low) & (n_way <= high)
         return good
 
 
-class Catalogue:
-    """Embedded tasks in a folder of Parquet files, or in a single file (which is read-only).
+# -- files --------------------------------------------------------------------------------------
 
-    Every append is one new file, written under a temporary name and then renamed, so a reader sees
-    all of it or nothing, and writers do not disturb each other.
+
+class EmbeddingsFile:
+    """An opened Parquet file of embedded tasks, read as a whole, by block, or by place.
+
+    What is read is checked against the checksums of its pages.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        if not self.path.exists():
-            raise DataError(f"no such catalogue: {self.path}. Make one with `taskscape embed`.")
-        parts = self.parts()
-        if not parts:
-            raise DataError(f"{self.path} has no embedded tasks in it (no part-*.parquet).")
-        self.header = _read_header(_open(parts[0]).schema_arrow, str(self.path))
-
-    @staticmethod
-    def append(path: str | os.PathLike[str], embeddings: Embeddings) -> "Catalogue":
-        """Add tasks to the catalogue at ``path``, which is made if there is none.
-
-        The tasks must have been embedded by the same model, over the same pool.
-        """
-        folder = Path(path)
-        if folder.is_file():
-            raise DataError(f"{folder} is a file; a catalogue that can grow is a folder.")
-        check_output(folder, CATALOGUE)
-        number = 0
-        if folder.exists() and _parts_of(folder):
-            there = Catalogue(folder)
-            embeddings.header.check_same_model(there.header, "the new tasks", str(folder))
-            embeddings.header.check_same_pool(there.header, "the new tasks", str(folder))
-            number = len(_parts_of(folder))
-        name = f"part-{number:06d}-{uuid.uuid4().hex[:8]}.parquet"
-        embeddings.save(folder / name)
-        return Catalogue(folder)
-
-    def parts(self) -> list[Path]:
-        """The files of the catalogue, in the order they were added."""
-        return [self.path] if self.path.is_file() else _parts_of(self.path)
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.exists():
+            raise DataError(
+                f"{path} is gone. If its catalogue was compacted meanwhile, open it again."
+            )
+        self._file = open_parquet(path)
+        self.header = _read_header(self._file.schema_arrow, str(path))
 
     def __len__(self) -> int:
-        return sum(_open(part).metadata.num_rows for part in self.parts())
+        return int(self._file.metadata.num_rows)
 
-    def __repr__(self) -> str:
-        return f"Catalogue({str(self.path)!r}: {len(self):,} tasks over {self.header.pool!r})"
+    @cached_property
+    def statistics(self) -> Statistics | None:
+        """What is known of its blocks, which are its row groups.
 
-    def scan(
-        self, where: TaskFilter | None = None, *, batch_size: int = _BATCH
-    ) -> Iterator[Embeddings]:
-        """The tasks that pass the filter, a batch at a time, in the order they were added."""
-        return self._scan(where, batch_size, None)
+        None in older files, and in those that others wrote anew with other row groups.
+        """
+        header = header_of(self._file.schema_arrow, _WHAT, self.path) or {}
+        if "statistics" not in header:
+            return None
+        with damage_named(self.path, "a file of embedded tasks"):
+            known = Statistics.from_dict(header["statistics"])
+            begins = range(0, known.tasks, known.block)
+            sizes = [min(known.block, known.tasks - begin) for begin in begins]
+        return known if sizes == self._block_sizes else None
 
-    def lam(self, where: TaskFilter | None = None, *, batch_size: int = _BATCH) -> "LamStream":
-        """λ of the tasks that pass in chunks, for ``mean_kl``, ``nearest`` and the like."""
-        return LamStream(self, where, batch_size)
+    @property
+    def _block_sizes(self) -> list[int]:
+        metadata = self._file.metadata
+        return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
 
-    def read(self, where: TaskFilter | None = None) -> Embeddings:
-        """The tasks that pass the filter, in memory."""
-        pieces = list(self.scan(where))
-        if not pieces:
-            raise DataError(f"{self.path} has no such tasks.")
+    def batches(self, size: int, columns: list[str] | None = None) -> Iterator[Embeddings]:
+        """All tasks, so many at a time."""
+        for table in read_batches(self._file, self.path, size, columns):
+            yield from_table(table, self.header, str(self.path))
+
+    def block(self, number: int, columns: list[str] | None = None) -> Embeddings:
+        """The tasks of a block."""
+        table = read_row_group(self._file, self.path, number, columns)
+        return from_table(table, self.header, str(self.path))
+
+    def take(self, places: Int[np.ndarray, "some"]) -> Embeddings:
+        """The tasks at these places, which ascend; only the blocks that hold them are read."""
+        sizes = self._block_sizes
+        ends = np.cumsum(sizes)
+        block_of = np.searchsorted(ends, places, side="right")
+        pieces = [
+            self.block(int(i))[places[block_of == i] - int(ends[i] - sizes[i])]
+            for i in np.unique(block_of)
+        ]
         return Embeddings.concatenate(pieces)
 
-    def _scan(
-        self, where: TaskFilter | None, batch_size: int, columns: list[str] | None
-    ) -> Iterator[Embeddings]:
-        if columns is not None and where:
-            columns = [*columns, "classes"]
-        for part in self.parts():
-            file = _open(part)
-            self._check(file, part)
-            for batch in file.iter_batches(batch_size, columns=columns):
-                tasks = _from_table(pa.Table.from_batches([batch]), self.header)
-                if where:
-                    tasks = tasks[where.mask(self.header, tasks.classes)]
-                if len(tasks):
-                    yield tasks
-
-    def _check(self, file: pq.ParquetFile, part: Path) -> None:
-        header = _read_header(file.schema_arrow, str(part))
-        header.check_same_model(self.header, str(part), str(self.path))
-        header.check_same_pool(self.header, str(part), str(self.path))
-
-    def take(self, places: ArrayLike, where: TaskFilter | None = None) -> Embeddings:
-        """The tasks at these places of a scan, in the order asked for."""
-        asked = np.asarray(places, dtype=np.int64).ravel()
-        order = np.argsort(asked, kind="stable")
-        pieces, begin, done = [], 0, 0
-        for batch in self.scan(where):
-            end = int(np.searchsorted(asked[order], begin + len(batch)))
-            if end > done:
-                pieces.append(batch[asked[order[done:end]] - begin])
-                done = end
-            begin += len(batch)
-            if done == len(asked):
-                break
-        if done < len(asked):
-            raise DataError(f"place {asked.max()} asked for; there are {begin} tasks.")
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return Embeddings.concatenate(pieces)[back]
-
-    def find(self, task: int) -> Embeddings:
-        """The task with this id, as embeddings of one task (the first, if several have it)."""
-        for batch in self.scan():
-            here = np.flatnonzero(batch.ids == task)
+    def place_of(self, task: int) -> int | None:
+        """Where the task with this id stands first; None if there is none."""
+        begin = 0
+        for table in read_batches(self._file, self.path, _IDS_AT_ONCE, ["task"]):
+            here = np.flatnonzero(table["task"].to_numpy() == task)
             if here.size:
-                return batch[here[:1]]
-        raise DataError(f"no task with id {task} in {self.path}, which has {len(self):,} tasks.")
+                return begin + int(here[0])
+            begin += len(table)
+        return None
 
 
-@dataclass(frozen=True, eq=False)
-class LamStream:
-    """Chunks of λ that can be read again and again."""
-
-    catalogue: Catalogue
-    where: TaskFilter | None
-    batch_size: int
-
-    def __iter__(self) -> Iterator[Float[np.ndarray, "members chunk L"]]:
-        columns = [f"lam_{i}" for i in range(self.catalogue.header.members)]
-        for batch in self.catalogue._scan(self.where, self.batch_size, columns):
-            yield batch.lam
+def write_embeddings(embeddings: Embeddings, file: Path, *, near: bool = False) -> None:
+    """Write a Parquet file with the statistics of its blocks; ``near`` says they are sorted."""
+    statistics = Statistics.of(embeddings.lam, near=near)
+    write_parquet(file, to_table(embeddings, statistics), row_group_size=BLOCK)
 
 
 def _is_ours(path: Path) -> bool:
     try:
-        Catalogue(path)
+        EmbeddingsFile(path)
     except DataError:
         return False
     return True
 
 
 EMBEDDINGS = Kind("a file of embedded tasks", _is_ours)
-CATALOGUE = Kind("a catalogue of embedded tasks", _is_ours, folder=True)
 
 
-def _parts_of(folder: Path) -> list[Path]:
-    return sorted(folder.glob("part-*.parquet"))
-
-
-def _open(path: Path) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path} is not a readable Parquet file: {error}.") from error
-
-
-def _to_table(embeddings: Embeddings) -> pa.Table:
+def to_table(embeddings: Embeddings, statistics: Statistics | None = None) -> pa.Table:
     """One row per task; a column of λ, and one of bounds, for each member."""
     e = embeddings
     columns: dict[str, Any] = {
@@ -458,43 +441,115 @@ def _to_table(embeddings: Embeddings) -> pa.Table:
         columns[f"lam_{i}"] = pa.FixedSizeListArray.from_arrays(flat, lam.shape[1])
         columns[f"elbo_{i}"] = pa.array(e.elbo[i])
         columns[f"sweeps_{i}"] = pa.array(e.sweeps[i])
-    return table_with_header(columns, {"what": "embeddings", **vars(e.header)})
+    header: dict[str, Any] = {"what": _WHAT, **vars(e.header)}
+    if statistics is not None:
+        header["statistics"] = statistics.to_dict()
+    return table_with_header(columns, header)
 
 
 def _read_header(schema: pa.Schema, source: str) -> Header:
-    """The header of a table made by :func:`_to_table`."""
-    header = header_of(schema, "embeddings")
+    """The header of a table made by :func:`to_table`, seen to fit its columns."""
+    header = header_of(schema, _WHAT, source)
     if header is None:
         raise DataError(
             f"{source} does not hold embedded tasks. Write them with `taskscape embed`."
         )
     check_format(header, source)
-    values = {f.name: header[f.name] for f in fields(Header)}
+    values: dict[str, Any] = {f.name: header.get(f.name) for f in fields(Header)}
+    for name, value in values.items():
+        if not _HEADER_VALUES[name](value):
+            raise _damaged(source, f"its header has {name}={_short(value)}")
     values |= {k: tuple(values[k]) for k in ("class_names", "groups") if values[k] is not None}
-    return Header(**values)
+    known = Header(**values)
+    if known.groups is not None and len(known.groups) != len(known.class_names):
+        raise _damaged(source, "its header has other numbers of groups than of classes")
+    expected = {"task": pa.types.is_integer, "classes": _is_lists} | {
+        f"lam_{i}": _holds_lam(known.task_themes) for i in range(known.members)
+    }
+    for name, fits in expected.items():
+        if name not in schema.names or not fits(schema.field(name).type):
+            raise _damaged(source, f"its column {name} is missing or of another type")
+    return known
 
 
-def _from_table(table: pa.Table, header: Header) -> Embeddings:
-    """The embeddings of a table made by :func:`_to_table`, or of some of its rows and columns."""
+def _is_lists(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and value >= 1
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+_HEADER_VALUES: dict[str, Callable[[Any], bool]] = {
+    "model": lambda value: isinstance(value, str),
+    "pool": lambda value: isinstance(value, str),
+    "fingerprint": lambda value: isinstance(value, str),
+    "class_names": _is_names,
+    "members": _is_whole,
+    "task_themes": _is_whole,
+    "groups": lambda value: value is None or _is_names(value),
+    "delta": lambda value: value is None or (type(value) in (int, float) and 0 < value < np.inf),
+}
+"""What each value of a header must be."""
+
+
+def _holds_lam(task_themes: int) -> Callable[[pa.DataType], bool]:
+    return lambda kind: (
+        pa.types.is_fixed_size_list(kind)
+        and kind.list_size == task_themes
+        and pa.types.is_floating(kind.value_type)
+    )
+
+
+def _damaged(source: str, what: str) -> DataError:
+    return DataError(f"{source} is damaged: {what}. Write it again with `taskscape embed`.")
+
+
+def from_table(table: pa.Table, header: Header, source: str) -> Embeddings:
+    """The embeddings of a table made by :func:`to_table`, or of some of its rows and columns."""
     names, n = set(table.column_names), table.num_rows
-    members = [i for i in range(header.members) if f"lam_{i}" in names]
-    lam = [_flat(table[f"lam_{i}"]).reshape(-1, header.task_themes) for i in members]
+    empty = next((name for name in names if table[name].null_count), None)
+    if empty is not None:
+        raise _damaged(source, f"its column {empty} has empty cells")
+    columns = [f"lam_{i}" for i in range(header.members)]
+    lam = np.stack([_flat(table[c]).reshape(-1, header.task_themes) for c in columns])
+    if not (np.isfinite(lam) & (lam > 0)).all():
+        raise _damaged(source, "it holds λ that are not positive numbers")
 
     def of_members(name: str, unknown: np.ndarray) -> np.ndarray:
-        columns = [f"{name}_{i}" for i in members]
+        columns = [f"{name}_{i}" for i in range(header.members)]
         return np.stack([table[c].to_numpy() if c in names else unknown for c in columns])
 
     return Embeddings(
         header=header,
         ids=table["task"].to_numpy() if "task" in names else np.arange(n),
-        classes=padded_classes(table["classes"], np.int32)
+        classes=_checked_classes(table["classes"], header, source)
         if "classes" in names
         else np.full((n, 0), -1),
-        lam=np.stack(lam),
+        lam=lam,
         elbo=of_members("elbo", np.full(n, np.nan, dtype=np.float32)),
         sweeps=of_members("sweeps", np.zeros(n, dtype=np.int32)),
         keys=table["key"].to_numpy() if "key" in names else None,
     )
+
+
+def _checked_classes(
+    column: pa.ChunkedArray, header: Header, source: str
+) -> Int[np.ndarray, "tasks way"]:
+    """The class ids of every task: different ones of the pool."""
+    try:
+        classes = padded_classes(column, np.int32)
+    except (pa.ArrowException, ValueError) as error:
+        raise _damaged(source, f"its classes cannot be read ({error})") from error
+    ordered = np.sort(classes, axis=1)
+    twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    if (classes < -1).any() or (classes >= len(header.class_names)).any() or twice.any():
+        raise _damaged(source, "a task has classes that the pool has not, or one of them twice")
+    return classes
 
 
 def _flat(column: pa.ChunkedArray) -> np.ndarray:

@@ -3,6 +3,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from taskscape.compare import class_separation, mean_kl, nearest, resemblance
@@ -108,22 +109,21 @@ def test_tasks_of_another_model_or_pool_are_refused(catalogue):
 
 
 def test_an_append_that_fails_leaves_nothing(catalogue, monkeypatch):
-    import taskscape.embeddings as module
-
     def fail(*args, **kwargs):
         raise OSError("disk full")
 
-    monkeypatch.setattr(module.pq, "write_table", fail)
+    monkeypatch.setattr(pq, "write_table", fail)
     with pytest.raises(OSError, match="disk full"):
         Catalogue.append(catalogue.path, ALL)
-    assert sorted(p.name for p in catalogue.path.iterdir()) == [p.name for p in catalogue.parts()]
+    files = {p.name for p in catalogue.path.iterdir()}
+    assert files == {"manifest.json", *(p.name for p in catalogue.parts())}
     assert len(Catalogue(catalogue.path)) == 900
 
 
 def test_what_is_no_catalogue_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"^no such catalogue: "):
         Catalogue(tmp_path / "nothing")
-    with pytest.raises(DataError, match=r"has no embedded tasks in it \(no part-\*\.parquet\)\.$"):
+    with pytest.raises(DataError, match=r"has no embedded tasks in it \(no manifest\.json\)\.$"):
         Catalogue(tmp_path)
     (tmp_path / "x.parquet").write_text("nothing")
     with pytest.raises(DataError, match=r"is not a readable Parquet file"):
@@ -149,6 +149,14 @@ def test_what_is_in_memory_is_short_to_show_and_plain_to_keep(tmp_path):
     np.testing.assert_allclose(plain["tasks"][1]["lam"], LAM[:, 1])
 
 
+def test_a_single_fit_gives_a_row_for_each_task():
+    single = Embeddings.of(TASKS, LAM[0])
+    np.testing.assert_array_equal(np.asarray(single), LAM[0])
+    np.testing.assert_array_equal(np.asarray(ALL), LAM)
+    assert single[:1].to_dict()["tasks"][0]["lam"] == LAM[0, 0].tolist()
+    np.testing.assert_array_equal(mean_kl(single[:9], single), mean_kl(LAM[0, :9], LAM[0]))
+
+
 def test_bounds_that_are_not_known_stay_so(tmp_path):
     Embeddings.of(TASKS, LAM[0]).save(tmp_path / "e.parquet")
     back = Embeddings.load(tmp_path / "e.parquet")
@@ -166,6 +174,16 @@ def test_pieces_are_joined_and_tasks_compared_as_they_are():
     assert both[0].names(0) == narrow.names(0)
     np.testing.assert_array_equal(both.sweeps[:, : len(narrow)], narrow.sweeps)
     np.testing.assert_array_equal(mean_kl(ALL[:9], ALL), mean_kl(LAM[:, :9], LAM))
+
+
+def test_pieces_of_two_models_are_not_joined():
+    other = Embeddings.of(TASKS[:5], LAM[:, :5], model="m2")
+    message = (
+        "piece 1 has model m2, piece 0 m1; distances only mean something within one model. "
+        "Embed both with the same one."
+    )
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        Embeddings.concatenate([ALL[:5], other])
 
 
 def test_embedded_tasks_know_their_classes():

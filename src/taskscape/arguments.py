@@ -1,0 +1,116 @@
+"""Checks of what callers hand over, with one kind of message: what was given, what is expected."""
+
+import math
+import reprlib
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from taskscape.devices import free_memory
+from taskscape.errors import DataError
+
+__all__ = [
+    "as_numbers",
+    "check_choice",
+    "check_flag",
+    "check_kind",
+    "check_memory",
+    "check_number",
+    "check_whole",
+]
+
+_GIB = 1 << 30
+
+
+def check_whole(value: Any, name: str, least: int | None = None, most: int | None = None) -> int:
+    """A whole number within limits, as Python's own; NumPy's are welcome, all else is an error.
+
+    >>> check_whole(np.int64(3), "n_tasks", 1)
+    3
+    """
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        raise DataError(f"{name}={_shown(value)} must be a whole number.")
+    if least is not None and value < least:
+        raise DataError(f"{name}={value} must be at least {least:,}.")
+    if most is not None and value > most:
+        raise DataError(f"{name}={value:,} must be at most {most:,}.")
+    return int(value)
+
+
+def check_number(
+    value: Any,
+    name: str,
+    low: int | float = -math.inf,
+    high: int | float = math.inf,
+    *,
+    open_: str = "",
+) -> float:
+    """A finite number from ``low`` to ``high``; ``open_`` has "low" or "high" in it where the limit
+    itself is too far.
+
+    >>> check_number(0.5, "delta", 0, open_="low")
+    0.5
+    """
+    is_number = isinstance(value, int | float | np.integer | np.floating)
+    if is_number and not isinstance(value, bool) and math.isfinite(value):
+        above = value > low if "low" in open_ else value >= low
+        below = value < high if "high" in open_ else value <= high
+        if above and below:
+            return float(value)
+    if high < math.inf:
+        expected = f"a number between {low:g} and {high:g}"
+    elif low > -math.inf:
+        expected = f"a finite number {'above' if 'low' in open_ else 'of at least'} {low:g}"
+    else:
+        expected = "a finite number"
+    raise DataError(f"{name}={_shown(value)} must be {expected}.")
+
+
+def check_flag(value: Any, name: str) -> bool:
+    """True or False, and nothing that merely counts as one of them."""
+    if not isinstance(value, bool | np.bool_):
+        raise DataError(f"{name}={_shown(value)} must be True or False.")
+    return bool(value)
+
+
+def check_choice(value: Any, name: str, choices: Collection[str]) -> str:
+    """One of a few words."""
+    if not isinstance(value, str) or value not in choices:
+        *others, last = map(repr, choices)
+        words = f"{', '.join(others)} or {last}" if others else last
+        raise DataError(f"{name}={_shown(value)} is not known; use {words}.")
+    return value
+
+
+def check_kind(value: Any, kind: Any, name: str, remedy: str) -> None:
+    """A value of this class; ``remedy`` says where to get one."""
+    if not isinstance(value, kind):
+        raise DataError(f"{name} must be a {kind.__name__}, not {type(value).__name__}. {remedy}")
+
+
+def as_numbers(value: Any) -> np.ndarray:
+    """The value as an array of float64; an empty one where it holds anything but numbers."""
+    try:
+        values = np.asarray(value)
+        return np.empty(0) if values.dtype.kind in "USbcmM" else values.astype(np.float64)
+    except (TypeError, ValueError):
+        return np.empty(0)
+
+
+def check_memory(n_bytes: int, what: str, remedy: str) -> None:
+    """Refuse, before work begins, what would not fit into the memory that is free."""
+    free = free_memory()
+    if free is not None and n_bytes > free:
+        raise DataError(
+            f"{what} would take about {n_bytes / _GIB:,.1f} GiB of memory; {free / _GIB:,.1f} GiB "
+            f"are free. {remedy}"
+        )
+
+
+def _shown(value: Any) -> str:
+    """A value as it was given, cut short: it may be a whole array."""
+    try:
+        return " ".join(reprlib.repr(value).split())
+    except Exception:  # a repr of the caller's own that fails
+        return f"<{type(value).__name__}>"

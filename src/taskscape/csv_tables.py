@@ -1,0 +1,101 @@
+"""CSV files: what users hand over is read and checked in one way, and so are sheets written."""
+
+import csv
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from taskscape.errors import DataError
+from taskscape.files import expanded
+
+__all__ = ["CsvTable", "read_csv", "write_csv"]
+
+
+@dataclass(frozen=True)
+class CsvTable:
+    """The columns of a CSV file as text, each row with the line of the file where it begins."""
+
+    path: str
+    expected: str
+    """What the file should hold, for messages."""
+    columns: dict[str, list[str]]
+    lines: list[int]
+
+    def place(self, row: int) -> str:
+        """Where a row stands, for messages; the first row below the header is row 0."""
+        return f"{self.path}, line {self.lines[row]}"
+
+    def need(self, *names: str) -> None:
+        """Raise an error unless these columns are there."""
+        for name in names:
+            if name not in self.columns:
+                raise DataError(
+                    f"{self.path} has no column {name!r}, but {', '.join(self.columns)}; "
+                    f"{self.expected}."
+                )
+
+    def numbers(self, name: str, remedy: str = "") -> Float[np.ndarray, "rows"]:
+        """A column of numbers; ``remedy`` ends the message about a cell that is none."""
+        values = []
+        for row, text in enumerate(self.columns[name]):
+            try:
+                values.append(float(text))
+            except ValueError:
+                raise DataError(
+                    f"{self.place(row)}: {text!r} in column {name!r} is not a number{remedy}."
+                ) from None
+        return np.array(values)
+
+
+def read_csv(
+    path: str | os.PathLike[str], expected: str, *needed: str, any_case: bool = False
+) -> CsvTable:
+    """The table in a CSV file, which has a header and one row or more.
+
+    ``expected`` says in messages what the file should hold, and ``needed`` are columns that it must
+    have. What is no such table is refused, with its file and line. Empty lines and columns without
+    a name are passed over; with ``any_case``, names of columns are read in small letters.
+    """
+    where, lines, rows = os.fspath(path), [], []
+    try:
+        with expanded(path).open(newline="", encoding="utf-8-sig") as file:
+            reader, begin = csv.reader(file), 1
+            for row in reader:
+                if any("\0" in value for value in row):
+                    raise csv.Error("it holds zeros and is no text")
+                if row:
+                    lines.append(begin)
+                    rows.append([value.strip() for value in row])
+                begin = reader.line_num + 1
+    except FileNotFoundError:
+        raise DataError(f"no such file: {where}; {expected}.") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{where} cannot be read ({error}); {expected}.") from error
+    names = [name.lower() if any_case else name for name in rows[0]] if rows else []
+    if not any(names):
+        raise DataError(f"{where} is empty or names no columns; {expected}.")
+    for name in names:
+        if name and names.count(name) > 1:
+            raise DataError(f"{where} has two columns {name!r}; {expected}.")
+    for line, row in zip(lines, rows, strict=True):
+        if len(row) != len(names):
+            raise DataError(f"{where}, line {line}: {len(row)} values for {len(names)} columns.")
+    columns = {name: [row[c] for row in rows[1:]] for c, name in enumerate(names) if name}
+    table = CsvTable(where, expected, columns, lines[1:])
+    table.need(*needed)
+    if len(rows) < 2:
+        raise DataError(f"{where} has no rows below its header; {expected}.")
+    return table
+
+
+def write_csv(path: Path, columns: Mapping[str, Sequence[Any] | np.ndarray]) -> None:
+    """Columns as CSV, for a spreadsheet."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))

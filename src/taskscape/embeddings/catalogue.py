@@ -1,0 +1,413 @@
+"""Many embedded tasks on disk: Parquet files, and a manifest that makes them one catalogue."""
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+
+from taskscape.arguments import check_kind, check_whole
+from taskscape.embeddings.blocks import Statistics
+from taskscape.embeddings.embeddings import (
+    Embeddings,
+    EmbeddingsFile,
+    Header,
+    TaskFilter,
+    write_embeddings,
+)
+from taskscape.errors import DataError
+from taskscape.files import (
+    Kind,
+    as_path,
+    check_output,
+    check_seal,
+    damage_named,
+    locked_folder,
+    sealed,
+    sha256_of,
+    sweep_abandoned,
+    written_in_one_piece,
+)
+from taskscape.storage import check_format
+
+__all__ = [
+    "CATALOGUE",
+    "COMPACTING",
+    "Catalogue",
+    "LamShard",
+    "LamStream",
+    "Shard",
+    "change_shards",
+    "new_name",
+    "read_shards",
+]
+
+COMPACTING = ".compacting-"
+"""What the name of a folder begins with in which a compaction puts tasks down."""
+
+_BATCH = 1 << 16
+_MANIFEST = "manifest.json"
+_WHAT = "catalogue of embedded tasks"
+_FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """What the manifest says of one file of a catalogue."""
+
+    file: str
+    tasks: int
+    bytes: int
+    sha256: str | None
+    """None of files that no manifest names: single ones, and those of older catalogues."""
+    statistics: Statistics | None
+    """Of all its tasks as one block; those of its blocks are in the file. None in older files."""
+
+    @staticmethod
+    def write(path: Path, embeddings: Embeddings, *, near: bool = False) -> "Shard":
+        """Write a file in one piece; it is part of no catalogue until a manifest names it."""
+        with written_in_one_piece(path) as file:
+            write_embeddings(embeddings, file, near=near)
+        return Shard.of(path, hashed=True)
+
+    @staticmethod
+    def of(path: Path, *, hashed: bool = False) -> "Shard":
+        """The entry of a file that is there."""
+        opened = EmbeddingsFile(path)
+        statistics = opened.statistics
+        return Shard(
+            path.name,
+            len(opened),
+            path.stat().st_size,
+            sha256_of(path) if hashed else None,
+            None if statistics is None else statistics.of_all(),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        known = None if self.statistics is None else self.statistics.to_dict()
+        return {**vars(self), "statistics": known}
+
+    @staticmethod
+    def from_dict(values: dict[str, Any]) -> "Shard":
+        """The entry that :meth:`to_dict` took apart."""
+        known = values["statistics"]
+        statistics = None if known is None else Statistics.from_dict(known)
+        return Shard(**{**values, "statistics": statistics})
+
+
+class Catalogue:
+    """Embedded tasks in a folder of Parquet files, or in a single file (which is read-only).
+
+    A folder has a manifest with the size, checksum and statistics of every file. Files are written
+    first and the manifest is replaced last, in one piece, so a reader sees all of what was added or
+    nothing of it, and writers do not disturb each other.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = as_path(path)
+        if not self.path.exists():
+            raise DataError(f"no such catalogue: {self.path}. Make one with `taskscape embed`.")
+        self.header = self._first_header()
+
+    def _first_header(self) -> Header:
+        """The header of the first file, which may have been compacted away meanwhile."""
+        while self.parts():
+            first = self.parts()[0]
+            try:
+                return EmbeddingsFile(first).header
+            except DataError:
+                if first.exists() or first == self.path:
+                    raise
+                del self.shards  # the manifest is read again, and is damaged if it still names it
+        raise DataError(f"{self.path} has no embedded tasks in it (no {_MANIFEST}).")
+
+    @cached_property
+    def shards(self) -> tuple[Shard, ...]:
+        """What is known of its files, in the order they were added, as they were when opened."""
+        return (Shard.of(self.path),) if self.path.is_file() else tuple(read_shards(self.path))
+
+    @staticmethod
+    def append(path: str | os.PathLike[str], embeddings: Embeddings) -> "Catalogue":
+        """Add tasks to the catalogue at ``path``, which is made if there is none.
+
+        The tasks must have been embedded by the same model, over the same pool.
+        """
+        check_kind(embeddings, Embeddings, "embeddings", "Make them with TaskThemes.embed.")
+        if not len(embeddings):
+            raise DataError("there are no tasks to add.")
+        folder = as_path(path)
+        Catalogue.check_can_add(folder, embeddings.header)
+        return Catalogue.add_shards(
+            folder, [Shard.write(folder / new_name(uuid.uuid4().hex[:16]), embeddings)]
+        )
+
+    @staticmethod
+    def check_can_add(path: str | os.PathLike[str], header: Header) -> None:
+        """Raise an error unless tasks of this model and pool can be added to what is there."""
+        folder = as_path(path)
+        if folder.is_file():
+            raise DataError(f"{folder} is a file; a catalogue that can grow is a folder.")
+        check_output(folder, CATALOGUE)
+        if folder.exists() and read_shards(folder):
+            there = Catalogue(folder)
+            header.check_same_model(there.header, "the new tasks", str(folder))
+            header.check_same_pool(there.header, "the new tasks", str(folder))
+
+    @staticmethod
+    def add_shards(path: str | os.PathLike[str], shards: Sequence[Shard]) -> "Catalogue":
+        """Make files that lie in the folder part of its catalogue, all of them at once.
+
+        Files that are part of it already stay what they are: two processes that embed the same
+        tasks write the same files.
+        """
+
+        def added(there: list[Shard]) -> list[Shard]:
+            known = {shard.file for shard in there}
+            return [*there, *(shard for shard in shards if shard.file not in known)]
+
+        change_shards(as_path(path), added)
+        return Catalogue(path)
+
+    def compact(self, *, shard_size: int = 1 << 20) -> "Catalogue":
+        """Sort the tasks so that near ones lie together, in files of about ``shard_size`` tasks.
+
+        Exact search then reads only blocks that can hold a near task. Tasks keep their ids, but
+        not their places. What others append meanwhile is kept; a run that is killed changes
+        nothing. It needs room on disk for two more copies.
+        """
+        from taskscape.embeddings.compact import compact
+
+        compact(self, shard_size)
+        return Catalogue(self.path)
+
+    def check(self) -> None:
+        """Read every file and raise an error unless it is as it was written."""
+        for shard, part in zip(self.shards, self.parts(), strict=True):
+            if shard.sha256 is None:
+                for _ in self._open(part).batches(_BATCH):
+                    pass  # its pages and columns have checksums of their own
+            elif sha256_of(part) != shard.sha256:
+                raise DataError(
+                    f"{part} is damaged: it does not match its checksum in {_MANIFEST}. Bring it "
+                    "back from a copy, or embed its tasks anew."
+                )
+
+    def parts(self) -> list[Path]:
+        """The files of the catalogue, in the order they were added."""
+        if self.path.is_file():
+            return [self.path]
+        return [self.path / shard.file for shard in self.shards]
+
+    def __len__(self) -> int:
+        if self.path.is_file():
+            return len(EmbeddingsFile(self.path))
+        return sum(shard.tasks for shard in self.shards)
+
+    def __repr__(self) -> str:
+        return f"Catalogue({str(self.path)!r}: {len(self):,} tasks over {self.header.pool!r})"
+
+    def scan(
+        self, where: TaskFilter | None = None, *, batch_size: int = _BATCH
+    ) -> Iterator[Embeddings]:
+        """The tasks that pass the filter, a batch at a time, in their order on disk."""
+        return self._scan(where, check_whole(batch_size, "batch_size", 1), None)
+
+    def lam(self, where: TaskFilter | None = None, *, batch_size: int = _BATCH) -> "LamStream":
+        """λ of the tasks that pass in chunks, for ``mean_kl``, ``nearest`` and the like."""
+        return LamStream(self, where, check_whole(batch_size, "batch_size", 1))
+
+    def read(self, where: TaskFilter | None = None) -> Embeddings:
+        """The tasks that pass the filter, in memory."""
+        pieces = list(self.scan(where))
+        if not pieces:
+            raise DataError(f"{self.path} has no such tasks.")
+        return Embeddings.concatenate(pieces)
+
+    def _scan(
+        self, where: TaskFilter | None, batch_size: int, columns: list[str] | None
+    ) -> Iterator[Embeddings]:
+        if where is not None:
+            check_kind(where, TaskFilter, "where", "Write TaskFilter(n_way=5), for example.")
+        if columns is not None and where:
+            columns = [*columns, "classes"]
+        for part in self.parts():
+            for tasks in self._open(part).batches(batch_size, columns):
+                if where:
+                    tasks = tasks[where.mask(self.header, tasks.classes)]
+                if len(tasks):
+                    yield tasks
+
+    def _open(self, part: Path) -> EmbeddingsFile:
+        file = EmbeddingsFile(part)
+        file.header.check_same_model(self.header, str(part), str(self.path))
+        file.header.check_same_pool(self.header, str(part), str(self.path))
+        return file
+
+    def take(self, places: ArrayLike, where: TaskFilter | None = None) -> Embeddings:
+        """The tasks at these places of a scan, in the order asked for.
+
+        Without a filter, only the blocks that hold them are read.
+        """
+        asked = np.asarray(places).ravel()
+        if not asked.size:
+            return next(self.scan())[:0]
+        if asked.dtype.kind not in "iu":
+            raise DataError(f"places of type {asked.dtype} cannot be taken; use whole numbers.")
+        if asked.min() < 0:
+            raise DataError(f"place {asked.min()} asked for; places are counted from 0.")
+        asked = asked.astype(np.int64)
+        order = np.argsort(asked, kind="stable")
+        begin, done, pieces = 0, 0, []
+        for tasks, n_tasks in self._pieces(where):
+            end = int(np.searchsorted(asked[order], begin + n_tasks))
+            if end > done:
+                pieces.append(tasks(asked[order[done:end]] - begin))
+                done = end
+            begin += n_tasks
+            if done == len(asked):
+                break
+        if done < len(asked):
+            raise DataError(f"place {asked.max()} asked for; there are {begin} tasks.")
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return Embeddings.concatenate(pieces)[back]
+
+    def _pieces(
+        self, where: TaskFilter | None
+    ) -> Iterator[tuple[Callable[[Int[np.ndarray, "_"]], Embeddings], int]]:
+        """What gives the tasks at some places of each piece, and how many tasks that has."""
+        if where:
+            for batch in self.scan(where):
+                yield batch.__getitem__, len(batch)
+            return
+        for shard, part in zip(self.shards, self.parts(), strict=True):
+            yield partial(self._take_of, part), shard.tasks
+
+    def _take_of(self, part: Path, places: Int[np.ndarray, "some"]) -> Embeddings:
+        return self._open(part).take(places)
+
+    def find(self, task: int) -> Embeddings:
+        """The task with this id, as embeddings of one task (the first, if several have it)."""
+        for part in self.parts():
+            file = self._open(part)
+            place = file.place_of(task)
+            if place is not None:
+                return file.take(np.array([place]))
+        raise DataError(f"no task with id {task} in {self.path}, which has {len(self):,} tasks.")
+
+
+@dataclass(frozen=True, eq=False)
+class LamShard:
+    """λ of one file of a catalogue, of which all can be read, or single blocks."""
+
+    path: Path
+    begin: int
+    """The place of its first task in the catalogue."""
+    statistics: Statistics
+    """Of all its tasks as one block."""
+    columns: list[str]
+
+    def open(self) -> EmbeddingsFile:
+        """The file, which has the statistics of its blocks."""
+        return EmbeddingsFile(self.path)
+
+    def chunks(self, size: int = _BATCH) -> Iterator[Float[np.ndarray, "members chunk L"]]:
+        """All of it, a chunk at a time."""
+        for batch in self.open().batches(size, self.columns):
+            yield batch.lam
+
+
+@dataclass(frozen=True, eq=False)
+class LamStream:
+    """Chunks of λ that can be read again and again."""
+
+    catalogue: Catalogue
+    where: TaskFilter | None
+    batch_size: int
+
+    def __iter__(self) -> Iterator[Float[np.ndarray, "members chunk L"]]:
+        for batch in self.catalogue._scan(self.where, self.batch_size, self._columns):
+            yield batch.lam
+
+    @property
+    def _columns(self) -> list[str]:
+        return [f"lam_{i}" for i in range(self.catalogue.header.members)]
+
+    def shards(self) -> list[LamShard] | None:
+        """The files with what is known of each; None with a filter, or of older files."""
+        if self.where:
+            return None
+        shards, begin = [], 0
+        for shard, part in zip(self.catalogue.shards, self.catalogue.parts(), strict=True):
+            if shard.statistics is None:
+                return None
+            shards.append(LamShard(part, begin, shard.statistics, self._columns))
+            begin += shard.tasks
+        return shards
+
+
+# -- the manifest -------------------------------------------------------------------------------
+
+
+def new_name(unique: str) -> str:
+    """The name of a file of a catalogue."""
+    return f"shard-{unique}.parquet"
+
+
+def read_shards(folder: Path) -> list[Shard]:
+    """The files of a catalogue, seen to be there; none where there is no catalogue."""
+    manifest = folder / _MANIFEST
+    if not manifest.exists():  # catalogues of older versions had none
+        return [Shard.of(part) for part in sorted(folder.glob("part-*.parquet"))]
+    with damage_named(manifest, "a catalogue"):
+        text = manifest.read_text(encoding="utf-8")
+        content = json.loads(text)
+        check_seal(content, manifest, "Bring it back from a copy.")
+        check_format(content, manifest)
+        shards = [Shard.from_dict(entry) for entry in content["shards"]]
+    for shard in shards:
+        try:
+            size = (folder / shard.file).stat().st_size
+        except FileNotFoundError:
+            size = None
+        if size != shard.bytes:
+            if manifest.read_text(encoding="utf-8") != text:  # it was compacted meanwhile
+                return read_shards(folder)
+            state = "is missing" if size is None else f"has {size:,} bytes, not {shard.bytes:,}"
+            raise DataError(f"{folder} is damaged: {shard.file} {state}.")
+    return shards
+
+
+def change_shards(folder: Path, change: Callable[[list[Shard]], list[Shard]]) -> None:
+    """Write the manifest anew, from the files that it names by now; one writer at a time."""
+    with locked_folder(folder):
+        for left in (f"{COMPACTING}*", ".shard-*-unfinished-*"):
+            sweep_abandoned(folder.glob(left))
+        there = read_shards(folder)
+        if any(shard.sha256 is None for shard in there):
+            there = [Shard.of(folder / shard.file, hashed=True) for shard in there]
+        entries = [shard.to_dict() for shard in change(there)]
+        content = sealed({"what": _WHAT, "format": _FORMAT, "shards": entries})
+        with written_in_one_piece(folder / _MANIFEST) as file:
+            file.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether it is a catalogue, or what a killed process left of one it was about to make."""
+    try:
+        return bool(read_shards(folder)) or all(
+            path.name.startswith((".", "shard-")) for path in folder.iterdir()
+        )
+    except DataError:
+        return False
+
+
+CATALOGUE = Kind(f"a {_WHAT}", _is_ours, folder=True)

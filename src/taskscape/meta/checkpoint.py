@@ -1,0 +1,83 @@
+"""A training that goes on where it was stopped: its state in one file."""
+
+import hashlib
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from taskscape.errors import CheckpointError, DataError
+from taskscape.meta.learner import Learner
+from taskscape.meta.networks import Architecture
+from taskscape.meta.training import TrainConfig, TrainState, begin
+from taskscape.storage import (
+    arrays_of,
+    load_checkpoint,
+    mend_checkpoint,
+    save_checkpoint,
+    tree_from,
+)
+from taskscape.tasks import TaskSet
+
+__all__ = ["TrainingCheckpoint"]
+
+
+class TrainingCheckpoint:
+    """Where the state of one training is kept, and of which training it is."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        learner: Learner,
+        network: Architecture,
+        tasks: TaskSet,
+        config: TrainConfig,
+        *,
+        seed: int,
+        n_way: int,
+        validation: TaskSet | None,
+    ) -> None:
+        self.path = Path(path)
+        self._start = learner, network, config, n_way, seed
+        about = {
+            "learner": [type(learner).__name__, asdict(learner)],  # type: ignore[call-overload]
+            "network": network.config(),
+            "training": asdict(config),
+            "seed": seed,
+            "n_way": n_way,
+            "pool": tasks.pool.fingerprint,
+        }
+        h = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16)
+        for part in (tasks, validation):
+            for name in ("classes", "keys", "n_shot", "support"):
+                values = getattr(part, name, None)
+                h.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())
+        self.identity = h.hexdigest()
+
+    def write(self, state: TrainState) -> None:
+        """Keep the state; what was kept before stays beside it."""
+        header = {"what": "training checkpoint", "identity": self.identity}
+        save_checkpoint(self.path, arrays_of(state), header)
+
+    def read(self) -> TrainState | None:
+        """The state that was kept, if there is one; it must be of the same training."""
+        mend_checkpoint(self.path)
+        if not self.path.exists():
+            return None
+        arrays, header = load_checkpoint(self.path)
+        if header.get("identity") != self.identity:
+            raise CheckpointError(
+                f"{self.path} belongs to a training with other settings, data or tasks. Use the "
+                "same ones, or delete it to start anew."
+            )
+        learner, network, config, n_way, seed = self._start
+        like = jax.eval_shape(lambda: begin(learner, network, config, n_way=n_way, seeds=(seed,)))
+        try:
+            return tree_from(arrays, like)
+        except DataError as error:
+            raise CheckpointError(
+                f"{self.path} is not a readable checkpoint ({error}) Delete it and start anew."
+            ) from error

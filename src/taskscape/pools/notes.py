@@ -1,0 +1,34 @@
+"""What was left out of a pool, dealt out or changed, in words; notes that stay with it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from taskscape.pools.pool import ClassPool
+
+__all__ = ["few_names", "left_out", "with_notes"]
+
+_SHOWN = 5
+
+
+def few_names(names: Sequence[str], most: int = 3) -> str:
+    """The first names, quoted, for a message.
+
+    >>> few_names(["a", "b", "c"], 2)
+    "'a', 'b', …"
+    """
+    return ", ".join(map(repr, names[:most])) + (", …" if len(names) > most else "")
+
+
+def left_out(names: Sequence[str], what: str) -> str:
+    """A note on what was left out, with a few of the names.
+
+    >>> left_out(["a.png", "b.png"], "of 30 pictures could not be read")
+    '2 of 30 pictures could not be read and were left out: a.png, b.png.'
+    """
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return f"{len(names):,} {what} and were left out: {', '.join(names[:_SHOWN])}{more}."
+
+
+def with_notes(pool: ClassPool, *notes: str) -> ClassPool:
+    """The pool with more in ``info["notes"]``, which commands and reports show."""
+    return replace(pool, info={**pool.info, "notes": [*pool.info.get("notes", ()), *notes]})

@@ -1,0 +1,124 @@
+"""The nearest training tasks of each test task, with ties counted and settled by class means.
+
+Many tasks have the same mixture of task-themes: with L of them, a task of C classes has about
+(C + L − 1 choose L − 1) different ones, 56 for 5 classes and 4 task-themes, so that hundreds of
+training tasks are equally near. Which of these look most like the test task, class by class, the
+means of their classes tell.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from taskscape.compare.index import Neighbours
+from taskscape.errors import DataError
+from taskscape.pools import ClassPool
+from taskscape.similarity.distances import DistanceSource
+from taskscape.similarity.transport import squared_distances, transport_classes
+from taskscape.tasks import TaskSet
+
+__all__ = ["TIE", "NearestTasks", "nearest_tasks", "settle_ties", "tie_levels"]
+
+TIE = 0.1
+"""Nats within which training tasks count as equally near. The same classes known by other samples
+are about as far: 0.09 nats in the middle (glyphs, 8 samples a class, 200 tasks)."""
+_LOOKED_AT = 1000
+"""Of equally near training tasks, at most so many are compared by their class means."""
+_NUMBERS = 1 << 22
+"""Distances held at once."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NearestTasks(Neighbours):
+    """The k nearest training tasks of each test task; of equals, the most alike class by class."""
+
+    by_classes: Float[np.ndarray, "tasks k"]
+    """Root mean squared distance between class means under their best assignment."""
+    ties: Int[np.ndarray, "tasks"]
+    """How many training tasks are equally near as the nearest one, itself among them."""
+
+
+def nearest_tasks(
+    test: TaskSet, train: TaskSet, distances: DistanceSource, k: int = 10, *, tie: float = TIE
+) -> NearestTasks:
+    """The ``k`` nearest training tasks by ``distances``, and of equals the most alike.
+
+    Those within ``tie`` of the nearest are equals, then those within the next ``tie``, and so on.
+    How alike equals are is the distance between the means of their classes (of all samples, as they
+    lie in the pools of ``test`` and ``train``) under the best assignment, as in
+    :class:`taskscape.similarity.PrototypeDistance`.
+    """
+    if not 1 <= k <= len(train):
+        raise DataError(f"k={k} must lie between 1 and the {len(train)} training tasks.")
+    if (len(test), len(train)) != (distances.n_test, distances.n_train):
+        raise DataError(
+            f"there are {len(test)} test and {len(train)} training tasks; the distances are of "
+            f"{distances.n_test} and {distances.n_train}."
+        )
+    everything, alike = np.arange(len(train)), _ClassMeans(test, train)
+    found: list[tuple[np.ndarray, ...]] = []
+    step = max(1, _NUMBERS // len(train))
+    for start in range(0, len(test), step):
+        some = np.arange(start, min(start + step, len(test)))
+        for i, row in zip(some.tolist(), distances.block(some, everything), strict=True):
+            level = tie_levels(row, tie)
+            chosen, by_classes = settle_ties(level, k, partial(alike.distances, i))
+            ties = np.array((level == 0).sum())
+            found.append((chosen, row[chosen], by_classes, ties))
+    return NearestTasks(*(np.stack(column) for column in zip(*found, strict=True)))
+
+
+def tie_levels(distances: Float[np.ndarray, "trains"], tie: float) -> Float[np.ndarray, "trains"]:
+    """0 for what is within ``tie`` of the nearest, 1 within the next, and so on: equals."""
+    beyond = distances - distances.min()
+    return np.floor(beyond / tie) if tie > 0 else beyond
+
+
+def settle_ties(
+    level: Float[np.ndarray, "trains"],
+    k: int,
+    alike: Callable[[Int[np.ndarray, "some"]], Float[np.ndarray, "some"]],
+) -> tuple[Int[np.ndarray, "k"], Float[np.ndarray, "k"]]:
+    """The k nearest, of equals those first that are most ``alike``; and how far apart these are.
+
+    ``alike`` is asked for all tasks as near as the k-th or nearer, but not for too many of equals.
+    """
+    limit = np.partition(level, k - 1)[k - 1]
+    nearer, equal = np.flatnonzero(level < limit), np.flatnonzero(level == limit)
+    near = np.concatenate([nearer, equal[:_LOOKED_AT]])
+    apart = alike(near)
+    order = np.lexsort((near, apart, level[near]))[:k]
+    return near[order], apart[order]
+
+
+class _ClassMeans:
+    """Distances between tasks by the means of their classes; classes are compared once."""
+
+    def __init__(self, test: TaskSet, train: TaskSet) -> None:
+        self._classes = [np.asarray(tasks.classes) for tasks in (test, train)]
+        means, self._place = [], []
+        for tasks in (test, train):
+            ids = tasks.class_ids
+            place = np.zeros(len(tasks.pool), dtype=np.int64)
+            place[ids] = np.arange(len(ids))
+            self._place.append(place)
+            means.append(_means(tasks.pool, ids))
+        self._costs = squared_distances(*means)
+
+    def distances(self, i: int, trains: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some"]:
+        """From one test task to some training tasks."""
+        a, b = self._classes[0][i], self._classes[1][trains]
+        first, second = self._place[0][a], self._place[1][b]
+        costs = self._costs[first[None, :, None], second[:, None, :]]
+        ways = np.array([(a >= 0).sum()]), (b >= 0).sum(axis=1)
+        return np.sqrt(transport_classes(costs[None], *ways)[0])
+
+
+def _means(pool: ClassPool, classes: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dims"]:
+    """The mean of all samples of some classes."""
+    ends = pool.starts + pool.counts
+    rows = [np.asarray(pool.samples[pool.starts[c] : ends[c]]) for c in classes.tolist()]
+    return np.stack([r.reshape(len(r), -1).mean(axis=0, dtype=np.float64) for r in rows])

@@ -1,0 +1,47 @@
+"""The report's section on targets: what distances are in, and where chosen tasks come from."""
+
+import re
+from dataclasses import replace
+
+from report_cases import bare_study
+from taskscape.report import render_report
+from taskscape.studies.result import StudyResult
+from taskscape.targets import Advice
+from taskscape.targets.advice import SourceShare
+from taskscape.targets.gains import Decision
+from taskscape.tasks import make_tasks
+
+
+def advice(result: StudyResult, n_sources: int, unit: str = "nats") -> Advice:
+    names = list(result.pool.class_names[:2])
+    shares = tuple(SourceShare(f"source {i}", 0.5 + i / 100, 9 - i) for i in range(n_sources))
+    return Advice(
+        target="runes", learner="protonet", way="prototypes", why="as asked for",
+        chosen=make_tasks(result.pool, [names] * 10), sources=shares, explained=True, gap=0.0,
+        decision=Decision("prototypes", (), ""), held_out=None, measured={}, accuracy={},
+        unit=unit,
+    )  # fmt: skip
+
+
+def section(result: StudyResult, *targets: Advice) -> str:
+    """The words of the section."""
+    page = render_report(replace(result, targets=targets))
+    section = page.split('<section id="targets"')[1].split("</section>")[0]
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", section)).replace(" .", ".")
+
+
+def test_distances_are_in_nats_or_relative_to_the_mean():
+    result = bare_study()
+    one, several = (section(result, advice(result, 3, unit)) for unit in ("nats", "× mean"))
+    assert "of each source (column), in nats; the darker" in one
+    assert "Nearest sources: source 0 (0.5 nats), source 1 (0.5 nats)" in one
+    assert "(column), relative to the target&#39;s mean to all tasks; the darker" in several
+    assert "Nearest sources: source 0 (0.50 × mean), source 1 (0.51 × mean)" in several
+    assert "nats" not in several
+
+
+def test_sources_that_are_not_named_are_said_to_be_others():
+    result = bare_study()
+    four = "source 0 (9), source 1 (8), source 2 (7), source 3 (6)"
+    assert f"The 10 tasks come from {four}. " in section(result, advice(result, 4))
+    assert f"The 10 tasks come from {four} and others. " in section(result, advice(result, 5))

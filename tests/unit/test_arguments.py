@@ -1,0 +1,82 @@
+"""Arguments of the wrong kind get the usual message, and sizes are refused before work begins."""
+
+import re
+
+import numpy as np
+import pytest
+
+from taskscape import arguments
+from taskscape.arguments import (
+    as_numbers,
+    check_choice,
+    check_flag,
+    check_kind,
+    check_memory,
+    check_number,
+    check_whole,
+)
+from taskscape.cli.failures import in_words
+from taskscape.devices import free_memory
+from taskscape.errors import DataError
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        (lambda: check_whole(2.5, "k"), "k=2.5 must be a whole number."),
+        (lambda: check_whole(True, "k"), "k=True must be a whole number."),
+        (lambda: check_whole(0, "k", 1), "k=0 must be at least 1."),
+        (lambda: check_whole(10**9, "k", 1, 1000), "k=1,000,000,000 must be at most 1,000."),
+        (lambda: check_number("1", "tol"), "tol='1' must be a finite number."),
+        (lambda: check_number(np.nan, "tol", 0), "tol=nan must be a finite number of at least 0."),
+        (lambda: check_number(0, "tol", 0, open_="low"), "tol=0 must be a finite number above 0."),
+        (lambda: check_number(2, "q", 0, 1), "q=2 must be a number between 0 and 1."),
+        (lambda: check_flag(1, "unique"), "unique=1 must be True or False."),
+        (lambda: check_choice([], "bins", ("a", "b")), "bins=[] is not known; use 'a' or 'b'."),
+        (lambda: check_kind(3, dict, "x", "Do so."), "x must be a dict, not int. Do so."),
+    ],
+)
+def test_messages(check, message):
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        check()
+
+
+def test_what_is_right_comes_back_plain():
+    assert check_whole(np.int32(3), "k", 1, 3) == 3
+    assert check_number(np.float32(0.5), "q", 0, 1) == 0.5
+    assert check_flag(np.bool_(True), "unique") is True
+    assert as_numbers([[1, 2]]).tolist() == [[1.0, 2.0]]
+    for wrong in ("x", [[1], [1, 2]], None, np.array(["1"]), np.datetime64("2020")):
+        assert as_numbers(wrong).size == 0 or np.isnan(as_numbers(wrong)).all()
+
+
+def test_what_does_not_fit_into_memory_is_refused_with_its_size(monkeypatch):
+    free = free_memory()
+    assert free is None or free > 0
+    monkeypatch.setattr(arguments, "free_memory", lambda: 1 << 30)
+    check_memory(1 << 29, "this", "Less.")
+    message = "this would take about 2.0 GiB of memory; 1.0 GiB are free. Less."
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        check_memory(1 << 31, "this", "Less.")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(28, "No space left on device"), "no space left on device. Free some space, or "),
+        (OSError(36, "File name too long", "aaa"), "aaa: file name too long. Choose a shorter"),
+        (MemoryError(), "there is not enough memory for this. Ask for fewer"),
+        (RuntimeError("Unable to initialize backend 'x'"), "Unable to initialize backend 'x'. JAX"),
+        (UnicodeEncodeError("utf-8", "\udcff", 0, 1, "no"), "'\\udcff' has characters that utf-8 "),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(error, words):
+    said = in_words(error)
+    assert said is not None
+    assert said.startswith(words)
+    assert "\n" not in said
+
+
+def test_what_must_not_happen_stays_a_traceback():
+    assert in_words(KeyError("x")) is None
+    assert in_words(RuntimeError("x")) is None

@@ -1,0 +1,171 @@
+"""Files that were damaged or edited after they were written are never read as other numbers."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from taskscape import Embeddings, load_tasks, sample_tasks, save_tasks
+from taskscape.errors import DataError
+from taskscape.pools import ClassPool
+from taskscape.select.selection import Selection
+from taskscape.studies.pipeline.stages import Stage, StageRunner
+
+RNG = np.random.default_rng(0)
+POOL = ClassPool.from_arrays(RNG.normal(size=(80, 3)), np.repeat(np.arange(8), 10))
+TASKS = sample_tasks(POOL, 40, n_way=(2, 4), n_shot=2)
+LAM = (0.5 + RNG.gamma(1, 1, (2, 40, 3))).astype(np.float32)
+EMBEDDED = Embeddings.of(TASKS, LAM, model="m", delta=0.5)
+
+
+def values_of(loaded: Any) -> list[bytes]:
+    names = ("classes", "keys", "n_shot", "lam", "elbo", "ids")
+    return [np.asarray(getattr(loaded, n)).tobytes() for n in names if hasattr(loaded, n)]
+
+
+@pytest.mark.parametrize(
+    ("save", "load"),
+    [
+        (lambda path: save_tasks(TASKS, path), lambda path: load_tasks(path, POOL)),
+        (EMBEDDED.save, Embeddings.load),
+    ],
+    ids=["tasks", "embeddings"],
+)
+def test_a_flipped_bit_is_an_error_or_changes_nothing(
+    save: Callable[[Path], None], load: Callable[[Path], Any], tmp_path: Path
+):
+    path = tmp_path / "file.parquet"
+    save(path)
+    good, right = path.read_bytes(), values_of(load(path))
+    refused = 0
+    for place in RNG.choice(len(good), 150, replace=False):
+        raw = bytearray(good)
+        raw[place] ^= 1 << int(RNG.integers(8))
+        path.write_bytes(raw)
+        try:
+            assert values_of(load(path)) == right
+        except DataError as error:
+            assert str(path) in str(error)  # noqa: PT017
+            refused += 1
+    assert refused > 75
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any]], Any], **columns: Any) -> None:
+    """Write a table of embeddings as an earlier version did, without checksums, but changed."""
+    table = pq.read_table(path)
+    for name, values in columns.items():
+        table = table.set_column(table.column_names.index(name), name, values)
+    header = json.loads(table.schema.metadata[b"taskscape"])
+    header = {k: v for k, v in header.items() if k not in ("checksum", "columns", "sums")}
+    change(header)
+    table = table.replace_schema_metadata({b"taskscape": json.dumps(header)})
+    pq.write_table(table, path)
+
+
+def test_files_without_checksums_still_open(tmp_path: Path):
+    EMBEDDED.save(tmp_path / "e.parquet")
+    right = values_of(Embeddings.load(tmp_path / "e.parquet"))
+    rewrite(tmp_path / "e.parquet", lambda header: None)
+    assert values_of(Embeddings.load(tmp_path / "e.parquet")) == right
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"members": 0}, "its header has members=0"),
+        ({"members": 3}, "its column lam_2 is missing"),
+        ({"members": "2"}, "its header has members=2"),
+        ({"task_themes": 2}, "its column lam_0 is missing or of another type"),
+        ({"class_names": ["a"]}, "a task has classes that the pool has not"),
+        ({"class_names": 3}, "its header has class_names=3"),
+        ({"delta": -1.0}, "its header has delta=-1.0"),
+        ({"groups": ["a"]}, "other numbers of groups than of classes"),
+        ({"model": None}, "its header has model=None"),
+        ({"format": "x"}, "format='x' is not a number"),
+    ],
+)
+def test_headers_of_embeddings_are_checked(changes: dict[str, Any], message: str, tmp_path: Path):
+    EMBEDDED.save(tmp_path / "e.parquet")
+    rewrite(tmp_path / "e.parquet", lambda header: header.update(changes))
+    with pytest.raises(DataError, match=re.escape(message)):
+        Embeddings.load(tmp_path / "e.parquet")
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("classes", pa.array([[1, 1]] * 40, pa.list_(pa.int32())), "one of them twice"),
+        ("classes", pa.array([[-4, 1]] * 40, pa.list_(pa.int32())), "that the pool has not"),
+        ("lam_0", pa.array([[1, 1, -1]] * 40, pa.list_(pa.float32(), 3)), "not positive numbers"),
+        ("lam_1", pa.array([[1, 1, np.nan]] * 40, pa.list_(pa.float32(), 3)), "not positive"),
+        ("task", pa.array([None] * 40, pa.int64()), "its column task has empty cells"),
+    ],
+)
+def test_values_of_embeddings_are_checked(
+    column: str, values: pa.Array, message: str, tmp_path: Path
+):
+    EMBEDDED.save(tmp_path / "e.parquet")
+    rewrite(tmp_path / "e.parquet", lambda header: None, **{column: values})
+    with pytest.raises(DataError, match=re.escape(message)):
+        Embeddings.load(tmp_path / "e.parquet")
+
+
+def test_an_edited_header_is_noticed(tmp_path: Path):
+    path = tmp_path / "t.parquet"
+    save_tasks(TASKS, path)
+    table = pq.read_table(path)
+    header = table.schema.metadata[b"taskscape"].replace(b'"n_query": 0', b'"n_query": 1')
+    pq.write_table(table.replace_schema_metadata({b"taskscape": header}), path)
+    with pytest.raises(DataError, match=r"t\.parquet is damaged or was edited"):
+        load_tasks(path, POOL)
+
+
+def test_results_in_json_are_checked(tmp_path: Path):
+    path = tmp_path / "s.json"
+    numbers = {"scores": np.array([0.5, 0.25]), "for_test": np.array([0, 0])}
+    chosen = Selection(np.array([3, 1]), **numbers, rule="nearest", score_is="nats")
+    chosen.save(path)
+    text = path.read_text()
+    np.testing.assert_array_equal(Selection.load(path).indices, [3, 1])
+    path.write_text(text.replace("0.25", "0.75"))
+    with pytest.raises(DataError, match="does not match its own checksum"):
+        Selection.load(path)
+    values = {k: v for k, v in json.loads(text).items() if k != "checksum"}
+    path.write_text(json.dumps(values | {"scores": {"a": 1}}))
+    with pytest.raises(DataError, match=r"s\.json is damaged: it does not hold what belongs"):
+        Selection.load(path)
+
+
+def study_stage(value: str) -> Stage[str]:
+    def make(folder: Path, steps: object) -> None:
+        (folder / "value.txt").write_text(value)
+
+    return Stage("fit", {"n": 1}, make, lambda folder: (folder / "value.txt").read_text())
+
+
+def test_stages_of_a_study_know_their_files(tmp_path: Path):
+    StageRunner(tmp_path, "data").run(study_stage("1"))
+    assert StageRunner(tmp_path, "data", resume=True).run(study_stage("2")) == "1"
+    (tmp_path / "fit" / "value.txt").write_text("3")
+    message = r"stage 'fit' is damaged: .*value\.txt is not as it was written\."
+    with pytest.raises(DataError, match=message):
+        StageRunner(tmp_path, "data", read_only=True).run(study_stage("2"))
+    with pytest.warns(UserWarning, match=message):
+        again = StageRunner(tmp_path, "data", resume=True).run(study_stage("2"))
+    assert again == "2"
+
+
+def test_stages_of_other_data_or_edited_notes_are_refused(tmp_path: Path):
+    StageRunner(tmp_path, "data").run(study_stage("1"))
+    with pytest.raises(DataError, match=r"or from other data\. Run the study there again"):
+        StageRunner(tmp_path, "others", read_only=True).run(study_stage("1"))
+    note = tmp_path / "fit" / "stage.json"
+    note.write_text(note.read_text().replace('"warnings": []', '"warnings": ["x"]'))
+    with pytest.raises(DataError, match=r"stage\.json is damaged or was edited"):
+        StageRunner(tmp_path, "data", read_only=True).run(study_stage("1"))

@@ -1,0 +1,119 @@
+"""What was written survives a kill at any time, damage, and a disk without room."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kill_cases
+from taskscape.errors import CheckpointError, DataError
+from taskscape.files import folder_in_one_piece, written_in_one_piece
+from taskscape.storage import (
+    forget_checkpoint,
+    load_checkpoint,
+    mend_checkpoint,
+    save_checkpoint,
+)
+from taskscape.studies.lab import Lab, Store
+from taskscape.studies.pipeline.stages import Stage, StageRunner
+
+TESTS = Path(kill_cases.__file__).parent
+
+
+def test_nothing_finished_is_lost_when_writers_are_killed() -> None:
+    words = [sys.executable, str(TESTS / "kill_cases.py"), "12"]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([*sys.path, str(TESTS)])}
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=300, check=True)
+    assert json.loads(done.stdout) == {
+        name: {"kills": 12, "lost": 0} for name in ("checkpoint", "folder", "ledger")
+    }
+
+
+def two_checkpoints(path: Path) -> None:
+    for i in (1, 2):
+        save_checkpoint(path, {"values": np.full(9, i)}, {"what": "test"})
+
+
+@pytest.mark.parametrize("damage", ["cut off", "changed"])
+def test_the_checkpoint_before_takes_the_place_of_a_damaged_one(
+    damage: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "fit.checkpoint"
+    two_checkpoints(path)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content[:50] if damage == "cut off" else content)
+    with pytest.raises(CheckpointError, match="not a readable checkpoint"):
+        load_checkpoint(path)
+    with pytest.warns(UserWarning, match="goes on from the checkpoint before it"):
+        mend_checkpoint(path)
+    assert load_checkpoint(path)[0]["values"][0] == 1
+    save_checkpoint(path, {"values": np.zeros(9)}, {"what": "test"})
+
+
+def test_whole_checkpoints_are_left_alone_and_forgotten_together(tmp_path: Path) -> None:
+    path = tmp_path / "fit.checkpoint"
+    two_checkpoints(path)
+    mend_checkpoint(path)
+    assert load_checkpoint(path)[0]["values"][0] == 2
+    forget_checkpoint(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_others_is_not_taken_for_the_checkpoint_before(tmp_path: Path) -> None:
+    path = tmp_path / "fit.checkpoint"
+    other = tmp_path / "fit.checkpoint.before"
+    other.write_text("mine")
+    two_checkpoints(path)
+    assert other.read_text() == "mine"
+
+
+@pytest.mark.parametrize("kind", [written_in_one_piece, folder_in_one_piece])
+def test_a_full_disk_is_said_in_words(kind, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    with (
+        pytest.raises(DataError, match=r"No space left on device\. What was there before is as it"),
+        kind(tmp_path / "result"),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_number_in_a_ledger_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    for number in (1, 2):
+        Lab(path).add({"number": number}, {"accuracy": 0.5})
+    assert [cell["accuracy"] for cell in Lab(path).cells.values()] == [0.5, 0.5]
+    path.write_text(path.read_text().replace('"accuracy": 0.5', '"accuracy": 0.6', 1))
+    with pytest.raises(DataError, match="line 1 of"):
+        Lab(path)
+
+
+def test_arrays_that_are_damaged_are_made_anew(tmp_path: Path) -> None:
+    store = Store(Lab(tmp_path / "results.jsonl"), "0123456789abcdef")
+    made = {"values": np.arange(1000)}
+    store.arrays("some", lambda: made)
+    (file,) = tmp_path.rglob("some.npz")
+    file.write_bytes(file.read_bytes()[:-40])
+    with pytest.warns(UserWarning, match="is damaged .* it is made anew"):
+        again = store.arrays("some", lambda: made)
+    np.testing.assert_array_equal(again["values"], made["values"])
+
+
+def test_a_damaged_stage_is_made_anew(tmp_path: Path) -> None:
+    stage = Stage(
+        "numbers",
+        {},
+        lambda folder, steps: (folder / "numbers.txt").write_text("1 2 3") and None,
+        lambda folder: (folder / "numbers.txt").read_text(),
+    )
+    assert StageRunner(tmp_path).run(stage) == "1 2 3"
+    (tmp_path / "numbers" / "numbers.txt").write_text("1 2 4")
+    with pytest.raises(DataError, match=r"is damaged: .* is not as it was written"):
+        StageRunner(tmp_path, read_only=True).run(stage)
+    with pytest.warns(UserWarning, match="It is made anew"):
+        assert StageRunner(tmp_path, resume=True).run(stage) == "1 2 3"

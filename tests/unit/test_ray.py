@@ -1,0 +1,162 @@
+"""Work on a local Ray cluster with two workers, whose worker, disk and head fail."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import ray_cases
+from ray_cases import TASKS, Model
+from taskscape.compare import nearest
+from taskscape.engine import EngineError, map_work, use_engine
+from taskscape.errors import DataError
+from taskscape.progress import heard_by
+from taskscape.studies.pipeline.stages import Listener, Stage, StageRunner
+from taskscape.themes.into_catalogue import embed_into
+
+ray = pytest.importorskip("ray", reason="needs Ray: pip install 'taskscape[ray]'")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("default"),  # Ray's own
+    pytest.mark.xdist_group("ray"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    ray.init(**ray_cases.CLUSTER)
+    for module in (ray_cases, sys.modules[__name__]):  # workers cannot import them
+        ray.cloudpickle.register_pickle_by_value(module)
+    with use_engine("ray"):
+        yield
+    ray.shutdown()
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def slowly(item, factor):
+    time.sleep(0.05)
+    return item * factor, os.getpid()
+
+
+def test_all_workers_do_the_work_and_tell_of_it(cluster):
+    heard = []
+    with heard_by(lambda what, done, total: heard.append((what, done, total))):
+        results = list(map_work(slowly, range(12), shared=(3,), description="thrice"))
+    assert [value for value, _ in results] == list(range(0, 36, 3))
+    assert os.getpid() not in {pid for _, pid in results}
+    assert heard[0] == ("thrice", 0, 12)
+    assert heard[-1] == ("thrice", 12, 12)
+
+
+def test_what_a_killed_worker_had_begun_is_done_again(cluster, tmp_path):
+    with use_engine("here"):
+        expected = embed_into(tmp_path / "here" / "c", Model(), TASKS, shard_size=1000)
+    made = embed_into(tmp_path / "ray" / "c", Model(tmp_path / "dead", die), TASKS, shard_size=1000)
+    assert (tmp_path / "dead").exists()
+    assert content(made.path) == content(expected.path)
+    asked = made.take(np.arange(300)).lam.astype(np.float64)
+    compacted = made.compact(shard_size=1000)
+    near = nearest(asked, compacted.lam(), 3)
+    with use_engine("here"):
+        here = nearest(asked, compacted.lam(), 3)
+    np.testing.assert_array_equal(near.indices, here.indices)
+    np.testing.assert_array_equal(near.distances, here.distances)
+
+
+def fill_disk(item):
+    if item == 2:
+        with open("/dev/full", "w") as file:  # noqa: PTH123
+            file.write("x")
+    return item
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
+def test_a_full_disk_and_wrong_data_on_a_worker_are_told_of(cluster):
+    with pytest.raises(EngineError, match=r"^no room is left on a disk of .*No space left on dev"):
+        list(map_work(fill_disk, range(4)))
+
+    def refuse(item):
+        raise DataError("task 7 has no classes.")
+
+    with pytest.raises(DataError, match=r"^task 7 has no classes\.$"):
+        list(map_work(refuse, [1]))
+    with pytest.raises(ZeroDivisionError):
+        list(map_work(lambda item: 1 / item, [0]))
+
+
+def stage(name, wait=0.0, broken=()):
+    def make(folder, steps):
+        time.sleep(wait)
+        if any(path.exists() for path in broken):
+            raise DataError("the data are gone.")
+        (folder / "pid").write_text(str(os.getpid()))
+
+    return Stage(name, {}, make, lambda folder: int((folder / "pid").read_text()))
+
+
+def test_stages_of_a_study_are_shared_out_and_kept(cluster, tmp_path):
+    broken = tmp_path / "broken"
+    broken.touch()
+    stages = [
+        stage("learners/a", 0.3),
+        stage("learners/b", 0.3),
+        stage("learners/c", 0.6, [broken]),
+    ]
+    runner, out = StageRunner(tmp_path / "study", "data"), tmp_path / "study" / "learners"
+    with pytest.raises(DataError, match="the data are gone"):
+        runner.make_together(stages)
+    deadline = time.monotonic() + 20  # the others finish what they have begun
+    while not all((out / name / "stage.json").exists() for name in "ab"):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    before = (out / "a" / "pid").read_text()
+    broken.unlink()
+    heard = []
+    listener = Listener()
+    listener.end = lambda name, seconds, reused: heard.append((name, reused))
+    runner = StageRunner(tmp_path / "study", "data", resume=True, listener=listener)
+    runner.make_together([*stages, stage("learners/d")])
+    made_by = [runner.run(one) for one in (*stages, stage("learners/d"))]
+    assert made_by[0] == int(before)
+    assert os.getpid() not in made_by
+    assert heard == [(f"learners/{name}", name in "ab") for name in "abcd"]
+
+
+def test_a_killed_head_is_told_of_and_the_same_call_goes_on(tmp_path):
+    folder = tmp_path / "c"
+    done = subprocess.run(
+        [sys.executable, ray_cases.__file__, str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert re.match(
+        r"the head of the Ray cluster at .* does not answer any more\. What is finished is kept",
+        outcome["told"],
+    )
+    assert outcome["tasks"] == 10
+    kept = len(list(folder.glob("shard-*"))) - 1
+    assert kept >= 3
+    again = []
+    count = SimpleNamespace(exists=lambda: False, touch=lambda: None)
+    with use_engine("here"):
+        whole = embed_into(folder, Model(count, lambda: again.append(1)), TASKS, shard_size=1000)
+    assert len(again) == 9 - kept
+    assert len(whole) == 9_010
