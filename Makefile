@@ -4,13 +4,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test check lint types imports docs fast-tests all-tests browser clean
+.PHONY: run test check lint types imports docs tables site fast-tests all-tests browser packages oldest clean
 .DELETE_ON_ERROR:
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and f"taskscape needs Python 3.11 or newer, this is {v.major}.{v.minor}; try: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,docs]'
 	@touch $@
 
 # Every fourth of the nine groups of the embedded pool that are for testing, as targets.
@@ -19,13 +19,19 @@ TARGETS := --target Arabic --target Lao --target Hexagrams
 run: $(STAMP)
 	$(BIN)/taskscape run --data glyphs $(TARGETS) --out out --resume
 
-test: lint types imports all-tests
+test: lint types imports site all-tests
 
 check: lint types imports fast-tests
 
+docs: tables site
+
 # The tables of the docs that list what a registry holds.
-docs: $(STAMP)
+tables: $(STAMP)
 	$(BIN)/python docs/tables.py
+
+# The documentation as a site, build/site/index.html. A broken link is an error.
+site: $(STAMP)
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -38,10 +44,10 @@ imports: $(STAMP)
 	$(BIN)/lint-imports
 
 fast-tests: $(STAMP)
-	$(BIN)/pytest -q -n 2 --dist loadfile -m "not slow"
+	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m "not slow"
 
 all-tests: $(STAMP) browser
-	$(BIN)/pytest -q -n 2 --dist loadfile
+	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 # The report is tested in a real browser. Where there is none and none can be had, those tests skip.
 browser:
@@ -52,6 +58,20 @@ browser:
 	{ $$sudo apt-get update -qq; \
 	  $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } \
 	  >/dev/null 2>&1 </dev/null || true
+
+# The source distribution, and the wheel made from it.
+packages: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m hatchling build -t sdist -d dist
+	rm -rf build/source && mkdir -p build/source && tar -xzf dist/taskscape-*.tar.gz -C build/source --strip-components 1
+	cd build/source && $(CURDIR)/$(BIN)/python -m hatchling build -t wheel -d $(CURDIR)/dist
+
+# The fast tests with the lowest versions that pyproject.toml allows; what these warn of is not ours.
+oldest:
+	rm -rf build/oldest && $(PYTHON) -m venv build/oldest
+	build/oldest/bin/python -m pip install --quiet --disable-pip-version-check uv
+	build/oldest/bin/uv pip install --quiet --python build/oldest/bin/python --resolution lowest-direct -e '.[dev]'
+	build/oldest/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m "not slow" -o filterwarnings=default --disable-warnings
 
 clean:
 	rm -rf $(VENV) out build dist

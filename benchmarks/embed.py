@@ -60,7 +60,7 @@ def one(data: str, K: int, L: int, shot: str, n_tasks: int, seed: int) -> dict[s
         source, held_out = TaskSource.of(learn, seed, 64)
         fit = Fit.several(source, held_out, prepared, FitConfig(L, K), 1)[0]
         for t in range(10):
-            fit.learn(t)
+            fit.learn(fit.mini_batch(t))
         themes = fit.state.themes
     else:
         pool, prepared, themes = pool_and_themes(100, 600, 64, K, L, seed)

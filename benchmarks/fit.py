@@ -50,7 +50,7 @@ ON_GPU = (
 def learn(fit: Fit, first: int, steps: int) -> None:
     """Some steps of a fit, from a first one."""
     for t in range(first, first + steps):
-        fit.learn(t)
+        fit.learn(fit.mini_batch(t))
 
 
 def one(

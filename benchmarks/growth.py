@@ -77,7 +77,7 @@ def fit_step(size: Size, seed: int) -> dict[str, float]:
     fit = Fit(source, held_out, prepared, FitConfig(L, size.K, batch_size=size.M), state)
 
     def step(t: int) -> None:
-        fit.learn(t)
+        fit.learn(fit.mini_batch(t))
         fit.state.themes.mu.block_until_ready()
 
     for t in range(2):  # compiles

@@ -51,9 +51,13 @@ def one(dims: int, steps: int, n_tasks: int, seed: int) -> dict[str, float]:
     source, held_out = TaskSource.of(learn, seed, 64)
     config = FitConfig(image_themes=K, task_themes=L, batch_size=BATCH)
     fit = Fit.several(source, held_out, prepared, config, 1)[0]
+
+    def step(t: int) -> None:
+        fit.learn(fit.mini_batch(t))
+
     for t in range(3):  # compile for the shapes that occur
-        fit.learn(t)
-    ours = min(seconds(partial(fit.learn, t)) for t in range(3, 3 + steps))
+        step(t)
+    ours = min(seconds(partial(step, t)) for t in range(3, 3 + steps))
     rows = source.batch(3, BATCH).batch(slice(None))
     distinct = np.unique(rows.support[rows.support_mask])
     X = pool.samples[distinct].astype(np.float64)

@@ -1,0 +1,898 @@
+"""What ``attack.py`` tries: damaged files, odd arguments, odd command lines, odd surroundings.
+
+A case is an action and a judgement of what the action returned. Files are damaged after taskscape
+wrote them; an earlier version's file, without checksums, only gets values of wrong types, since
+another value of the right type cannot be told from a true one.
+"""
+
+import contextlib
+import copy
+import hashlib
+import io
+import json
+import math
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+from PIL import Image
+
+import taskscape as ts
+from taskscape.compare.means import distance_quantiles
+from taskscape.compare.posteriors import normalise_ways
+from taskscape.diagram.result import CorrelationDiagram
+from taskscape.meta import TrainConfig, Trained, make_learner, mlp
+from taskscape.select.selection import Selection
+from taskscape.storage import load_checkpoint, save_checkpoint
+from taskscape.studies import load_study
+from taskscape.studies.lab import Lab
+from taskscape.studies.pipeline import config_from, read_config, run_study, to_toml
+from taskscape.studies.pipeline.checks import check_config
+
+ACCEPTED, HARMLESS, WRONG = "rightly accepted", "harmless", "silently wrong"
+CLEAR, TRACEBACK = "clear error", "traceback"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something hostile to do, and how to judge what it returns if it returns."""
+
+    words: str
+    act: Callable[[], Any]
+    judge: Callable[[Any], str]
+
+
+# -- what is attacked -----------------------------------------------------------------------------
+
+TINY: dict[str, Any] = {
+    "tasks": {"n_way": 3, "n_shot": 4, "n_train": 40, "n_val": 20, "n_test": 20},
+    "fit": {
+        "n_tasks": 60, "n_way": [3, 4], "n_shot": 4, "task_themes": 2, "image_themes": 3,
+        "max_passes": 1, "prepare": "none",
+    },
+    "learners": {"names": ["protonet"], "widths": [4], "train_tasks": 20, "batch_size": 4},
+    "evaluate": {"n_shot": 1, "n_query": 3, "episodes": 2, "k": 4, "n_bins": 4},
+    "selection": {"rules": []},
+    "forecast": {"enabled": False},
+}  # fmt: skip
+
+
+class Ground:
+    """Small things of every kind, made once and kept in a folder between workers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rng = np.random.default_rng(0)
+        labels = np.repeat(np.arange(24), 8)
+        self.X = self.rng.normal(size=(192, 3)).astype(np.float32) + 3 * (labels % 5)[:, None]
+        self.y = labels
+        splits = ["train"] * 12 + ["val"] * 6 + ["test"] * 6
+        self.pool = ts.ClassPool.from_arrays(
+            self.X, self.y, splits=splits, groups=["ab"[c % 2] for c in range(24)]
+        )
+        self.tasks = ts.sample_tasks(self.pool, 60, n_way=(2, 4), n_shot=2, n_query=1, seed=1)
+        self.lam = (0.5 + self.rng.gamma(1, 1, (60, 3))).astype(np.float32)
+        self.embedded = ts.Embeddings.of(self.tasks, self.lam, model="m", delta=0.5)
+
+    @cached_property
+    def study(self) -> Path:
+        """A finished study."""
+        out = self.folder / "study"
+        if not (out / "results.json").exists():
+            run_study(self.pool, config_from(TINY), out, overwrite=out.exists())
+        return out
+
+    @cached_property
+    def model(self) -> ts.TaskThemes:
+        return ts.TaskThemes.load(self.study / "fit" / "model")
+
+    def new(self, name: str) -> Path:
+        """An empty folder."""
+        place = self.folder / "now" / name
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        return place
+
+
+def digest(value: Any) -> str:
+    """A hash of a result, whatever it is made of."""
+    h = hashlib.sha256()
+
+    def add(part: Any) -> None:
+        if isinstance(part, Mapping):
+            for key in sorted(part, key=str):
+                h.update(str(key).encode())
+                add(part[key])
+        elif isinstance(part, list | tuple):
+            h.update(b"[")
+            for each in part:
+                add(each)
+        elif isinstance(part, np.ndarray):
+            h.update(str(part.shape).encode() + np.ascontiguousarray(part).tobytes())
+        else:
+            h.update(repr(part).encode())
+
+    add(value)
+    return h.hexdigest()
+
+
+# -- damaged files --------------------------------------------------------------------------------
+
+
+def damage_bytes(raw: bytes, rng: np.random.Generator) -> tuple[str, bytes]:
+    """Some of the ways in which disks, transfers and people spoil a file."""
+    data, n = bytearray(raw), len(raw)
+    at, other = (int(rng.integers(n)) for _ in range(2))
+    size = int(rng.integers(1, 65))
+    how = str(rng.choice(["bit", "bit", "byte", "cut", "zeros", "twice", "swap", "more", "empty"]))
+    if how == "bit":
+        data[at] ^= 1 << int(rng.integers(8))
+    elif how == "byte":
+        data[at] = int(rng.integers(256))
+    elif how == "cut":
+        del data[at:]
+    elif how == "zeros":
+        data[at : at + size] = bytes(len(data[at : at + size]))
+    elif how == "twice":
+        data[at:at] = data[at : at + size]
+    elif how == "swap":
+        data[at : at + size], data[other : other + size] = (
+            data[other : other + size],
+            data[at : at + size],
+        )
+    elif how == "more":
+        data += rng.bytes(size)
+    else:
+        data.clear()
+    return f"{how} at {at} of {n}", bytes(data)
+
+
+_TOML_VALUES = (
+    "inf", "nan", "-inf", "-1", "0", "1e300", "9" * 25, "2.5", "true", '""', '"x"', "[]", "[1]",
+    "[0, 0]", "[9999999999]", '["x"]', "[inf]", "{}", "1979-05-27",
+)  # fmt: skip
+_OTHER_TYPES: tuple[Any, ...] = (None, "x", [], {}, True, [[]], {"a": 1}, "")
+
+
+def damage_json(values: Any, rng: np.random.Generator, types_only: bool) -> tuple[str, Any]:
+    """One value of a JSON document changed, of another type, or gone."""
+    values = copy.deepcopy(values)
+    place, path = values, ""
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        key = keys[int(rng.integers(len(keys)))]
+        path += f"/{key}"
+        inside = place[key]
+        if isinstance(inside, dict | list) and inside and rng.random() < 0.7:
+            place = inside
+            continue
+        break
+    how = "gone" if rng.random() < 0.2 else "type" if types_only or rng.random() < 0.4 else "value"
+    if how == "gone" and isinstance(place, dict):
+        del place[key]
+    elif how == "type" or not isinstance(inside, int | float | str):
+        place[key] = _OTHER_TYPES[int(rng.integers(len(_OTHER_TYPES)))]
+    elif isinstance(inside, str):
+        place[key] = inside + "x"
+    else:
+        place[key] = (inside + 1, -inside - 1, inside * 1e6 + 3)[int(rng.integers(3))]
+    return f"{path} {how}", values
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A file or folder that taskscape writes, and how it is read back to something comparable."""
+
+    name: str
+    save: Callable[[Ground, Path], None]
+    load: Callable[[Ground, Path], Any]
+    sealed: bool = True
+    """Whether another value must be noticed: not in files that others write."""
+
+
+def _save_learner(ground: Ground, path: Path) -> None:
+    import jax
+
+    learner, network = make_learner("protonet"), mlp(3, (4,))
+    state = learner.init(jax.random.key(0), network, 3)
+    Trained(learner, network, 3, state, np.zeros(4, np.float32), np.zeros(1, np.float32)).save(path)
+
+
+def _learner(path: Path) -> Any:
+    trained = Trained.load(path)
+    return trained.to_dict(), trained.losses, trained.scores
+
+
+def _model(path: Path) -> Any:
+    model = ts.TaskThemes.load(path)
+    health = model.health_.to_dict()
+    return model.fingerprint_, model.get_params(), health, model.elbo_reference_, model.held_out_
+
+
+def _save_catalogue(ground: Ground, path: Path) -> None:
+    for rows in (slice(0, 30), slice(30, 60)):
+        ts.Catalogue.append(path, ground.embedded[rows])
+
+
+def _embedded(path: Path) -> Any:
+    e = ts.Embeddings.load(path)
+    e = e[np.argsort(e.ids, kind="stable")]  # parts of a catalogue may change places
+    return vars(e.header), e.ids, e.classes, e.lam, e.elbo, e.sweeps, e.keys
+
+
+def _tasks(ground: Ground, path: Path) -> Any:
+    t = ts.load_tasks(path, ground.pool)
+    return t.classes, t.keys, t.n_shot, t.n_query, t.support, t.query
+
+
+def _save_diagram(ground: Ground, path: Path) -> None:
+    x = np.arange(30.0)
+    ts.correlation_diagram(x, 1 - x / 40, n_bins=4).save(path)
+
+
+def _save_checkpoint(ground: Ground, path: Path) -> None:
+    save_checkpoint(path, {"a": ground.lam, "b": np.arange(4)}, {"what": "x", "n": 3})
+
+
+def _save_pictures(ground: Ground, path: Path) -> None:
+    for c in "abc":
+        (path / c).mkdir(parents=True)
+        for i in range(2):
+            pixels = ground.rng.integers(0, 255, (6, 6), dtype=np.uint8)
+            Image.fromarray(pixels).save(path / c / f"{i}.png")
+
+
+def _save_zip(ground: Ground, path: Path) -> None:
+    folder = ground.new("pictures")
+    _save_pictures(ground, folder)
+    shutil.make_archive(str(path.with_suffix("")), "zip", folder)
+
+
+def _save_arrow(ground: Ground, path: Path) -> None:
+    table = _own_table(ground)
+    with pyarrow.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _own_table(ground: Ground) -> pa.Table:
+    columns = {f"f{i}": ground.X[:, i] for i in range(3)}
+    return pa.table({**columns, "label": [f"c{v}" for v in ground.y]})
+
+
+def _pool(path: Path) -> Any:
+    pool = ts.load_pool(str(path))
+    return pool.fingerprint, pool.class_names
+
+
+def _save_ledger(ground: Ground, path: Path) -> None:
+    lab = Lab(path, "test")
+    for i in range(3):
+        lab.add({"cell": i}, {"accuracy": 0.5 + i})
+
+
+_FILES = (
+    Artefact("tasks.parquet", lambda g, p: ts.save_tasks(g.tasks, p), _tasks),
+    Artefact("embeddings.parquet", lambda g, p: g.embedded.save(p), lambda g, p: _embedded(p)),
+    Artefact("catalogue", _save_catalogue, lambda g, p: _embedded(p)),
+    Artefact(
+        "selection.json",
+        lambda g, p: ts.select(g.lam[:5], g.lam, 4).save(p),
+        lambda g, p: Selection.load(p).to_dict(),
+    ),
+    Artefact("diagram.json", _save_diagram, lambda g, p: CorrelationDiagram.load(p).to_dict()),
+    Artefact("checkpoint", _save_checkpoint, lambda g, p: load_checkpoint(p)),
+    Artefact("learner", _save_learner, lambda g, p: _learner(p)),
+    Artefact("own.npz", lambda g, p: np.savez(p, X=g.X, y=g.y), lambda g, p: _pool(p), False),
+    Artefact(
+        "own.parquet", lambda g, p: pq.write_table(_own_table(g), p), lambda g, p: _pool(p), False
+    ),
+    Artefact("own.arrow", _save_arrow, lambda g, p: _pool(p), False),
+    Artefact("own.zip", _save_zip, lambda g, p: _pool(p), False),
+    Artefact("pictures", _save_pictures, lambda g, p: _pool(p), False),
+    Artefact("ledger.jsonl", _save_ledger, lambda g, p: Lab(p, "test").cells, False),
+    Artefact(
+        "study.toml",
+        lambda g, p: _write(p, to_toml(config_from(TINY))),
+        lambda g, p: _checked_config(p),
+        False,
+    ),
+)
+_FITTED = (
+    Artefact("model", lambda g, p: g.model.save(p), lambda g, p: _model(p)),
+    Artefact(
+        "study",
+        lambda g, p: _copy(g.study, p),
+        lambda g, p: load_study(p, g.pool).to_dict(),
+    ),
+)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _copy(source: Path, to: Path) -> None:
+    shutil.copytree(source, to)
+
+
+def _checked_config(path: Path) -> Any:
+    config = read_config(path)
+    check_config(config)
+    return config.to_dict()
+
+
+def damaged_file(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
+    """A file of some kind, damaged or edited after it was written."""
+    kinds = (*_FILES, *_FITTED) if fits else _FILES
+    kind = kinds[int(rng.integers(len(kinds)))]
+    path = ground.new("file") / kind.name
+    kind.save(ground, path)
+    right = digest(kind.load(ground, path))
+    inside = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+    read = [p for p in inside if p.suffix not in (".png", ".html", ".csv") or kind.name != "study"]
+    file = read[int(rng.integers(len(read)))]
+    words, sealed = _spoil(file, read, rng, kind.sealed)
+
+    def judge(value: Any) -> str:
+        if digest(value) == right:
+            return HARMLESS
+        return WRONG if sealed else ACCEPTED
+
+    return Case(
+        f"{kind.name}: {file.name} {words}", lambda: kind.load(ground, path), judge
+    )  # fmt: skip
+
+
+def _spoil(
+    file: Path, all_files: list[Path], rng: np.random.Generator, sealed: bool
+) -> tuple[str, bool]:
+    """Damage a file; also, whether a result that differs would be wrong."""
+    same = [p for p in all_files if p.suffix == file.suffix and p != file]
+    chance = rng.random()
+    if chance < 0.1 and same:
+        other = same[int(rng.integers(len(same)))]
+        one, two = file.read_bytes(), other.read_bytes()
+        file.write_bytes(two)
+        other.write_bytes(one)
+        return f"swapped with {other.name}", sealed
+    if file.suffix == ".json" and chance < 0.7:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        old = rng.random() < 0.5 and isinstance(values, dict)
+        if old:
+            values = {k: v for k, v in values.items() if k != "checksum"}
+        words, values = damage_json(values, rng, types_only=old)
+        file.write_text(json.dumps(values), encoding="utf-8")
+        return f"{'without checksum, ' if old else ''}{words}", sealed and not old
+    if file.suffix == ".toml" and chance < 0.8:
+        lines = file.read_text(encoding="utf-8").splitlines()
+        settings = [i for i, line in enumerate(lines) if " = " in line]
+        at = settings[int(rng.integers(len(settings)))]
+        name = lines[at].partition(" = ")[0]
+        lines[at] = f"{name} = {_TOML_VALUES[int(rng.integers(len(_TOML_VALUES)))]}"
+        file.write_text("\n".join(lines), encoding="utf-8")
+        return lines[at], False
+    if file.suffix == ".parquet" and chance < 0.3:
+        table = pq.read_table(file)
+        held = json.loads((table.schema.metadata or {}).get(b"taskscape", b"{}"))
+        header = {k: v for k, v in held.items() if k not in ("checksum", "sums", "columns")}
+        if header:
+            words, header = damage_json(header, rng, types_only=True)
+            text = json.dumps(header)
+            pq.write_table(table.replace_schema_metadata({b"taskscape": text}), file)
+            return f"header without checksum, {words}", False
+    words, raw = damage_bytes(file.read_bytes() or b"0", rng)
+    file.write_bytes(raw)
+    return words, sealed
+
+
+# -- odd arguments --------------------------------------------------------------------------------
+
+
+def odd_values(ground: Ground) -> list[Any]:
+    """Things that a caller may hand over by mistake."""
+    nan = math.nan
+    return [
+        None, True, False, 0, 1, 2, 3, -1, 2.5, 0.5, nan, math.inf, -math.inf, 10**9, 10**30, 1j,
+        "", "x", "3", "train", "all", b"x", "\0", "a" * 5000, "~nobody-here/x", "ü→", [], [1, 2],
+        (1, 2), (2, 1), (2, 3, 4), ("a", "b"), {}, {"a": 1}, {1, 2}, object(), range(3), print,
+        type, Path("nowhere"), ValueError("x"), [[1], [1, 2]], [["0", "1"]], [["0", "0"]],
+        np.int64(2), np.float32(0.5), np.bool_(True), np.array(3), np.array([1, 2]),
+        np.array(["a"]), np.array([None]), np.zeros(0), np.zeros((2, 0)), np.full((4, 3), nan),
+        -np.ones((4, 3)), np.ones((4, 3)), np.ones((2, 4, 3)), np.ones((60, 3), bool),
+        np.ones((4, 1)), np.full((60, 3), np.inf), np.datetime64("2020-01-01"),
+        ground.pool, ground.tasks, ground.embedded,
+    ]  # fmt: skip
+
+
+def whole(least: int, most: float = math.inf) -> Callable[[Any], bool]:
+    return lambda v: bool(
+        isinstance(v, int | np.integer) and not isinstance(v, bool) and least <= v <= most
+    )
+
+
+def span(least: int, most: int) -> Callable[[Any], bool]:
+    good = whole(least, most)
+
+    def valid(v: Any) -> bool:
+        pair = isinstance(v, tuple | list) and len(v) == 2
+        return good(v) or bool(pair and all(map(good, v)) and v[0] <= v[1])
+
+    return valid
+
+
+def number(low: float, high: float = math.inf) -> Callable[[Any], bool]:
+    kinds = int | float | np.integer | np.floating
+    return lambda v: bool(isinstance(v, kinds) and not isinstance(v, bool) and low <= v <= high)
+
+
+def choice(*names: Any) -> Callable[[Any], bool]:
+    return lambda v: (v is None and None in names) or (isinstance(v, str) and v in names)
+
+
+def flag(v: Any) -> bool:
+    return isinstance(v, bool | np.bool_)
+
+
+def optional(valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda v: v is None or valid(v)
+
+
+def lam(v: Any) -> bool:
+    """λ of three task-themes, as an array, as lists or embedded."""
+    try:
+        values = np.asarray(getattr(v, "lam", v), dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    if np.asarray(getattr(v, "lam", v)).dtype.kind not in "fiuO" or values.ndim not in (1, 2, 3):
+        return False
+    return bool(values.size and values.shape[-1] > 1 and (np.isfinite(values) & (values > 0)).all())
+
+
+def _ragged(v: Any) -> bool:
+    try:
+        np.asarray(v)
+    except ValueError:
+        return True
+    return False
+
+
+def scales(v: Any) -> bool:
+    """A typical distance of the one member, or none."""
+    if not isinstance(v, int | float | list | tuple | np.ndarray | np.number) or _ragged(v):
+        return v is None
+    values = np.asarray(v)
+    plain = values.dtype.kind in "fiu" and values.size == 1 and values.ndim < 2
+    return bool(plain and (values > 0).all() and np.isfinite(values).all())
+
+
+def anything(v: Any) -> bool:
+    return True
+
+
+def nothing(v: Any) -> bool:
+    return False
+
+
+def seed(v: Any) -> bool:
+    return whole(0)(v)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A public call: good arguments, and for each what else is good."""
+
+    name: str
+    call: Callable[..., Any]
+    given: Mapping[str, Any]
+    good: Mapping[str, Callable[[Any], bool]]
+    skip: Callable[[Any], bool] = nothing
+    """Good values that would mean long work."""
+
+
+def _finite(result: Any) -> bool:
+    """Whether all numbers of a result are finite."""
+    for part in result if isinstance(result, tuple) else (result,):
+        if isinstance(part, np.ndarray | float) and not np.isfinite(part).all():
+            return False
+    return True
+
+
+def _first(stream: Any) -> Any:
+    return next(iter(stream)).batch(slice(0, 2)).classes
+
+
+def calls(g: Ground, fits: bool) -> list[Call]:
+    """Every public call, with tiny arguments."""
+    draw = {
+        "n_way": span(2, 24), "n_shot": lambda v: v == "all" or span(1, 7)(v),
+        "n_query": whole(0, 5), "split": choice(None, "train"), "within_group": flag, "seed": seed,
+        "pool": lambda v: v is g.pool,
+    }  # fmt: skip
+    weights = {"group_weights": choice("groups", "classes")}
+    pair = {"test": lam, "train": lam}
+    tests = {"test": g.lam[:4], "train": g.lam}
+    sampling = {"pool": g.pool, "n_way": 2, "n_shot": 2}
+    js = {"n_samples": whole(2, 10**6), "kind": lambda v: False, "seed": seed}
+    found = [
+        Call("sample_tasks", lambda **k: _drawn(ts.sample_tasks(**k)),
+             sampling | {"n_tasks": 5, "n_query": 0, "split": None, "within_group": False,
+                         "unique": False, "seed": 0, "group_weights": "groups"},
+             draw | weights | {"n_tasks": whole(1, 10**7), "unique": flag}),
+        Call("stream_tasks", lambda **k: _first(ts.stream_tasks(**k)),
+             sampling | {"n_tasks": 50, "n_query": 0, "seed": 0, "chunk_size": 8, "split": None,
+                         "within_group": False},
+             draw | {"n_tasks": optional(whole(1)), "chunk_size": whole(1)},
+             skip=lambda v: isinstance(v, int) and v > 10**8),
+        Call("enumerate_tasks", lambda **k: _first(ts.enumerate_tasks(**k)),
+             sampling | {"n_query": 0, "seed": 0, "chunk_size": 8, "split": None},
+             draw | {"n_way": whole(2, 24), "chunk_size": whole(1)},
+             skip=lambda v: isinstance(v, int) and v > 10**8),
+        Call("make_tasks", lambda **k: _drawn(ts.make_tasks(**k)),
+             {"pool": g.pool, "classes": [["0", "1"]], "n_shot": 2, "n_query": 0, "seed": 0,
+              "support": None, "query": None},
+             draw | {"n_shot": lambda v: v == "all" or whole(1, 8)(v) or span(1, 8)(v),
+                     "classes": anything, "support": lambda v: v is None,
+                     "query": lambda v: v is None}),
+        Call("TaskSet.with_samples", lambda **k: _drawn(g.tasks.with_samples(**k)),
+             {"n_shot": 2, "n_query": 1},
+             {"n_shot": lambda v: v == "all" or span(1, 8)(v), "n_query": whole(0, 7)}),
+        Call("TaskSet[…]", lambda rows: _drawn(g.tasks[rows]), {"rows": 3}, {"rows": anything}),
+        Call("TaskSet.batches", lambda **k: next(g.tasks.batches(**k)).classes,
+             {"batch_size": 8}, {"batch_size": whole(1)}),
+        Call("Embeddings.of", lambda **k: ts.Embeddings.of(**k).lam,
+             {"tasks": g.tasks, "lam": g.lam}, {"tasks": lambda v: v is g.tasks, "lam": lam}),
+        Call("divergence", lambda **k: np.asarray(ts.divergence(**k)),
+             {"test": g.lam[:4], "train": g.lam[:4], "seed": 0, "n_samples": 8, "scales": None,
+              "kind": "jensen_shannon"},
+             pair | js | {"scales": scales}, skip=_long),
+        Call("divergence (emd)", lambda **k: np.asarray(ts.divergence(kind="emd", **k)),
+             {"test": g.lam[:4], "train": g.lam[:4], "alpha": np.ones((3, 4))},
+             pair | {"alpha": anything}),
+        Call("cdist", ts.cdist, {**tests, "kind": "kl", "scales": None, "seed": 0},
+             pair | {"kind": choice(*_KINDS), "seed": seed, "scales": scales}),
+        Call("pdist", ts.pdist, {"tasks": g.lam, "kind": "kl"},
+             {"tasks": lam, "kind": choice(*_KINDS)}),
+        Call("mean_kl", ts.mean_kl, {**tests, "scales": None},
+             pair | {"scales": scales}),
+        Call("nearest", lambda **k: ts.nearest(**k).distances,
+             {**tests, "k": 2, "scales": None, "method": "auto"},
+             pair | {"k": whole(1, 60), "method": choice("auto", "boxes", "matmul"),
+                     "scales": scales}),
+        Call("nearest_distance", ts.nearest_distance, {**tests, "k": 2},
+             pair | {"k": whole(1, 60)}),
+        Call("distance_quantiles", distance_quantiles, {**tests, "q": (0.5,), "accuracy": 0.05},
+             pair | {"q": anything, "accuracy": number(1e-5, 0.5)}),
+        Call("normalise_ways", normalise_ways, {"tasks": g.lam, "delta": 0.1, "n_way": 5},
+             {"tasks": lam, "delta": anything, "n_way": number(1e-9)}),
+        Call("resemblance", lambda **k: ts.resemblance(**k).percentile,
+             {**tests, "reference": g.lam[:30], "measure": "mean", "k": 3, "seed": 0},
+             pair | {"reference": lam, "measure": choice("mean", "nearest"), "k": whole(1),
+                     "seed": anything}),
+        Call("correlation_diagram", lambda **k: ts.correlation_diagram(**k).to_dict(),
+             {"distance": np.arange(30.0), "accuracy": np.arange(30.0) / 40, "classes": None,
+              "difficulty": None, "n_bins": 4, "bins": "paper", "interval": "jackknife",
+              "n_resamples": 20, "confidence": 0.9, "seed": 0, "distance_label": "d"},
+             {"n_bins": whole(1, 10**5), "bins": choice("paper", "quantile"), "seed": seed,
+              "interval": choice("jackknife", "bootstrap"), "n_resamples": whole(1, 10**5),
+              "confidence": number(0.5, 0.999), "classes": anything, "difficulty": anything,
+              "distance_label": lambda v: isinstance(v, str)}, skip=_long),
+        Call("select", lambda **k: ts.select(**k).indices,
+             {**tests, "n": 3, "rule": "coverage", "seed": 0, "scales": None, "train_classes": None,
+              "train_samples": None, "test_weights": None, "max_shared": None, "unit": "tasks",
+              "penalty": 0.25, "candidates": None, "max_test": 20, "similarity": "task_themes"},
+             pair | {"n": whole(1, 60), "rule": choice(*_RULES), "seed": seed, "penalty": number(0),
+                     "scales": scales, "train_classes": anything,
+                     "train_samples": anything, "test_weights": anything,
+                     "max_shared": optional(whole(0)), "unit": choice("tasks"),
+                     "candidates": optional(whole(1)), "max_test": whole(1),
+                     "similarity": anything}),
+        Call("FitConfig", lambda **k: vars(ts.FitConfig(**k)),
+             vars(ts.FitConfig()),
+             {"task_themes": whole(1, 10**4), "image_themes": whole(1, 10**4),
+              "delta": number(1e-300, 1e300), "batch_size": whole(1), "tau0": number(0, 1e300),
+              "tau1": number(0.5, 1), "tol": number(1e-300, 1e300), "max_iter": whole(1),
+              "max_passes": whole(1), "max_tasks": optional(whole(1)), "patience": whole(1),
+              "evaluate_every": whole(1), "min_gain": number(-1e300, 1e300),
+              "nu_fraction": number(1e-300, 1e300), "kappa": number(1e-300, 1e300)}),
+        Call("PrepareConfig", lambda **k: ts.PrepareConfig(**k).describe(),
+             {"power": None, "l2": False, "centre": True, "pca": 2},
+             {"power": optional(number(1e-9, 1)), "l2": flag, "centre": flag,
+              "pca": optional(whole(1))}),
+        Call("TaskThemes", lambda **k: ts.TaskThemes(**k)._config() and None,
+             ts.TaskThemes().get_params(),
+             {"task_themes": whole(1, 10**4), "image_themes": whole(1, 10**4),
+              "n_restarts": whole(1, 1000), "ensemble": whole(1, 1), "n_held_out": whole(1),
+              "random_state": optional(seed), "prepare": choice(None, "auto"),
+              "delta": number(1e-300, 1e300), "batch_size": whole(1), "tau0": number(0, 1e300),
+              "tau1": number(0.5, 1), "tol": number(1e-300, 1e300), "max_iter": whole(1),
+              "max_passes": whole(1), "max_tasks": optional(whole(1)), "patience": whole(1),
+              "evaluate_every": whole(1), "min_gain": number(-1e300, 1e300),
+              "nu_fraction": number(1e-300, 1e300), "kappa": number(1e-300, 1e300)}),
+        Call("TrainConfig", lambda **k: vars(TrainConfig(**k)), vars(TrainConfig()),
+             dict.fromkeys(vars(TrainConfig()), anything)),
+        Call("make_learner", lambda name: vars(make_learner(name)), {"name": "maml"},
+             {"name": choice("maml", "protonet")}),
+        Call("load_pool", lambda source: ts.load_pool(source).fingerprint,
+             {"source": (g.X, g.y)}, {"source": anything}),
+        Call("load_pool((X, y))",
+             lambda X, y, **k: ts.load_pool((X, y), **k).fingerprint,
+             {"X": g.X, "y": g.y, "splits": None, "groups": None, "class_names": None,
+              "name": None, "split": None, "encoder": None},
+             dict.fromkeys(("X", "y", "splits", "groups", "class_names", "name", "split",
+                            "encoder"), anything)),
+        Call("ClassPool.from_arrays", lambda **k: ts.ClassPool.from_arrays(**k).fingerprint,
+             {"X": g.X, "y": g.y, "splits": None, "groups": None, "class_names": None},
+             dict.fromkeys(("X", "y", "splits", "groups", "class_names"), anything)),
+        Call("join_pools", lambda pools: ts.join_pools(pools).fingerprint,
+             {"pools": {"a": g.pool, "b": g.pool}}, {"pools": anything}),
+        Call("find_look_alikes", lambda **k: ts.find_look_alikes(**k) and None,
+             {"pool": g.pool, "other": g.pool, "same_looks": 1.0},
+             {"pool": lambda v: v is g.pool, "other": lambda v: v is g.pool,
+              "same_looks": number(0, 1e300)}),
+        Call("load_tasks", lambda **k: ts.load_tasks(**k).classes,
+             {"path": _kept(g, "t.parquet", lambda p: ts.save_tasks(g.tasks, p)), "pool": g.pool},
+             {"pool": lambda v: v is g.pool}),
+        Call("Embeddings.load", lambda path: ts.Embeddings.load(path).lam,
+             {"path": _kept(g, "e.parquet", g.embedded.save)}, {}),
+        Call("TaskThemes.load", ts.TaskThemes.load, {"path": "x"}, {}),
+        Call("load_study", load_study, {"folder": "x"}, {}),
+        Call("read_config", read_config, {"path": "x"}, {}),
+        Call("save_tasks", ts.save_tasks,
+             {"tasks": g.tasks, "path": g.new("saved") / "t.parquet"},
+             {"tasks": lambda v: v is g.tasks, "path": nothing},
+             skip=lambda v: isinstance(v, str | Path)),
+        Call("advise", ts.advise, {"pool": g.pool, "target": "nowhere"}, {},
+             skip=lambda v: isinstance(v, ts.TaskSet | dict | tuple | np.ndarray)),
+        Call("search_sizes", ts.search_sizes,
+             {"tasks": g.tasks, "image_themes": (0,), "task_themes": (2,)}, {},
+             skip=lambda v: isinstance(v, list | tuple | range)),
+    ]  # fmt: skip
+    if fits:
+        found += [
+            Call("TaskThemes.transform", g.model.transform, {"X": g.tasks},
+                 {"X": lambda v: v is g.tasks}),
+            Call("TaskThemes.embed", lambda **k: g.model.embed(**k).lam,
+                 {"tasks": g.tasks, "tol": 1e-3, "keep_gamma": False},
+                 {"tasks": lambda v: v is g.tasks, "tol": number(1e-9), "keep_gamma": flag}),
+            Call("TaskThemes.score", g.model.score, {"tasks": g.tasks},
+                 {"tasks": lambda v: v is g.tasks}),
+            Call("TaskThemes.fit", ts.TaskThemes(2, 2).fit, {"tasks": g.pool}, {},
+                 skip=lambda v: isinstance(v, ts.TaskSet)),
+            Call("Forecaster", lambda **k: ts.Forecaster(**k) and None,
+                 {"model": g.model, "train": g.model.transform(g.tasks), "learner": "x",
+                  "confidence": 0.9},
+                 {"model": lambda v: v is g.model, "train": anything,
+                  "learner": lambda v: isinstance(v, str),
+                  "confidence": number(0.5, 0.999)}),
+        ]  # fmt: skip
+    return found
+
+
+_KINDS = ("kl", "kl_reverse", "jeffreys", "hellinger", "bhattacharyya", "jensen_shannon")
+_RULES = ("nearest", "coverage", "facility", "random")
+
+
+def _long(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 10**4 < value <= 10**6
+
+
+def _kept(ground: Ground, name: str, save: Callable[[Path], None]) -> Path:
+    path = ground.folder / name
+    if not path.exists():
+        save(path)
+    return path
+
+
+def _drawn(tasks: ts.TaskSet) -> Any:
+    return tasks.batch(slice(0, 3)).support if len(tasks) else tasks.classes
+
+
+def odd_argument(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
+    """A public call with one argument that is not what it should be, or only just."""
+    known = calls(ground, fits)
+    call = known[int(rng.integers(len(known)))]
+    name = list(call.given)[int(rng.integers(len(call.given)))]
+    values = odd_values(ground)
+    value = values[int(rng.integers(len(values)))]
+    if call.skip(value):
+        value = object()
+    given = {**call.given, name: value}
+    valid = call.good.get(name, nothing)
+
+    def judge(result: Any) -> str:
+        return ACCEPTED if valid(value) and _finite(result) else WRONG
+
+    shown = " ".join(repr(value).split())[:60]
+    return Case(f"{call.name}({name}={shown})", lambda: call.call(**given), judge)
+
+
+# -- odd commands ---------------------------------------------------------------------------------
+
+_NUMBERS = ("0", "-1", "nan", "inf", "2.5", "x", "", "1e9", "9" * 30, "3", "5-3", "2-3", "all", "ü")
+_PLACES = (
+    "", ".", "..", "/", "/dev/null", "/dev/null/x.parquet", "/proc/x.parquet", "nowhere/../x.csv",
+    "~nobody-here/x.parquet", "a" * 300 + ".parquet", "\udcff.parquet", "ü→.parquet", "x", "x.csv",
+    "circle/x.parquet", "file/x.parquet", "folder", "e.parquet", "t.parquet", "x.json", "x.png",
+)  # fmt: skip
+
+
+def odd_command(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
+    """A command line with an odd value for one of its options."""
+    place = ground.new("cli")
+    np.savez(place / "own.npz", X=ground.X, y=ground.y)
+    ts.save_tasks(ground.tasks, place / "t.parquet")
+    ground.embedded.save(place / "e.parquet")
+    (place / "file").write_text("x", encoding="utf-8")
+    (place / "circle").symlink_to("circle")
+    (place / "folder").mkdir()
+    _write(place / "s.toml", to_toml(config_from(TINY)).replace("n_way = 3", "n_way = 1"))
+    commands: list[tuple[str, dict[str, Any], str]] = [
+        ("tasks own.npz", {"--n-tasks": whole(1, 10**7), "--n-way": span(2, 24),
+                           "--n-shot": span(1, 8), "--n-query": whole(0, 3), "--split": nothing,
+                           "--seed": seed, "--out": None},
+         "--n-tasks 3 --n-shot 1 --out o.parquet"),
+        ("compare e.parquet e.parquet", {"--out": None, "--kind": nothing}, ""),
+        ("nearest", {"-k": whole(1, 60), "--task": whole(0, 59), "--catalogue": None,
+                     "--query": None}, "--catalogue e.parquet --query e.parquet --task 1"),
+        ("select e.parquet e.parquet", {"--budget": whole(1, 60), "--rule": choice(*_RULES),
+                                        "--seed": seed, "--max-shared": whole(0), "--out": None,
+                                        "--out-tasks": None, "--tasks": None},
+         "--budget 3 --out o.json"),
+        ("data show own.npz", {"--out": None}, ""),
+        ("fit own.npz", {"--n-tasks": nothing, "--task-themes": nothing, "--delta": nothing,
+                         "--covariance": nothing, "--prepare": nothing, "--tasks": None},
+         "--n-way 99 --out o"),
+        ("embed nowhere own.npz", {"--out": None, "--n-tasks": nothing}, "--out o.parquet"),
+        ("score nowhere own.npz", {"--n-tasks": nothing}, ""),
+        ("run", {"--learners": nothing, "--budget": nothing, "--preset": nothing, "--seed": nothing,
+                 "--out": None, "--data": None, "--target": None}, "--config s.toml --out o"),
+        ("report", {"--out": None}, "folder"),
+        ("reproduce fig3", {"--minutes": nothing, "--scale": nothing, "--learners": nothing,
+                            "--versions": nothing, "--only": nothing, "--out": None},
+         "--learners x --out o"),
+        ("train own.npz", {"--learner": nothing, "--n-tasks": nothing, "--model": None},
+         "--learner x --model nowhere --out o"),
+        ("evaluate nowhere own.npz", {"--out": None}, "--model nowhere --out o.csv"),
+        ("sizes own.npz", {"--task-themes": nothing, "--image-themes": nothing}, ""),
+        ("advise --data own.npz", {"--target": None, "--budget": nothing}, "--target nowhere"),
+        ("forecast nowhere", {"--out": None}, ""),
+    ]  # fmt: skip
+    words, options, rest = commands[int(rng.integers(len(commands)))]
+    option = list(options)[int(rng.integers(len(options)))]
+    values = _PLACES if options[option] is None else (*_NUMBERS, ",", "x,y", "\udcff")
+    value = values[int(rng.integers(len(values)))]
+    argv = [*words.split(), *_without(option, rest.split()), option, value]
+
+    def judge(outcome: tuple[int, str]) -> str:
+        code, said = outcome
+        if "Traceback" in said:
+            return TRACEBACK
+        if code == 0:
+            good = options[option] is None or _means(options[option], value)
+            return ACCEPTED if good else WRONG
+        return CLEAR if said.strip() else TRACEBACK
+
+    return Case(f"taskscape {ascii(argv)[:150]}", lambda: in_process(argv, place), judge)
+
+
+def _without(option: str, words: list[str]) -> list[str]:
+    if option not in words:
+        return words
+    at = words.index(option)
+    return words[:at] + words[at + 2 :]
+
+
+def _means(valid: Callable[[Any], bool], text: str) -> bool:
+    """Whether a text on the command line stands for a valid value."""
+    low, dash, high = text.partition("-")
+    readings: list[Any] = [text]
+    with contextlib.suppress(ValueError):
+        readings.append(int(text))
+    with contextlib.suppress(ValueError):
+        if dash:
+            readings.append((int(low), int(high)))
+    return text == "all" or any(valid(reading) for reading in readings)
+
+
+def in_process(argv: list[str], place: Path) -> tuple[int, str]:
+    """Run a command in this process, in that folder; its exit code and what it said."""
+    from taskscape.cli import main
+
+    said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    before, there, arguments = Path.cwd(), os.environ.copy(), sys.argv
+    code = 0
+    try:
+        os.chdir(place)
+        sys.argv = ["taskscape", *argv]
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            main()
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    finally:
+        sys.argv = arguments
+        os.chdir(before)
+        os.environ.clear()
+        os.environ.update(there)
+    said.flush()
+    return code, said.buffer.getvalue().decode()
+
+
+# -- odd surroundings -----------------------------------------------------------------------------
+
+
+def odd_surroundings(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
+    """A good command in a process of its own whose surroundings are hostile."""
+    place = ground.new("around")
+    np.savez(place / "own.npz", X=ground.X, y=ground.y)
+    ts.save_tasks(ground.tasks, place / "t.parquet")
+    ground.embedded.save(place / "e.parquet")
+    tasks = ["tasks", "own.npz", "--n-tasks", "3", "--n-shot", "1", "--out", "o.parquet"]
+    chosen = ["select", "e.parquet", "e.parquet", "--budget", "3"]
+    show = ["data", "show", "own.npz"]
+    ways: list[tuple[str, list[str], dict[str, Any]]] = [
+        ("full output", ["data"], {"stdout": "/dev/full"}),
+        ("full output", tasks, {"stdout": "/dev/full"}),
+        ("full output", ["--help"], {"stdout": "/dev/full"}),
+        ("ASCII only", ["data"], {"env": {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}}),
+        ("ASCII only", ["fit", "--help"], {"env": {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}}),
+        ("ASCII only", chosen, {"env": {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}}),
+        ("no such device", chosen, {"env": {"JAX_PLATFORMS": "nothing"}}),
+        ("no such backend of pictures", show, {"env": {"MPLBACKEND": "nothing"}}),
+        ("no room", tasks, {"room": 16}),
+        ("no room", [*chosen, "--out", "o.json"], {"room": 16}),
+        ("folder gone", tasks, {"gone": True}),
+        ("folder gone", ["data"], {"gone": True}),
+        ("no such cache", show, {"env": {"TASKSCAPE_CACHE": "/dev/null/x"}}),
+        ("no such home", show, {"env": {"TASKSCAPE_CACHE": "~nobody-here/x"}}),
+        ("no such data", ["data"], {"env": {"TASKSCAPE_DATA": "\udcff"}}),
+    ]
+    words, argv, around = ways[int(rng.integers(len(ways)))]
+
+    def judge(outcome: tuple[int, str]) -> str:
+        code, said = outcome
+        if "Traceback" in said or "Exception ignored" in said:
+            return TRACEBACK
+        return ACCEPTED if code == 0 else CLEAR if "error" in said.lower() else TRACEBACK
+
+    return Case(f"{words}: {' '.join(argv)}", lambda: _in_own_process(argv, place, around), judge)
+
+
+def _in_own_process(argv: list[str], place: Path, around: dict[str, Any]) -> tuple[int, str]:
+    def prepare() -> None:
+        if "room" in around:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (around["room"], around["room"]))
+        if around.get("gone"):
+            gone = place / "gone"
+            gone.mkdir()
+            os.chdir(gone)
+            gone.rmdir()
+
+    source = str(Path(ts.__file__).parents[1])
+    env = {**os.environ, "PYTHONPATH": source, "PYTHONDONTWRITEBYTECODE": "1"}
+    with Path(around.get("stdout", os.devnull)).open("w", encoding="utf-8") as out:
+        done = subprocess.run(
+            [sys.executable, "-c", "from taskscape.cli import main; main()", *argv],
+            cwd=place, env={**env, **around.get("env", {})}, stdout=out, stderr=subprocess.PIPE,
+            preexec_fn=prepare, check=False,
+        )  # fmt: skip
+    return done.returncode, done.stderr.decode(errors="replace")
+
+
+KINDS: Mapping[str, tuple[float, Callable[[Ground, np.random.Generator, bool], Case]]] = {
+    "damaged files": (0.45, damaged_file),
+    "odd arguments": (0.4, odd_argument),
+    "odd commands": (0.14, odd_command),
+    "odd surroundings": (0.01, odd_surroundings),
+}
+"""What is tried, and how often."""

@@ -1,0 +1,125 @@
+"""A catalogue of many made-up tasks: written, compacted, searched; flat in memory.
+
+    python benchmarks/catalogue.py --folder /tmp/catalogue --out benchmarks/results/catalogue.json
+
+Every stage runs in a process of its own, whose peak memory is its own. The search is checked
+against one that looks at everything.
+"""
+
+import argparse
+import json
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from record import in_own_process, keep, parser, peak_gigabytes, seconds
+
+from taskscape.compare import mean_kl, nearest
+from taskscape.embeddings import Catalogue, Embeddings, EmbeddingsFile
+from taskscape.pools import ClassPool
+from taskscape.tasks import TaskSet, sample_tasks
+
+CLASSES, WAY, L, SHARD = 200, 5, 8, 1 << 20
+STAGES = ("written", "mean_kl", "compacted", "searched", "scanned")
+
+
+def pool() -> ClassPool:
+    """Classes without samples to speak of: only λ matters here."""
+    return ClassPool.from_arrays(np.zeros((CLASSES, 1), np.float32), np.arange(CLASSES), name="x")
+
+
+def made_up(tasks: TaskSet, rng: np.random.Generator) -> Embeddings:
+    """λ of tasks whose classes mix the task-themes, as the E-step finds them: a little uneven."""
+    shares = np.random.default_rng(1).dirichlet(np.full(L, 0.3), CLASSES).astype(np.float32)
+    noise = 0.05 * rng.standard_normal((len(tasks), L), dtype=np.float32)
+    lam = shares[tasks.classes].sum(axis=1) * np.exp(noise)
+    return Embeddings.of(tasks, np.float32(0.5) + lam, model="made up")
+
+
+def queries(seed: int, n: int) -> np.ndarray:
+    tasks = sample_tasks(pool(), n, n_way=WAY, n_shot=1, seed=seed + 10_000)
+    return made_up(tasks, np.random.default_rng(seed + 10_000)).lam.astype(np.float64)
+
+
+def written(folder: Path, n_tasks: int, seed: int) -> dict[str, Any]:
+    for number, begin in enumerate(range(0, n_tasks, SHARD)):
+        some = min(SHARD, n_tasks - begin)
+        tasks = sample_tasks(pool(), some, n_way=WAY, n_shot=1, seed=seed + number)
+        Catalogue.append(folder, made_up(tasks, np.random.default_rng(seed + number)))
+    return {"bytes_per_task": sum(s.bytes for s in Catalogue(folder).shards) / n_tasks}
+
+
+def compacted(folder: Path, n_tasks: int, seed: int) -> dict[str, Any]:
+    Catalogue(folder).compact(shard_size=SHARD)
+    sizes = [shard.tasks for shard in Catalogue(folder).shards]
+    return {"files": len(sizes), "largest_file_tasks": max(sizes)}
+
+
+def mean_kl_of(folder: Path, n_tasks: int, seed: int) -> dict[str, Any]:
+    asked, catalogue = queries(seed, 10_000), Catalogue(folder)
+    return {"mean_kl_10000_queries_s": seconds(lambda: mean_kl(asked, catalogue.lam()))}
+
+
+def searched(folder: Path, n_tasks: int, seed: int) -> dict[str, Any]:
+    """The ten nearest tasks of single queries, and of many at once."""
+    read, block = [0], EmbeddingsFile.block
+
+    def counted(self: EmbeddingsFile, number: int, columns: list[str] | None = None) -> Embeddings:
+        read[0] += 1
+        return block(self, number, columns)
+
+    EmbeddingsFile.block = counted  # type: ignore[method-assign]
+    catalogue, asked = Catalogue(folder), queries(seed, 1000)
+    n_blocks = -(-n_tasks // 4096)
+    figures: dict[str, Any] = {}
+    for n in (1, 1000):
+        read[0] = 0
+        starts = range(20 if n == 1 else 1)
+        took = [seconds(partial(nearest, asked[:, i : i + n], catalogue.lam(), 10)) for i in starts]
+        figures[f"{n}_queries_s"] = float(np.median(took))
+        figures[f"{n}_queries_share_of_blocks_read"] = read[0] / len(took) / n_blocks
+    return figures
+
+
+def scanned(folder: Path, n_tasks: int, seed: int) -> dict[str, Any]:
+    """The same search by a look at everything, which must say the same."""
+    catalogue, asked = Catalogue(folder), queries(seed, 20)
+    near = nearest(asked, catalogue.lam(), 10)
+    everything: list[Any] = []
+    took = seconds(lambda: everything.append(nearest(asked, iter(catalogue.lam()), 10)))
+    same = bool((everything[0].indices == near.indices).all())
+    assert same, "the search on disk missed a nearest task"
+    return {"20_queries_s": took, "same_tasks_as_pruned_search": same}
+
+
+DO = dict(zip(STAGES, (written, mean_kl_of, compacted, searched, scanned), strict=True))
+
+
+def one(stage: str, args: argparse.Namespace) -> None:
+    figures: dict[str, Any] = {}
+    folder, n_tasks = Path(stage.split("@")[1]), int(stage.split("@")[2])
+    name = stage.split("@")[0]
+    took = seconds(lambda: figures.update(DO[name](folder, n_tasks, args.seed)))
+    print(json.dumps({"s": took, **figures, "peak_gb": peak_gigabytes()}))
+
+
+if __name__ == "__main__":
+    made = parser(__doc__ or "")
+    made.add_argument("--folder", type=Path, default=Path("/tmp/taskscape-catalogue"))
+    made.add_argument("--n-tasks", type=int, nargs="*", default=[1_000_000, 10_000_000, 50_000_000])
+    made.add_argument("--one", help="for this script itself")
+    options = made.parse_args()
+    if options.one:
+        one(options.one, options)
+    else:
+        all_figures: dict[str, Any] = {"task_themes": L, "n_way": WAY, "classes": CLASSES}
+        for n in options.n_tasks:
+            shutil.rmtree(options.folder, ignore_errors=True)
+            for stage in STAGES:
+                case = f"{stage}@{options.folder}@{n}"
+                found = in_own_process(__file__, case, options)
+                all_figures |= {f"{n:,} tasks, {stage}: {k}": v for k, v in found.items()}
+        shutil.rmtree(options.folder, ignore_errors=True)
+        keep(all_figures, options)

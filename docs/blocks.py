@@ -1,0 +1,36 @@
+"""The blocks of pages that scripts write.
+
+A block stands between ``<!-- NAME: written by SCRIPT -->`` and ``<!-- end -->``.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+__all__ = ["Blocks"]
+
+
+class Blocks:
+    """The blocks that one script writes, each with the function that makes its text."""
+
+    def __init__(self, script: str, makers: Mapping[str, Callable[[], str]]) -> None:
+        self.makers = makers
+        self._block = re.compile(
+            rf"(<!-- (\w+): written by {re.escape(script)} -->\n).*?(<!-- end -->)", re.S
+        )
+
+    def names_in(self, text: str) -> set[str]:
+        """The blocks that the text of a page has."""
+        return {match[2] for match in self._block.finditer(text)}
+
+    def filled(self, text: str) -> str:
+        """The text of a page with its blocks made anew."""
+        return self._block.sub(lambda m: m[1] + self.makers[m[2]]() + m[3], text)
+
+    def write(self, page: Path) -> None:
+        """Make the blocks of a page anew; one that stays as it is is not touched."""
+        before = page.read_text(encoding="utf-8")
+        after = self.filled(before)
+        if after != before:
+            page.write_text(after, encoding="utf-8")
+            print(f"written: {page.name}")

@@ -1,0 +1,70 @@
+"""How the documentation site is built: ``make docs``."""
+
+import importlib
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))
+
+import taskscape  # noqa: E402
+
+project = "taskscape"
+author = "The taskscape authors"
+copyright = "the taskscape authors, MIT licence"
+release = version = taskscape.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "mathml",
+]
+exclude_patterns = ["_build", "results/**"]
+
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_default_options = {"members": True}
+maximum_signature_line_length = 88
+python_use_unqualified_type_names = True
+toc_object_entries_show_parents = "hide"
+
+copybutton_prompt_text = "$ "
+
+html_theme = "furo"
+html_title = "taskscape"
+html_math_renderer = "mathml"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_show_sphinx = False
+
+BESIDE = {"../CONTRIBUTING.md": "contributing.md", "../CHANGELOG.md": "changelog.md"}
+"""Pages of the repository that are also pages of the site."""
+
+
+def link_pages_beside(app, name, text):
+    for path, page in BESIDE.items():
+        text[0] = text[0].replace(f"]({path}", f"]({page}")
+
+
+def drop_what_says_nothing(app, what, name, value, options, lines):
+    """What Python writes for the fields of a named tuple."""
+    lines[:] = [line for line in lines if not line.startswith("Alias for field number")]
+
+
+def leave_out(app, what, name, value, skip, options):
+    """Methods that scikit-learn adds, whose docstrings link to its own pages."""
+    return True if name.startswith("set_") and name.endswith("_request") else None
+
+
+def setup(app):
+    reference = importlib.import_module("reference")
+    app.connect("builder-inited", lambda app: reference.write(DOCS / "generated"))
+    app.connect("autodoc-process-docstring", drop_what_says_nothing)
+    app.connect("autodoc-skip-member", leave_out)
+    app.connect("source-read", link_pages_beside)
