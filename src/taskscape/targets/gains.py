@@ -47,7 +47,6 @@ __all__ = [
 CONFIDENCE = 0.9
 _LOSS, _RISK = 0.01, 0.1
 """A choice should not lose more than a point of accuracy, but by this chance."""
-_STEPS = 33
 _PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 LEAST_TARGETS = 4
 
@@ -167,12 +166,18 @@ class GainModel:
         return gains, student(self.n_targets - 1, loc=gains, scale=errors)
 
     def _loss(self, way: str, evidence: float) -> float:
-        """The chance of losing more than a point, which more evidence for a way does not raise.
+        r"""The chance of losing more than a point, which more evidence for a way does not raise.
 
-        By the spread alone it would: that grows with the evidence on both sides.
+        By the spread alone it would, as that grows with the evidence on both sides. The chance
+        rises with :math:`z(x) = (u - c x) / \sqrt{s_0^2 + s_1^2 x^2}`, u being how far a point's
+        loss is from the gain without evidence, and z turns at :math:`x = -c s_0^2 / (u s_1^2)`; it
+        is the least of what no more evidence than this would give.
         """
-        less = np.linspace(min(evidence, 0.0), evidence, _STEPS)
-        return float(self._gains(way, less)[1].cdf(-_LOSS).min())
+        start = min(evidence, 0.0)
+        u = -_LOSS - float(self._gains(way, np.zeros(1))[0][0])
+        turn = -self.weights[-1] * self.error[0] / (u * self.error[1] or np.inf)
+        at = np.array([start, evidence, np.clip(turn, start, max(evidence, start))])
+        return float(self._gains(way, at)[1].cdf(-_LOSS).min())
 
 
 def decide(expected: Sequence[Expectation]) -> Decision:
