@@ -234,7 +234,8 @@ def report(
 
 def reproduce(
     figure: Annotated[
-        str | None, typer.Argument(help="fig2-mini-imagenet, fig2-omniglot, fig3 or fig4.")
+        str | None,
+        typer.Argument(help="fig2-mini-imagenet, fig2-omniglot, fig3, fig4 or fig4-omniglot."),
     ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="All figures, one after another, in the same minutes.")
@@ -246,8 +247,12 @@ def reproduce(
         str | None, typer.Option(help=f"Some of {', '.join(LEARNERS)}; joined by commas.")
     ] = None,
     versions: Annotated[
-        str, typer.Option(help="The model to the letter of the paper, ours, or both.")
-    ] = "literal,ours",
+        str,
+        typer.Option(
+            help="The model to the letter of the paper, ours at its size, and ours at the size "
+            "that validation classes prefer."
+        ),
+    ] = "literal,ours,sized",
     only: Annotated[
         str | None, typer.Option(help="prepare, train or draw; default: one after another.")
     ] = None,

@@ -1,8 +1,9 @@
 """``taskscape sizes``: how many themes?"""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +18,11 @@ from taskscape.cli.options import (
     TasksFile,
     parse_numbers,
 )
+from taskscape.errors import DataError
 from taskscape.files import PICTURE, check_output, json_with, written_in_one_piece
+
+if TYPE_CHECKING:
+    from taskscape.studies.targets import SizeGain
 
 __all__ = ["register"]
 
@@ -29,7 +34,8 @@ def register(app: typer.Typer) -> None:
     app.command(
         "sizes",
         epilog="Example:  taskscape sizes glyphs --split train --image-themes 4,8,16 "
-        "--task-themes 2,4,8 --out sizes",
+        "--task-themes 2,4,8 --out sizes  ·  taskscape sizes glyphs --image-themes 16,32 "
+        "--task-themes 8 --targets --out by-gain",
     )(sizes)
 
 
@@ -45,15 +51,25 @@ def sizes(
     image_themes: Annotated[str, typer.Option(help="Numbers of image-themes, K.")] = "4,8,16",
     task_themes: Annotated[str, typer.Option(help="Numbers of task-themes, L.")] = "2,4,8",
     max_passes: Annotated[int, typer.Option(help="Most passes over the tasks.")] = 5,
+    targets: Annotated[
+        bool,
+        typer.Option(
+            "--targets",
+            help="Also say what choosing tasks by each size gains: every group of the training "
+            "classes is a target once (minutes a size).",
+        ),
+    ] = False,
     engine: Engine = "here",
 ) -> None:
     """Compare numbers of themes by the bound of tasks held out; writes a table and a plot.
 
-    Held out are classes; with fewer than 30 classes, tasks of the same classes.
+    Held out are classes; with fewer than 30 classes, tasks of the same classes. Beside the bound:
+    how many tasks are found again by distance, and with --targets what choosing tasks gains.
     """
     from taskscape.cli.work.data import get_tasks
     from taskscape.engine import use_engine
     from taskscape.pools import load_pool
+    from taskscape.studies.targets import gains_by_size
     from taskscape.themes.estimator import TaskThemes
     from taskscape.themes.size_search import GridPoint, search_sizes
 
@@ -61,7 +77,13 @@ def sizes(
     Ls = parse_numbers(task_themes, "--task-themes")
     check_output(out / "sizes.json", _JSON)
     check_output(out / "sizes.png", PICTURE)
-    drawn = get_tasks(load_pool(source), tasks, split, n_tasks, n_way, n_shot, seed)
+    pool = load_pool(source)
+    if targets and pool.groups is None:
+        raise DataError(
+            f"--targets takes each group of the data as a target once; {pool!r} has no groups. "
+            "Leave it out, or give the classes groups."
+        )
+    drawn = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
 
     def show(point: GridPoint) -> None:
         typer.echo(
@@ -73,7 +95,28 @@ def sizes(
     model = TaskThemes(random_state=seed, max_passes=max_passes)
     with use_engine(engine):
         search = search_sizes(drawn, Ks, Ls, model=model, callback=show)
-    with written_in_one_piece(out / "sizes.json", _JSON) as file:
-        file.write_text(json.dumps(search.to_dict(), indent=2) + "\n")
+    _write(search.to_dict(), out)
     search.plot(out / "sizes.png")
     typer.echo(f"{search.summary()} Written to {out}.")
+    if targets:
+        gains = gains_by_size(pool, [(K, L) for K in Ks for L in Ls])
+        _write(search.to_dict() | {"gains": [asdict(g) for g in gains]}, out)
+        typer.echo(f"\n{_table(gains)}")
+
+
+def _write(values: dict[str, Any], out: Path) -> None:
+    with written_in_one_piece(out / "sizes.json", _JSON) as file:
+        file.write_text(json.dumps(values, indent=2) + "\n")
+
+
+def _table(gains: "list[SizeGain]") -> str:
+    """Gains by size, the best first."""
+    lines = ["image-themes  task-themes  points over random choice  worst target"]
+    for g in sorted(gains, key=lambda g: -g.gain.value):
+        lines.append(
+            f"{g.image_themes:12d}  {g.task_themes:11d}  {g.gain.in_points():>25}  "
+            f"{100 * g.worst:+12.1f}"
+        )
+    return "\n".join(
+        [*lines, f"ProtoNet, 100 tasks chosen for each of {gains[0].n_targets} groups."]
+    )

@@ -69,13 +69,18 @@ class Outcome:
     """The part of pairs of a trial and a random trial in which the random one is better."""
 
 
-def outcomes(trials: Sequence[SelectionTrial]) -> list[Outcome]:
-    """One outcome for each learner, rule and budget, in the order in which they came."""
+def outcomes(trials: Sequence[SelectionTrial], confidence: float = 0.95) -> list[Outcome]:
+    """One outcome for each learner, rule and budget, in the order in which they came.
+
+    ``confidence`` is that of the intervals of gains.
+    """
     groups: dict[tuple[str, str, int], list[SelectionTrial]] = {}
     for trial in trials:
         groups.setdefault((trial.learner, trial.rule, trial.budget), []).append(trial)
     return [
-        _outcome(own, [] if rule == RANDOM else groups.get((learner, RANDOM, budget), []))
+        _outcome(
+            own, [] if rule == RANDOM else groups.get((learner, RANDOM, budget), []), confidence
+        )
         for (learner, rule, budget), own in groups.items()
     ]
 
@@ -85,7 +90,9 @@ def gains_of(trials: Sequence[SelectionTrial]) -> tuple[Gain, ...]:
     return tuple(o.gain for o in outcomes(trials) if o.gain is not None)
 
 
-def _outcome(own: Sequence[SelectionTrial], random: Sequence[SelectionTrial]) -> Outcome:
+def _outcome(
+    own: Sequence[SelectionTrial], random: Sequence[SelectionTrial], confidence: float
+) -> Outcome:
     learner, rule, budget = own[0].learner, own[0].rule, own[0].budget
     own, random = ([t for t in trials if math.isfinite(t.accuracy)] for trials in (own, random))
     ours, theirs = (np.array([t.accuracy for t in trials]) for trials in (own, random))
@@ -93,7 +100,7 @@ def _outcome(own: Sequence[SelectionTrial], random: Sequence[SelectionTrial]) ->
     if len(ours) and len(theirs):
         known = all(t.without_class for t in (*own, *random))
         without = (_without(own), _without(random)) if known else None
-        difference = gain_interval(ours, theirs, without)
+        difference = gain_interval(ours, theirs, without, confidence)
         gain = Gain(learner, rule, budget, difference.value, difference.low, difference.high)
         share = losing_share(ours.tolist(), theirs.tolist())
     return Outcome(

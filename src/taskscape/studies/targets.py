@@ -11,7 +11,7 @@ every task are kept beside the ledger.
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -26,6 +26,7 @@ from taskscape.pools.look_alikes import same_name
 from taskscape.similarity import Similarity, make_similarity
 from taskscape.similarity.known import TASK_THEMES
 from taskscape.similarity.task_themes import ThemeSimilarity
+from taskscape.statistics import Interval, mean_interval
 from taskscape.studies.lab import Lab, Store, option
 from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources
 from taskscape.targets.cues import cues_of
@@ -35,14 +36,20 @@ from taskscape.targets.target import LEAST_QUERIES, Target, target_of_classes
 from taskscape.targets.trials import ALL, WayTrials, gain_over, random_of, source_way, try_ways
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["TargetsSettings", "dealt_groups", "experience_of", "gains_seen", "run"]
+__all__ = [
+    "SizeGain",
+    "TargetsSettings",
+    "dealt_groups",
+    "experience_of",
+    "gains_by_size",
+    "gains_seen",
+    "run",
+]
 
-_SIZES: dict[str, dict[str, Any]] = {
-    "task_themes 8×4": {"image_themes": 8, "task_themes": 4},
-    "task_themes 32×16": {"image_themes": 32, "task_themes": 16},
-    "task_themes ×3": {"n_restarts": 3, "ensemble": 3},
-}
-"""Sizes of task-themes that are compared with those of the settings."""
+_SIZED = re.compile(rf"{TASK_THEMES} (?:(\d+)×(\d+))?(?:×(\d+))?")
+"""Task-themes of another size than the settings have, or an ensemble: ``task_themes 32×16``,
+``task_themes ×3``."""
+_COMPARED = tuple(f"{TASK_THEMES} {size}" for size in ("8×4", "32×16", "×3"))
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,10 @@ class TargetsSettings:
     trials: int = option("trainings of each way", 3)
     random_trials: int = option("trainings on random tasks", 6)
     ways: tuple[str, ...] = option(
-        "ways to choose", (TASK_THEMES, *_SIZES, PROTOTYPES, "task2vec", RANKS, HALF), commas=True
+        "ways to choose; 'task_themes 32×16' has so many image-themes and task-themes, "
+        "'task_themes ×3' three fits",
+        (TASK_THEMES, *_COMPARED, PROTOTYPES, "task2vec", RANKS, HALF),
+        commas=True,
     )
     with_sources: bool = option("also train on every single source", False)
     without_namesakes: bool = option(
@@ -98,16 +108,24 @@ def notions(ways: tuple[str, ...], settings: AdvisorSettings) -> dict[str, Simil
     needed: dict[str, Similarity] = {}
     ranked = (TASK_THEMES, PROTOTYPES) if {RANKS, HALF} & set(ways) else ()
     for name in dict.fromkeys((TASK_THEMES, *ranked, *ways)):
-        if name == TASK_THEMES or name in _SIZES:
-            usual: dict[str, Any] = {
-                "image_themes": settings.image_themes,
-                "task_themes": settings.task_themes,
-            }
-            sizes = usual | _SIZES.get(name, {})
-            needed[name] = ThemeSimilarity(TaskThemes(random_state=settings.seed, **sizes))
+        if name == TASK_THEMES or _SIZED.fullmatch(name):
+            needed[name] = ThemeSimilarity(_themes_of(name, settings))
         elif name not in (RANKS, HALF, RANDOM, ALL):
             needed[name] = make_similarity(name, seed=settings.seed)
     return needed
+
+
+def _themes_of(way: str, settings: AdvisorSettings) -> TaskThemes:
+    """The model that a way goes by."""
+    size = _SIZED.fullmatch(way)
+    K, L, fits = (None, None, None) if size is None else size.groups()
+    return TaskThemes(
+        image_themes=int(K or settings.image_themes),
+        task_themes=int(L or settings.task_themes),
+        n_restarts=int(fits or 1),
+        ensemble=int(fits or 1),
+        random_state=settings.seed,
+    )
 
 
 def run(settings: TargetsSettings, lab: Lab, pool: ClassPool | None = None) -> None:
@@ -227,6 +245,49 @@ def experience_of(
     wanted = {"learner": learner, "budgets": [n], **asdict(settings)}
     cells = [e for e in lab.cells.values() if wanted.items() <= e["cell"].items()]
     return [seen for seen in gains_seen(cells) if seen.target != but]
+
+
+@dataclass(frozen=True)
+class SizeGain:
+    """What choosing tasks by task-themes of one size gains over random choice."""
+
+    image_themes: int
+    task_themes: int
+    gain: Interval
+    """The mean over targets, with its 95 % interval over them."""
+    worst: float
+    """On the target that gained least."""
+    n_targets: int
+
+
+def gains_by_size(
+    pool: ClassPool,
+    sizes: Sequence[tuple[int, int]],
+    learner: str = "protonet",
+    n: int = 100,
+    settings: AdvisorSettings | None = None,
+) -> list[SizeGain]:
+    """What choosing by task-themes of several sizes (K, L) gains on a pool's own groups.
+
+    Each group of training classes is the target once, and the sizes are fitted to the others. What
+    was seen is kept in the cache folder.
+    """
+    settings = settings or AdvisorSettings()
+    pool = pool if pool.splits is None else pool.split("train")
+    ways = tuple(f"{TASK_THEMES} {K}×{L}" for K, L in sizes)
+    rotation = TargetsSettings(pool.name, (learner,), (n,), ways=ways, settings=settings)
+    lab = Lab(cache_dir() / "sizes" / f"{pool.fingerprint}.jsonl")
+    run(rotation, lab, pool)
+    wanted = {"learner": learner, "budgets": [n], "ways": list(ways), **asdict(settings)}
+    cells = [e for e in lab.cells.values() if wanted.items() <= e["cell"].items()]
+    gains = {
+        way: np.array([tried["gain"] for e in cells for tried in e["ways"] if tried["way"] == way])
+        for way in ways
+    }
+    return [
+        SizeGain(K, L, mean_interval(gains[way]), float(gains[way].min()), len(gains[way]))
+        for (K, L), way in zip(sizes, ways, strict=True)
+    ]
 
 
 def _one_target(

@@ -88,6 +88,8 @@ def test_sizes_writes_a_table_and_a_plot(data: Path, tmp_path: Path):
         assert min(image.size) > 400
     with pytest.raises(DataError, match=r"^--image-themes 'few': use a number, or several"):
         run("sizes", data, "--image-themes", "few", "--out", tmp_path)
+    with pytest.raises(DataError, match=r"^--targets takes each group of the data as a target"):
+        run("sizes", data, "--targets", "--out", tmp_path)
 
 
 def test_interrupted_with_control_c_it_goes_on_to_the_same_model(data: Path, tmp_path: Path):

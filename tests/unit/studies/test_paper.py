@@ -22,6 +22,7 @@ from taskscape.studies.paper.plan import (
     Fig2Plan,
     SelectionPlan,
     fig2_plan,
+    learner_settings,
     selection_plans,
 )
 from taskscape.studies.paper.published import FIG2, FIG3, FIG4
@@ -250,7 +251,7 @@ def test_nothing_finished_says_so(pool: ClassPool, tmp_path: Path) -> None:
     assert "--scale 0.1" in (tmp_path / "fig3.md").read_text()
 
 
-def test_figure_4_says_at_how_many_ways_its_learners_were_tuned(
+def test_figure_4_has_a_row_for_each_way_and_choice_and_says_how_learners_were_tuned(
     pool: ClassPool, tmp_path: Path
 ) -> None:
     store = store_in(tmp_path, pool)
@@ -260,8 +261,77 @@ def test_figure_4_says_at_how_many_ways_its_learners_were_tuned(
         for cell in figure.cells("protonet", CHOICES[:2]):
             store.add(cell, {"accuracy": 0.5, "without_class": [0.4, 0.5]})
     text = summary.write_summary(figures, ["ours"], 0.001)
-    assert "| protonet | 10 | nearest (ours) |" in text
-    assert "tuned 5-way with 1,000 training tasks. The rows of 10 ways" in text
+    assert "| protonet | 10-way | nearest (ours) |" in text
+    assert "tuned for 100, 1,000 and 10,000 tasks at both numbers of ways" in text
+
+
+def test_learners_take_what_was_tuned_for_their_ways_and_the_nearest_number_of_tasks() -> None:
+    five, ten = selection_plans("fig4", 1.0)
+    of = {
+        (plan.way, budget): learner_settings(plan, "protonet", budget)
+        for plan in (five, ten)
+        for budget in plan.budgets
+    }
+    assert of[5, 500] is of[5, 1000] is of[5, 2000]
+    assert of[5, 5000] is of[5, 10_000]
+    assert len({id(settings) for settings in of.values()}) == 6
+    # not tuned for anything but 1,000 tasks of five classes
+    assert learner_settings(ten, "abml", 100) is learner_settings(five, "abml", 1000)
+    for figure in ("fig3", "fig4-omniglot"):
+        for plan in selection_plans(figure, 1.0):
+            assert all(learner_settings(plan, name, 1000) for name in ("protonet", "maml"))
+
+
+def test_gains_are_marked_by_whether_they_survive_all_the_comparisons(
+    pool: ClassPool, tmp_path: Path
+) -> None:
+    store = store_in(tmp_path, pool)
+    (plan,) = selection_plans("fig3", 0.001)
+    figure = SelectionFigure("fig3", pool, plan, store)
+    choices = (CHOICES[0], Choice("nearest", "ours"), Choice("coverage", "ours"))
+    rng = np.random.default_rng(0)
+    more = {"random": 0.0, "nearest": 0.05, "coverage": 0.0025}
+    cells = [
+        {**cell, "trial": t}
+        for cell in figure.cells("protonet", choices)
+        if cell["trial"] == 0
+        for t in range(8)
+    ]
+    for cell in cells:
+        accuracy = 0.5 + more[cell["rule"]] + 0.002 * float(rng.normal())
+        store.add(cell, {"accuracy": accuracy, "without_class": [accuracy] * 4})
+    text = summary.write_summary([figure], ["ours"], 0.001)
+    assert "as 2 of 2 do" in text
+    assert "**Bold**: 1 that do so with the interval widened for 2 comparisons" in text
+    rows = [line for line in text.splitlines() if line.startswith("| protonet | 5-way | ")]
+    gains = {row.split(" | ")[2]: row.split(" | ")[3] for row in rows[:3]}
+    assert gains["nearest (ours)"].startswith("**")
+    assert gains["coverage (ours)"].startswith("*+")
+
+
+def test_tasks_of_one_alphabet_are_a_plan_of_their_own(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    images = rng.random((24 * 14, 16, 16)).astype(np.float32)
+    drawings = ClassPool.from_arrays(
+        images, np.repeat(np.arange(24), 14), name="toy",
+        splits=["train"] * 12 + ["test"] * 12, groups=[f"alphabet {i // 6}" for i in range(24)],
+    )  # fmt: skip
+    across, within = selection_plans("fig4-omniglot", 0.0001)
+    assert (across.within_group, within.within_group) == (False, True)
+    small = {"budgets": (4,), "random_trials": 1, "candidates": 8, "test_tasks": 6, "n_query": 3}
+    store = store_in(tmp_path, drawings)
+    figures = [
+        SelectionFigure("fig4-omniglot", drawings, replace(plan, **small), store)
+        for plan in (across, within)
+    ]
+    for figure in figures:
+        for tasks in (figure.candidates(), figure.tests()):
+            alphabets = [{drawings.groups[c] for c in row} for row in tasks.classes.tolist()]
+            assert all(len(a) == 1 for a in alphabets) == figure.plan.within_group
+        figure.train(["protonet"], CHOICES[:1])
+    text = summary.write_summary(figures, ["ours"], 0.0001)
+    assert "| protonet | 5-way | random |" in text
+    assert "| protonet | 5-way, within groups | random |" in text
 
 
 @pytest.mark.parametrize("words", [[], ["fig3", "--all"]])

@@ -13,6 +13,7 @@ from taskscape.studies.targets import (
     TargetsSettings,
     dealt_groups,
     experience_of,
+    gains_by_size,
     gains_seen,
     run,
 )
@@ -127,3 +128,23 @@ def test_experience_of_a_pools_own_groups_is_seen_once(own_cache: Path):
         "training classes besides the target; at least 4 are needed to see what choosing gains on "
         "it. Leave experience out, to go by gains on the embedded data."
     )
+
+
+def test_sizes_are_compared_by_what_choosing_gains(own_cache: Path):
+    pool = replace(mixed_pool(), splits=None)
+    gains = gains_by_size(pool, [(2, 2), (3, 2)], n=5, settings=SMALL)
+    assert [(g.image_themes, g.task_themes) for g in gains] == [(2, 2), (3, 2)]
+    (ledger,) = (own_cache / "sizes").glob("*.jsonl")
+    seen = [
+        tried["gain"]
+        for entry in read_ledger(ledger)
+        for tried in entry["ways"]
+        if tried["way"] == "task_themes 3×2"
+    ]
+    assert gains[1].n_targets == len(seen) == len(set(pool.groups or ()))
+    assert gains[1].gain.value == pytest.approx(np.mean(seen))
+    assert gains[1].worst == min(seen)
+    assert gains[1].gain.low < gains[1].gain.value < gains[1].gain.high
+    before = ledger.read_bytes()
+    assert gains_by_size(pool, [(2, 2), (3, 2)], n=5, settings=SMALL) == gains
+    assert ledger.read_bytes() == before

@@ -70,7 +70,7 @@ def _experiments(
 
 
 def _learners_of(figure: str) -> tuple[str, ...]:
-    return (fig2 if _is_fig2(figure) else selection).LEARNERS
+    return fig2.LEARNERS if _is_fig2(figure) else selection.learners_of(figure)
 
 
 def _is_fig2(figure: str) -> bool:

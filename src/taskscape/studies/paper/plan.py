@@ -1,5 +1,6 @@
-"""What the paper's experiments consist of: counts, and versions of the model."""
+"""What the paper's experiments consist of: counts, versions of the model, tuned learners."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -11,20 +12,31 @@ from jaxtyping import Float
 from taskscape.compare.posteriors import read_lam
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
+from taskscape.recipes import LEARNER_PRESETS
 from taskscape.studies.lab import Store
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["FIGURES", "VERSIONS", "Experiment", "Fig2Plan", "SelectionPlan"]
+__all__ = ["FIGURES", "VERSIONS", "Experiment", "Fig2Plan", "SelectionPlan", "learner_settings"]
 
-FIGURES = ("fig2-mini-imagenet", "fig3", "fig4", "fig2-omniglot")
-"""In the order of their value."""
+FIGURES = ("fig2-mini-imagenet", "fig3", "fig4", "fig2-omniglot", "fig4-omniglot")
+"""In the order of their value; the paper does not have the last."""
 
 VERSIONS: Mapping[str, Mapping[str, Any]] = {
     "literal": {"prepare": None, "covariance": "full", "update": "paper", "max_passes": 3},
     "ours": {"n_restarts": 5, "ensemble": 5},
+    "sized": {"n_restarts": 5, "ensemble": 5},
 }
-"""Settings of :class:`taskscape.TaskThemes`: the paper to the letter, and what we recommend."""
+"""Settings of :class:`taskscape.TaskThemes`: the paper to the letter, what we recommend at the
+paper's size, and the same at the size that validation classes prefer."""
+
+_PAPER_SIZE = {"task_themes": 4, "image_themes": 8}
+_PREFERRED_SIZES = {
+    "mini_imagenet": {"task_themes": 16, "image_themes": 8},
+    "omniglot": {"task_themes": 4, "image_themes": 32},
+}
+"""With the highest bound on validation classes, of K in 8, 16, 32 and L in 4, 8, 16
+(docs/results/representation.jsonl, one fit, three seeds)."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,7 @@ class Fig2Plan:
 
 @dataclass(frozen=True)
 class SelectionPlan:
-    """Accuracy of learners trained on few tasks that a rule chose, 5-shot, on mini-ImageNet."""
+    """Accuracy of learners trained on few tasks that a rule chose."""
 
     way: int = 5
     budgets: tuple[int, ...] = (1000,)
@@ -73,6 +85,13 @@ class SelectionPlan:
     batch_size: int = 4
     pool: str = "mini_imagenet"
     train_split: str = "train+val"
+    within_group: bool = False
+    """Whether all classes of a task are from one group, such as an alphabet."""
+
+    @property
+    def title(self) -> str:
+        """What tells the plans of a figure apart."""
+        return f"{self.way}-way, within groups" if self.within_group else f"{self.way}-way"
 
     def scaled(self, scale: float) -> "SelectionPlan":
         """The same with fewer of everything, for a machine without a GPU."""
@@ -101,7 +120,7 @@ class Experiment(Generic[PlanT]):
     seed: int = 0
 
     def model(self, version: str) -> TaskThemes:
-        """The paper's model, L = 4 and K = 8, on 5–10-way 16-shot tasks of the training classes."""
+        """The paper's model on 5–10-way 16-shot tasks of the training classes."""
         plan, seed = self.plan, self.seed
 
         def fit(checkpoint: Path) -> TaskThemes:
@@ -109,7 +128,10 @@ class Experiment(Generic[PlanT]):
                 self.pool, plan.fit_tasks, n_way=(5, 10), n_shot=16, split=plan.train_split,
                 seed=seed,
             )  # fmt: skip
-            model = TaskThemes(4, 8, delta=0.5, random_state=seed, **VERSIONS[version])
+            sizes = _PREFERRED_SIZES.get(self.pool.name, {}) if version == "sized" else {}
+            model = TaskThemes(
+                **{**_PAPER_SIZE, **sizes, **VERSIONS[version]}, delta=0.5, random_state=seed
+            )
             return model.fit(tasks, checkpoint=checkpoint, resume=checkpoint.exists())
 
         return self.store.model(f"{self.pool.name}-{version}-{plan.fit_tasks}-{seed}", fit)
@@ -136,14 +158,53 @@ def fig2_plan(figure: str, scale: float) -> Fig2Plan:
 
 
 def selection_plans(figure: str, scale: float) -> tuple[SelectionPlan, ...]:
-    """The plans of a figure on task selection: one for each number of ways."""
+    """The plans of a figure on task selection.
+
+    Figure 4 has one for each number of ways; on Omniglot, one for tasks with characters of all
+    alphabets and one for tasks with characters of one.
+    """
     check_scale(scale)
     if figure == "fig3":
         return (SelectionPlan().scaled(scale),)
+    if figure == "fig4-omniglot":
+        drawings = SelectionPlan(
+            budgets=(100, 500, 1000, 5000), random_trials=10, candidates=20_000, test_tasks=5000,
+            n_shot=1, n_query=10, pool="omniglot", train_split="train",
+        )  # fmt: skip
+        return tuple(replace(drawings, within_group=w).scaled(scale) for w in (False, True))
     budgets = (100, 500, 1000, 2000, 5000, 10_000)
     return tuple(
         SelectionPlan(way=way, budgets=budgets, random_trials=10).scaled(scale) for way in (5, 10)
     )
+
+
+_PRESETS_FOR_TASKS = {
+    (5, 100): "paper 5-shot, 100 tasks",
+    (5, 1000): "paper 5-shot",
+    (5, 10_000): "paper 5-shot, 10,000 tasks",
+    (10, 100): "paper 10-way, 100 tasks",
+    (10, 1000): "paper 10-way, 1,000 tasks",
+    (10, 10_000): "paper 10-way, 10,000 tasks",
+}
+"""For which ways and numbers of training tasks a preset was tuned."""
+
+
+def learner_settings(plan: SelectionPlan, learner: str, budget: int) -> Mapping[str, Any]:
+    """The settings that were tuned for as many ways, and for the nearest number of tasks.
+
+    A learner that was not tuned for as many ways has those for five.
+    """
+    if plan.n_shot == 1:
+        return LEARNER_PRESETS["paper images"][learner]
+
+    def far(tuned: tuple[int, int]) -> tuple[bool, float]:
+        way, tasks = tuned
+        return way != plan.way, abs(math.log(tasks / budget))
+
+    tuned_for = [
+        at for at, preset in _PRESETS_FOR_TASKS.items() if learner in LEARNER_PRESETS[preset]
+    ]
+    return LEARNER_PRESETS[_PRESETS_FOR_TASKS[min(tuned_for, key=far)]][learner]
 
 
 def check_scale(scale: float) -> None:
@@ -154,7 +215,11 @@ def check_scale(scale: float) -> None:
 
 def as_cell(plan: Fig2Plan | SelectionPlan) -> dict[str, Any]:
     """A plan as plain values, for the identity of cells."""
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(plan).items()}
+    return {
+        k: list(v) if isinstance(v, tuple) else v
+        for k, v in asdict(plan).items()
+        if k != "within_group" or v  # older lines do not have it
+    }
 
 
 def _less(n: int, scale: float, least: int) -> int:

@@ -18,13 +18,22 @@ from taskscape.recipes import (
 )
 from taskscape.select import select
 from taskscape.statistics import without_each_class
-from taskscape.studies.paper.plan import VERSIONS, Experiment, SelectionPlan, as_cell
+from taskscape.studies.paper.plan import (
+    VERSIONS,
+    Experiment,
+    SelectionPlan,
+    as_cell,
+    learner_settings,
+)
 from taskscape.tasks import TaskSet, sample_tasks
 
-__all__ = ["CHOICES", "LEARNERS", "Choice", "SelectionFigure", "choices_of"]
+__all__ = ["CHOICES", "Choice", "SelectionFigure", "choices_of", "learners_of"]
 
-LEARNERS = tuple(LEARNER_PRESETS["paper 5-shot"])
-_USUAL_LEARNERS = {"fig3": LEARNERS, "fig4": ("protonet", "maml", "maml-untuned")}
+_USUAL_LEARNERS = {
+    "fig3": tuple(LEARNER_PRESETS["paper 5-shot"]),
+    "fig4": ("protonet", "maml", "maml-untuned"),
+    "fig4-omniglot": ("protonet", "maml"),
+}
 _TOGETHER = 10
 """Trials that are trained side by side."""
 
@@ -46,10 +55,18 @@ CHOICES = (
     Choice("coverage", "ours"),
     Choice("classes", "ours"),
     Choice("facility", "ours"),
+    Choice("nearest", "sized"),
+    Choice("coverage", "sized"),
     Choice("nearest", "task2vec"),
     Choice("nearest", "literal"),
 )
 """In the order in which they are run; the paper has the first, and its own version of nearest."""
+
+
+def learners_of(figure: str) -> tuple[str, ...]:
+    """The learners that have settings for a figure."""
+    preset = "paper images" if figure == "fig4-omniglot" else "paper 5-shot"
+    return tuple(LEARNER_PRESETS[preset])
 
 
 def choices_of(figure: str, versions: Sequence[str]) -> tuple[Choice, ...]:
@@ -58,7 +75,7 @@ def choices_of(figure: str, versions: Sequence[str]) -> tuple[Choice, ...]:
         c
         for c in CHOICES
         if (c.notion not in VERSIONS or c.notion in versions)
-        and not (figure == "fig4" and c.rule == "facility")
+        and (figure == "fig3" or c.rule != "facility")
     )
 
 
@@ -84,16 +101,18 @@ class SelectionFigure(Experiment[SelectionPlan]):
         p = self.plan
         return sample_tasks(
             pool or self.pool, p.candidates, n_way=p.way, n_shot=p.n_shot, n_query=p.n_query,
-            split=p.train_split, unique=True, seed=self.seed + 3,
+            split=p.train_split, within_group=p.within_group, unique=True, seed=self.seed + 3,
         )  # fmt: skip
 
     def tests(self) -> TaskSet:
         """The test tasks, each with its support and its queries."""
         p = self.plan
-        return draw_tasks(
-            self.pool, p.test_tasks, split="test", n_way=p.way, n_shot=p.n_shot,
-            n_query=p.n_query, seed=self.seed + 4,
-        )  # fmt: skip
+        samples: dict[str, Any] = {
+            "n_way": p.way, "n_shot": p.n_shot, "n_query": p.n_query, "seed": self.seed + 4,
+        }  # fmt: skip
+        if p.within_group:
+            return sample_tasks(self.pool, p.test_tasks, split="test", within_group=True, **samples)
+        return draw_tasks(self.pool, p.test_tasks, split="test", **samples)
 
     # -- choosing -------------------------------------------------------------------------------
 
@@ -137,7 +156,8 @@ class SelectionFigure(Experiment[SelectionPlan]):
 
     def _where(self, notion: str) -> str:
         p = self.plan
-        return f"{notion}-{p.way}way-{p.candidates}-{p.fit_tasks}-{self.seed}"
+        within = "-within-groups" if p.within_group else ""
+        return f"{notion}-{p.way}way{within}-{p.candidates}-{p.fit_tasks}-{self.seed}"
 
     # -- training -------------------------------------------------------------------------------
 
@@ -145,8 +165,8 @@ class SelectionFigure(Experiment[SelectionPlan]):
         """Every trial of a learner, those that compare with each other next to each other."""
         p = self.plan
         plan = {k: v for k, v in as_cell(p).items() if not k.endswith("_trials") and k != "budgets"}
-        settings = LEARNER_PRESETS[f"paper {p.n_shot}-shot"][learner]
         for budget in p.budgets:
+            settings = learner_settings(p, learner, budget)
             for choice in choices:
                 most = p.random_trials if choice.rule == "random" else p.rule_trials
                 for trial in range(most):
@@ -165,7 +185,7 @@ class SelectionFigure(Experiment[SelectionPlan]):
 
     def train(self, learners: Sequence[str], choices: Sequence[Choice]) -> None:
         """Train and test what is not in the ledger yet, budget by budget."""
-        pool = unit_length(self.pool)
+        pool = self.pool if self.pool.is_images else unit_length(self.pool)
         candidates, tests = self.candidates(pool), replace(self.tests(), pool=pool)
         for learner in learners:
             for budget in self.plan.budgets:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from taskscape.diagram import CorrelationDiagram
 from taskscape.diagram.plot import COLOURS, DASHES, MARKERS
@@ -12,13 +12,15 @@ from taskscape.plain_text import markdown_table
 from taskscape.studies.outcome import RANDOM, Outcome, SelectionTrial, outcomes
 from taskscape.studies.paper import fig2
 from taskscape.studies.paper.fig2 import Fig2
-from taskscape.studies.paper.plan import as_cell
+from taskscape.studies.paper.plan import SelectionPlan, as_cell, learner_settings
 from taskscape.studies.paper.published import FIG2, FIG3, FIG3_RANDOM_INTERVALS, FIG4
 from taskscape.studies.paper.selection import CHOICES, Choice, SelectionFigure
 
 __all__ = ["write_summary"]
 
 _ORDER = {str(choice): i for i, choice in enumerate(CHOICES)}
+_COLOURS = (*COLOURS, "#8C564B", "#999999")
+"""One for every choice."""
 _PAPER_RULES = {
     RANDOM: "random",
     "nearest (ours)": "nearest",
@@ -86,38 +88,65 @@ def _fig2_row(learner: str, version: str, diagram: CorrelationDiagram) -> tuple[
 # -- figures 3 and 4 ----------------------------------------------------------------------------
 
 
+class _Results(NamedTuple):
+    """What the trials of one plan came to."""
+
+    plan: SelectionPlan
+    outcomes: list[Outcome]
+
+
 def _selection(experiments: Sequence[SelectionFigure]) -> str:
     figure, store = experiments[0].figure, experiments[0].store
-    by_way: dict[int, list[Outcome]] = {}
-    for plan in (experiment.plan for experiment in experiments):
-        same = {k: as_cell(plan)[k] for k in ("way", "candidates", "test_tasks", "fit_tasks")}
-        trials = [
-            read_trial(entry)
-            for entry in store.results(figure=figure, what="selection")
-            if same.items() <= entry["cell"]["plan"].items()
-        ]
-        if trials:
-            by_way[plan.way] = sorted(
-                outcomes(trials), key=lambda o: (o.learner, o.budget, _ORDER[o.rule])
-            )
-    if not by_way:
+    trials = {e.plan: ours for e in experiments if (ours := _trials_of(e))}
+    if not trials:
         return f"{figure}: no trial is finished yet.\n"
+    results = [
+        _Results(plan, sorted(outcomes(own), key=lambda o: (o.learner, o.budget, _ORDER[o.rule])))
+        for plan, own in trials.items()
+    ]
     draw = _draw_fig3 if figure == "fig3" else _draw_fig4
-    draw(by_way, store.folder / f"{figure}.png")
+    draw(results, store.folder / f"{figure}.png")
     columns = (
-        "learner", "way", "tasks", "choice", "trials", "accuracy", "spread", "gain over random",
-        "loses", "paper", "paper's gain",
+        "learner", "tasks of", "tasks", "choice", "trials", "accuracy", "spread",
+        "gain over random", "loses", "paper", "paper's gain",
     )  # fmt: skip
-    rows = [_selection_row(figure, way, o) for way in sorted(by_way) for o in by_way[way]]
+    rows = [_selection_row(figure, plan, o) for plan, own in results for o in own]
     about = (
         "Accuracies and gains in %, with half of their 95 % intervals: of an accuracy over trials, "
         "of a gain over trials and test classes together; spread: standard deviation over trials; "
         "loses: how often a random trial is better."
     )
-    tuned = "The learners, but for maml-untuned, were tuned 5-way with 1,000 training tasks."
+    return (
+        f"{_tuned(figure)}\n\n{_gains(results, trials)}\n{about}\n\n{markdown_table(columns, rows)}"
+    )
+
+
+def _tuned(figure: str) -> str:
+    if figure == "fig3":
+        return "The learners, but for maml-untuned, were tuned for 1,000 training tasks."
     if figure == "fig4":
-        tuned += " The rows of 10 ways, and of other numbers of tasks, use the same settings."
-    return f"{tuned}\n\n{_gains(by_way)}\n{about}\n\n{markdown_table(columns, rows)}"
+        return (
+            "ProtoNet and MAML were tuned for 100, 1,000 and 10,000 tasks at both numbers of ways; "
+            "a row takes what was tuned for the nearest number."
+        )
+    return "The learners have the same settings for every number of tasks."
+
+
+def _trials_of(experiment: SelectionFigure) -> list[SelectionTrial]:
+    """The finished trials of a plan, with the settings that its learners have today."""
+    plan, store = experiment.plan, experiment.store
+    same = {k: as_cell(plan)[k] for k in ("way", "candidates", "test_tasks", "fit_tasks")}
+    return [
+        read_trial(entry)
+        for entry in store.results(figure=experiment.figure, what="selection")
+        if same.items() <= entry["cell"]["plan"].items()
+        and entry["cell"]["plan"].get("within_group", False) == plan.within_group
+        and _has_settings_of_today(entry["cell"], plan)
+    ]
+
+
+def _has_settings_of_today(cell: Mapping[str, Any], plan: SelectionPlan) -> bool:
+    return cell["settings"] == learner_settings(plan, cell["learner"], cell["budget"])
 
 
 def read_trial(entry: Mapping[str, Any]) -> SelectionTrial:
@@ -133,34 +162,51 @@ def read_trial(entry: Mapping[str, Any]) -> SelectionTrial:
     )
 
 
-def _gains(by_way: Mapping[int, Sequence[Outcome]]) -> str:
-    """Gains over random choice, a column for each number of tasks; bold: beyond chance."""
-    budgets = sorted({o.budget for one_way in by_way.values() for o in one_way})
-    about = (
-        "Gain over random choice in points; bold: its 95 % interval, over trials and test classes, "
-        "leaves out zero. The row of random choice has its accuracy in %."
-    )
-    columns = ["learner", "way", "choice", *(f"{b:,} tasks" for b in budgets)]
+def _gains(
+    results: Sequence[_Results], trials: Mapping[SelectionPlan, Sequence[SelectionTrial]]
+) -> str:
+    """Gains over random choice, a column for each number of tasks."""
+    budgets = sorted({o.budget for _, own in results for o in own})
+    n = sum(o.gain is not None for _, own in results for o in own)
+    strict = {  # Bonferroni's correction for all gains of the table
+        (plan, o.learner, o.rule, o.budget)
+        for plan, own in trials.items()
+        for o in outcomes(own, 1 - 0.05 / max(1, n))
+        if o.gain is not None and o.gain.clear
+    }
+    alone = sum(o.gain is not None and o.gain.clear for _, own in results for o in own)
+    columns = ["learner", "tasks of", "choice", *(f"{b:,} tasks" for b in budgets)]
     rows: list[list[str]] = []
-    for way in sorted(by_way):
-        cells = {(o.learner, o.rule, o.budget): _gain(o) for o in by_way[way]}
+    for plan, own in results:
+        cells = {
+            (o.learner, o.rule, o.budget): _gain(o, (plan, o.learner, o.rule, o.budget) in strict)
+            for o in own
+        }
         names = {(learner, rule) for learner, rule, _ in cells}
         for learner, rule in sorted(names, key=lambda name: (name[0], _ORDER[name[1]])):
             shown = [cells.get((learner, rule, b), "") for b in budgets]
-            rows.append([learner, str(way), rule, *shown])
+            rows.append([learner, plan.title, rule, *shown])
+    about = (
+        f"Gain over random choice in points. *Italic*: its 95 % interval, over trials and test "
+        f"classes, leaves out zero, as {alone} of {n} do; about {0.05 * n:.0f} would by chance. "
+        f"**Bold**: {len(strict)} that do so with the interval widened for {n} comparisons "
+        "(Bonferroni). The row of random choice has its accuracy in %."
+    )
     return f"{about}\n\n{markdown_table(columns, rows)}"
 
 
-def _gain(o: Outcome) -> str:
+def _gain(o: Outcome, strict: bool) -> str:
     if o.gain is None:
         return f"{100 * o.accuracy.value:.1f}"
     gain = f"{round(100 * o.gain.value, 1) + 0.0:+.1f}".replace("-", "−")
-    return f"**{gain}**" if o.gain.clear else gain
+    if strict:
+        return f"**{gain}**"
+    return f"*{gain}*" if o.gain.clear else gain
 
 
-def _selection_row(figure: str, way: int, o: Outcome) -> tuple[str, ...]:
-    theirs = published_for(figure, way, o)
-    random = published_for(figure, way, o, RANDOM)
+def _selection_row(figure: str, plan: SelectionPlan, o: Outcome) -> tuple[str, ...]:
+    theirs = published_for(figure, plan.way, o)
+    random = published_for(figure, plan.way, o, RANDOM)
     paper = "" if theirs is None else f"{theirs:.1f}"
     ours = loses = gain = ""
     if o.gain is not None:
@@ -168,7 +214,7 @@ def _selection_row(figure: str, way: int, o: Outcome) -> tuple[str, ...]:
         ours, loses = f"{100 * o.gain.value:+.1f} ± {reach:.1f}", f"{o.losing_share:.0%}"
         gain = "" if theirs is None or random is None else f"{theirs - random:+.1f}"
     return (
-        o.learner, str(way), f"{o.budget:,}", o.rule, str(o.n_trials),
+        o.learner, plan.title, f"{o.budget:,}", o.rule, str(o.n_trials),
         f"{100 * o.accuracy.value:.1f} ± {100 * o.accuracy.reach:.1f}", f"{100 * o.spread:.1f}",
         ours, loses, paper, gain,
     )  # fmt: skip
@@ -181,6 +227,8 @@ def published_for(figure: str, way: int, o: Outcome, rule: str | None = None) ->
         return None
     if figure == "fig3":
         return FIG3[rule].get(o.learner)
+    if figure != "fig4":
+        return None
     return FIG4.get((o.learner, way), {}).get(rule, {}).get(o.budget)
 
 
@@ -225,9 +273,9 @@ def _draw_fig2(
         figure.legend(loc="outside lower center", ncols=5, frameon=False)
 
 
-def _draw_fig3(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
+def _draw_fig3(of_plans: Sequence[_Results], path: Path) -> None:
     """Bars by learner and choice: the paper's above, ours below."""
-    (results,) = by_way.values()
+    ((_, results),) = of_plans
     learners = _in_order(o.learner for o in results)
     rules = [str(c) for c in CHOICES if any(o.rule == str(c) for o in results)]
     in_paper = [n for n in learners if n in FIG3["random"]]
@@ -247,7 +295,7 @@ def _draw_fig3(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
             x = [j + (i - (len(rules) - 1) / 2) * width for j in range(len(learners))]
             y = [100 * here[n].value if n in here else float("nan") for n in learners]
             reach = [100 * here[n].reach if n in here else 0.0 for n in learners]
-            below.bar(x, y, width=0.92 * width, color=COLOURS[i], label=rule)
+            below.bar(x, y, width=0.92 * width, color=_COLOURS[_ORDER[rule]], label=rule)
             below.errorbar(x, y, reach, fmt="none", ecolor="0.2", elinewidth=1)
         below.set_title("ours, with the 95 % interval of the mean over trials", loc="left")
         for axes, names, values in (
@@ -262,17 +310,17 @@ def _draw_fig3(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
             )  # fmt: skip
 
 
-def _draw_fig4(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
+def _draw_fig4(of_plans: Sequence[_Results], path: Path) -> None:
     """Accuracy against the number of training tasks; the paper's curves in grey."""
-    ways = sorted(by_way)
-    learners = _in_order(o.learner for w in ways for o in by_way[w])
-    with picture(path, 3.8 * len(learners), 3.2 * len(ways) + 0.6, dpi=160, kind=None) as figure:
-        panels = figure.subplots(len(ways), len(learners), squeeze=False)
-        for row, way in zip(panels, ways, strict=True):
+    learners = _in_order(o.learner for _, own in of_plans for o in own)
+    size = 3.8 * len(learners), 3.2 * len(of_plans) + 0.6
+    with picture(path, *size, dpi=160, kind=None) as figure:
+        panels = figure.subplots(len(of_plans), len(learners), squeeze=False)
+        for row, (plan, own) in zip(panels, of_plans, strict=True):
             for panel, learner in zip(row, learners, strict=True):
                 for rule, i in _PAPER_CHOICES.items():
-                    points = FIG4.get((learner, way), {}).get(rule, {})
-                    if points:
+                    points = FIG4.get((learner, plan.way), {}).get(rule, {})
+                    if points and plan.pool == "mini_imagenet":
                         panel.plot(
                             list(points), list(points.values()), color=f"{0.55 + 0.12 * i}",
                             linestyle=DASHES[i], lw=1, label=f"published, {rule}",
@@ -280,16 +328,16 @@ def _draw_fig4(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
                 for i, choice in enumerate(CHOICES):
                     here = {
                         o.budget: o.accuracy
-                        for o in by_way[way]
+                        for o in own
                         if (o.learner, o.rule) == (learner, str(choice))
                     }
                     if here:
                         x, y = sorted(here), [100 * here[b].value for b in sorted(here)]
                         panel.plot(x, y, label=str(choice), **_look(i))
                         reach = [100 * here[b].reach for b in x]
-                        panel.errorbar(x, y, reach, fmt="none", ecolor=COLOURS[i], elinewidth=0.8)
+                        panel.errorbar(x, y, reach, fmt="none", ecolor=_COLOURS[i], elinewidth=0.8)
                 panel.set_xscale("log")
-                panel.set_title(f"{label_of(learner)}, {way}-way", loc="left")
+                panel.set_title(f"{label_of(learner)}, {plan.title}", loc="left")
                 panel.grid(axis="y", color="0.9")
         for panel in panels[-1]:
             panel.set_xlabel("training tasks")
@@ -307,7 +355,8 @@ def _draw_fig4(by_way: Mapping[int, Sequence[Outcome]], path: Path) -> None:
 
 def _look(i: int) -> dict[str, Any]:
     return {
-        "color": COLOURS[i], "marker": MARKERS[i], "linestyle": DASHES[i],
+        "color": _COLOURS[i], "marker": MARKERS[i % len(MARKERS)],
+        "linestyle": DASHES[i % len(DASHES)],
         "markersize": 4.5, "linewidth": 1.3, "markeredgecolor": "white", "markeredgewidth": 0.5,
     }  # fmt: skip
 
