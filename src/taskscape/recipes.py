@@ -73,17 +73,12 @@ LEARNER_PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "maml-untuned": {"inner_rate": 0.05, "inner_steps": 5, "learning_rate": 1e-3},
     },
     "paper 5-shot, 100 tasks": {
-        "protonet": {"scale": 2.0, "learning_rate": 3e-3},
+        "protonet": {"scale": 1.0, "learning_rate": 1e-3},
+        "maml": {"inner_rate": 0.2, "inner_steps": 20, "learning_rate": 3e-4},
     },
-    "paper 10-way, 100 tasks": {
-        "protonet": {"scale": 2.0, "learning_rate": 3e-3},
-    },
-    "paper 10-way, 1,000 tasks": {
-        "protonet": {"scale": 2.0, "learning_rate": 3e-3},
-    },
-    "paper 10-way, 10,000 tasks": {
-        "protonet": {"scale": 2.0, "learning_rate": 3e-4},
-    },
+    "paper 10-way, 100 tasks": {"protonet": {"scale": 1.0, "learning_rate": 3e-4}},
+    "paper 10-way, 1,000 tasks": {"protonet": {"scale": 2.0, "learning_rate": 1e-3}},
+    "paper 10-way, 10,000 tasks": {"protonet": {"scale": 2.0, "learning_rate": 3e-4}},
     "paper 5-shot, 10,000 tasks": {
         "protonet": {"scale": 2.0, "learning_rate": 3e-4},
         "maml": {"inner_rate": 0.1, "inner_steps": 20, "learning_rate": 3e-4},
