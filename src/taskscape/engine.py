@@ -14,10 +14,11 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, TypeVar
 
 from taskscape.errors import TaskscapeError
@@ -127,8 +128,8 @@ def _map_on_ray(
     head = _connect(engine)
     gpus = int(ray.cluster_resources().get("GPU", 0))
     workers = gpus or int(ray.cluster_resources().get("CPU", 1))
-    remote = ray.remote(num_cpus=1, num_gpus=int(gpus > 0), max_retries=_RETRIES)(_one)
-    handed_over = ray.put(shared)
+    remote = ray.remote(num_cpus=1, num_gpus=int(gpus > 0), max_retries=_RETRIES)(_one_elsewhere)
+    handed_over, folder = ray.put(shared), str(Path.cwd())
     running: dict[Any, int] = {}
     finished: dict[int, Result] = {}
     waiting, next_one = enumerate(items), 0
@@ -137,7 +138,7 @@ def _map_on_ray(
             while next_one < len(items):
                 # not all at once: results wait here until it is their turn
                 for number, item in islice(waiting, max(0, 2 * workers + 1 - len(running))):
-                    running[remote.remote(item, function, handed_over)] = number
+                    running[remote.remote(item, function, handed_over, folder)] = number
                 ready, _ = ray.wait(list(running), timeout=_SECONDS_BETWEEN_LOOKS)
                 head.check()
                 for reference in ready:
@@ -154,6 +155,18 @@ def _map_on_ray(
             f"{description}: the Ray cluster failed, or a worker died {_RETRIES + 1} times on one "
             f"piece of work ({type(error).__name__}: {error}). {_GO_ON}"
         ) from error
+
+
+def _one_elsewhere(
+    item: Item, function: Callable[..., Result], shared: tuple[Any, ...], folder: str
+) -> Result:
+    """One piece of work on a worker, who stands where the one who asks stands.
+
+    Ray's workers stand where their cluster was started, and would look for relative paths there.
+    """
+    with suppress(OSError):  # not every machine has that folder, nor every piece of work needs it
+        os.chdir(folder)
+    return _one(item, function, shared)
 
 
 def _connect(engine: str) -> "_Head":

@@ -77,6 +77,13 @@ def test_what_a_killed_worker_had_begun_is_done_again(cluster, tmp_path):
     np.testing.assert_array_equal(near.distances, here.distances)
 
 
+def test_relative_paths_are_those_of_the_one_who_asks(cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # workers were started elsewhere
+    made = embed_into("c", Model(), TASKS[:2000], shard_size=1000)
+    assert len(made.read()) == 2000
+    assert list(map_work(lambda item: os.getcwd(), [1])) == [str(tmp_path)]  # noqa: PTH109
+
+
 def fill_disk(item):
     if item == 2:
         with open("/dev/full", "w") as file:  # noqa: PTH123
