@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from taskscape.errors import TaskscapeError
 from taskscape.files import DISK_FULL
 from taskscape.progress import progress_bar
+from taskscape.waiting_interrupts import still_heard
 
 __all__ = ["ENGINES", "EngineError", "map_work", "on_workers", "use_engine"]
 
@@ -41,6 +42,8 @@ _RETRIES = 3
 """How often an item is done again after the worker that did it died."""
 _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_WITHOUT_HEAD = 5.0
+_OWN_JOBS: set[str] = set()
+"""What Ray calls the connections that were made here, not by whoever uses us."""
 _GO_ON = "What is finished is kept: the same command goes on from there."
 
 
@@ -147,6 +150,9 @@ def _map_on_ray(
                 while next_one in finished:
                     yield finished.pop(next_one)
                     next_one += 1
+    except KeyboardInterrupt:  # the process may end at once, which would leave some of it running
+        _leave()
+        raise
     except ray.exceptions.RayTaskError as error:
         cause = error.cause
         raise (cause if isinstance(cause, TaskscapeError) else error) from None
@@ -175,15 +181,23 @@ def _connect(engine: str) -> "_Head":
     if not ray.is_initialized():
         address = engine if engine.startswith("ray://") else None
         try:
-            with warnings.catch_warnings():
+            with still_heard(), warnings.catch_warnings():
                 # JAX warns of every new process; those of Ray do nothing else before they are one
                 warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
                 ray.init(address, logging_level=logging.ERROR, log_to_driver=False)
+            _OWN_JOBS.add(ray.get_runtime_context().get_job_id())
         except (ConnectionError, RuntimeError, ValueError) as error:
             where = address or os.environ.get("RAY_ADDRESS", "this machine")
             raise EngineError(f"no Ray cluster at {where} can be reached: {error}") from error
     through_client = bool(ray.util.client.ray.is_connected())  # tells of lost connections itself
     return _Head(None if through_client else ray.get_runtime_context().gcs_address)
+
+
+def _leave() -> None:
+    """End a connection that was made here, and with it the cluster if that was started here."""
+    ray: Any = importlib.import_module("ray")
+    if ray.is_initialized() and ray.get_runtime_context().get_job_id() in _OWN_JOBS:
+        ray.shutdown()
 
 
 class _Head:
@@ -198,7 +212,7 @@ class _Head:
             return
         host, port = self.address.rsplit(":", 1)
         try:
-            socket.create_connection((host, int(port)), timeout=1).close()
+            socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()
             self._seen = time.monotonic()
         except OSError:
             if time.monotonic() - self._seen > _SECONDS_WITHOUT_HEAD:

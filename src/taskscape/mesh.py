@@ -6,7 +6,6 @@ tasks is summed over devices in one collective.
 
 import os
 import re
-import signal
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from taskscape.errors import DataError, ProcessesError
+from taskscape.waiting_interrupts import still_heard
 
 __all__ = [
     "SAME",
@@ -82,9 +82,9 @@ def join_processes(
         )
     if jax.config.values.get("jax_cpu_collectives_implementation") in (None, "none"):
         jax.config.update("jax_cpu_collectives_implementation", "gloo")  # type: ignore[no-untyped-call]
-    heard = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        jax.distributed.initialize(*given)
+        with still_heard():
+            jax.distributed.initialize(*given)
     except ValueError as error:
         if coordinator is not None or "coordinator_address" not in str(error):
             raise DataError(f"the processes cannot find each other: {error}") from error
@@ -92,8 +92,6 @@ def join_processes(
         raise DataError(
             f"process {process} cannot join the others at {coordinator}: {error}"
         ) from error
-    for number, handler in heard.items():  # JAX listens to some of them, and nobody else would
-        signal.signal(number, handler)
     if _joined():
         sys.excepthook = _say_and_leave
         anyone(False)  # they connect here, and from here on notice at once if one is gone
