@@ -25,6 +25,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -206,13 +207,15 @@ class Child:
         except KeyboardInterrupt:
             code = 130
         except DataError as error:
-            print(error)
             code = 2
+            with suppress(OSError):  # the limit of a full disk is also that of the log
+                print(error)
         except BaseException:
             traceback.print_exc()
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            with suppress(OSError):
+                sys.stdout.flush()
+                sys.stderr.flush()
             os._exit(code)
 
     def wait(self, seconds: float = 600.0) -> int | None:

@@ -14,15 +14,17 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, TypeVar
 
 from taskscape.errors import TaskscapeError
 from taskscape.files import DISK_FULL
 from taskscape.progress import progress_bar
+from taskscape.waiting_interrupts import still_heard
 
 __all__ = ["ENGINES", "EngineError", "map_work", "on_workers", "use_engine"]
 
@@ -40,6 +42,8 @@ _RETRIES = 3
 """How often an item is done again after the worker that did it died."""
 _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_WITHOUT_HEAD = 5.0
+_OWN_JOBS: set[str] = set()
+"""What Ray calls the connections that were made here, not by whoever uses us."""
 _GO_ON = "What is finished is kept: the same command goes on from there."
 
 
@@ -127,8 +131,8 @@ def _map_on_ray(
     head = _connect(engine)
     gpus = int(ray.cluster_resources().get("GPU", 0))
     workers = gpus or int(ray.cluster_resources().get("CPU", 1))
-    remote = ray.remote(num_cpus=1, num_gpus=int(gpus > 0), max_retries=_RETRIES)(_one)
-    handed_over = ray.put(shared)
+    remote = ray.remote(num_cpus=1, num_gpus=int(gpus > 0), max_retries=_RETRIES)(_one_elsewhere)
+    handed_over, folder = ray.put(shared), str(Path.cwd())
     running: dict[Any, int] = {}
     finished: dict[int, Result] = {}
     waiting, next_one = enumerate(items), 0
@@ -137,7 +141,7 @@ def _map_on_ray(
             while next_one < len(items):
                 # not all at once: results wait here until it is their turn
                 for number, item in islice(waiting, max(0, 2 * workers + 1 - len(running))):
-                    running[remote.remote(item, function, handed_over)] = number
+                    running[remote.remote(item, function, handed_over, folder)] = number
                 ready, _ = ray.wait(list(running), timeout=_SECONDS_BETWEEN_LOOKS)
                 head.check()
                 for reference in ready:
@@ -146,6 +150,9 @@ def _map_on_ray(
                 while next_one in finished:
                     yield finished.pop(next_one)
                     next_one += 1
+    except KeyboardInterrupt:  # the process may end at once, which would leave some of it running
+        _leave()
+        raise
     except ray.exceptions.RayTaskError as error:
         cause = error.cause
         raise (cause if isinstance(cause, TaskscapeError) else error) from None
@@ -156,21 +163,41 @@ def _map_on_ray(
         ) from error
 
 
+def _one_elsewhere(
+    item: Item, function: Callable[..., Result], shared: tuple[Any, ...], folder: str
+) -> Result:
+    """One piece of work on a worker, who stands where the one who asks stands.
+
+    Ray's workers stand where their cluster was started, and would look for relative paths there.
+    """
+    with suppress(OSError):  # not every machine has that folder, nor every piece of work needs it
+        os.chdir(folder)
+    return _one(item, function, shared)
+
+
 def _connect(engine: str) -> "_Head":
     """Join the cluster that was asked for, or start one on this machine."""
     ray: Any = importlib.import_module("ray")
     if not ray.is_initialized():
         address = engine if engine.startswith("ray://") else None
         try:
-            with warnings.catch_warnings():
+            with still_heard(), warnings.catch_warnings():
                 # JAX warns of every new process; those of Ray do nothing else before they are one
                 warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
                 ray.init(address, logging_level=logging.ERROR, log_to_driver=False)
+            _OWN_JOBS.add(ray.get_runtime_context().get_job_id())
         except (ConnectionError, RuntimeError, ValueError) as error:
             where = address or os.environ.get("RAY_ADDRESS", "this machine")
             raise EngineError(f"no Ray cluster at {where} can be reached: {error}") from error
     through_client = bool(ray.util.client.ray.is_connected())  # tells of lost connections itself
     return _Head(None if through_client else ray.get_runtime_context().gcs_address)
+
+
+def _leave() -> None:
+    """End a connection that was made here, and with it the cluster if that was started here."""
+    ray: Any = importlib.import_module("ray")
+    if ray.is_initialized() and ray.get_runtime_context().get_job_id() in _OWN_JOBS:
+        ray.shutdown()
 
 
 class _Head:
@@ -185,7 +212,7 @@ class _Head:
             return
         host, port = self.address.rsplit(":", 1)
         try:
-            socket.create_connection((host, int(port)), timeout=1).close()
+            socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()
             self._seen = time.monotonic()
         except OSError:
             if time.monotonic() - self._seen > _SECONDS_WITHOUT_HEAD:

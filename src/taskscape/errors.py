@@ -1,6 +1,6 @@
 """Errors that are the user's to mend: each names what is wrong, where, and what to do about it."""
 
-__all__ = ["CheckpointError", "DataError", "TaskscapeError"]
+__all__ = ["CheckpointError", "DataError", "ProcessesError", "TaskscapeError"]
 
 
 class TaskscapeError(Exception):
@@ -9,6 +9,10 @@ class TaskscapeError(Exception):
 
 class DataError(TaskscapeError, ValueError):
     """The data, or what was asked of it, cannot be used as it is."""
+
+
+class ProcessesError(TaskscapeError):
+    """One of several processes that share a fit was lost by the others."""
 
 
 class CheckpointError(DataError):

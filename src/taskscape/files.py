@@ -342,12 +342,11 @@ def folder_in_one_piece(path: PathLike, *, replace: bool = True) -> Iterator[Pat
         for inside in unfinished.rglob("*"):
             _onto_disk(inside)
         _onto_disk(unfinished)
-        if final.exists() and not replace:
-            return  # somebody else finished the same folder first: keep theirs
-        if not final.exists():
-            unfinished.rename(final)
-        elif not _exchange(unfinished, final):
-            _take_the_place(unfinished, final)
+        if not _take_free_place(unfinished, final):
+            if not replace:
+                return  # somebody else finished the same folder first: keep theirs
+            if not _exchange(unfinished, final):
+                _take_the_place(unfinished, final)
         _onto_disk(final.parent)
     except OSError as error:
         raise _explained(error, path) from error
@@ -405,6 +404,19 @@ def locked_folder(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _take_free_place(unfinished: Path, final: Path) -> bool:
+    """Move a folder to where there is none; False where there is one, perhaps since a moment."""
+    if final.exists():
+        return False
+    try:
+        unfinished.rename(final)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True
 
 
 def _exchange(unfinished: Path, final: Path) -> bool:

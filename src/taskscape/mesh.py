@@ -4,8 +4,13 @@ Tasks are split over the devices, parameters are the same on all of them, and wh
 tasks is summed over devices in one collective.
 """
 
-import signal
-from collections.abc import Callable, Sequence
+import os
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
 from typing import Any, TypeVar
 
 import jax
@@ -13,7 +18,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from taskscape.errors import DataError
+from taskscape.errors import DataError, ProcessesError
+from taskscape.waiting_interrupts import still_heard
 
 __all__ = [
     "SAME",
@@ -24,11 +30,14 @@ __all__ = [
     "devices_for",
     "first_process",
     "join_processes",
+    "leave_at_once_if_joined",
+    "losses_named",
     "on_all_hosts",
     "on_each_device",
     "on_one_device",
     "one_for_all",
     "own_places",
+    "part_ways",
     "same_on_all",
     "several_processes",
     "split_among_devices",
@@ -37,6 +46,8 @@ __all__ = [
 ]
 
 Tree = TypeVar("Tree")
+_LOST = re.compile("(UNKNOWN|INTERNAL|UNAVAILABLE|ABORTED|CANCELLED|DEADLINE_EXCEEDED): ")
+"""How JAX begins to tell of a collective that failed; a device without room is none of these."""
 _AXIS = "tasks"
 SPLIT = PartitionSpec(_AXIS)  # type: ignore[no-untyped-call]
 """Of arrays whose first axis is split over the devices."""
@@ -54,7 +65,8 @@ def join_processes(
 
     Without settings, those of Slurm, Open MPI or Kubernetes are used, as
     ``jax.distributed.initialize`` finds them; where there are none, this process stays alone, with
-    all devices of its machine.
+    all devices of its machine. From then on, an error that nothing handles ends this process at
+    once, and the others with it.
     """
     given = (coordinator, processes, process)
     if any(value is not None for value in given) and None in given:
@@ -70,9 +82,9 @@ def join_processes(
         )
     if jax.config.values.get("jax_cpu_collectives_implementation") in (None, "none"):
         jax.config.update("jax_cpu_collectives_implementation", "gloo")  # type: ignore[no-untyped-call]
-    heard = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        jax.distributed.initialize(*given)
+        with still_heard():
+            jax.distributed.initialize(*given)
     except ValueError as error:
         if coordinator is not None or "coordinator_address" not in str(error):
             raise DataError(f"the processes cannot find each other: {error}") from error
@@ -80,8 +92,53 @@ def join_processes(
         raise DataError(
             f"process {process} cannot join the others at {coordinator}: {error}"
         ) from error
-    for number, handler in heard.items():  # JAX listens to some of them, and nobody else would
-        signal.signal(number, handler)
+    if _joined():
+        sys.excepthook = _say_and_leave
+        anyone(False)  # they connect here, and from here on notice at once if one is gone
+
+
+def part_ways() -> None:
+    """Wait until all processes are here; from then on each goes its own way."""
+    jax.distributed.shutdown()  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def losses_named() -> Iterator[None]:
+    """An error that says so, where another process has ended or cannot be reached."""
+    try:
+        yield
+    except (jax.errors.JaxRuntimeError, ValueError) as error:  # JAX raises both for the same
+        said = " ".join(str(error).split())
+        if not (_LOST.match(said) and several_processes()):
+            raise
+        raise ProcessesError(
+            f"process {jax.process_index()} of {jax.process_count()} cannot go on: another one "
+            f"has ended, and then its own words say why, or cannot be reached ({said}). Start all "
+            "of them again, with resume=True (--resume) to go on from a checkpoint."
+        ) from error
+
+
+def leave_at_once_if_joined(code: int) -> None:
+    """End a process that failed, if it is one of several.
+
+    At the end of Python, JAX would wait for the others, minutes long, while these wait for it.
+    """
+    if _joined():
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+
+
+def _say_and_leave(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    sys.__excepthook__(kind, error, trace)
+    leave_at_once_if_joined(1)
+
+
+def _joined() -> bool:
+    """Whether this process is joined with others now."""
+    return bool(jax.distributed.is_initialized())
 
 
 def first_process() -> bool:
@@ -99,8 +156,9 @@ def anyone(asks: bool) -> bool:
     return bool(np.any(_from_all(asks)))
 
 
-def alike(number: int) -> bool:
-    """Whether all processes have the same number."""
+def alike(text: str) -> bool:
+    """Whether all processes have the same text."""
+    number = zlib.crc32(text.encode()) >> 1
     return bool(np.all(_from_all(number) == number))
 
 
@@ -109,7 +167,8 @@ def _from_all(value: int) -> np.ndarray:
         return np.array([value])
     from jax.experimental.multihost_utils import process_allgather
 
-    return np.asarray(process_allgather(np.int32(value)))
+    with losses_named():
+        return np.asarray(process_allgather(np.int32(value)))
 
 
 def one_for_all(tree: Tree) -> Tree:

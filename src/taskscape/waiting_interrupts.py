@@ -1,9 +1,11 @@
 """Interrupts that wait: processes that share a fit must all stop after the same step."""
 
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["interrupts_wait", "wait_with"]
+__all__ = ["interrupts_wait", "still_heard", "wait_with"]
 
 _WAITING: list[list[int]] = []
 
@@ -27,3 +29,17 @@ def wait_with(number: int) -> bool:
         return False
     _WAITING[-1].append(number)
     return True
+
+
+@contextmanager
+def still_heard() -> Iterator[None]:
+    """Who listens to interrupts goes on to do so after the block: JAX and Ray take them over."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python lets nobody else set them
+        return
+    heard = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in heard.items():
+            signal.signal(number, handler)

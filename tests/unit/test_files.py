@@ -352,3 +352,22 @@ def test_a_picture_is_replaced_only_if_it_is_ours(tmp_path: Path, ending: str):
     with pytest.raises(DataError, match="exists and is not a picture written by taskscape"):
         save_picture(Figure(figsize=(1, 1)), mine)
     assert mine.read_bytes() == before
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_a_folder_that_another_process_finishes_in_the_last_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replace: bool
+) -> None:
+    real, path = Path.rename, tmp_path / "m"
+
+    def rename(self: Path, to: Path) -> Path:
+        monkeypatch.setattr(Path, "rename", real)
+        path.mkdir()
+        (path / "value").write_text("theirs")
+        return real(self, to)
+
+    with folder_in_one_piece(path, replace=replace) as made:
+        (made / "value").write_text("ours")
+        monkeypatch.setattr(Path, "rename", rename)
+    assert (path / "value").read_text() == ("ours" if replace else "theirs")
+    assert list(tmp_path.iterdir()) == [path]

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -75,6 +76,13 @@ def test_what_a_killed_worker_had_begun_is_done_again(cluster, tmp_path):
         here = nearest(asked, compacted.lam(), 3)
     np.testing.assert_array_equal(near.indices, here.indices)
     np.testing.assert_array_equal(near.distances, here.distances)
+
+
+def test_relative_paths_are_those_of_the_one_who_asks(cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # workers were started elsewhere
+    made = embed_into("c", Model(), TASKS[:2000], shard_size=1000)
+    assert len(made.read()) == 2000
+    assert list(map_work(lambda item: os.getcwd(), [1])) == [str(tmp_path)]  # noqa: PTH109
 
 
 def fill_disk(item):
@@ -160,3 +168,31 @@ def test_a_killed_head_is_told_of_and_the_same_call_goes_on(tmp_path):
         whole = embed_into(folder, Model(count, lambda: again.append(1)), TASKS, shard_size=1000)
     assert len(again) == 9 - kept
     assert len(whole) == 9_010
+
+
+def test_sigterm_ends_the_command_and_the_cluster_it_started():
+    code = """
+import os, signal, sys, threading, time
+from taskscape.cli.interrupts import heed_interrupts
+from taskscape.engine import map_work, use_engine
+
+def wait(item):
+    time.sleep(60)
+
+with heed_interrupts(), use_engine("ray"):
+    next(map_work(abs, [1], description="begun"))
+    import ray
+    print(ray.get_runtime_context().gcs_address, flush=True)
+    threading.Timer(2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    list(map_work(wait, [1, 2]))
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, check=False, timeout=120, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 128 + signal.SIGTERM, done.stderr
+    assert "SIGTERM received" not in done.stderr  # Ray's own words, with a trace of C++
+    host, port = done.stdout.strip().rsplit(":", 1)
+    with pytest.raises(OSError, match=r"refused|timed out"):
+        socket.create_connection((host, int(port)), timeout=5)

@@ -4,6 +4,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -46,6 +47,7 @@ __all__ = [
     "Shard",
     "change_shards",
     "new_name",
+    "note_exchange",
     "read_shards",
 ]
 
@@ -54,6 +56,7 @@ COMPACTING = ".compacting-"
 
 _BATCH = 1 << 16
 _MANIFEST = "manifest.json"
+_EXCHANGE = "exchange.json"
 _WHAT = "catalogue of embedded tasks"
 _FORMAT = 1
 
@@ -166,14 +169,26 @@ class Catalogue:
         """Make files that lie in the folder part of its catalogue, all of them at once.
 
         Files that are part of it already stay what they are: two processes that embed the same
-        tasks write the same files.
+        tasks write the same files. An error if one is gone, or of another model or pool than what
+        others have added by now.
         """
+        folder = as_path(path)
 
         def added(there: list[Shard]) -> list[Shard]:
             known = {shard.file for shard in there}
-            return [*there, *(shard for shard in shards if shard.file not in known)]
+            new = [shard for shard in shards if shard.file not in known]
+            for shard in new:
+                if _size(folder / shard.file) != shard.bytes:
+                    raise DataError(
+                        f"{folder / shard.file} is gone or not as it was written, perhaps because "
+                        "another process added the same tasks and the catalogue was compacted "
+                        "since. Nothing was added; look whether they are there, or run it again."
+                    )
+            if new:
+                Catalogue.check_can_add(folder, EmbeddingsFile(folder / new[0].file).header)
+            return [*there, *new]
 
-        change_shards(as_path(path), added)
+        change_shards(folder, added)
         return Catalogue(path)
 
     def compact(self, *, shard_size: int = 1 << 20) -> "Catalogue":
@@ -374,10 +389,7 @@ def read_shards(folder: Path) -> list[Shard]:
         check_format(content, manifest)
         shards = [Shard.from_dict(entry) for entry in content["shards"]]
     for shard in shards:
-        try:
-            size = (folder / shard.file).stat().st_size
-        except FileNotFoundError:
-            size = None
+        size = _size(folder / shard.file)
         if size != shard.bytes:
             if manifest.read_text(encoding="utf-8") != text:  # it was compacted meanwhile
                 return read_shards(folder)
@@ -386,18 +398,44 @@ def read_shards(folder: Path) -> list[Shard]:
     return shards
 
 
+def _size(file: Path) -> int | None:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
 def change_shards(folder: Path, change: Callable[[list[Shard]], list[Shard]]) -> None:
     """Write the manifest anew, from the files that it names by now; one writer at a time."""
     with locked_folder(folder):
+        there = read_shards(folder)
+        _end_exchanges(folder, {shard.file for shard in there})
         for left in (f"{COMPACTING}*", ".shard-*-unfinished-*"):
             sweep_abandoned(folder.glob(left))
-        there = read_shards(folder)
         if any(shard.sha256 is None for shard in there):
             there = [Shard.of(folder / shard.file, hashed=True) for shard in there]
         entries = [shard.to_dict() for shard in change(there)]
         content = sealed({"what": _WHAT, "format": _FORMAT, "shards": entries})
         with written_in_one_piece(folder / _MANIFEST) as file:
             file.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def note_exchange(runs: Path, before: set[str], after: set[str]) -> None:
+    """Note, under the lock, that some files are about to take the place of others."""
+    with written_in_one_piece(runs / _EXCHANGE) as file:
+        file.write_text(json.dumps([sorted(before), sorted(after)]), encoding="utf-8")
+
+
+def _end_exchanges(folder: Path, named: set[str]) -> None:
+    """Delete what a compaction that was killed left over: of two sets with the same tasks, the one
+    that the manifest does not name. Under the lock no exchange can be half done but a dead one.
+    """
+    for note in folder.glob(f"{COMPACTING}*/{_EXCHANGE}"):
+        with suppress(FileNotFoundError, ValueError):  # its process deletes it, or it is damaged
+            before, after = map(set, json.loads(note.read_text(encoding="utf-8")))
+            for kept, left in ((before, after), (after, before)):
+                for file in left - named if kept <= named else ():
+                    (folder / Path(file).name).unlink(missing_ok=True)
 
 
 def _is_ours(folder: Path) -> bool:

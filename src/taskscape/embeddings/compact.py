@@ -4,7 +4,8 @@ A k-d tree learned from a sample of the tasks cuts the space into cells of about
 file is read once and its tasks are put down by cell; then each cell is read, sorted into blocks
 and written as a file of its own. Both are maps over independent pieces, and none holds more
 than one file in memory. All of it happens in a folder inside the catalogue's, which is deleted in
-the end; what a killed process leaves is deleted a day later.
+the end; what a killed process leaves is deleted by the next one that adds to the catalogue (files
+of tasks that are there twice) or a day later (the rest).
 """
 
 import shutil
@@ -26,6 +27,7 @@ from taskscape.embeddings.catalogue import (
     Shard,
     change_shards,
     new_name,
+    note_exchange,
     read_shards,
 )
 from taskscape.embeddings.embeddings import (
@@ -89,6 +91,7 @@ def _exchange(catalogue: Catalogue, written: list[Shard], runs: Path) -> None:
     def exchanged(there: list[Shard]) -> list[Shard]:
         if not before <= {shard.file for shard in there}:
             raise DataError(f"{folder} was compacted by another process meanwhile.")
+        note_exchange(runs, before, {shard.file for shard in written})
         for shard in written:
             (runs / shard.file).rename(folder / shard.file)
         return written + [shard for shard in there if shard.file not in before]

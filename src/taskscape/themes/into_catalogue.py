@@ -47,7 +47,7 @@ def embed_into(
     folder.mkdir(parents=True, exist_ok=True)
     job = _name_of_job(folder, model, tasks, n_tasks, shard_size)
     pieces = [
-        (begin, min(begin + shard_size, n_tasks), folder / new_name(f"{job}-{i:06d}"))
+        (begin, min(begin + shard_size, n_tasks), folder / _file_of(job, i))
         for i, begin in enumerate(range(0, n_tasks, shard_size))
     ]
     work = map_work(_embed_piece, pieces, shared=(model, tasks), description="embedding tasks")
@@ -68,13 +68,23 @@ def _embed_piece(
 def _name_of_job(
     folder: Path, model: TaskThemes, tasks: TaskSet | TaskStream, n_tasks: int, shard_size: int
 ) -> str:
-    """The same for the same tasks, model and catalogue, by which an interrupted job is known."""
+    """The same for the same tasks and model, by which an interrupted job is known.
+
+    What others add meanwhile changes nothing of it; where the catalogue has these tasks already,
+    they are added once more under another name.
+    """
     h = hashlib.blake2b(digest_size=6)
     h.update(repr((model.fingerprint_, tasks.pool.fingerprint, n_tasks, shard_size)).encode())
-    h.update(repr([shard.file for shard in read_shards(folder)]).encode())
     ends = [tasks[:1000], tasks[max(0, n_tasks - 1000) : n_tasks]]  # a stream follows from its seed
     for some in [tasks] if isinstance(tasks, TaskSet) else ends:
         h.update(repr(some.n_query).encode())  # of a class that gives all samples, these are none
         for part in (some.classes, some.keys, some.n_shot, some.support):
             h.update(b"" if part is None else np.ascontiguousarray(part).tobytes())
+    there = {shard.file for shard in read_shards(folder)}
+    while _file_of(h.hexdigest(), 0) in there:
+        h.update(b"once more")
     return h.hexdigest()
+
+
+def _file_of(job: str, number: int) -> str:
+    return new_name(f"{job}-{number:06d}")

@@ -20,10 +20,12 @@ from taskscape.mesh import (
     alike,
     anyone,
     first_process,
+    losses_named,
     on_all_hosts,
     on_one_device,
     one_for_all,
     own_places,
+    part_ways,
     same_on_all,
     several_processes,
     split_over_devices,
@@ -352,8 +354,17 @@ class Restarts:
 
     def run(self, resume: bool) -> list[Fit]:
         """Run all fits that a checkpoint does not hold already."""
+        with losses_named():
+            return self._run(resume)
+
+    def _run(self, resume: bool) -> list[Fit]:
+        if not alike(self.identity):
+            raise DataError(
+                "the processes that share this fit have different settings, data or tasks (with "
+                "random_state=None, each draws its own). Start the same in all of them."
+            )
         fits = self._read() if resume else []
-        if not alike(sum(len(fit.history) for fit in fits)):
+        if not alike(str([len(fit.history) for fit in fits])):
             raise CheckpointError(
                 f"the processes see different checkpoints at {self.path}. It must be on a disk "
                 "that all of them share."
@@ -388,7 +399,7 @@ class Restarts:
             if self.path is not None:
                 self._write(fits)
             if agreed:
-                anyone(True)  # no process leaves before the checkpoint is written
+                part_ways()  # no process leaves before the checkpoint is written
             raise
 
     def _write(self, fits: list[Fit]) -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from taskscape.compare import mean_kl, nearest, summarise
 from taskscape.embeddings import Catalogue, Embeddings, EmbeddingsFile, Shard, TaskFilter
+from taskscape.embeddings.catalogue import note_exchange
 from taskscape.errors import DataError
+from taskscape.files import sealed
 from taskscape.pools import ClassPool
 from taskscape.select import select, select_from_catalogue
 from taskscape.tasks import sample_tasks
@@ -217,6 +219,46 @@ def test_what_a_killed_process_left_is_deleted_a_day_later(catalogue):
     Catalogue.append(catalogue.path, ALL[:1])
     hidden = {path.name for path in catalogue.path.glob(".*")}
     assert hidden == {name.format("fresh") for name in names}
+
+
+@pytest.mark.parametrize("killed", ["before the manifest", "after it"])
+def test_files_that_a_killed_compaction_left_are_deleted(catalogue, killed):
+    folder, before = catalogue.path, {shard.file for shard in catalogue.shards}
+    written = Shard.write(folder / "shard-written.parquet", ALL)
+    runs = folder / ".compacting-x"
+    runs.mkdir()
+    note_exchange(runs, before, {written.file})
+    if killed == "after it":
+        manifest = json.loads((folder / "manifest.json").read_text())
+        values = {**manifest, "shards": [written.to_dict()]}
+        (folder / "manifest.json").write_text(json.dumps(sealed(values)))
+    ALL[:1].save(folder / "shard-0123456789ab-000000.parquet")  # of an embedding that is under way
+    whole = Catalogue.append(folder, ALL[:2])
+    assert len(whole) == N + 2
+    whole.check()
+    named = {shard.file for shard in whole.shards}
+    there = {path.name for path in folder.glob("shard-*")}
+    assert there - named == {"shard-0123456789ab-000000.parquet"}
+    assert named >= (before if killed == "before the manifest" else {written.file})
+
+
+def test_no_manifest_names_a_file_that_is_gone(catalogue):
+    # another process added the same tasks, and the catalogue was compacted since
+    shard = Shard.write(catalogue.path / "shard-job-000000.parquet", ALL[:5])
+    (catalogue.path / shard.file).unlink()
+    with pytest.raises(DataError, match=r"shard-job-000000\.parquet is gone or not as it was writ"):
+        Catalogue.add_shards(catalogue.path, [shard])
+    assert len(Catalogue(catalogue.path)) == N
+
+
+def test_tasks_of_two_models_are_not_mixed_by_two_who_begin_a_catalogue(tmp_path):
+    # both looked before the other had added anything
+    one = Shard.write(tmp_path / "shard-1.parquet", ALL[:5])
+    other = Shard.write(tmp_path / "shard-2.parquet", Embeddings.of(TASKS, LAM, model="m2"))
+    Catalogue.add_shards(tmp_path, [one])
+    with pytest.raises(DataError, match="the new tasks"):
+        Catalogue.add_shards(tmp_path, [other])
+    assert len(Catalogue(tmp_path)) == 5
 
 
 def test_a_catalogue_that_is_compacted_while_it_is_opened(catalogue, monkeypatch):

@@ -1,9 +1,11 @@
 """A fit on several devices and in several processes learns what it learns on one."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -62,27 +64,41 @@ def test_a_checkpoint_of_eight_devices_opens_on_one(eight: Path) -> None:
         np.testing.assert_allclose(theirs, ours, rtol=2e-3, atol=2e-3)
 
 
-@pytest.mark.parametrize("processes", [2, 4])
-def test_processes_learn_the_same_as_one(tmp_path: Path, processes: int) -> None:
+def fit(folder: Path, *settings: str, moved: float = 0.0) -> subprocess.Popen[bytes]:
+    """A process that fits a model to data, of which one number may be another."""
     classes = blobs()
     X, y = np.concatenate(list(classes.values())), np.repeat(list(classes), 12)
-    np.savez(tmp_path / "data.npz", features=X, label=y)
-    fit = [
-        sys.executable, "-m", "taskscape", "fit", str(tmp_path / "data.npz"), "--n-tasks", "40",
-        "--n-way", "3", "--n-shot", "5", "--task-themes", "2", "--image-themes", "4", "--prepare",
-        "none", "--update", "paper", "--max-passes", "1", "--out",
+    X[0, 0] += moved
+    data = folder / f"data{moved:g}.npz"
+    np.savez(data, features=X, label=y)
+    words = [
+        sys.executable, "-m", "taskscape", "fit", str(data), "--n-tasks", "40", "--n-way", "3",
+        "--n-shot", "5", "--task-themes", "2", "--image-themes", "4", "--prepare", "none",
+        "--update", "paper", *settings,
     ]  # fmt: skip
+    return subprocess.Popen(words, env=devices(1), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def joined(processes: int) -> list[list[str]]:
+    """The settings of so many processes that share a fit."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         coordinator = f"127.0.0.1:{free.getsockname()[1]}"
-    together = [
-        [*fit, str(tmp_path / "together"), "--coordinator", coordinator, "--processes",
-         str(processes), "--process", str(i)]
-        for i in range(processes)
-    ]  # fmt: skip
+    together = ["--coordinator", coordinator, "--processes", str(processes), "--process"]
+    return [[*together, str(i)] for i in range(processes)]
+
+
+def ends(children: list[subprocess.Popen[bytes]]) -> list[str]:
+    """What they say until they end; minutes pass where one waits for another that is gone."""
+    return [child.communicate(timeout=60)[0].decode() for child in children]
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_processes_learn_the_same_as_one(tmp_path: Path, processes: int) -> None:
+    once, out = ("--max-passes", "1", "--out"), str(tmp_path / "together")
     children = [
-        subprocess.Popen(words, env=devices(1), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        for words in ([*fit, str(tmp_path / "alone")], *together)
+        fit(tmp_path, *once, str(tmp_path / "alone")),
+        *(fit(tmp_path, *once, out, *settings) for settings in joined(processes)),
     ]
     said = [child.communicate(timeout=600)[0].decode() for child in children]
     assert [child.returncode for child in children] == [0] * (processes + 1), said
@@ -91,6 +107,47 @@ def test_processes_learn_the_same_as_one(tmp_path: Path, processes: int) -> None
     alone, of_all = (TaskThemes.load(tmp_path / name) for name in ("alone", "together"))
     for ours, theirs in zip(arrays_of(alone), arrays_of(of_all), strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_when_one_process_ends_so_do_the_others(tmp_path: Path, number: signal.Signals) -> None:
+    checkpoint = tmp_path / "model.checkpoint"
+    endless = ("--max-passes", "1000000", "--checkpoint-every", "10", "--out")
+    children = [fit(tmp_path, *endless, str(tmp_path / "model"), *of) for of in joined(2)]
+    deadline = time.monotonic() + 300
+    while not checkpoint.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    children[1].send_signal(number)
+    said = ends(children)
+    if number == signal.SIGKILL:
+        assert children[0].returncode == 1
+        assert "error: process 0 of 2 cannot go on: another one has ended" in said[0]
+        assert "Traceback" not in said[0]
+    else:
+        assert [child.returncode for child in children] == [130, 128 + number]
+        assert f"interrupted; the last state is in {checkpoint}." in said[0]
+    assert load_checkpoint(checkpoint)[1]["histories"]
+
+
+def test_processes_with_other_data_are_refused(tmp_path: Path) -> None:
+    children = [
+        fit(tmp_path, "--out", str(tmp_path / "model"), *settings, moved=i)
+        for i, settings in enumerate(joined(2))
+    ]
+    for words in ends(children):
+        assert "have different settings, data or tasks" in words or "cannot go on" in words
+    assert [child.returncode for child in children] == [1, 1]
+
+
+def test_a_process_that_fails_leaves_none_waiting(tmp_path: Path) -> None:
+    first, second = joined(2)
+    children = [
+        fit(tmp_path, "--out", str(tmp_path / "model"), *first),
+        fit(tmp_path, "--tasks", "gone.parquet", "--out", str(tmp_path / "model"), *second),
+    ]
+    said = ends(children)
+    assert "gone.parquet" in said[1]
+    assert "error: process 0 of 2 cannot go on" in said[0]
 
 
 def test_processes_are_named_whole_or_not_at_all() -> None:

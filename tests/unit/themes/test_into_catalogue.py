@@ -42,6 +42,15 @@ def test_an_interrupted_call_goes_on(tmp_path):
     assert catalogue.read().ids.tolist() == list(range(45))
 
 
+def test_an_interrupted_call_goes_on_though_others_added_tasks(tmp_path):
+    tasks, others = (stream_tasks(POOL, 45, n_way=3, n_shot=2, seed=seed) for seed in (0, 1))
+    with pytest.raises(KeyboardInterrupt):
+        embed_into(tmp_path / "c", Model(3), tasks, shard_size=10)
+    embed_into(tmp_path / "c", Model(), others, shard_size=10)
+    assert len(embed_into(tmp_path / "c", Model(2), tasks, shard_size=10)) == 90
+    assert len(embed_into(tmp_path / "c", Model(), tasks, shard_size=10)) == 135  # once more
+
+
 @pytest.mark.parametrize("make", [sample_tasks, stream_tasks])
 def test_tasks_with_other_queries_are_other_tasks(make, tmp_path):
     # a class gives all samples that are not queries, so the posteriors differ
