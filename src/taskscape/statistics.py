@@ -266,10 +266,6 @@ def make_resamples(
     counts as often as the product of how often its classes were drawn. Without classes the same is
     done to tasks, which gives too narrow an interval where tasks share classes.
     """
-    if not isinstance(method, str) or method not in ("jackknife", "bootstrap"):
-        raise DataError(f"interval={method!r} is not known; use 'jackknife' or 'bootstrap'.")
-    if not isinstance(confidence, int | float | np.floating) or not 0.5 <= confidence < 1:
-        raise DataError(f"confidence={confidence!r} must lie between 0.5 and 1.")
     rng = np.random.default_rng(seed)
     units = np.arange(n_tasks)[:, None] if classes is None else classes
     real = units >= 0

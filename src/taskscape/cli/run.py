@@ -172,8 +172,6 @@ def settings(
     seed: int | None,
 ) -> StudyConfig:
     """The settings of the preset, changed by the file, changed by the options."""
-    if preset_name is not None and preset_name not in PRESETS:
-        raise DataError(f"--preset {preset_name!r} is not known; choose from {', '.join(PRESETS)}.")
     base = None if preset_name is None else preset(preset_name)
     study = (base or preset("default")) if config is None else read_config(config, base)
     if data is not None:

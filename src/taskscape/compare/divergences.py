@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import gammaln
 
-from taskscape.arguments import as_numbers, check_memory, check_whole
+from taskscape.arguments import Seed, as_numbers, check_memory, check_seed, check_whole
 from taskscape.compare.index import THREADS
 from taskscape.compare.posteriors import (
     Tasks,
@@ -27,7 +27,6 @@ from taskscape.compare.posteriors import (
 from taskscape.compare.rows import row_hashes
 from taskscape.errors import DataError
 from taskscape.progress import track
-from taskscape.seeds import Seed, check_seed
 
 __all__ = [
     "DIVERGENCES",

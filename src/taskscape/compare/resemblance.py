@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from taskscape.arguments import check_choice, check_whole
+from taskscape.arguments import Seed, check_choice, check_seed, check_whole
 from taskscape.compare.means import mean_kl, member_scales
 from taskscape.compare.posteriors import Tasks, check_together, read_lam
 from taskscape.compare.rows import class_hashes
 from taskscape.compare.search import nearest_distance
 from taskscape.errors import DataError
-from taskscape.seeds import Seed, check_seed
 
 __all__ = ["Resemblance", "read_classes", "resemblance"]
 

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from taskscape.arguments import check_whole
+from taskscape.arguments import Seed, check_seed, check_whole
 from taskscape.errors import DataError
 from taskscape.files import as_path
 from taskscape.pools import ClassPool, load_pool
 from taskscape.pools.join import in_form_of
 from taskscape.pools.notes import few_names
 from taskscape.recipes import draw_tasks
-from taskscape.seeds import Seed, check_seed
 from taskscape.tasks import TASKS, TaskSet, load_tasks, make_tasks
 from taskscape.tasks.draws import subkeys
 

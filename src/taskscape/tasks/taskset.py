@@ -8,10 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Int, Integer, UInt64
 
-from taskscape.arguments import check_kind, check_whole
+from taskscape.arguments import Seed, check_kind, check_seed, check_whole
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.seeds import Seed, check_seed
 from taskscape.tasks.batches import Episodes, TaskBatch
 from taskscape.tasks.draws import distinct, subkeys, task_keys
 
@@ -406,8 +405,7 @@ def check_shots(
     classes: Int[np.ndarray, "some"],
 ) -> tuple[int, int]:
     """Read ``n_shot`` as (least, most), (0, 0) for all, and see that every class has enough."""
-    if check_whole(n_query, "n_query") < 0:
-        raise DataError(f"n_query={n_query} must not be negative.")
+    check_whole(n_query, "n_query", 0)
     if isinstance(n_shot, str):
         if n_shot != "all":
             raise DataError(f"n_shot={n_shot!r}: use a number, a range (low, high), or 'all'.")

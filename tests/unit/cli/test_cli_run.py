@@ -134,13 +134,13 @@ def test_what_one_always_changes_has_options(
 def test_wrong_options_are_named():
     with pytest.raises(DataError) as raised:
         settings("huge", None, None, None, None, None)
-    assert str(raised.value) == "--preset 'huge' is not known; choose from quick, default, paper."
+    assert str(raised.value) == "preset='huge' is not known; use 'quick', 'default' or 'paper'."
     with pytest.raises(DataError) as raised:
         settings(None, None, None, None, "many", None)
     assert str(raised.value) == (
         "--budget 'many': use a number, or several joined by commas, such as 4,8,16."
     )
-    with pytest.raises(DataError, match=r"^learner 'sgd' is not known; choose from "):
+    with pytest.raises(DataError, match=r"^learner='sgd' is not known; use "):
         invoke("--learners", "sgd", "--out", "nowhere")
     assert not Path("nowhere").exists()
 

@@ -252,11 +252,11 @@ def test_errors_say_what_to_do() -> None:
     assert str(error.value) == "updates=0 must be at least 1."
     with pytest.raises(DataError) as error:
         TrainConfig(learning_rate=0.0)
-    assert str(error.value) == "learning_rate=0.0 must be positive."
+    assert str(error.value) == "learning_rate=0.0 must be a finite number above 0."
     with pytest.raises(DataError) as error:
         TrainConfig(precision="half")
     assert str(error.value) == (
-        "precision='half' is not known; choose from float32, tf32, bfloat16."
+        "precision='half' is not known; use 'float32', 'tf32' or 'bfloat16'."
     )
 
 
