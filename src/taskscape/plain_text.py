@@ -2,26 +2,26 @@
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["literal", "markdown_table", "plain"]
+__all__ = ["for_matplotlib", "for_plotly", "markdown_table"]
 
 _UNSAFE_IN_PLOTLY = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", "%": "&#37;", "$": "&#36;", "\n": " "}
 )
 
 
-def plain(text: str) -> str:
+def for_matplotlib(text: str) -> str:
     r"""A text that matplotlib draws as it is; between two ``$`` it would look for a formula.
 
-    >>> print(plain("$a_"))
+    >>> print(for_matplotlib("$a_"))
     \$a_
     """
     return text.replace("$", r"\$")
 
 
-def literal(text: object) -> str:
+def for_plotly(text: object) -> str:
     """Text as plotly shows it unchanged: plotly reads some HTML, ``%{…}`` and ``$…$``.
 
-    >>> literal("<b>50 %</b>")
+    >>> for_plotly("<b>50 %</b>")
     '&lt;b&gt;50 &#37;&lt;/b&gt;'
     """
     return str(text).translate(_UNSAFE_IN_PLOTLY)
