@@ -176,9 +176,7 @@ class Sheet:
         return {"columns": self.columns, "rows": self.rows, "w": self.width, "h": self.height}
 
 
-def make_sheet(
-    images: UInt8[np.ndarray, "n height width *colour"], *, lossless: bool | None = None
-) -> Sheet:
+def make_sheet(images: UInt8[np.ndarray, "n height width *colour"]) -> Sheet:
     """Put images of one shape into a sheet, shrunk where they are large or many."""
     n, height, width = images.shape[:3]
     room = math.sqrt(_PIXELS / max(n, 1))
@@ -194,8 +192,7 @@ def make_sheet(
         if shrink < 1:
             small = small.resize((w, h), Image.Resampling.LANCZOS)
         whole.paste(small, (i % columns * w, i // columns * h))
-    exact = grey if lossless is None else lossless
-    return Sheet(_data_uri(whole, exact), columns, rows, w, h)
+    return Sheet(_data_uri(whole, lossless=grey), columns, rows, w, h)
 
 
 def _data_uri(image: Image.Image, lossless: bool) -> str:
