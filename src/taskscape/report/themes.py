@@ -11,7 +11,7 @@ from PIL import Image, features
 
 from taskscape.embeddings import Embeddings
 from taskscape.pools import ClassPool
-from taskscape.tasks import TaskSet
+from taskscape.tasks.taskset import single_class_tasks
 from taskscape.themes.embed import LikelihoodTable, embed
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.prepare import Preparation, PreparedSamples
@@ -107,13 +107,7 @@ def _typical_classes(
     A task of a single class has :math:`\lambda = \delta + \eta`, which tells the class's theme.
     """
     themes = model.members_[0]
-    shots = np.minimum(pool.counts[classes], _SAMPLES_PER_CLASS)
-    alone = TaskSet(
-        pool=pool,
-        classes=classes[:, None].astype(np.int32),
-        keys=np.arange(len(classes), dtype=np.uint64),
-        n_shot=shots.astype(np.int32),
-    )
+    alone = single_class_tasks(pool, classes, _SAMPLES_PER_CLASS)
     embedded = embed([themes], alone, prepared, keep_gamma=True)
     assert embedded.gamma is not None
     eta = embedded.lam[0] - np.asarray(themes.delta)

@@ -27,6 +27,7 @@ __all__ = [
     "listed_tasks",
     "make_tasks",
     "pad_classes",
+    "single_class_tasks",
 ]
 
 Listed: TypeAlias = Any
@@ -119,6 +120,12 @@ class TaskSet:
     def takes_everything(self) -> bool:
         """Whether every task holds all samples of its classes, and no queries."""
         return self.support is None and self.n_query == 0 and not self.n_shot.any()
+
+    def add_to_hash(self, h: Any) -> None:
+        """Let a hash go on with all that decides the tasks but their pool."""
+        h.update(repr(self.n_query).encode())  # of a class that gives all samples, these are none
+        for values in (self.classes, self.keys, self.n_shot, self.support, self.query):
+            h.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())
 
     @property
     def nbytes(self) -> int:
@@ -299,6 +306,16 @@ def make_tasks(
         return TaskSet(pool, table, keys, shots.astype(np.int32), n_query)
     low, _ = check_shots(pool, n_shot, n_query, np.unique(table[table >= 0]))
     return TaskSet(pool, table, keys, np.full(len(ids), low, dtype=np.int32), n_query)
+
+
+def single_class_tasks(pool: ClassPool, classes: Int[np.ndarray, "some"], most: int) -> TaskSet:
+    """A task of each class alone, known by at most so many samples: what the class itself is."""
+    return TaskSet(
+        pool=pool,
+        classes=classes[:, None].astype(np.int32),
+        keys=np.arange(len(classes), dtype=np.uint64),
+        n_shot=np.minimum(pool.counts[classes], most).astype(np.int32),
+    )
 
 
 def _listed(values: Any) -> list[Any]:

@@ -22,6 +22,7 @@ from taskscape.pools import ClassPool
 from taskscape.statistics import spearman
 from taskscape.storage import load_arrays, save_arrays
 from taskscape.tasks import TaskSet, TaskStream
+from taskscape.tasks.taskset import single_class_tasks
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import TaskSource, check_enough
 from taskscape.themes.embed import embed
@@ -344,12 +345,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_kind(pool, ClassPool, "pool", "Open one with load_pool.")
         self._check_pool(pool)
         check_whole(n_shot, "n_shot", 1)
-        alone = TaskSet(
-            pool=pool,
-            classes=np.arange(len(pool), dtype=np.int32)[:, None],
-            keys=np.arange(len(pool), dtype=np.uint64),
-            n_shot=np.minimum(pool.counts, n_shot).astype(np.int32),
-        )
+        alone = single_class_tasks(pool, np.arange(len(pool)), n_shot)
         prepared = PreparedSamples(pool, self.preparation_, alone.class_ids)
         eta = self._posteriors(alone, prepared).lam - float(self.delta)
         return eta[0] if len(eta) == 1 else eta
