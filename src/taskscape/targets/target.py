@@ -190,7 +190,7 @@ def find_target(what: Any, pool: ClassPool, **sizes: Any) -> Target:
     elif isinstance(what, ClassPool):
         name, own = what.name, what
     elif isinstance(what, tuple) and len(what) == 2:
-        name, own = "target", ClassPool.from_arrays(*what, name="target")
+        name, own = "target", load_pool(what, name="target")
     else:
         raise DataError(
             f"a target is a path, a pool, arrays (X, y) or the name of a group, not "
