@@ -1,4 +1,4 @@
-"""``taskscape fit``, ``embed`` and ``score``: learn task-themes, and put tasks through them."""
+"""``taskscape fit``, ``sizes``, ``embed`` and ``score``: learn task-themes, put tasks through."""
 
 import json
 import time
@@ -22,12 +22,14 @@ from taskscape.cli.options import (
     Split,
     TasksFile,
     checkpoint_beside,
+    parse_numbers,
 )
 from taskscape.errors import DataError
-from taskscape.files import check_output
+from taskscape.files import PICTURE, check_output, json_with, written_in_one_piece
 
 __all__ = ["register"]
 
+_SIZES = json_with("a search for sizes", "n_held_out", "points", "best", "smallest")
 EPILOG = (
     "Example:  taskscape fit glyphs --split train --n-tasks 20000 --n-way 5-10 --n-shot 16 "
     "--out model"
@@ -37,6 +39,11 @@ EPILOG = (
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command("fit", epilog=EPILOG)(fit)
+    app.command(
+        "sizes",
+        epilog="Example:  taskscape sizes glyphs --split train --image-themes 4,8,16 "
+        "--task-themes 2,4,8 --out sizes",
+    )(sizes)
     app.command(
         "embed",
         epilog="Example:  taskscape embed model glyphs --split test --n-way 5 --out test.parquet",
@@ -98,8 +105,7 @@ def fit(
     result. A model that is in OUT is replaced; anything else there is left as it is.
     """
     from taskscape.cli.work.data import get_tasks
-    from taskscape.cli.work.display import FitDisplay, say_time
-    from taskscape.cli.work.themes import print_fit
+    from taskscape.cli.work.display import FitDisplay, print_fit, say_time
     from taskscape.mesh import first_process, join_processes
     from taskscape.pools import load_pool
     from taskscape.progress import heard_by
@@ -145,6 +151,52 @@ def fit(
     forget_checkpoint(saved)
     print_fit(model, drawn.pool.name, out, as_json)
     say_time(began, quiet=as_json)
+
+
+def sizes(
+    source: Source,
+    out: Annotated[Path, typer.Option(help="Folder for sizes.json and sizes.png.")],
+    tasks: TasksFile = None,
+    split: Split = None,
+    n_tasks: NTasks = 5000,
+    n_way: NWay = "5-10",
+    n_shot: NShot = "16",
+    seed: Seed = 0,
+    image_themes: Annotated[str, typer.Option(help="Numbers of image-themes, K.")] = "4,8,16",
+    task_themes: Annotated[str, typer.Option(help="Numbers of task-themes, L.")] = "2,4,8",
+    max_passes: Annotated[int, typer.Option(help="Most passes over the tasks.")] = 5,
+    engine: Engine = "here",
+) -> None:
+    """Compare numbers of themes by the bound of tasks held out; writes a table and a plot.
+
+    Held out are classes; with fewer than 30 classes, tasks of the same classes.
+    """
+    from taskscape.cli.work.data import get_tasks
+    from taskscape.engine import use_engine
+    from taskscape.pools import load_pool
+    from taskscape.themes.estimator import TaskThemes
+    from taskscape.themes.size_search import GridPoint, search_sizes
+
+    Ks = parse_numbers(image_themes, "--image-themes")
+    Ls = parse_numbers(task_themes, "--task-themes")
+    check_output(out / "sizes.json", _SIZES)
+    check_output(out / "sizes.png", PICTURE)
+    drawn = get_tasks(load_pool(source), tasks, split, n_tasks, n_way, n_shot, seed)
+
+    def show(point: GridPoint) -> None:
+        typer.echo(
+            f"K={point.image_themes} L={point.task_themes}: {point.elbo:.4f} nats per sample "
+            f"({point.seconds:.0f} s)",
+            err=True,
+        )
+
+    model = TaskThemes(random_state=seed, max_passes=max_passes)
+    with use_engine(engine):
+        search = search_sizes(drawn, Ks, Ls, model=model, callback=show)
+    with written_in_one_piece(out / "sizes.json", _SIZES) as file:
+        file.write_text(json.dumps(search.to_dict(), indent=2) + "\n")
+    search.plot(out / "sizes.png")
+    typer.echo(f"{search.summary()} Written to {out}.")
 
 
 def embed(
