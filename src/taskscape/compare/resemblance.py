@@ -1,6 +1,6 @@
 """Is my test set like my training set? Distances against a reference, answered in words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,6 +106,13 @@ class Resemblance:
             "percentile": self.percentile.tolist(),
             "reference": self.reference.tolist(),
         }
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "Resemblance":
+        """The answer that :meth:`to_dict` took apart."""
+        arrays = ("distance", "percentile", "reference")
+        read: dict[str, Any] = {k: np.array(values[k], np.float64) for k in arrays}
+        return Resemblance(**read, **{k: values[k] for k in ("measure", "n_train", "folds")})
 
 
 def resemblance(

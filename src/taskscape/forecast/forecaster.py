@@ -97,15 +97,15 @@ class Forecaster:
     def summary(self) -> str:
         """What it was calibrated on, and how well it does on classes left out."""
         calibration = self._fitted()
-        told = (
+        words = (
             f"{self.learner}: calibrated on {calibration.n_tasks:,} tasks of "
             f"{calibration.n_classes} classes, mean error on classes left out "
             f"{100 * calibration.error:.1f} points."
         )
         if calibration.beats_mean:
-            return told
+            return words
         return (
-            f"{told} No forecast: always expecting the mean, "
+            f"{words} No forecast: always expecting the mean, "
             f"{100 * calibration.mean_accuracy:.1f} %, errs by "
             f"{100 * calibration.mean_error:.1f} points only."
         )

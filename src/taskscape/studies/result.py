@@ -16,7 +16,7 @@ from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.files import picture
 from taskscape.forecast import Forecasts, Judgement
-from taskscape.plain_text import for_matplotlib
+from taskscape.plain_text import for_matplotlib, low_to_high
 from taskscape.pools import ClassPool
 from taskscape.statistics import Interval, class_interval
 from taskscape.studies.findings import Finding, Reached, find
@@ -171,9 +171,7 @@ def ways_and_shots(classes: Int[np.ndarray, "tasks way"], shot: int | None) -> s
 
 
 def _ways(classes: Int[np.ndarray, "tasks way"]) -> str:
-    ways = (classes >= 0).sum(axis=1)
-    low, high = int(ways.min()), int(ways.max())
-    return f"{low}" if low == high else f"{low} to {high}"
+    return low_to_high((classes >= 0).sum(axis=1).tolist())
 
 
 def _mean_accuracy(

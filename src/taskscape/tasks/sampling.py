@@ -90,7 +90,7 @@ class TaskStream:
 
 @dataclass(frozen=True)
 class _Recipe:
-    """Checked wishes: which classes may meet in a task, and how many."""
+    """What was asked for, checked: which classes may meet in a task, and how many."""
 
     pool: ClassPool
     seed: int
