@@ -93,7 +93,7 @@ def _draw_curve(axes: "Axes", curve: "Curve", i: int, n_curves: int) -> None:
         linewidth=1.4,
         markeredgecolor="white",
         markeredgewidth=0.5,
-        label=for_matplotlib(label_of(curve)),
+        label=for_matplotlib(label_in_legend(curve)),
         zorder=3,
     )
     known = np.isfinite(low)
@@ -152,7 +152,7 @@ def _trace(curve: "Curve", i: int) -> dict[str, Any]:
     trace: dict[str, Any] = {
         "type": "scatter",
         "mode": "lines+markers",
-        "name": for_plotly(label_of(curve)),
+        "name": for_plotly(label_in_legend(curve)),
         "x": [b.distance for b in curve.bins],
         "y": [b.accuracy for b in curve.bins],
         "customdata": [[b.n_tasks, b.low, b.high] for b in curve.bins],
@@ -182,7 +182,7 @@ def _trace(curve: "Curve", i: int) -> dict[str, Any]:
     return trace
 
 
-def label_of(curve: "Curve") -> str:
+def label_in_legend(curve: "Curve") -> str:
     """The learner with its correlation, and the ceiling where known."""
     ceiling = "" if curve.ceiling is None else f", ceiling {curve.ceiling:.2f}"
     rho = str(curve.spearman).replace("-", "−")

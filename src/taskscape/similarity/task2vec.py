@@ -117,7 +117,7 @@ class Task2Vec(FeatureSimilarity):
         """Learn the preparation, and train the probe on tasks of the training tasks' classes."""
         super().fit(tasks)
         assert self.preparation_ is not None
-        pool = prepared_pool(tasks, self.preparation_)
+        pool = prepared_classes(tasks, self.preparation_)
         self.probe_ = self.probe or train_probe(pool, self.config, self.seed)
         have, want = tuple(self.probe_.network.sample_shape), pool.sample_shape
         if have != want or not isinstance(self.probe_.state, MlpWeights):
@@ -223,7 +223,7 @@ def _unit(a: Float[np.ndarray, "tasks dims"]) -> Float[np.ndarray, "tasks dims"]
     return a / np.maximum(np.linalg.norm(a, axis=1, keepdims=True), 1e-300)
 
 
-def prepared_pool(tasks: TaskSet, preparation: Preparation) -> ClassPool:
+def prepared_classes(tasks: TaskSet, preparation: Preparation) -> ClassPool:
     """A pool of the tasks' classes whose samples are prepared features."""
     pool = tasks.pool
     return ClassPool.from_classes(
