@@ -47,7 +47,6 @@ __all__ = [
 CONFIDENCE = 0.9
 _LOSS, _RISK = 0.01, 0.1
 """A choice should not lose more than a point of accuracy, but by this chance."""
-_STEPS = 33
 _PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 LEAST_TARGETS = 4
 
@@ -171,8 +170,13 @@ class GainModel:
 
         By the spread alone it would: that grows with the evidence on both sides.
         """
-        less = np.linspace(min(evidence, 0.0), evidence, _STEPS)
-        return float(self._gains(way, less)[1].cdf(-_LOSS).min())
+        least = min(evidence, 0.0)
+        points = [least, evidence]
+        level = float(self._gains(way, np.zeros(1))[0][0]) + _LOSS
+        if level * self.error[1] > 0:  # where (gain + loss) / error has its largest value
+            turn = float(self.weights[-1]) * self.error[0] / (level * self.error[1])
+            points.append(float(np.clip(turn, least, evidence)))
+        return float(self._gains(way, np.array(points))[1].cdf(-_LOSS).min())
 
 
 def decide(expected: Sequence[Expectation]) -> Decision:

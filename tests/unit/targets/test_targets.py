@@ -460,7 +460,7 @@ def test_its_classes_are_known_by_their_samples_whatever_they_are_called(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"n": 0}, "between 1 and the 60"),
+        ({"n": 0}, "n=0 must be at least 1"),
         ({"way": "magic"}, "way='magic'"),
         ({"trials": 1}, "at least 2"),
         ({"learner": "nobody"}, "nobody"),
