@@ -1,5 +1,6 @@
 """Writes the tables of the docs that list what a registry holds: ``make docs``."""
 
+import json
 import math
 from pathlib import Path
 
@@ -21,6 +22,24 @@ def learners() -> str:
         for e in LEARNERS.values()
     ]
     return markdown_table(("name", "learner", "what it is", "settings to tune"), rows)
+
+
+def learner_settings() -> str:
+    meaning = {
+        "scale": "factor on features of unit length",
+        "learning_rate": "of the meta-training",
+        "inner_rate": "of adaptation",
+    }
+    rows = [
+        (
+            f"`learners.settings.{e.name}.{setting}`",
+            *3 * [json.dumps(value)],
+            meaning.get(setting, ""),
+        )
+        for e in LEARNERS.values()
+        for setting, value in e.settings.items()
+    ]
+    return markdown_table(("setting", "quick", "default", "paper", ""), rows)
 
 
 def divergences() -> str:
@@ -53,6 +72,7 @@ TABLES = Blocks(
     "docs/tables.py",
     {
         "learners": learners,
+        "learner_settings": learner_settings,
         "divergences": divergences,
         "pools": pools,
         "rules": rules,

@@ -3,7 +3,7 @@
 import math
 import reprlib
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -11,15 +11,21 @@ from taskscape.devices import free_memory
 from taskscape.errors import DataError
 
 __all__ = [
+    "MOST_FOR_JAX",
+    "Seed",
     "as_numbers",
     "check_choice",
     "check_flag",
     "check_kind",
     "check_memory",
     "check_number",
+    "check_seed",
     "check_whole",
 ]
 
+Seed: TypeAlias = int | np.integer
+MOST_FOR_JAX = 2**31 - 1
+"""Larger seeds do not fit into JAX's usual whole numbers."""
 _GIB = 1 << 30
 
 
@@ -36,6 +42,11 @@ def check_whole(value: Any, name: str, least: int | None = None, most: int | Non
     if most is not None and value > most:
         raise DataError(f"{name}={value:,} must be at most {most:,}.")
     return int(value)
+
+
+def check_seed(seed: Any, name: str = "seed", *, most: int | None = None) -> int:
+    """A seed: a whole number from 0 up."""
+    return check_whole(seed, name, 0, most)
 
 
 def check_number(
@@ -58,10 +69,13 @@ def check_number(
         below = value < high if "high" in open_ else value <= high
         if above and below:
             return float(value)
-    if high < math.inf:
+    least = f"{'above' if 'low' in open_ else 'of at least'} {low:g}"
+    if high < math.inf and open_:
+        expected = f"a number {least} and {'below' if 'high' in open_ else 'at most'} {high:g}"
+    elif high < math.inf:
         expected = f"a number between {low:g} and {high:g}"
     elif low > -math.inf:
-        expected = f"a finite number {'above' if 'low' in open_ else 'of at least'} {low:g}"
+        expected = f"a finite number {least}"
     else:
         expected = "a finite number"
     raise DataError(f"{name}={_shown(value)} must be {expected}.")

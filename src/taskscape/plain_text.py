@@ -2,29 +2,39 @@
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["literal", "markdown_table", "plain"]
+__all__ = ["for_matplotlib", "for_plotly", "low_to_high", "markdown_table"]
 
 _UNSAFE_IN_PLOTLY = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", "%": "&#37;", "$": "&#36;", "\n": " "}
 )
 
 
-def plain(text: str) -> str:
+def for_matplotlib(text: str) -> str:
     r"""A text that matplotlib draws as it is; between two ``$`` it would look for a formula.
 
-    >>> print(plain("$a_"))
+    >>> print(for_matplotlib("$a_"))
     \$a_
     """
     return text.replace("$", r"\$")
 
 
-def literal(text: object) -> str:
+def for_plotly(text: object) -> str:
     """Text as plotly shows it unchanged: plotly reads some HTML, ``%{…}`` and ``$…$``.
 
-    >>> literal("<b>50 %</b>")
+    >>> for_plotly("<b>50 %</b>")
     '&lt;b&gt;50 &#37;&lt;/b&gt;'
     """
     return str(text).translate(_UNSAFE_IN_PLOTLY)
+
+
+def low_to_high(numbers: Iterable[int]) -> str:
+    """The range of some numbers, or the one that they all are.
+
+    >>> low_to_high([2, 4, 3]), low_to_high([5, 5])
+    ('2 to 4', '5')
+    """
+    every = sorted(numbers)
+    return f"{every[0]}" if every[0] == every[-1] else f"{every[0]} to {every[-1]}"
 
 
 def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -214,7 +214,7 @@ def unit_length(pool: ClassPool, power: float | None = None, pca: int | None = N
     return prepared_pool(pool, config, unit_length=True, rows_at_once=len(pool.samples))
 
 
-def hold_out(pool: ClassPool, n_groups: int, seed: int = 0) -> ClassPool:
+def hold_out(pool: ClassPool, n_groups: int) -> ClassPool:
     """The pool with some groups of its training classes as validation classes."""
     if pool.splits is None or pool.groups is None:
         raise DataError(
@@ -227,7 +227,7 @@ def hold_out(pool: ClassPool, n_groups: int, seed: int = 0) -> ClassPool:
             f"validation takes {n_groups} groups of training classes and must leave some to train "
             f"on; {pool!r} has {len(train)}. Mark validation classes in the data."
         )
-    held = set(np.random.default_rng(seed).permutation(train)[:n_groups].tolist())
+    held = set(np.random.default_rng(0).permutation(train)[:n_groups].tolist())
     splits = tuple(
         "val" if s == "train" and g in held else s
         for g, s in zip(pool.groups, pool.splits, strict=True)

@@ -38,6 +38,8 @@ __all__ = [
     "without_each_class",
 ]
 
+_HALVINGS = 20
+"""Random splits of evaluations into halves."""
 _GROUPS = 50
 """More classes than this are left out in groups: each costs the statistic once more."""
 _LEAST_TASKS = 5
@@ -156,9 +158,9 @@ def class_interval(
     return t_interval(float(values.mean()), [jackknife(without_each_class(values, classes))])
 
 
-def mean_interval(values: Float[np.ndarray, "trials"], confidence: float = 0.95) -> Interval:
+def mean_interval(values: Float[np.ndarray, "trials"]) -> Interval:
     """The interval of the mean of independent trials; none for a single one."""
-    return t_interval(float(values.mean()), [_of_mean(values)], confidence)
+    return t_interval(float(values.mean()), [_of_mean(values)])
 
 
 def gain_interval(
@@ -266,10 +268,6 @@ def make_resamples(
     counts as often as the product of how often its classes were drawn. Without classes the same is
     done to tasks, which gives too narrow an interval where tasks share classes.
     """
-    if not isinstance(method, str) or method not in ("jackknife", "bootstrap"):
-        raise DataError(f"interval={method!r} is not known; use 'jackknife' or 'bootstrap'.")
-    if not isinstance(confidence, int | float | np.floating) or not 0.5 <= confidence < 1:
-        raise DataError(f"confidence={confidence!r} must lie between 0.5 and 1.")
     rng = np.random.default_rng(seed)
     units = np.arange(n_tasks)[:, None] if classes is None else classes
     real = units >= 0
@@ -413,7 +411,7 @@ def _unit_rest(
 
 
 def noise_ceiling(
-    accuracies: Float[np.ndarray, "tasks evaluations"], seed: int = 0, n_splits: int = 20
+    accuracies: Float[np.ndarray, "tasks evaluations"], seed: int = 0
 ) -> tuple[float, float]:
     r"""Correlation of two halves of the evaluations, and the ceiling for their mean.
 
@@ -428,7 +426,7 @@ def noise_ceiling(
     rng = np.random.default_rng(seed)
     n = accuracies.shape[1]
     correlations = []
-    for _ in range(n_splits if n > 2 else 1):
+    for _ in range(_HALVINGS if n > 2 else 1):
         order = rng.permutation(n)
         first, second = (accuracies[:, order[i : n - n % 2 : 2]].mean(axis=1) for i in (0, 1))
         correlations.append(spearman(first, second))

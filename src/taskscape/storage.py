@@ -14,6 +14,7 @@ import shutil
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,6 +45,7 @@ __all__ = [
     "arrays_of",
     "arrays_of_kind",
     "check_format",
+    "damaged_checkpoint",
     "forget_checkpoint",
     "get_array",
     "header_of",
@@ -178,26 +180,44 @@ def save_checkpoint(
         _keep_as_before(Path(path))
 
 
-def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read a file written by :func:`save_checkpoint`."""
+def load_checkpoint(
+    path: str | os.PathLike[str], of: str = "", identity: str | None = None
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read a file written by :func:`save_checkpoint`.
+
+    With an ``identity``, it must be the one in the header: ``of`` says of what kind of work.
+    """
     try:
         raw = as_path(path).read_bytes()
     except FileNotFoundError:
         raise CheckpointError(f"no checkpoint at {os.fspath(path)}.") from None
-    try:
+    with damaged_checkpoint(path):
         header = _header_inside(raw)
         arrays = load_tensors(raw)
         if _checksum(arrays) != header["sha256"]:
             raise ValueError("the arrays do not match their checksum")
         if header.get("arrays", _listed(arrays)) != _listed(arrays):
             raise ValueError("the arrays are not those that its header lists")
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(
-            f"{os.fspath(path)} is not a readable checkpoint ({error}). Delete it and start anew."
-        ) from error
     check_format(header, path)
     check_seal(header, path, "Delete it and start anew.")
+    if identity is not None and header.get("identity") != identity:
+        raise CheckpointError(
+            f"{os.fspath(path)} belongs to a {of} with other settings, data or tasks. Use the same "
+            "ones, or another checkpoint file."
+        )
     return arrays, header
+
+
+@contextmanager
+def damaged_checkpoint(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What cannot be read from a checkpoint is the file's fault, and named so."""
+    try:
+        yield
+    except (SafetensorError, LookupError, TypeError, ValueError, AttributeError) as error:
+        reason = str(error).rstrip(".")
+        raise CheckpointError(
+            f"{os.fspath(path)} is not a readable checkpoint ({reason}). Delete it and start anew."
+        ) from error
 
 
 def mend_checkpoint(path: str | os.PathLike[str]) -> None:

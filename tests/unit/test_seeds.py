@@ -20,8 +20,8 @@ from taskscape import (
     select,
     stream_tasks,
 )
+from taskscape.arguments import check_seed
 from taskscape.meta import TrainConfig, evaluate, make_learner, mlp, train
-from taskscape.seeds import check_seed
 from taskscape.similarity import Task2Vec
 
 LAM = np.random.default_rng(0).gamma(2.0, size=(40, 3)) + 0.1
@@ -66,7 +66,7 @@ def test_numpys_numbers_give_what_pythons_give(name: str) -> None:
 @pytest.mark.parametrize("name", USES)
 @pytest.mark.parametrize("bad", [-1, np.int64(-1), True])
 def test_bad_seeds_are_refused(name: str, bad: Any) -> None:
-    with pytest.raises(DataError, match=r"must be a whole number from 0 (up|to)"):
+    with pytest.raises(DataError, match=r"must be (a whole number|at least 0)"):
         USES[name](bad)
 
 
@@ -74,11 +74,11 @@ def test_bad_seeds_are_refused(name: str, bad: Any) -> None:
 def test_only_whole_numbers_are_seeds(bad: Any) -> None:
     with pytest.raises(DataError) as raised:
         check_seed(bad)
-    assert str(raised.value) == f"seed={bad!r} must be a whole number from 0 up."
+    assert str(raised.value) == f"seed={bad!r} must be a whole number."
 
 
 def test_seeds_that_jax_would_not_hold_are_refused() -> None:
-    with pytest.raises(DataError, match=r"^seed=2147483648 must be .* from 0 to 2,147,483,647\.$"):
+    with pytest.raises(DataError, match=r"^seed=2,147,483,648 must be at most 2,147,483,647\.$"):
         learned(2**31)
 
 

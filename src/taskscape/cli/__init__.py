@@ -22,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _MODULES = (
-    "run", "data", "themes", "sizes", "compare", "catalogue", "select", "advise", "learners",
+    "run", "data", "themes", "compare", "catalogue", "select", "advise", "learners",
     "forecast", "doctor",
 )  # fmt: skip
 

@@ -2,9 +2,9 @@
 
 import shlex
 import sys
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,8 +24,8 @@ from taskscape.files import check_output
 from taskscape.meta.learners import LEARNERS
 from taskscape.studies.pipeline.config import (
     PRESETS,
-    SourceSettings,
     StudyConfig,
+    config_from,
     preset,
     read_config,
 )
@@ -114,29 +114,21 @@ def run(
     from taskscape.studies import run_study
 
     given = {
-        "--preset": preset_name,
         "--data": one_source(data),
-        "--config": config,
         "--learners": learners,
         "--budget": budget,
         "--n-way": n_way,
         "--n-shot": n_shot,
         "--image-size": image_size,
         "--min-samples": min_samples,
-        "--split-file": split_file,
+        "--split-file": None if split_file is None else str(split_file),
         "--seed": seed,
-        "--engine": None if engine == "here" else engine,
+        "--skip-damaged": skip_damaged or None,
+        "--target": target or None,
     }
-    chosen = settings(preset_name, config, one_source(data), learners, budget, seed)
-    if target:
-        chosen = replace(chosen, targets=replace(chosen.targets, names=tuple(target)))
-    chosen = with_shape(chosen, n_way, n_shot)
-    chosen = replace(
-        chosen, source=opening(chosen.source, image_size, min_samples, skip_damaged, split_file)
-    )
-    words = [str(w) for o, value in given.items() if value is not None for w in (o, value)]
-    words += ["--skip-damaged"] if skip_damaged else []
-    words += [w for name in target or () for w in ("--target", name)]
+    chosen = settings(preset_name, config, given)
+    rest = {"--preset": preset_name, "--config": config}
+    words = _as_typed(rest | given | {"--engine": None if engine == "here" else engine})
     command = shlex.join(["taskscape", "run", *words, "--out", str(out)])
     if chosen.report.enabled:
         check_output(out / "report.html", REPORT)
@@ -163,57 +155,52 @@ def run(
     print_findings(result, out, page, as_json)
 
 
+_CHANGES: Mapping[str, tuple[str, ...]] = {
+    "--data": ("data",),
+    "--learners": ("learners.names",),
+    "--budget": ("selection.budgets",),
+    "--n-way": ("tasks.n_way",),
+    "--n-shot": ("evaluate.n_shot", "selection.n_shot", "targets.n_shot"),
+    "--image-size": ("source.image_size",),
+    "--min-samples": ("source.min_samples",),
+    "--split-file": ("source.split_file",),
+    "--seed": ("seed",),
+    "--skip-damaged": ("source.skip_damaged",),
+    "--target": ("targets.names",),
+}
+"""The settings that each option changes."""
+
+
 def settings(
-    preset_name: str | None,
-    config: Path | None,
-    data: str | None,
-    learners: str | None,
-    budget: str | None,
-    seed: int | None,
+    preset_name: str | None, config: Path | None, options: Mapping[str, Any]
 ) -> StudyConfig:
-    """The settings of the preset, changed by the file, changed by the options."""
-    if preset_name is not None and preset_name not in PRESETS:
-        raise DataError(f"--preset {preset_name!r} is not known; choose from {', '.join(PRESETS)}.")
+    """The settings of the preset, changed by the file, changed by the options that are given."""
     base = None if preset_name is None else preset(preset_name)
     study = (base or preset("default")) if config is None else read_config(config, base)
-    if data is not None:
-        study = replace(study, data=data)
-    if seed is not None:
-        study = replace(study, seed=seed)
-    if learners is not None:
-        names = _words(learners, "--learners")
-        study = replace(study, learners=replace(study.learners, names=names))
-    if budget is not None:
-        budgets = parse_numbers(budget, "--budget")
-        study = replace(study, selection=replace(study.selection, budgets=budgets))
-    return study
+    values: dict[str, Any] = {}
+    for option, value in options.items():
+        if value is None:
+            continue
+        if option == "--learners":
+            value = _words(value, option)
+        elif option == "--budget":
+            value = parse_numbers(value, option)
+        for place in _CHANGES[option]:
+            section, _, name = place.rpartition(".")
+            (values.setdefault(section, {}) if section else values)[name] = value
+    return config_from(values, "the options", study)
 
 
-def with_shape(study: StudyConfig, n_way: int | None, n_shot: int | None) -> StudyConfig:
-    """The settings with as many classes in a task, and as many labelled samples for learners."""
-    if n_way is not None:
-        study = replace(study, tasks=replace(study.tasks, n_way=n_way))
-    if n_shot is not None:
-        sections = ("evaluate", "selection", "targets")
-        shots = {name: replace(getattr(study, name), n_shot=n_shot) for name in sections}
-        study = replace(study, **shots)
-    return study
-
-
-def opening(
-    source: SourceSettings,
-    image_size: int | None,
-    min_samples: int | None,
-    skip_damaged: bool,
-    split_file: Path | None,
-) -> SourceSettings:
-    """How the data are opened, changed by the options."""
-    return SourceSettings(
-        image_size=source.image_size if image_size is None else image_size,
-        min_samples=source.min_samples if min_samples is None else min_samples,
-        skip_damaged=source.skip_damaged or skip_damaged,
-        split_file=source.split_file if split_file is None else str(split_file),
-    )
+def _as_typed(options: Mapping[str, Any]) -> list[str]:
+    """The options that were given, as words of a command line."""
+    words: list[str] = []
+    for option, value in options.items():
+        if value is True:
+            words.append(option)
+        elif value is not None:
+            for one in value if isinstance(value, list) else [value]:
+                words += [option, str(one)]
+    return words
 
 
 def report(

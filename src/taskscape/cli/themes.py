@@ -1,11 +1,12 @@
-"""``taskscape fit``, ``embed`` and ``score``: learn task-themes, and put tasks through them."""
+"""``taskscape fit``, ``sizes``, ``embed`` and ``score``: learn task-themes, put tasks through."""
 
 import json
 import time
 import warnings
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,12 +23,14 @@ from taskscape.cli.options import (
     Split,
     TasksFile,
     checkpoint_beside,
+    parse_numbers,
 )
 from taskscape.errors import DataError
-from taskscape.files import check_output
+from taskscape.files import PICTURE, check_output, json_with, written_in_one_piece
 
 __all__ = ["register"]
 
+_SIZES = json_with("a search for sizes", "n_held_out", "points", "best", "smallest")
 EPILOG = (
     "Example:  taskscape fit glyphs --split train --n-tasks 20000 --n-way 5-10 --n-shot 16 "
     "--out model"
@@ -37,6 +40,12 @@ EPILOG = (
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command("fit", epilog=EPILOG)(fit)
+    app.command(
+        "sizes",
+        epilog="Example:  taskscape sizes glyphs --split train --image-themes 4,8,16 "
+        "--task-themes 2,4,8 --out sizes  ·  taskscape sizes glyphs --image-themes 16,32 "
+        "--task-themes 8 --targets --out by-gain",
+    )(sizes)
     app.command(
         "embed",
         epilog="Example:  taskscape embed model glyphs --split test --n-way 5 --out test.parquet",
@@ -98,8 +107,7 @@ def fit(
     result. A model that is in OUT is replaced; anything else there is left as it is.
     """
     from taskscape.cli.work.data import get_tasks
-    from taskscape.cli.work.display import FitDisplay, say_time
-    from taskscape.cli.work.themes import print_fit
+    from taskscape.cli.work.display import FitDisplay, print_fit, say_time
     from taskscape.mesh import first_process, join_processes
     from taskscape.pools import load_pool
     from taskscape.progress import heard_by
@@ -145,6 +153,76 @@ def fit(
     forget_checkpoint(saved)
     print_fit(model, drawn.pool.name, out, as_json)
     say_time(began, quiet=as_json)
+
+
+def sizes(
+    source: Source,
+    out: Annotated[Path, typer.Option(help="Folder for sizes.json and sizes.png.")],
+    tasks: TasksFile = None,
+    split: Split = None,
+    n_tasks: NTasks = 5000,
+    n_way: NWay = "5-10",
+    n_shot: NShot = "16",
+    seed: Seed = 0,
+    image_themes: Annotated[str, typer.Option(help="Numbers of image-themes, K.")] = "4,8,16",
+    task_themes: Annotated[str, typer.Option(help="Numbers of task-themes, L.")] = "2,4,8",
+    max_passes: Annotated[int, typer.Option(help="Most passes over the tasks.")] = 5,
+    targets: Annotated[
+        bool,
+        typer.Option(
+            "--targets",
+            help="Also say what choosing tasks by each size gains: every group of the training "
+            "classes is a target once (minutes a size).",
+        ),
+    ] = False,
+    engine: Engine = "here",
+) -> None:
+    """Compare numbers of themes by the bound of tasks held out; writes a table and a plot.
+
+    Held out are classes; with fewer than 30 classes, tasks of the same classes. Beside the bound:
+    how many tasks are found again by distance, and with --targets what choosing tasks gains.
+    """
+    from taskscape.cli.work.data import get_tasks
+    from taskscape.engine import use_engine
+    from taskscape.pools import load_pool
+    from taskscape.studies.targets import gains_by_size, size_gains_table
+    from taskscape.themes.estimator import TaskThemes
+    from taskscape.themes.size_search import GridPoint, search_sizes
+
+    Ks = parse_numbers(image_themes, "--image-themes")
+    Ls = parse_numbers(task_themes, "--task-themes")
+    check_output(out / "sizes.json", _SIZES)
+    check_output(out / "sizes.png", PICTURE)
+    pool = load_pool(source)
+    if targets and pool.groups is None:
+        raise DataError(
+            f"--targets takes each group of the data as a target once; {pool!r} has no groups. "
+            "Leave it out, or give the classes groups."
+        )
+    drawn = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
+
+    def show(point: GridPoint) -> None:
+        typer.echo(
+            f"K={point.image_themes} L={point.task_themes}: {point.elbo:.4f} nats per sample "
+            f"({point.seconds:.0f} s)",
+            err=True,
+        )
+
+    model = TaskThemes(random_state=seed, max_passes=max_passes)
+    with use_engine(engine):
+        search = search_sizes(drawn, Ks, Ls, model=model, callback=show)
+    _write_sizes(search.to_dict(), out)
+    search.plot(out / "sizes.png")
+    typer.echo(f"{search.summary()} Written to {out}.")
+    if targets:
+        gains = gains_by_size(pool, [(K, L) for K in Ks for L in Ls])
+        _write_sizes(search.to_dict() | {"gains": [asdict(g) for g in gains]}, out)
+        typer.echo(f"\n{size_gains_table(gains)}")
+
+
+def _write_sizes(values: dict[str, Any], out: Path) -> None:
+    with written_in_one_piece(out / "sizes.json", _SIZES) as file:
+        file.write_text(json.dumps(values, indent=2) + "\n")
 
 
 def embed(

@@ -10,7 +10,14 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import gammaln
 
-from taskscape.arguments import as_numbers, check_memory, check_whole
+from taskscape.arguments import (
+    Seed,
+    as_numbers,
+    check_choice,
+    check_memory,
+    check_seed,
+    check_whole,
+)
 from taskscape.compare.index import THREADS
 from taskscape.compare.posteriors import (
     Tasks,
@@ -27,7 +34,6 @@ from taskscape.compare.posteriors import (
 from taskscape.compare.rows import row_hashes
 from taskscape.errors import DataError
 from taskscape.progress import track
-from taskscape.seeds import Seed, check_seed
 
 __all__ = [
     "DIVERGENCES",
@@ -40,8 +46,8 @@ __all__ = [
     "theme_cost",
 ]
 
-_BLOCK_NUMBERS = 1 << 22
 _MOST_SAMPLES = 1_000_000
+_BLOCK_NUMBERS = 1 << 22
 """How many numbers a block of a distance matrix may hold while it is computed."""
 
 
@@ -231,9 +237,7 @@ DIVERGENCES: Mapping[str, Divergence] = MappingProxyType({d.name: d for d in _AL
 
 def find_divergence(kind: str) -> Divergence:
     """The divergence of that name."""
-    if not isinstance(kind, str) or kind not in DIVERGENCES:
-        raise DataError(f"kind={kind!r} is not a divergence; use one of {', '.join(DIVERGENCES)}.")
-    return DIVERGENCES[kind]
+    return DIVERGENCES[check_choice(kind, "kind", DIVERGENCES)]
 
 
 def divergence(

@@ -31,6 +31,8 @@ __all__ = [
     "slack_of",
 ]
 
+_BOX = 512
+"""Tasks of a box."""
 THREADS = max(1, min(4, os.cpu_count() or 1))
 """How many threads a search uses."""
 
@@ -210,7 +212,6 @@ class TaskIndex:
         self,
         lam: Float[np.ndarray, "members tasks L"],
         tie_keys: UInt64[np.ndarray, "tasks"] | None = None,
-        box_size: int = 512,
     ) -> None:
         """Tasks at equal distance are given in the order of ``tie_keys``, then of their places."""
         self.n_members, self.n_tasks, self.L = lam.shape
@@ -218,7 +219,7 @@ class TaskIndex:
         rows = distinct_rows(flat)
         x = flat[rows.first]
         sides = with_sums(self._by_member(x))
-        order, self._starts = boxes(np.log(sides.reshape(len(x), -1)), box_size)
+        order, self._starts = boxes(np.log(sides.reshape(len(x), -1)), _BOX)
         self.x, sides = x[order], sides[order]
         self.log_beta = log_beta(self._by_member(self.x))
         self._low, self._high = (

@@ -1,19 +1,18 @@
 """Is my test set like my training set? Distances against a reference, answered in words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from taskscape.arguments import check_choice, check_whole
+from taskscape.arguments import Seed, check_choice, check_seed, check_whole
 from taskscape.compare.means import mean_kl, member_scales
 from taskscape.compare.posteriors import Tasks, check_together, read_lam
 from taskscape.compare.rows import class_hashes
 from taskscape.compare.search import nearest_distance
 from taskscape.errors import DataError
-from taskscape.seeds import Seed, check_seed
 
 __all__ = ["Resemblance", "read_classes", "resemblance"]
 
@@ -107,6 +106,13 @@ class Resemblance:
             "percentile": self.percentile.tolist(),
             "reference": self.reference.tolist(),
         }
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "Resemblance":
+        """The answer that :meth:`to_dict` took apart."""
+        arrays = ("distance", "percentile", "reference")
+        read: dict[str, Any] = {k: np.array(values[k], np.float64) for k in arrays}
+        return Resemblance(**read, **{k: values[k] for k in ("measure", "n_train", "folds")})
 
 
 def resemblance(

@@ -6,11 +6,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.arguments import check_choice, check_kind, check_whole
+from taskscape.arguments import (
+    Seed,
+    check_choice,
+    check_kind,
+    check_number,
+    check_seed,
+    check_whole,
+)
 from taskscape.compare.resemblance import read_classes
 from taskscape.diagram.result import Bin, CorrelationDiagram, Curve
 from taskscape.errors import DataError
-from taskscape.seeds import Seed, check_seed
 from taskscape.similarity import DistanceSource
 from taskscape.statistics import (
     RankTarget,
@@ -61,6 +67,8 @@ def correlation_diagram(
     """
     seed = check_seed(seed)
     check_choice(bins, "bins", ("paper", "quantile"))
+    check_choice(interval, "interval", ("jackknife", "bootstrap"))
+    check_number(confidence, "confidence", 0.5, 1, open_="high")
     n_bins = check_whole(n_bins, "n_bins", 1, _MOST)
     n_resamples = check_whole(n_resamples, "n_resamples", 1, _MOST)
     for label in (distance_label, accuracy_label):
@@ -144,16 +152,13 @@ def bin_tasks(
 
     Paper: its section on the correlation diagram.
     """
-    check_whole(n_bins, "n_bins", 1)
     if binning == "paper":
         edges = distance.max() * np.arange(n_bins + 1) / n_bins
         edges[-1] = distance.max()  # which rounding may have missed
-    elif binning == "quantile":
+    else:
         edges = np.unique(np.quantile(distance, np.arange(n_bins + 1) / n_bins))
         if len(edges) == 1:
             edges = np.repeat(edges, 2)
-    else:
-        raise DataError(f"bins={binning!r} is not known; use 'paper' or 'quantile'.")
     which = np.searchsorted(edges[1:], distance, side="left")
     return edges, np.minimum(which, len(edges) - 2)
 

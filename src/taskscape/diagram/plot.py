@@ -13,7 +13,7 @@ import numpy as np
 
 from taskscape.errors import DataError
 from taskscape.files import picture
-from taskscape.plain_text import literal, plain
+from taskscape.plain_text import for_matplotlib, for_plotly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,11 +44,11 @@ def save_figure(
         )
         for i, curve in enumerate(diagram.curves):
             _draw_curve(above, curve, i, len(diagram.curves))
-        above.set_ylabel(plain(diagram.accuracy_label))
+        above.set_ylabel(for_matplotlib(diagram.accuracy_label))
         above.grid(axis="y", color="0.9", linewidth=0.8)
         above.set_axisbelow(True)
         if title:
-            above.set_title(plain(title), fontsize=10, loc="left")
+            above.set_title(for_matplotlib(title), fontsize=10, loc="left")
         bins = diagram.curves[0].bins
         below.bar(
             [b.low for b in bins],
@@ -60,7 +60,7 @@ def save_figure(
             linewidth=0.6,
         )
         below.set_ylabel("tasks")
-        below.set_xlabel(plain(diagram.distance_label))
+        below.set_xlabel(for_matplotlib(diagram.distance_label))
         counts = [b.n_tasks for b in bins]
         if max(counts) > 20 * min(counts):
             below.set_yscale("log")
@@ -93,7 +93,7 @@ def _draw_curve(axes: "Axes", curve: "Curve", i: int, n_curves: int) -> None:
         linewidth=1.4,
         markeredgecolor="white",
         markeredgewidth=0.5,
-        label=plain(label_of(curve)),
+        label=for_matplotlib(label_in_legend(curve)),
         zorder=3,
     )
     known = np.isfinite(low)
@@ -127,13 +127,13 @@ def plotly_figure(diagram: "CorrelationDiagram") -> dict[str, Any]:
         "template": "none",
         "hovermode": "closest",
         "xaxis": {
-            "title": {"text": literal(diagram.distance_label)},
+            "title": {"text": for_plotly(diagram.distance_label)},
             "anchor": "y2",
             "showgrid": False,
             "zeroline": False,
         },
         "yaxis": {
-            "title": {"text": literal(diagram.accuracy_label)},
+            "title": {"text": for_plotly(diagram.accuracy_label)},
             "domain": [0.24, 1.0],
             **axis,
         },
@@ -152,12 +152,12 @@ def _trace(curve: "Curve", i: int) -> dict[str, Any]:
     trace: dict[str, Any] = {
         "type": "scatter",
         "mode": "lines+markers",
-        "name": literal(label_of(curve)),
+        "name": for_plotly(label_in_legend(curve)),
         "x": [b.distance for b in curve.bins],
         "y": [b.accuracy for b in curve.bins],
         "customdata": [[b.n_tasks, b.low, b.high] for b in curve.bins],
         "hovertemplate": (
-            f"{literal(curve.learner)}<br>accuracy %{{y:.3f}}<br>distance %{{x:.3g}} "
+            f"{for_plotly(curve.learner)}<br>accuracy %{{y:.3f}}<br>distance %{{x:.3g}} "
             "(%{customdata[1]:.3g} to %{customdata[2]:.3g})<br>%{customdata[0]} tasks"
             "<extra></extra>"
         ),
@@ -182,7 +182,7 @@ def _trace(curve: "Curve", i: int) -> dict[str, Any]:
     return trace
 
 
-def label_of(curve: "Curve") -> str:
+def label_in_legend(curve: "Curve") -> str:
     """The learner with its correlation, and the ceiling where known."""
     ceiling = "" if curve.ceiling is None else f", ceiling {curve.ceiling:.2f}"
     rho = str(curve.spearman).replace("-", "−")

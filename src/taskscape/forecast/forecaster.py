@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.arguments import check_kind, check_number
+from taskscape.arguments import Seed, check_kind, check_number, check_whole
 from taskscape.compare.posteriors import check_together, read_lam
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
@@ -33,7 +33,6 @@ from taskscape.forecast.features import (
 from taskscape.forecast.result import Forecasts, Judgement, judge
 from taskscape.meta import Trained, evaluate
 from taskscape.pools import ClassPool
-from taskscape.seeds import Seed
 from taskscape.similarity import Similarity
 from taskscape.storage import load_arrays, save_arrays
 from taskscape.tasks import TaskSet
@@ -76,8 +75,7 @@ class Forecaster:
     ) -> None:
         check_kind(model, TaskThemes, "model", "Fit one, or open one with TaskThemes.load.")
         check_kind(learner, str, "learner", "Give its name.")
-        if not 0.5 <= check_number(confidence, "confidence") < 1:
-            raise DataError(f"confidence={confidence} must be at least 0.5 and below 1.")
+        check_number(confidence, "confidence", 0.5, 1, open_="high")
         self.columns = chosen_features(groups)
         self.model, self.learner, self.confidence = model, learner, confidence
         self.similarity = similarity
@@ -99,15 +97,15 @@ class Forecaster:
     def summary(self) -> str:
         """What it was calibrated on, and how well it does on classes left out."""
         calibration = self._fitted()
-        told = (
+        words = (
             f"{self.learner}: calibrated on {calibration.n_tasks:,} tasks of "
             f"{calibration.n_classes} classes, mean error on classes left out "
             f"{100 * calibration.error:.1f} points."
         )
         if calibration.beats_mean:
-            return told
+            return words
         return (
-            f"{told} No forecast: always expecting the mean, "
+            f"{words} No forecast: always expecting the mean, "
             f"{100 * calibration.mean_accuracy:.1f} %, errs by "
             f"{100 * calibration.mean_error:.1f} points only."
         )
@@ -305,8 +303,7 @@ def forecast(
     """
     if calibration_tasks.n_query == 0:
         raise DataError("calibration_tasks have no queries; make them with n_query=15, say.")
-    if episodes < 1:
-        raise DataError(f"episodes={episodes} must be at least 1.")
+    check_whole(episodes, "episodes", 1)
     by_model = isinstance(train_tasks, TaskSet) and similarity is None
     train = model.transform(train_tasks) if by_model else train_tasks
     learner = type(trained.learner).__name__

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from taskscape.errors import DataError
 from taskscape.files import SavedAsJson, json_with, picture
-from taskscape.plain_text import plain as as_text
+from taskscape.plain_text import for_matplotlib
 from taskscape.statistics import coverage, make_resamples, noise_ceiling, spearman
 from taskscape.storage import plain
 
@@ -120,7 +120,7 @@ class Forecasts(SavedAsJson):
                 axes.plot(place, accuracy[order], "x", color="#D55E00", label="measured")
             axes.set_xlabel("tasks, from the hardest")
             axes.set_ylabel("accuracy")
-            axes.set_title(as_text(title or self.learner), fontsize=10, loc="left")
+            axes.set_title(for_matplotlib(title or self.learner), fontsize=10, loc="left")
             axes.legend(frameon=False)
 
 

@@ -7,14 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import jax
-import numpy as np
 
-from taskscape.errors import CheckpointError, DataError
 from taskscape.meta.learner import Learner
 from taskscape.meta.networks import Architecture
 from taskscape.meta.training import TrainConfig, TrainState, begin
 from taskscape.storage import (
     arrays_of,
+    damaged_checkpoint,
     load_checkpoint,
     mend_checkpoint,
     save_checkpoint,
@@ -52,9 +51,8 @@ class TrainingCheckpoint:
         }
         h = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16)
         for part in (tasks, validation):
-            for name in ("classes", "keys", "n_shot", "support"):
-                values = getattr(part, name, None)
-                h.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())
+            if part is not None:
+                part.add_to_hash(h)
         self.identity = h.hexdigest()
 
     def write(self, state: TrainState) -> None:
@@ -67,17 +65,8 @@ class TrainingCheckpoint:
         mend_checkpoint(self.path)
         if not self.path.exists():
             return None
-        arrays, header = load_checkpoint(self.path)
-        if header.get("identity") != self.identity:
-            raise CheckpointError(
-                f"{self.path} belongs to a training with other settings, data or tasks. Use the "
-                "same ones, or delete it to start anew."
-            )
+        arrays, _ = load_checkpoint(self.path, "training", self.identity)
         learner, network, config, n_way, seed = self._start
         like = jax.eval_shape(lambda: begin(learner, network, config, n_way=n_way, seeds=(seed,)))
-        try:
+        with damaged_checkpoint(self.path):
             return tree_from(arrays, like)
-        except DataError as error:
-            raise CheckpointError(
-                f"{self.path} is not a readable checkpoint ({error}) Delete it and start anew."
-            ) from error

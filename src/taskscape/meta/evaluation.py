@@ -18,13 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree, Shaped
 
+from taskscape.arguments import MOST_FOR_JAX, Seed, check_seed, check_whole
 from taskscape.devices import free_bytes
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.meta.episodes import EpisodeRows, gather, redrawn, rows_of
 from taskscape.meta.learner import Bayesian, Learner, Number, Shots, with_numbers, without_numbers
 from taskscape.meta.learners import bayesian_labels
 from taskscape.progress import track
-from taskscape.seeds import MOST_FOR_JAX, Seed, check_seed
 from taskscape.tasks import TaskSet
 
 __all__ = [
@@ -148,8 +148,9 @@ def _evaluate(
     episodes: int,
     chunk_size: int | None,
 ) -> list[Evaluation]:
-    if episodes < 1 or (chunk_size is not None and chunk_size < 1):
-        raise DataError(f"episodes={episodes} and chunk_size={chunk_size} must be at least 1.")
+    check_whole(episodes, "episodes", 1)
+    if chunk_size is not None:
+        check_whole(chunk_size, "chunk_size", 1)
     if len(tasks) == 0:
         raise DataError("there are no tasks to evaluate.")
     first = check_seed(seed, most=MOST_FOR_JAX - episodes + 1)

@@ -109,9 +109,9 @@ LEARNERS: Mapping[str, LearnerEntry] = MappingProxyType({entry.name: entry for e
 
 def find_learner(name: str) -> LearnerEntry:
     """The entry of the learner of that name."""
-    if not isinstance(name, str) or name not in LEARNERS:
-        raise DataError(f"learner {name!r} is not known; choose from {', '.join(LEARNERS)}.")
-    return LEARNERS[name]
+    from taskscape.arguments import check_choice  # imports NumPy, which help texts do not need
+
+    return LEARNERS[check_choice(name, "learner", LEARNERS)]
 
 
 def make_learner(name: str, **settings: Any) -> "taskscape.meta.learner.Learner":

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from taskscape.arguments import check_choice, check_whole
 from taskscape.compiling import keep_programs
 from taskscape.errors import DataError
 
@@ -193,20 +194,16 @@ def conv4(
             f"conv4 halves images four times, so they must be (height, width[, channels]) of at "
             f"least 16×16; got {tuple(sample_shape)}."
         )
-    if filters < 1:
-        raise DataError(f"filters={filters} must be at least 1.")
-    return Conv4(tuple(sample_shape), filters, normalisation, convolution)
+    return Conv4(
+        tuple(sample_shape), check_whole(filters, "filters", 1), normalisation, convolution
+    )
 
 
 def architecture(config: Mapping[str, Any]) -> Mlp | Conv4:
     """The architecture whose ``config()`` this is, also after a round trip through JSON."""
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
-    kind = values.pop("kind", None)
-    if kind == "mlp":
-        return mlp(**values)
-    if kind == "conv4":
-        return conv4(**values)
-    raise DataError(f"network kind {kind!r} is not known; it is 'mlp' or 'conv4'.")
+    kind = check_choice(values.pop("kind", None), "kind", ("mlp", "conv4"))
+    return mlp(**values) if kind == "mlp" else conv4(**values)
 
 
 def normalise(

@@ -21,7 +21,15 @@ import optax  # type: ignore[import-untyped]
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from taskscape.arguments import check_choice, check_flag, check_number, check_whole
+from taskscape.arguments import (
+    MOST_FOR_JAX,
+    Seed,
+    check_choice,
+    check_flag,
+    check_number,
+    check_seed,
+    check_whole,
+)
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.files import damage_named
 from taskscape.mesh import devices_for, same_on_all, split_among_devices
@@ -31,7 +39,6 @@ from taskscape.meta.learner import Learner, Number, with_numbers, without_number
 from taskscape.meta.learners import LEARNERS, find_learner, make_learner
 from taskscape.meta.networks import Architecture, architecture
 from taskscape.progress import progress_bar
-from taskscape.seeds import MOST_FOR_JAX, Seed, check_seed
 from taskscape.storage import arrays_of, arrays_of_kind, load_arrays, save_arrays, tree_from
 from taskscape.tasks import TaskSet, TaskStream
 
@@ -89,17 +96,14 @@ class TrainConfig:
             check_whole(getattr(self, name), name, 1)
         check_whole(self.warmup, "warmup", 0)
         check_number(self.weight_decay, "weight_decay", 0)
-        if not check_number(self.learning_rate, "learning_rate") > 0:
-            raise DataError(f"learning_rate={self.learning_rate} must be positive.")
+        check_number(self.learning_rate, "learning_rate", 0, open_="low")
         if self.clip_norm is not None:
             check_number(self.clip_norm, "clip_norm", 0, open_="low")
         if self.patience is not None:
             check_whole(self.patience, "patience", 1)
         check_flag(self.fresh_samples, "fresh_samples")
         check_choice(self.schedule, "schedule", ("constant", "cosine"))
-        if not isinstance(self.precision, str) or self.precision not in PRECISIONS:
-            known = ", ".join(PRECISIONS)
-            raise DataError(f"precision={self.precision!r} is not known; choose from {known}.")
+        check_choice(self.precision, "precision", PRECISIONS)
 
     @staticmethod
     def one_pass(n_tasks: int, batch_size: int = 4, epochs: int = 1, **rest: Any) -> "TrainConfig":

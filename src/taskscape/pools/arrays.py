@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int, Shaped
 from taskscape.arguments import check_flag, check_memory
 from taskscape.errors import DataError
 from taskscape.pools.notes import left_out
-from taskscape.pools.pool import ClassPool
+from taskscape.pools.pool import ClassPool, as_samples, parse_split
 
 __all__ = [
     "as_numpy",
@@ -174,11 +174,39 @@ def labelled_pool(
         for what, v in given.items()
     }
     names = None if sample_names is None else _sample_names(sample_names, len(y))
+    if resolved["class_names"] is None:
+        resolved["class_names"] = [str(label) for label in labels]
     if skip_damaged and X.dtype.kind == "f":
         sound = np.isfinite(X.reshape(len(X), -1)).all(axis=1)
         if not sound.all():
-            return _without_damaged(X, labels, index, sound, names, name, info, resolved)
-    return ClassPool.from_arrays(X, y, name=name, info=info, sample_names=names, **resolved)
+            return _without_damaged(X, index, sound, names, name, info, resolved)
+    return _class_by_class(X, index, names, name, info, resolved)
+
+
+def _class_by_class(
+    X: Shaped[np.ndarray, "rows ..."],
+    index: Int[np.ndarray, "rows"],
+    sample_names: list[str] | None,
+    name: str,
+    info: Mapping[str, Any] | None,
+    by_class: Mapping[str, list[str] | None],
+) -> ClassPool:
+    """A pool of samples whose classes are numbered; those of a class stay in their order."""
+    order = np.argsort(index, kind="stable")
+    in_order = bool((order[1:] > order[:-1]).all())
+    samples, counts = as_samples(X), np.bincount(index).astype(np.int64)
+    names, groups, splits = (by_class[what] for what in ("class_names", "groups", "splits"))
+    return ClassPool(
+        name=name,
+        samples=samples if in_order else samples[order],
+        starts=np.cumsum(counts) - counts,
+        counts=counts,
+        class_names=tuple(names or ()),
+        groups=None if groups is None else tuple(groups),
+        splits=None if splits is None else tuple(parse_split(s)[0] for s in splits),
+        info=dict(info or {}),
+        sample_names=None if sample_names is None else tuple(sample_names[r] for r in order),
+    )
 
 
 def _channels_last(X: Shaped[np.ndarray, "rows ..."]) -> Shaped[np.ndarray, "rows ..."]:
@@ -200,7 +228,6 @@ def _sample_names(values: Any, n_samples: int) -> list[str]:
 
 def _without_damaged(
     X: Shaped[np.ndarray, "rows *shape"],
-    labels: Shaped[np.ndarray, "classes"],
     index: Int[np.ndarray, "rows"],
     sound: Bool[np.ndarray, "rows"],
     names: list[str] | None,
@@ -211,21 +238,17 @@ def _without_damaged(
     """A pool of the sound rows alone, with a note; a class without any is left out."""
     if not sound.any():
         raise DataError(f"all {len(X)} samples of pool {name!r} have NaN or infinite numbers.")
-    left = np.unique(index[sound])
+    left, renumbered = np.unique(index[sound], return_inverse=True)
     lost = [f"row {row}" for row in np.flatnonzero(~sound)]
     notes = [left_out(lost, f"of {len(X):,} samples have NaN or infinite numbers")]
-    if len(left) < len(labels):
-        empty = [repr(str(label)) for label in np.delete(labels, left)]
-        notes.append(left_out(empty, f"of {len(labels):,} classes had no other samples"))
+    classes = by_class["class_names"] or []
+    if len(left) < len(classes):
+        empty = [repr(c) for i, c in enumerate(classes) if i not in left]
+        notes.append(left_out(empty, f"of {len(classes):,} classes had no other samples"))
     picked = {what: v and [v[c] for c in left] for what, v in by_class.items()}
-    return ClassPool.from_arrays(
-        X[sound],
-        labels[index[sound]],
-        name=name,
-        info={**(info or {}), "notes": notes},
-        sample_names=None if names is None else [names[row] for row in np.flatnonzero(sound)],
-        **picked,
-    )
+    kept = names and [names[row] for row in np.flatnonzero(sound)]
+    about = {**(info or {}), "notes": notes}
+    return _class_by_class(X[sound], renumbered, kept, name, about, picked)
 
 
 def load_arrays(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from taskscape.arguments import check_whole
 from taskscape.errors import DataError
 from taskscape.pools.arrays import as_numpy
 from taskscape.pools.cache import cache_key, cached
@@ -38,9 +39,7 @@ def check_encoder(encoder: Any, encoder_name: Any, encoder_batch: Any) -> Any:
         )
     if encoder_name is not None and not isinstance(encoder_name, str):
         raise DataError(f"encoder_name={encoder_name!r}: expected text.")
-    whole = isinstance(encoder_batch, int | np.integer) and not isinstance(encoder_batch, bool)
-    if not whole or encoder_batch < 1:
-        raise DataError(f"encoder_batch={encoder_batch!r}: expected a whole number from 1 up.")
+    check_whole(encoder_batch, "encoder_batch", 1)
     return encoder
 
 

@@ -22,12 +22,11 @@ import numpy as np
 import PIL
 from PIL import features
 
-from taskscape.errors import DataError
+from taskscape.arguments import Seed, check_seed, check_whole
 from taskscape.pools.cache import cache_key, cached
 from taskscape.pools.glyph_drawing import FACE_NAMES, Shape, draw, open_faces, shape_of
 from taskscape.pools.pool import ClassPool
 from taskscape.progress import track
-from taskscape.seeds import Seed, check_seed
 
 __all__ = [
     "BLOCKS",
@@ -185,13 +184,8 @@ def _load(
 ) -> ClassPool:
     low, high = _IMAGE_SIZES
     start = check_seed(seed)
-    if n_drawings < 1:
-        raise DataError(f"n_drawings={n_drawings}: a class needs at least 1 drawing. Raise it.")
-    if not low <= image_size <= high:
-        raise DataError(
-            f"image_size={image_size} is not within {low} to {high} pixels. "
-            "Choose such a size; 28 is usual."
-        )
+    check_whole(n_drawings, "n_drawings", 1)
+    check_whole(image_size, "image_size", low, high)
     characters = {group: characters_of(group) for group in groups}
     made_with = [
         PIL.__version__,

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Int, Shaped, UInt8
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from taskscape.arguments import check_flag, check_whole
 from taskscape.errors import DataError
 from taskscape.progress import progress_bar, track
 
@@ -59,22 +60,15 @@ def check_image_size(image_size: Any) -> tuple[int, int] | None:
     if image_size is None:
         return None
     pair = image_size if isinstance(image_size, tuple | list) else (image_size, image_size)
-    whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in pair)
-    if len(pair) != 2 or not whole or not all(1 <= n <= _MAX_SIDE for n in pair):
-        raise DataError(
-            f"image_size={image_size!r}: expected a whole number of pixels from 1 to {_MAX_SIDE}, "
-            "or a pair (height, width) of them."
-        )
-    return int(pair[0]), int(pair[1])
+    if len(pair) != 2:
+        raise DataError(f"image_size={image_size!r} must be a number, or a pair (height, width).")
+    height, width = (check_whole(side, "image_size", 1, _MAX_SIDE) for side in pair)
+    return height, width
 
 
 def check_colour(colour: Any) -> bool | None:
     """``colour`` must be True, False, or None (to look at the pictures)."""
-    if colour is not None and not isinstance(colour, bool | np.bool_):
-        raise DataError(
-            f"colour={colour!r}: expected True, False, or None to look at the pictures."
-        )
-    return None if colour is None else bool(colour)
+    return None if colour is None else check_flag(colour, "colour")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
-from taskscape.arguments import check_kind
+from taskscape.arguments import check_choice, check_kind
 from taskscape.errors import DataError
 from taskscape.pools.images import check_colour, check_image_size, images_in_shape
 from taskscape.pools.look_alikes import LookAlikes, Looks, find_look_alikes, paper_of
@@ -21,7 +21,6 @@ __all__ = [
     "LookAlikeWarning",
     "in_form_of",
     "join_pools",
-    "join_silently",
     "joined_sample_names",
     "pool_in_size",
     "warn_of_look_alikes",
@@ -64,22 +63,6 @@ def join_pools(
     >>> join_pools({"digits": digits, "letters": letters}).class_names
     ('digits/a', 'letters/a')
     """
-    joined = join_silently(
-        pools, name=name, image_size=image_size, colour=colour, look_alikes=look_alikes
-    )
-    warn_of_look_alikes(joined)
-    return joined
-
-
-def join_silently(
-    pools: Mapping[str, ClassPool],
-    *,
-    name: str | None = None,
-    image_size: Any = None,
-    colour: Any = None,
-    look_alikes: str = "warn",
-) -> ClassPool:
-    """:func:`join_pools`, which leaves the warning to :func:`warn_of_look_alikes`."""
     _check(pools, look_alikes)
     notes: list[str] = []
     shared = _leaks(pools) if look_alikes == "warn" else []
@@ -87,7 +70,7 @@ def join_silently(
         pools = _without_look_alikes(pools, notes)
     samples = _in_one_form(pools, check_image_size(image_size), check_colour(colour), notes)
     counts = np.concatenate([pool.counts for pool in pools.values()])
-    return ClassPool(
+    joined = ClassPool(
         name=name or "+".join(pools),
         samples=samples,
         starts=np.cumsum(counts) - counts,
@@ -104,6 +87,8 @@ def join_silently(
             "joined": {source: dict(pool.info) for source, pool in pools.items()},
         },
     )
+    warn_of_look_alikes(joined)
+    return joined
 
 
 def warn_of_look_alikes(pool: ClassPool) -> None:
@@ -119,8 +104,7 @@ def warn_of_look_alikes(pool: ClassPool) -> None:
 
 
 def _check(pools: Mapping[str, ClassPool], look_alikes: str) -> None:
-    if not isinstance(look_alikes, str) or look_alikes not in ("warn", "drop", "keep"):
-        raise DataError(f"look_alikes={look_alikes!r}: expected 'warn', 'drop' or 'keep'.")
+    check_choice(look_alikes, "look_alikes", ("warn", "drop", "keep"))
     check_kind(pools, Mapping, "pools", "Name each: {'one': …, 'other': …}.")
     if len(pools) < 2:
         raise DataError(f"join_pools needs at least two pools; it got {len(pools)}.")

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from taskscape.arguments import check_whole
 from taskscape.errors import DataError
 from taskscape.pools.cache import data_dir
 from taskscape.pools.download import RemoteFile, fetch
@@ -65,10 +64,8 @@ def _drawn(name: str) -> Callable[..., ClassPool]:
         from taskscape.pools import glyphs  # draws with matplotlib, which imports slowly
 
         options = {"seed": seed, "n_drawings": n_drawings, "image_size": image_size}
-        for option, value in options.items():
-            if not isinstance(value, int | np.integer) or isinstance(value, bool):
-                raise DataError(f"{option}={value!r}: expected a whole number.")
-        pool: ClassPool = getattr(glyphs, f"load_{name}")(**{k: int(v) for k, v in options.items()})
+        whole = {option: check_whole(value, option) for option, value in options.items()}
+        pool: ClassPool = getattr(glyphs, f"load_{name}")(**whole)
         return pool
 
     return load

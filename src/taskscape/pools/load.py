@@ -3,6 +3,7 @@
 import difflib
 import inspect
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,8 @@ from taskscape.pools.encode import check_encoder, encode_pool
 from taskscape.pools.folders import load_folder
 from taskscape.pools.images import check_image_size
 from taskscape.pools.join import (
-    join_silently,
+    LookAlikeWarning,
+    join_pools,
     joined_sample_names,
     pool_in_size,
     warn_of_look_alikes,
@@ -280,7 +282,9 @@ def _open_joined(parts: Sequence[str], download: bool, options: Mapping[str, Any
         key = cache_key(_JOIN_VERSION, list(stamps.items()), name, image_size, colour)
 
         def make() -> ClassPool:
-            return join_silently(pools, name=name, image_size=image_size, colour=colour)
+            with warnings.catch_warnings():  # said below, of a pool from the cache too
+                warnings.simplefilter("ignore", LookAlikeWarning)
+                return join_pools(pools, name=name, image_size=image_size, colour=colour)
 
         joined = replace(cached("joined", key, make), sample_names=joined_sample_names(pools))
         warn_of_look_alikes(joined)

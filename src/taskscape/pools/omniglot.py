@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
+from taskscape.arguments import check_flag
 from taskscape.errors import DataError
 from taskscape.files import expanded
 from taskscape.pools.archives import Entry, FileTree, FolderTree, ZipTree
@@ -76,9 +77,7 @@ def load_omniglot(*, rotations: Any = False, image_size: Any = 28, path: Any = N
     ClassPool('omniglot': 1,623 classes, 964 train, 659 test, 32,460 samples of 28×28)
     """
     size = check_image_size(image_size) or (28, 28)
-    if not isinstance(rotations, bool | np.bool_):
-        raise DataError(f"rotations={rotations!r}: expected True or False.")
-    if rotations and size[0] != size[1]:
+    if check_flag(rotations, "rotations") and size[0] != size[1]:
         raise DataError(f"image_size={image_size!r} is not square; rotations=True needs it to be.")
     place = locate_omniglot() if path is None else expanded(path)
     if place is None or not place.exists():

@@ -178,50 +178,12 @@ class ClassPool:
         >>> ClassPool.from_arrays(np.zeros((4, 2)), np.array(["cat", "dog", "cat", "dog"]))
         ClassPool('arrays': 2 classes, 4 samples of 2 features)
         """
-        try:
-            X, y = np.asarray(X), np.asarray(y)
-        except ValueError:
-            raise DataError("X or y has rows of different lengths; make them equal.") from None
-        if X.ndim == 0 or y.ndim != 1 or len(X) != len(y):
-            raise DataError(
-                f"X has shape {X.shape} and y has shape {y.shape}; y needs one label per sample."
-            )
-        if len(y) == 0:
-            raise DataError(f"pool {name!r} has no samples.")
-        if y.dtype.kind == "f" and not (np.isfinite(y).all() and (y == np.round(y)).all()):
-            raise DataError(
-                "y holds fractions or NaN: expected class labels, not regression values."
-            )
-        if y.dtype.kind not in "iufbUSO":
-            raise DataError(f"y has type {y.dtype}; expected class labels: numbers or text.")
-        for given, name_of in (
-            (class_names, "class_names"),
-            (groups, "groups"),
-            (splits, "splits"),
-        ):
-            if given is not None and not _is_list(given):
-                raise DataError(f"{name_of} must be a list with an entry for each class.")
-        labels, index = np.unique(y, return_inverse=True)
-        order = np.argsort(index, kind="stable")
-        counts = np.bincount(index).astype(np.int64)
-        rows = _rows_for_names(labels, class_names)
-        sorted_already = bool((order[1:] > order[:-1]).all())
-        samples = as_samples(X)
-        for label, values in (("groups", groups), ("splits", splits)):
-            n = len(labels) if class_names is None else len(class_names)
-            if values is not None and len(values) != n:
-                raise DataError(f"{label} has {len(values)} entries for {n} classes.")
-        return cls(
-            name=name,
-            samples=samples if sorted_already else samples[order],
-            starts=np.cumsum(counts) - counts,
-            counts=counts,
-            class_names=_pick(class_names, rows) or tuple(str(v) for v in labels),
-            groups=_pick(groups, rows),
-            splits=None if splits is None else tuple(parse_split(str(splits[r]))[0] for r in rows),
-            info=dict(info or {}),
-            sample_names=_pick(sample_names, order.tolist()),
-        )
+        from taskscape.pools.arrays import labelled_pool  # which makes pools of this class
+
+        return labelled_pool(
+            X, y, name=name, class_names=class_names, groups=groups, splits=splits, info=info,
+            sample_names=sample_names,
+        )  # fmt: skip
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -463,13 +425,6 @@ def _size_of(file: Path) -> int | None:
     return file.stat().st_size if file.exists() else None
 
 
-def _is_list(given: Any) -> bool:
-    try:
-        return not isinstance(given, str) and np.ndim(given) == 1
-    except ValueError:  # lists of different lengths
-        return False
-
-
 def _pick(values: Sequence[str] | None, index: Iterable[int]) -> tuple[str, ...] | None:
     return None if values is None else tuple(str(values[i]) for i in index)
 
@@ -499,19 +454,6 @@ def _as_pixels(X: Shaped[np.ndarray, "rows *shape"]) -> Shaped[np.ndarray, "rows
         )
     scale = 255 if X.dtype.kind in "fb" and high <= 1 else 1
     return np.round(X * np.float32(scale)).astype(np.uint8)
-
-
-def _rows_for_names(
-    labels: Shaped[np.ndarray, "classes"], class_names: Sequence[str] | None
-) -> Sequence[int]:
-    """Where each distinct label stands in per-class lists."""
-    if class_names is None or len(class_names) == len(labels):
-        return range(len(labels))
-    if labels.dtype.kind in "iu" and labels[0] >= 0 and labels[-1] < len(class_names):
-        return [int(v) for v in labels]
-    raise DataError(
-        f"class_names has {len(class_names)} names for {len(labels)} labels; give one per label."
-    )
 
 
 def _blocks(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from taskscape.files import save_picture
-from taskscape.plain_text import plain
+from taskscape.plain_text import for_matplotlib
 from taskscape.pools.pool import SPLITS, ClassPool
 
 if TYPE_CHECKING:
@@ -64,14 +64,14 @@ def _images(pool: ClassPool) -> "Figure":
     axes.imshow(sheet, cmap="gray", interpolation="nearest", vmin=0, vmax=255)
     axes.set_yticks(
         [r * (height + gap) + height / 2 for r in range(len(rows))],
-        [plain(_label(pool, s, g, len(c))) for s, g, c in rows],
+        [for_matplotlib(_label(pool, s, g, len(c))) for s, g, c in rows],
     )
     for tick, (s, _, _) in zip(axes.get_yticklabels(), rows, strict=True):
         tick.set_color(_COLOURS[s])
     axes.set_xticks([])
     axes.tick_params(length=0, labelsize=8)
     axes.spines[:].set_visible(False)
-    axes.set_title(plain(repr(pool)[len("ClassPool(") : -1]), fontsize=10)
+    axes.set_title(for_matplotlib(repr(pool)[len("ClassPool(") : -1]), fontsize=10)
     return figure
 
 
@@ -99,7 +99,11 @@ def _features(pool: ClassPool) -> "Figure":
     if len(pool) <= 120:
         for c, name in enumerate(pool.class_names):
             axes.annotate(
-                plain(name), where[c], fontsize=5, xytext=(3, 2), textcoords="offset points"
+                for_matplotlib(name),
+                where[c],
+                fontsize=5,
+                xytext=(3, 2),
+                textcoords="offset points",
             )
     share = flat.explained_variance_ratio_
     axes.set_xlabel(f"first principal component of the class means ({share[0]:.0%})")
@@ -107,5 +111,5 @@ def _features(pool: ClassPool) -> "Figure":
     if pool.splits is not None:
         axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(plain(repr(pool)[len("ClassPool(") : -1]), fontsize=10)
+    axes.set_title(for_matplotlib(repr(pool)[len("ClassPool(") : -1]), fontsize=10)
     return figure

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from taskscape.arguments import check_flag, check_kind, check_number, check_whole
+from taskscape.arguments import Seed, check_flag, check_kind, check_number, check_seed, check_whole
 from taskscape.csv_tables import read_csv
 from taskscape.errors import DataError
 from taskscape.pools.arrays import as_numpy
 from taskscape.pools.notes import few_names, left_out, with_notes
 from taskscape.pools.pool import SPLITS, ClassPool, parse_split
-from taskscape.seeds import Seed, check_seed
 
 __all__ = ["deal_splits", "drop_small_classes", "is_by_name", "named_splits", "split_classes"]
 

@@ -12,7 +12,7 @@ from scipy.spatial.distance import squareform
 from taskscape.compare import pdist
 from taskscape.diagram import CorrelationDiagram
 from taskscape.embeddings import Embeddings
-from taskscape.plain_text import literal
+from taskscape.plain_text import for_plotly
 from taskscape.report.palette import FAINT, INK, SCALE
 from taskscape.report.tasks import mean_accuracy, shared_out
 from taskscape.studies.outcome import Outcome
@@ -36,7 +36,7 @@ _MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 
 def axis(text: str, **more: Any) -> dict[str, Any]:
     """An axis with a title."""
-    return {"title": {"text": literal(text)}, **more}
+    return {"title": {"text": for_plotly(text)}, **more}
 
 
 def bound_chart(model: TaskThemes) -> Figure | None:
@@ -61,7 +61,7 @@ def bound_chart(model: TaskThemes) -> Figure | None:
             {
                 "type": "scatter",
                 "mode": "lines+markers",
-                "name": literal(model.held_out_),
+                "name": for_plotly(model.held_out_),
                 "x": looks[:, 0],
                 "y": looks[:, 1],
                 "line": {"color": INK, "width": 2},
@@ -114,7 +114,7 @@ def diagram_chart(diagram: CorrelationDiagram, colours: Mapping[str, str]) -> Fi
     figure = diagram.to_plotly()
     for trace, curve in zip(figure["data"], diagram.curves, strict=False):
         colour = colours[curve.learner]
-        trace["name"] = literal(curve.learner)
+        trace["name"] = for_plotly(curve.learner)
         trace["marker"] = {**trace["marker"], "color": colour, "size": 8}
         trace["line"] = {**trace["line"], "color": colour, "width": 2}
     figure["data"][-1]["marker"] = {"color": FAINT}
@@ -170,7 +170,7 @@ def _rule_line(
     return {
         "type": "scatter",
         "mode": "lines+markers",
-        "name": literal(rule),
+        "name": for_plotly(rule),
         "x": x,
         "y": [o.accuracy.value for o in points],
         "customdata": [[o.budget, o.n_trials] for o in points],
@@ -183,7 +183,7 @@ def _rule_line(
         "line": {"color": colour, "width": 2, "dash": _DASHES[i % len(_DASHES)]},
         "marker": {"size": 8, "symbol": _MARKERS[i % len(_MARKERS)]},
         "hovertemplate": (
-            f"{literal(rule)}, %{{customdata[0]:,}} tasks<br>%{{y:.1%}} "
+            f"{for_plotly(rule)}, %{{customdata[0]:,}} tasks<br>%{{y:.1%}} "
             "(%{customdata[1]} trials)<extra></extra>"
         ),
     }
@@ -300,7 +300,7 @@ class Matrix:
                     "zmax": top or 1.0,
                     "colorscale": [list(stop) for stop in SCALE],
                     "colorbar": {
-                        "title": {"text": literal(self.unit), "side": "right"},
+                        "title": {"text": for_plotly(self.unit), "side": "right"},
                         "thickness": 12,
                         "outlinewidth": 0,
                     },

@@ -173,7 +173,7 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "split_colours": SPLITS,
         "themes": _themes(result, views, book),
         "settings": flat_settings(result.settings),
-        "surroundings": {
+        "versions_and_hardware": {
             "Versions": in_rows(result.versions),
             "Hardware": in_rows(result.hardware),
         },
@@ -187,7 +187,7 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "guessing": result.guessing,
         "asked": result.asked("evaluate"),
         "chosen_asked": result.asked("selection"),
-        "told": [name for name in result.forecasts if result.has_forecast(name)],
+        "has_forecasts": any(result.has_forecast(name) for name in result.forecasts),
         "forecast_from": _forecast_from(result),
         "targets": view_targets(result, book.place),
         "figures": figures,

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from taskscape.plain_text import low_to_high
 from taskscape.pools import ClassPool
 from taskscape.pools.pool import SPLITS
 from taskscape.studies.outcome import Gain, Outcome
@@ -62,15 +63,13 @@ def selection_table(outcomes: Sequence[Outcome], learner: str) -> SelectionTable
     mine = {(o.budget, o.rule): o for o in outcomes if o.learner == learner}
     rules = tuple(dict.fromkeys(rule for _, rule in mine))
     budgets = sorted({budget for budget, _ in mine})
-    counts = sorted({o.n_trials for o in mine.values()})
-    many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     rows = tuple(
         SelectionRow(b, rule, _mean(mine[b, rule]), mine[b, rule].gain)
         for b in budgets
         for rule in rules
         if (b, rule) in mine
     )
-    return SelectionTable(learner, rules, rows, many)
+    return SelectionTable(learner, rules, rows, low_to_high(o.n_trials for o in mine.values()))
 
 
 def _mean(outcome: Outcome) -> str:

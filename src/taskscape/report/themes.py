@@ -11,7 +11,7 @@ from PIL import Image, features
 
 from taskscape.embeddings import Embeddings
 from taskscape.pools import ClassPool
-from taskscape.tasks import TaskSet
+from taskscape.tasks.taskset import single_class_tasks
 from taskscape.themes.embed import LikelihoodTable, embed
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.prepare import Preparation, PreparedSamples
@@ -107,13 +107,7 @@ def _typical_classes(
     A task of a single class has :math:`\lambda = \delta + \eta`, which tells the class's theme.
     """
     themes = model.members_[0]
-    shots = np.minimum(pool.counts[classes], _SAMPLES_PER_CLASS)
-    alone = TaskSet(
-        pool=pool,
-        classes=classes[:, None].astype(np.int32),
-        keys=np.arange(len(classes), dtype=np.uint64),
-        n_shot=shots.astype(np.int32),
-    )
+    alone = single_class_tasks(pool, classes, _SAMPLES_PER_CLASS)
     embedded = embed([themes], alone, prepared, keep_gamma=True)
     assert embedded.gamma is not None
     eta = embedded.lam[0] - np.asarray(themes.delta)
@@ -176,9 +170,7 @@ class Sheet:
         return {"columns": self.columns, "rows": self.rows, "w": self.width, "h": self.height}
 
 
-def make_sheet(
-    images: UInt8[np.ndarray, "n height width *colour"], *, lossless: bool | None = None
-) -> Sheet:
+def make_sheet(images: UInt8[np.ndarray, "n height width *colour"]) -> Sheet:
     """Put images of one shape into a sheet, shrunk where they are large or many."""
     n, height, width = images.shape[:3]
     room = math.sqrt(_PIXELS / max(n, 1))
@@ -194,8 +186,7 @@ def make_sheet(
         if shrink < 1:
             small = small.resize((w, h), Image.Resampling.LANCZOS)
         whole.paste(small, (i % columns * w, i // columns * h))
-    exact = grey if lossless is None else lossless
-    return Sheet(_data_uri(whole, exact), columns, rows, w, h)
+    return Sheet(_data_uri(whole, lossless=grey), columns, rows, w, h)
 
 
 def _data_uri(image: Image.Image, lossless: bool) -> str:

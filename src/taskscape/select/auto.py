@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Float, Int
 
+from taskscape.arguments import check_number, check_whole
 from taskscape.errors import DataError
 from taskscape.meta import (
     Architecture,
@@ -200,10 +201,8 @@ def _check(rules: Sequence[str], trials: int, confidence: float) -> None:
     if odd or not rules:
         known = ", ".join(r for r in RULES if r != RANDOM)
         raise DataError(f"rules={list(rules)}: give some of {known} to try against random choice.")
-    if trials < _LEAST_TRIALS:
-        raise DataError(f"trials={trials} must be at least {_LEAST_TRIALS}, to know the noise.")
-    if not 0.5 <= confidence < 1:
-        raise DataError(f"confidence={confidence} must be at least 0.5 and below 1.")
+    check_whole(trials, "trials", _LEAST_TRIALS)
+    check_number(confidence, "confidence", 0.5, 1, open_="high")
 
 
 def _scores(

@@ -6,11 +6,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, UInt64
 
-from taskscape.arguments import as_numbers, check_number, check_whole
+from taskscape.arguments import (
+    Seed,
+    as_numbers,
+    check_choice,
+    check_number,
+    check_seed,
+    check_whole,
+)
 from taskscape.compare.resemblance import read_classes
 from taskscape.compare.rows import class_hashes
 from taskscape.errors import DataError
-from taskscape.seeds import Seed, check_seed
 from taskscape.select.auto import (
     AUTO,
     Judge,
@@ -198,8 +204,8 @@ def _start(source: DistanceSource, rule: str, request: _Request) -> Run:
     if classes is None and (max_shared is not None or find_rule(rule).needs_classes):
         why = "max_shared" if max_shared is not None else f"rule={rule!r}"
         raise DataError(f"{why} needs train_classes: a TaskSet, or class ids (tasks, way).")
-    if max_shared is not None and max_shared < 0:
-        raise DataError(f"max_shared={max_shared} must not be negative.")
+    if max_shared is not None:
+        check_whole(max_shared, "max_shared", 0)
     costs = _read_costs(unit, given, request.train_samples, source.n_train)
     if n < 1 or (unit == "tasks" and n > source.n_train):
         raise DataError(f"n={n} must lie between 1 and the {source.n_train} training tasks.")
@@ -248,10 +254,8 @@ def _read_weights(weights: Any, n_test: int) -> Float[np.ndarray, "tests"]:
 
 def _read_costs(unit: str, tasks: Any, samples: Any, n_train: int) -> Int[np.ndarray, "trains"]:
     """What each training task takes from the budget."""
-    if unit == "tasks":
+    if check_choice(unit, "unit", ("tasks", "samples")) == "tasks":
         return np.ones(n_train, dtype=np.int64)
-    if unit != "samples":
-        raise DataError(f"unit={unit!r} is not known; use 'tasks' or 'samples'.")
     if samples is None and not hasattr(tasks, "n_shot"):
         raise DataError(
             "unit='samples' needs to know the samples of each task: pass train_samples, or a "

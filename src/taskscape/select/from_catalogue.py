@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from taskscape.arguments import check_kind, check_whole
+from taskscape.arguments import Seed, check_kind, check_whole
 from taskscape.compare import member_scales, nearest
 from taskscape.compare.posteriors import Tasks, read_lam
 from taskscape.embeddings import Catalogue
 from taskscape.errors import DataError
-from taskscape.seeds import Seed
 from taskscape.select.choosing import select
 from taskscape.select.selection import Selection
 

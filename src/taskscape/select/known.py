@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from taskscape.errors import DataError
-
 __all__ = ["RULES", "Rule", "RuleOptions", "find_rule"]
 
 
@@ -79,6 +77,6 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 
 def find_rule(name: str) -> Rule:
     """The rule of that name."""
-    if not isinstance(name, str) or name not in RULES:
-        raise DataError(f"rule={name!r} is not a selection rule; use one of {', '.join(RULES)}.")
-    return RULES[name]
+    from taskscape.arguments import check_choice  # imports NumPy, which help texts do not need
+
+    return RULES[check_choice(name, "rule", RULES)]

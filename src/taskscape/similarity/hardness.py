@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import logsumexp
 
+from taskscape.arguments import check_choice, check_number
 from taskscape.errors import DataError
 from taskscape.similarity.similarity import (
     FeatureSimilarity,
@@ -48,11 +49,8 @@ class TaskHardness(FeatureSimilarity):
         prepare: Prepare = "auto",
     ) -> None:
         super().__init__(prepare=prepare)
-        if on not in ("support", "query"):
-            raise DataError(f"on={on!r} is not known; use 'support' or 'query'.")
-        if not scale > 0:
-            raise DataError(f"scale={scale} must be positive.")
-        self.on, self.scale = on, scale
+        self.on = check_choice(on, "on", ("support", "query"))
+        self.scale = check_number(scale, "scale", 0, open_="low")
 
     def embed(self, tasks: TaskSet) -> TaskVectors:
         if self.on == "support":

@@ -2,9 +2,9 @@
 
 from typing import Any, TypeAlias
 
+from taskscape.arguments import Seed, check_seed
 from taskscape.errors import DataError
 from taskscape.meta import TrainConfig
-from taskscape.seeds import Seed, check_seed
 from taskscape.similarity.distances import DistanceSource, MatrixSource
 from taskscape.similarity.hardness import TaskHardness
 from taskscape.similarity.known import TASK_THEMES, find_similarity

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from taskscape.arguments import Seed, check_choice, check_number, check_seed, check_whole
 from taskscape.errors import DataError
 from taskscape.meta import MAML, TrainConfig, Trained, mlp, train
 from taskscape.meta.networks import MlpWeights
 from taskscape.pools import ClassPool
 from taskscape.progress import progress_bar
-from taskscape.seeds import Seed, check_seed
 from taskscape.similarity.fisher import fisher_per_unit, fit_heads, hidden_layers
 from taskscape.similarity.known import PROBE_SAMPLES, PROBE_SHOTS
 from taskscape.similarity.similarity import (
@@ -58,10 +58,8 @@ class Task2VecConfig:
     def __post_init__(self) -> None:
         if not self.widths or min(self.widths) < 1:
             raise DataError(f"widths={self.widths} must be one or more sizes of at least 1.")
-        if not self.l2 > 0:
-            raise DataError(f"l2={self.l2} must be positive; without it weights grow for ever.")
-        if self.head_steps < 1:
-            raise DataError(f"head_steps={self.head_steps} must be at least 1.")
+        check_number(self.l2, "l2", 0, open_="low")  # without it weights grow for ever
+        check_whole(self.head_steps, "head_steps", 1)
 
 
 class Task2Vec(FeatureSimilarity):
@@ -105,13 +103,9 @@ class Task2Vec(FeatureSimilarity):
         seed: Seed = 0,
     ) -> None:
         super().__init__(prepare=prepare)
-        if per not in ("layer", "unit"):
-            raise DataError(f"per={per!r} is not known; use 'layer' or 'unit'.")
-        if distance not in DISTANCES:
-            raise DataError(f"distance={distance!r} is not known; use {', '.join(DISTANCES)}.")
-        if not alpha >= 0:
-            raise DataError(f"alpha={alpha} must not be negative.")
-        self.per, self.distance, self.alpha = per, distance, alpha
+        self.per = check_choice(per, "per", ("layer", "unit"))
+        self.distance = check_choice(distance, "distance", DISTANCES)
+        self.alpha = check_number(alpha, "alpha", 0)
         self.seed = check_seed(seed)
         self.config = config or Task2VecConfig()
         self.probe = probe
@@ -123,7 +117,7 @@ class Task2Vec(FeatureSimilarity):
         """Learn the preparation, and train the probe on tasks of the training tasks' classes."""
         super().fit(tasks)
         assert self.preparation_ is not None
-        pool = prepared_pool(tasks, self.preparation_)
+        pool = prepared_classes(tasks, self.preparation_)
         self.probe_ = self.probe or train_probe(pool, self.config, self.seed)
         have, want = tuple(self.probe_.network.sample_shape), pool.sample_shape
         if have != want or not isinstance(self.probe_.state, MlpWeights):
@@ -229,7 +223,7 @@ def _unit(a: Float[np.ndarray, "tasks dims"]) -> Float[np.ndarray, "tasks dims"]
     return a / np.maximum(np.linalg.norm(a, axis=1, keepdims=True), 1e-300)
 
 
-def prepared_pool(tasks: TaskSet, preparation: Preparation) -> ClassPool:
+def prepared_classes(tasks: TaskSet, preparation: Preparation) -> ClassPool:
     """A pool of the tasks' classes whose samples are prepared features."""
     pool = tasks.pool
     return ClassPool.from_classes(

@@ -6,6 +6,7 @@ from itertools import permutations
 import numpy as np
 from jaxtyping import Float, Int
 
+from taskscape.arguments import check_choice
 from taskscape.compare.rows import DistinctRows, distinct_rows
 from taskscape.compare.transport import move_equal_weights
 from taskscape.errors import DataError
@@ -97,11 +98,8 @@ class OTDD(FeatureSimilarity):
         prepare: Prepare = "auto",
     ) -> None:
         super().__init__(prepare=prepare)
-        if level not in ("classes", "samples"):
-            raise DataError(f"level={level!r} is not known; use 'classes' or 'samples'.")
-        if covariance not in ("full", "diagonal"):
-            raise DataError(f"covariance={covariance!r} is not known; use 'full' or 'diagonal'.")
-        self.level, self.covariance = level, covariance
+        self.level = check_choice(level, "level", ("classes", "samples"))
+        self.covariance = check_choice(covariance, "covariance", ("full", "diagonal"))
 
     def embed(self, tasks: TaskSet) -> TaskVectors:
         dims = self._fitted(tasks).dims

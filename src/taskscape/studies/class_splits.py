@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from taskscape.arguments import check_whole
 from taskscape.errors import DataError
 from taskscape.forecast import Forecaster, ForecastWarning
 from taskscape.forecast.features import Described
@@ -38,8 +39,7 @@ class ClassSplits:
 
     def check(self, n_known: int, n_way: int) -> None:
         """Refuse splits that ``n_known`` classes do not allow."""
-        if self.n_splits < 2:
-            raise DataError(f"splits={self.n_splits} must be at least 2; their average is told.")
+        check_whole(self.n_splits, "splits", 2)
         least, most = n_way + 1, n_known - n_way
         if not least <= self.n_classes <= most:
             raise DataError(

@@ -16,7 +16,7 @@ from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.files import picture
 from taskscape.forecast import Forecasts, Judgement
-from taskscape.plain_text import plain
+from taskscape.plain_text import for_matplotlib, low_to_high
 from taskscape.pools import ClassPool
 from taskscape.statistics import Interval, class_interval
 from taskscape.studies.findings import Finding, Reached, find
@@ -171,9 +171,7 @@ def ways_and_shots(classes: Int[np.ndarray, "tasks way"], shot: int | None) -> s
 
 
 def _ways(classes: Int[np.ndarray, "tasks way"]) -> str:
-    ways = (classes >= 0).sum(axis=1)
-    low, high = int(ways.min()), int(ways.max())
-    return f"{low}" if low == high else f"{low} to {high}"
+    return low_to_high((classes >= 0).sum(axis=1).tolist())
 
 
 def _mean_accuracy(
@@ -213,13 +211,13 @@ def plot_selection(trials: Sequence[SelectionTrial], path: Path, asked: str = ""
                 axes.errorbar(
                     place + offset, values.mean(),
                     yerr=values.std(ddof=1) if len(values) > 1 else 0, color=colour, marker=marker,
-                    markersize=6, capsize=3, label=plain(rule) if place == 0 else None,
+                    markersize=6, capsize=3, label=for_matplotlib(rule) if place == 0 else None,
                 )  # fmt: skip
         axes.set_xticks(range(len(budgets)), [f"{b:,}" for b in budgets])
         axes.set_xlabel("training tasks chosen")
         axes.set_ylabel(f"{asked} accuracy on the test tasks (%)".lstrip())
         heading = f"{trials[0].learner}: mean ± standard deviation of trials"
-        axes.set_title(plain(heading), loc="left")
+        axes.set_title(for_matplotlib(heading), loc="left")
         axes.grid(axis="y", color="0.9", linewidth=0.8)
         axes.set_axisbelow(True)
         axes.legend(frameon=False, ncols=min(4, len(rules)))

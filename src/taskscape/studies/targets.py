@@ -44,6 +44,7 @@ __all__ = [
     "gains_by_size",
     "gains_seen",
     "run",
+    "size_gains_table",
 ]
 
 _SIZED = re.compile(rf"{TASK_THEMES} (?:(\d+)×(\d+))?(?:×(\d+))?")
@@ -288,6 +289,17 @@ def gains_by_size(
         SizeGain(K, L, mean_interval(gains[way]), float(gains[way].min()), len(gains[way]))
         for (K, L), way in zip(sizes, ways, strict=True)
     ]
+
+
+def size_gains_table(gains: Sequence[SizeGain]) -> str:
+    """Gains by size as text, the best first."""
+    lines = ["image-themes  task-themes  points over random choice  worst target"]
+    for g in sorted(gains, key=lambda g: -g.gain.value):
+        lines.append(
+            f"{g.image_themes:12d}  {g.task_themes:11d}  {g.gain.in_points():>25}  "
+            f"{100 * g.worst:+12.1f}"
+        )
+    return "\n".join([*lines, f"tasks chosen for each of {gains[0].n_targets} groups."])
 
 
 def _one_target(

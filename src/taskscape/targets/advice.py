@@ -345,12 +345,8 @@ def advise_on(
 
 def _check(n: int, candidates: int, trials: int, learner: str) -> None:
     find_learner(learner)
-    check_whole(n, "n")
-    check_whole(trials, "trials")
-    if trials < _LEAST_TRIALS:
-        raise DataError(f"trials={trials} must be at least {_LEAST_TRIALS}, to know the noise.")
-    if not 1 <= n <= candidates:
-        raise DataError(f"n={n} must lie between 1 and the {candidates} candidates.")
+    check_whole(trials, "trials", _LEAST_TRIALS)
+    check_whole(n, "n", 1, candidates)
 
 
 def _gain_model(learner: str, experience: Sequence[GainSeen] | None, pool: ClassPool) -> GainModel:

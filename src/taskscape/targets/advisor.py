@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.arguments import check_whole
+from taskscape.arguments import MOST_FOR_JAX, check_seed, check_whole
 from taskscape.errors import DataError
 from taskscape.meta import Evaluation
 from taskscape.pools import ClassPool
 from taskscape.recipes import LEARNER_PRESETS, prepared_pool, train_and_test, without_advice
-from taskscape.seeds import MOST_FOR_JAX, check_seed
 from taskscape.similarity import Similarity, make_similarity
 from taskscape.similarity.known import TASK_THEMES
 from taskscape.similarity.task_themes import ThemeSimilarity

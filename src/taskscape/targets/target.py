@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from taskscape.arguments import check_whole
+from taskscape.arguments import Seed, check_seed, check_whole
 from taskscape.errors import DataError
 from taskscape.files import as_path
 from taskscape.pools import ClassPool, load_pool
 from taskscape.pools.join import in_form_of
 from taskscape.pools.notes import few_names
 from taskscape.recipes import draw_tasks
-from taskscape.seeds import Seed, check_seed
 from taskscape.tasks import TASKS, TaskSet, load_tasks, make_tasks
 from taskscape.tasks.draws import subkeys
 
@@ -191,7 +190,7 @@ def find_target(what: Any, pool: ClassPool, **sizes: Any) -> Target:
     elif isinstance(what, ClassPool):
         name, own = what.name, what
     elif isinstance(what, tuple) and len(what) == 2:
-        name, own = "target", ClassPool.from_arrays(*what, name="target")
+        name, own = "target", load_pool(what, name="target")
     else:
         raise DataError(
             f"a target is a path, a pool, arrays (X, y) or the name of a group, not "

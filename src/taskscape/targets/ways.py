@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.stats import rankdata
 
+from taskscape.arguments import check_choice
 from taskscape.errors import DataError
 from taskscape.select import select
 from taskscape.targets.known import HALF, RANDOM, RANKS
@@ -38,11 +39,8 @@ def choose(
         return np.concatenate([near, rest[: n - len(near)]])
     if way == RANKS:
         matrix = mean_ranks([distances[name] for name in ranked or distances])
-    elif way in distances:
-        matrix = distances[way]
     else:
-        known = ", ".join([*distances, RANKS, HALF, RANDOM])
-        raise DataError(f"way={way!r} is not known; use one of {known}.")
+        matrix = distances[check_choice(way, "way", [*distances, RANKS, HALF, RANDOM])]
     return select(None, None, n, "coverage", similarity=matrix, seed=seed).indices
 
 

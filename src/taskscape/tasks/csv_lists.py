@@ -49,12 +49,12 @@ def read_tasks_csv(path: str | os.PathLike[str], pool: ClassPool) -> TaskSet:
                 f"{table.place(i)}: task {row['task']!r} has n_shot {shots[row['task']]} before."
             )
     try:
-        return _made(pool, tasks, shots, listed="sample" in names, counted="n_shot" in names)
+        return _as_tasks(pool, tasks, shots, listed="sample" in names, counted="n_shot" in names)
     except DataError as error:
         raise DataError(f"{table.path}: {error}") from error
 
 
-def _made(
+def _as_tasks(
     pool: ClassPool,
     tasks: dict[str, dict[str, dict[str, list[str]]]],
     shots: dict[str, str],

@@ -9,11 +9,18 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Float, Int, Shaped, UInt64
 
-from taskscape.arguments import check_flag, check_kind, check_memory, check_number, check_whole
+from taskscape.arguments import (
+    Seed,
+    check_flag,
+    check_kind,
+    check_memory,
+    check_number,
+    check_seed,
+    check_whole,
+)
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.progress import progress_bar
-from taskscape.seeds import Seed, check_seed
 from taskscape.tasks.draws import below, distinct, subkeys, task_keys
 from taskscape.tasks.taskset import TaskSet, check_range, check_shots, class_dtype
 
@@ -83,7 +90,7 @@ class TaskStream:
 
 @dataclass(frozen=True)
 class _Recipe:
-    """Checked wishes: which classes may meet in a task, and how many."""
+    """What was asked for, checked: which classes may meet in a task, and how many."""
 
     pool: ClassPool
     seed: int

@@ -8,10 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Int, Integer, UInt64
 
-from taskscape.arguments import check_kind, check_whole
+from taskscape.arguments import Seed, check_kind, check_seed, check_whole
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.seeds import Seed, check_seed
 from taskscape.tasks.batches import Episodes, TaskBatch
 from taskscape.tasks.draws import distinct, subkeys, task_keys
 
@@ -28,6 +27,7 @@ __all__ = [
     "listed_tasks",
     "make_tasks",
     "pad_classes",
+    "single_class_tasks",
 ]
 
 Listed: TypeAlias = Any
@@ -120,6 +120,12 @@ class TaskSet:
     def takes_everything(self) -> bool:
         """Whether every task holds all samples of its classes, and no queries."""
         return self.support is None and self.n_query == 0 and not self.n_shot.any()
+
+    def add_to_hash(self, h: Any) -> None:
+        """Let a hash go on with all that decides the tasks but their pool."""
+        h.update(repr(self.n_query).encode())  # of a class that gives all samples, these are none
+        for values in (self.classes, self.keys, self.n_shot, self.support, self.query):
+            h.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())
 
     @property
     def nbytes(self) -> int:
@@ -302,6 +308,16 @@ def make_tasks(
     return TaskSet(pool, table, keys, np.full(len(ids), low, dtype=np.int32), n_query)
 
 
+def single_class_tasks(pool: ClassPool, classes: Int[np.ndarray, "some"], most: int) -> TaskSet:
+    """A task of each class alone, known by at most so many samples: what the class itself is."""
+    return TaskSet(
+        pool=pool,
+        classes=classes[:, None].astype(np.int32),
+        keys=np.arange(len(classes), dtype=np.uint64),
+        n_shot=np.minimum(pool.counts[classes], most).astype(np.int32),
+    )
+
+
 def _listed(values: Any) -> list[Any]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise DataError(
@@ -406,8 +422,7 @@ def check_shots(
     classes: Int[np.ndarray, "some"],
 ) -> tuple[int, int]:
     """Read ``n_shot`` as (least, most), (0, 0) for all, and see that every class has enough."""
-    if check_whole(n_query, "n_query") < 0:
-        raise DataError(f"n_query={n_query} must not be negative.")
+    check_whole(n_query, "n_query", 0)
     if isinstance(n_shot, str):
         if n_shot != "all":
             raise DataError(f"n_shot={n_shot!r}: use a number, a range (low, high), or 'all'.")

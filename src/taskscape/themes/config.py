@@ -5,7 +5,7 @@ from typing import Literal
 
 from jax.tree_util import register_dataclass
 
-from taskscape.arguments import check_number, check_whole
+from taskscape.arguments import check_choice, check_number, check_whole
 from taskscape.errors import DataError
 from taskscape.model import Covariance
 from taskscape.model.params import Count, Scalar
@@ -73,41 +73,24 @@ class FitConfig:
     """Weight of the task-themes' prior, as a share of the classes of a theme."""
 
     def __post_init__(self) -> None:
-        positive = (
-            "task_themes", "image_themes", "delta", "batch_size", "tol", "max_iter", "max_passes",
-            "evaluate_every", "patience", "nu_fraction", "kappa",
-        )  # fmt: skip
-        whole = (
-            "task_themes", "image_themes", "batch_size", "max_iter", "max_tasks", "max_passes",
-            "evaluate_every", "patience",
-        )  # fmt: skip
-        for name in whole:
-            if name != "max_tasks" or self.max_tasks is not None:
-                check_whole(getattr(self, name), name)
-        for name in ("delta", "tau0", "tau1", "tol", "min_gain", "nu_fraction", "kappa"):
-            check_number(getattr(self, name), name)
         for name in ("task_themes", "image_themes"):
-            if getattr(self, name) > _MOST_THEMES:
-                check_whole(getattr(self, name), name, most=_MOST_THEMES)
-        for name in positive:
-            if not getattr(self, name) > 0:
-                raise DataError(f"{name}={getattr(self, name)} must be greater than 0.")
+            check_whole(getattr(self, name), name, 1, _MOST_THEMES)
+        for name in ("batch_size", "max_iter", "max_passes", "evaluate_every", "patience"):
+            check_whole(getattr(self, name), name, 1)
+        if self.max_tasks is not None:
+            check_whole(self.max_tasks, "max_tasks", 1)
+        for name in ("delta", "tol", "nu_fraction", "kappa"):
+            check_number(getattr(self, name), name, 0, open_="low")
+        for name in ("tau0", "tau1", "min_gain"):
+            check_number(getattr(self, name), name)
         if not 0.5 < self.tau1 <= 1 or self.tau0 < 0:
             raise DataError(
                 f"tau0={self.tau0}, tau1={self.tau1}: the online fit converges for tau0 ≥ 0 and "
                 "tau1 in (0.5, 1]."
             )
-        if self.max_tasks is not None and self.max_tasks < 1:
-            raise DataError(f"max_tasks={self.max_tasks} must be at least 1, or None.")
-        choices = {
-            "covariance": ("full", "diag", "tied"),
-            "method": ("online", "batch"),
-            "update": ("statistics", "paper"),
-        }
-        for name, allowed in choices.items():
-            value = getattr(self, name)
-            if not isinstance(value, str) or value not in allowed:
-                raise DataError(f"{name}={value!r} must be one of {allowed}.")
+        check_choice(self.covariance, "covariance", ("full", "diag", "tied"))
+        check_choice(self.method, "method", ("online", "batch"))
+        check_choice(self.update, "update", ("statistics", "paper"))
         if self.method == "batch" and self.update == "paper":
             raise DataError("update='paper' is an online rule; use method='online' with it.")
 

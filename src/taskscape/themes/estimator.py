@@ -12,17 +12,17 @@ from jaxtyping import Float
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from taskscape.arguments import check_flag, check_kind, check_number, check_whole
+from taskscape.arguments import Seed, check_flag, check_kind, check_number, check_seed, check_whole
 from taskscape.compare import mean_kl
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.mesh import all_devices
 from taskscape.model import Covariance, Themes
 from taskscape.pools import ClassPool
-from taskscape.seeds import Seed, check_seed
 from taskscape.statistics import spearman
 from taskscape.storage import load_arrays, save_arrays
 from taskscape.tasks import TaskSet, TaskStream
+from taskscape.tasks.taskset import single_class_tasks
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import TaskSource, check_enough
 from taskscape.themes.embed import embed
@@ -238,16 +238,13 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         config = FitConfig(
             **{k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()}
         )
-        for name in ("n_restarts", "ensemble", "n_held_out"):
-            check_whole(getattr(self, name), name)
-        check_whole(self.n_restarts, "n_restarts", most=_MOST_RESTARTS)
-        if self.n_restarts < 1 or not 1 <= self.ensemble <= self.n_restarts:
+        check_whole(self.n_restarts, "n_restarts", 1, _MOST_RESTARTS)
+        check_whole(self.n_held_out, "n_held_out", 1)
+        if check_whole(self.ensemble, "ensemble", 1) > self.n_restarts:
             raise DataError(
-                f"ensemble={self.ensemble} of n_restarts={self.n_restarts}: keep at least 1 and at "
-                "most as many fits as there are restarts."
+                f"ensemble={self.ensemble} of n_restarts={self.n_restarts}: keep at most as many "
+                "fits as there are restarts."
             )
-        if self.n_held_out < 1:
-            raise DataError(f"n_held_out={self.n_held_out} must be at least 1.")
         if self.random_state is not None:
             check_seed(self.random_state, "random_state")
         check_prepare(self.prepare)
@@ -348,12 +345,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_kind(pool, ClassPool, "pool", "Open one with load_pool.")
         self._check_pool(pool)
         check_whole(n_shot, "n_shot", 1)
-        alone = TaskSet(
-            pool=pool,
-            classes=np.arange(len(pool), dtype=np.int32)[:, None],
-            keys=np.arange(len(pool), dtype=np.uint64),
-            n_shot=np.minimum(pool.counts, n_shot).astype(np.int32),
-        )
+        alone = single_class_tasks(pool, np.arange(len(pool)), n_shot)
         prepared = PreparedSamples(pool, self.preparation_, alone.class_ids)
         eta = self._posteriors(alone, prepared).lam - float(self.delta)
         return eta[0] if len(eta) == 1 else eta

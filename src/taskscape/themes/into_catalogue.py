@@ -77,9 +77,7 @@ def _name_of_job(
     h.update(repr((model.fingerprint_, tasks.pool.fingerprint, n_tasks, shard_size)).encode())
     ends = [tasks[:1000], tasks[max(0, n_tasks - 1000) : n_tasks]]  # a stream follows from its seed
     for some in [tasks] if isinstance(tasks, TaskSet) else ends:
-        h.update(repr(some.n_query).encode())  # of a class that gives all samples, these are none
-        for part in (some.classes, some.keys, some.n_shot, some.support):
-            h.update(b"" if part is None else np.ascontiguousarray(part).tobytes())
+        some.add_to_hash(h)
     there = {shard.file for shard in read_shards(folder)}
     while _file_of(h.hexdigest(), 0) in there:
         h.update(b"once more")

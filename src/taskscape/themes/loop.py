@@ -40,6 +40,7 @@ from taskscape.progress import progress_bar
 from taskscape.storage import (
     CHECKPOINT,
     arrays_of,
+    damaged_checkpoint,
     load_checkpoint,
     mend_checkpoint,
     save_checkpoint,
@@ -424,18 +425,9 @@ class Restarts:
         mend_on_disk(self.path)
         if not self.path.exists():
             return []
-        arrays, header = load_checkpoint(self.path)
-        if header.get("identity") != self.identity:
-            raise CheckpointError(
-                f"{self.path} belongs to a fit with other settings, data or tasks. Use the same "
-                "ones, or another checkpoint file."
-            )
-        try:
+        arrays, header = load_checkpoint(self.path, "fit", self.identity)
+        with damaged_checkpoint(self.path):
             return [self._fit(arrays, i, history) for i, history in enumerate(header["histories"])]
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise CheckpointError(
-                f"{self.path} is not a readable checkpoint ({error}) Delete it and start anew."
-            ) from error
 
     def _fit(self, arrays: Mapping[str, np.ndarray], i: int, history: list[dict[str, Any]]) -> Fit:
         """Restart ``i`` as a checkpoint holds it."""
@@ -476,6 +468,5 @@ def _identity(params: Mapping[str, Any], source: TaskSource, held_out: TaskSet) 
     h.update(f"{source.n_tasks} {source.tasks.max_way} {source.tasks.max_shot}".encode())
     tasks = source.tasks if isinstance(source.tasks, TaskSet) else source.batch(0, 256)
     for part in (tasks, held_out):
-        for values in (part.classes, part.keys, part.n_shot, part.support):
-            h.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())
+        part.add_to_hash(h)
     return h.hexdigest()

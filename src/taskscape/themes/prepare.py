@@ -55,12 +55,12 @@ class PrepareConfig:
     """Keep this many principal components of the training classes."""
 
     def __post_init__(self) -> None:
-        if self.power is not None and not 0 < check_number(self.power, "power") <= 1:
-            raise DataError(f"power={self.power} must lie in (0, 1], or be None.")
+        if self.power is not None:
+            check_number(self.power, "power", 0, 1, open_="low")
         check_flag(self.l2, "l2")
         check_flag(self.centre, "centre")
-        if self.pca is not None and check_whole(self.pca, "pca") < 1:
-            raise DataError(f"pca={self.pca} must be at least 1, or None.")
+        if self.pca is not None:
+            check_whole(self.pca, "pca", 1)
 
     def describe(self) -> str:
         """The steps in words.

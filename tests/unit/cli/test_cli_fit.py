@@ -119,4 +119,4 @@ def test_wrong_settings_are_named_before_the_data_is_read(tmp_path: Path):
         [sys.executable, "-m", "taskscape", *wrong], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("error: covariance='round' must be one of")
+    assert done.stderr.startswith("error: covariance='round' is not known; use 'full', ")

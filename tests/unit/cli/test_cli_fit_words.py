@@ -9,8 +9,7 @@ import pytest
 
 from taskscape import PrepareConfig, TaskThemes
 from taskscape.cli.work import display
-from taskscape.cli.work.display import FitDisplay
-from taskscape.cli.work.themes import print_fit
+from taskscape.cli.work.display import FitDisplay, print_fit
 from taskscape.themes import FitInfo
 from taskscape.themes.health import Health
 from taskscape.themes.prepare import Preparation

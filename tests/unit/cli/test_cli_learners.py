@@ -114,7 +114,7 @@ def test_few_classes_have_no_interval(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--learner", "sgd"], f"learner 'sgd' is not known; choose from {', '.join(LEARNERS)}."),
+        (["--learner", "sgd"], "learner='sgd' is not known; use 'protonet', "),
         (["--set", "speed=1"], "--set speed=1: use name=value, with one of updates, batch_size"),
         (["--set", "learning_rate=fast"], "'fast' is not a number, true or false."),
         (["--set", "updates=3"], "--set updates: use --epochs and --batch-size instead."),

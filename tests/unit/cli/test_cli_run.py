@@ -97,14 +97,12 @@ def test_a_study_that_breaks_off_keeps_what_it_has(
 
 
 def test_options_go_before_the_file_and_the_file_before_the_preset(study: Path):
-    made = settings(None, study, None, "maml, protonet", "5,7", 3)
+    made = settings(None, study, {"--learners": "maml, protonet", "--budget": "5,7", "--seed": 3})
     assert made.learners.names == ("maml", "protonet")
     assert (made.selection.budgets, made.seed) == ((5, 7), 3)
     assert made.tasks == tiny().tasks
-    assert settings("quick", None, "other", None, None, None) == replace(
-        PRESETS["quick"], data="other"
-    )
-    assert settings(None, None, None, None, None, None) == PRESETS["default"]
+    assert settings("quick", None, {"--data": "other"}) == replace(PRESETS["quick"], data="other")
+    assert settings(None, None, {"--seed": None}) == PRESETS["default"]
 
 
 def test_what_one_always_changes_has_options(
@@ -133,14 +131,14 @@ def test_what_one_always_changes_has_options(
 
 def test_wrong_options_are_named():
     with pytest.raises(DataError) as raised:
-        settings("huge", None, None, None, None, None)
-    assert str(raised.value) == "--preset 'huge' is not known; choose from quick, default, paper."
+        settings("huge", None, {})
+    assert str(raised.value) == "preset='huge' is not known; use 'quick', 'default' or 'paper'."
     with pytest.raises(DataError) as raised:
-        settings(None, None, None, None, "many", None)
+        settings(None, None, {"--budget": "many"})
     assert str(raised.value) == (
         "--budget 'many': use a number, or several joined by commas, such as 4,8,16."
     )
-    with pytest.raises(DataError, match=r"^learner 'sgd' is not known; choose from "):
+    with pytest.raises(DataError, match=r"^learner='sgd' is not known; use "):
         invoke("--learners", "sgd", "--out", "nowhere")
     assert not Path("nowhere").exists()
 

@@ -251,7 +251,7 @@ def test_accuracies_that_cannot_be_are_refused(accuracy, message):
 
 def test_other_wrong_wishes_are_refused():
     model, lam = cases.model(), cases.train_lam()
-    with pytest.raises(DataError, match=r"^confidence=0.1 must be at least 0.5 and below 1\.$"):
+    with pytest.raises(DataError, match=r"^confidence=0.1 must be a number of at least 0.5"):
         Forecaster(model, lam, confidence=0.1)
     with pytest.raises(DataError, match=r"^groups=\['luck'\]: choose at least one of distance,"):
         Forecaster(model, lam, groups=["luck"])

@@ -1,7 +1,5 @@
 """The registry of learners: what commands, messages and figures are made from."""
 
-import re
-
 import pytest
 
 from taskscape.errors import DataError
@@ -19,8 +17,7 @@ def test_entries_are_found_by_their_names() -> None:
 
 
 def test_unknown_learners_and_settings_are_told_what_there_is() -> None:
-    known = f"learner 'sgd' is not known; choose from {', '.join(LEARNERS)}."
-    with pytest.raises(DataError, match=re.escape(known)):
+    with pytest.raises(DataError, match="learner='sgd' is not known; use 'protonet', "):
         make_learner("sgd")
     with pytest.raises(DataError) as error:
         make_learner("maml", speed=1)
@@ -35,5 +32,5 @@ def test_settings_are_split_between_learner_and_training() -> None:
     assert rest == {"learning_rate": 0.1}
     with pytest.raises(DataError, match="speed=1 is not a setting; maml has scale, "):
         learner_and_training("maml", {"speed": 1})
-    with pytest.raises(DataError, match="learner 'sgd' is not known; choose from protonet, maml"):
+    with pytest.raises(DataError, match="learner='sgd' is not known; use 'protonet', "):
         learner_and_training("sgd", {})

@@ -103,7 +103,7 @@ def test_nothing_to_evaluate() -> None:
     tasks = toy_tasks(toy_pool(), "test", 5)
     with pytest.raises(DataError, match=r"there are no tasks to evaluate\."):
         evaluate(LEARNER, state(), tasks[:0])
-    with pytest.raises(DataError, match="episodes=0 and chunk_size=None must be at least 1"):
+    with pytest.raises(DataError, match="episodes=0 must be at least 1"):
         evaluate(LEARNER, state(), tasks, episodes=0)
 
 

@@ -112,7 +112,7 @@ def test_a_resumed_training_ends_where_an_unbroken_one_does() -> None:
 def test_a_training_goes_on_from_its_file(tmp_path: Path) -> None:
     tasks, validation = toy_tasks(POOL, "train", 30), toy_tasks(POOL, "val", 10)
 
-    def kept(config: TrainConfig = CONFIG) -> TrainingCheckpoint:
+    def kept(config: TrainConfig = CONFIG, tasks: TaskSet = tasks) -> TrainingCheckpoint:
         return TrainingCheckpoint(
             tmp_path / "file", LEARNER, NETWORK, tasks, config, seed=0, n_way=4,
             validation=validation,
@@ -131,6 +131,9 @@ def test_a_training_goes_on_from_its_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(resumed.losses, whole.losses)
     with pytest.raises(CheckpointError, match="a training with other settings, data or tasks"):
         kept(replace(CONFIG, learning_rate=0.02)).read()
+    fewer = tasks.with_samples(int(tasks.n_shot[0]), tasks.n_query - 1)
+    with pytest.raises(CheckpointError, match="a training with other settings, data or tasks"):
+        kept(tasks=fewer).read()
 
 
 def test_early_stopping_keeps_the_best_state() -> None:
@@ -252,11 +255,11 @@ def test_errors_say_what_to_do() -> None:
     assert str(error.value) == "updates=0 must be at least 1."
     with pytest.raises(DataError) as error:
         TrainConfig(learning_rate=0.0)
-    assert str(error.value) == "learning_rate=0.0 must be positive."
+    assert str(error.value) == "learning_rate=0.0 must be a finite number above 0."
     with pytest.raises(DataError) as error:
         TrainConfig(precision="half")
     assert str(error.value) == (
-        "precision='half' is not known; choose from float32, tf32, bfloat16."
+        "precision='half' is not known; use 'float32', 'tf32' or 'bfloat16'."
     )
 
 

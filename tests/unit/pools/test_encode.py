@@ -203,7 +203,7 @@ def test_arguments_are_checked_before_anything_is_opened(tmp_path: Path) -> None
         ({"encoder": 3}, r"encoder=3 cannot be called"),
         ({"encoder_name": "x"}, r"encoder_name='x' was given without an encoder"),
         ({"encoder": len, "encoder_name": 3}, r"encoder_name=3: expected text"),
-        ({"encoder": len, "encoder_batch": 0}, r"encoder_batch=0: expected a whole number"),
+        ({"encoder": len, "encoder_batch": 0}, r"encoder_batch=0 must be at least 1"),
         ({"encoder": len, "encoder_batch": 2.0}, r"encoder_batch=2\.0"),
     ):
         with pytest.raises(DataError, match=message):

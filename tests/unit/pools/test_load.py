@@ -141,5 +141,5 @@ def test_glyphs_get_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("taskscape.pools.glyphs.load_glyphs", drawn)
     assert len(load_pool("glyphs", seed=3, image_size=20)) == 1
     assert given == {"seed": 3, "n_drawings": 20, "image_size": 20}
-    with pytest.raises(DataError, match=r"image_size='small': expected a whole number"):
+    with pytest.raises(DataError, match=r"image_size='small' must be a whole number"):
         load_pool("glyphs", image_size="small")

@@ -123,7 +123,7 @@ NAN[7, 2] = np.nan
         ),
         (
             lambda: ClassPool.from_arrays(features(), np.zeros(5)),
-            "X has shape (12, 3) and y has shape (5,); y needs one label per sample.",
+            "X has 12 samples and y has 5 labels; give one per sample.",
         ),
         (
             lambda: ClassPool.from_arrays(features(), np.linspace(0, 1, 12)),
@@ -137,11 +137,13 @@ NAN[7, 2] = np.nan
             lambda: ClassPool.from_arrays(
                 features(), np.repeat([0, 1], 6), class_names=["a", "b", "c"], groups=["x"]
             ),
-            "groups has 1 entries for 3 classes.",
+            "groups has 1 entries for 2 classes and 12 samples; give one per class or one per "
+            "sample.",
         ),
         (
             lambda: ClassPool.from_arrays(features(), np.repeat([0, 5], 6), class_names=["a"]),
-            "class_names has 1 names for 2 labels; give one per label.",
+            "class_names has 1 entries for 2 classes and 12 samples; give one per class or one per "
+            "sample.",
         ),
         (
             lambda: ClassPool.from_arrays(features(), np.repeat([0, 1], 6), class_names=["a", "a"]),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from report_cases import EVIL_NAMES
-from taskscape.plain_text import literal
+from taskscape.plain_text import for_plotly
 from taskscape.report.page import data_island
 
 
@@ -29,6 +29,6 @@ def test_large_numbers_keep_their_digits_where_they_are_whole():
 
 def test_literal_leaves_plotly_nothing_to_read():
     for name in EVIL_NAMES:
-        shown = literal(name)
+        shown = for_plotly(name)
         assert not set(shown) & set("<>%$\n")
-    assert literal("a & b") == "a &amp; b"
+    assert for_plotly("a & b") == "a &amp; b"

@@ -103,11 +103,11 @@ def test_the_budget_of_a_trial():
     [
         ({"judge": None}, "rule='auto' needs validation, tasks to try the rules for, and judge, "
          "which scores a learner trained on chosen tasks, such as taskscape.select.LearnerJudge."),
-        ({"trial": TrialOptions(trials=2)}, "trials=2 must be at least 3, to know the noise."),
+        ({"trial": TrialOptions(trials=2)}, "trials=2 must be at least 3."),
         ({"trial": TrialOptions(rules=("random",))}, "rules=['random']: give some of "
          f"{', '.join(r for r in RULES if r != 'random')} to try against random choice."),
-        ({"trial": TrialOptions(confidence=1.5)}, "confidence=1.5 must be at least 0.5 and below "
-         "1."),
+        ({"trial": TrialOptions(confidence=1.5)}, "confidence=1.5 must be a number of "
+         "at least 0.5 and below 1."),
     ],
 )  # fmt: skip
 def test_what_cannot_be_tried_is_refused(options, message):

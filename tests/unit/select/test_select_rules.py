@@ -199,7 +199,8 @@ def test_scores_of_nearest_are_mean_kl_the_other_way_round():
     [
         ({"n": 0}, "n=0 must lie between 1 and the 300 training tasks."),
         ({"n": 301}, "n=301 must lie between 1 and the 300 training tasks."),
-        ({"rule": "best"}, f"rule='best' is not a selection rule; use one of {', '.join(RULES)}."),
+        ({"rule": "best"}, "rule='best' is not known; use "
+         f"{', '.join(map(repr, [*RULES][:-1]))} or {[*RULES][-1]!r}."),
         ({"rule": "classes"}, "rule='classes' needs train_classes: a TaskSet, or class ids "
          "(tasks, way)."),
         ({"max_shared": 2}, "max_shared needs train_classes: a TaskSet, or class ids "

@@ -67,7 +67,7 @@ def test_classes_near_each_other_are_hard():
 def test_settings_are_checked():
     with pytest.raises(DataError, match=r"^on='both' is not known; use 'support' or 'query'.$"):
         TaskHardness(on="both")
-    with pytest.raises(DataError, match=r"^scale=0.0 must be positive.$"):
+    with pytest.raises(DataError, match=r"^scale=0.0 must be a finite number above 0.$"):
         TaskHardness(scale=0.0)
     tasks = sample_tasks(POOL, 2, n_shot=2)
     with pytest.raises(

@@ -58,7 +58,7 @@ def test_earth_movers_distance_needs_alpha():
 
 
 def test_models_and_divergences_are_checked():
-    with pytest.raises(DataError, match=r"^kind='l2' is not a divergence; use one of kl, kl_rev"):
+    with pytest.raises(DataError, match=r"^kind='l2' is not known; use 'kl', 'kl_rev"):
         ThemeSimilarity(Model(), "l2")
     with pytest.raises(DataError, match=r"^model is ndarray; expected something with tr"):
         ThemeSimilarity(lam(3))

@@ -57,7 +57,7 @@ def test_one_line_for_each_learner_and_number_of_samples(tmp_path: Path):
 
 
 def test_unknown_learners_are_refused_before_the_data_is_read(tmp_path: Path):
-    with pytest.raises(DataError, match="learner 'luck' is not known; choose from protonet"):
+    with pytest.raises(DataError, match="learner='luck' is not known; use 'protonet'"):
         main(
             [
                 "forecasting",
@@ -135,7 +135,7 @@ def test_few_classes_give_every_combination_once():
 @pytest.mark.parametrize(
     ("splits", "message"),
     [
-        (ClassSplits(8, n_splits=1), "splits=1 must be at least 2; their average is told."),
+        (ClassSplits(8, n_splits=1), "splits=1 must be at least 2."),
         (ClassSplits(12), "split_classes=12: of 16 validation classes, 5-way tasks need from 6 to "
          "calibrate with, and leave out 5 or more: at most 11. Choose a number between, or lower "
          "n_way."),

@@ -29,7 +29,7 @@ from taskscape.studies.similarity import (
     tables,
 )
 from taskscape.studies.similarity.notions import summarise_distances
-from taskscape.studies.similarity.study import Target, association
+from taskscape.studies.similarity.study import AccuracyTarget, association
 
 SIZES = Sizes(
     tasks=40, fit_tasks=60, reference=50, few_tasks=20, few_reference=25,
@@ -73,7 +73,7 @@ def test_summaries_agree_with_brute_force() -> None:
 def test_associations_are_those_of_the_diagram() -> None:
     made = made_up()
     x = made.pop("x")
-    found = association(x, Target.of(**made))
+    found = association(x, AccuracyTarget.of(**made))
     y, z = made["accuracies"].mean(axis=1), made["difficulty"]
     for name, n in (("partial", 1), ("partial_more", 3), ("partial_all", 4)):
         assert found[name][0] == pytest.approx(partial_spearman(x, y, z[:, :n]), abs=1e-4)
@@ -91,7 +91,7 @@ def test_associations_are_those_of_the_diagram() -> None:
 def test_nothing_is_left_of_difficulty_given_itself() -> None:
     made = made_up()
     made.pop("x")
-    found = association(made["difficulty"][:, 0], Target.of(**made))
+    found = association(made["difficulty"][:, 0], AccuracyTarget.of(**made))
     assert found["spearman"][0] > 0
     assert found["partial"] == [None, None, None]
 

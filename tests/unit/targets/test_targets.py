@@ -460,7 +460,7 @@ def test_its_classes_are_known_by_their_samples_whatever_they_are_called(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"n": 0}, "between 1 and the 60"),
+        ({"n": 0}, "n=0 must be at least 1"),
         ({"way": "magic"}, "way='magic'"),
         ({"trials": 1}, "at least 2"),
         ({"learner": "nobody"}, "nobody"),
@@ -497,7 +497,7 @@ def test_bad_requests_are_refused_before_anything_is_fitted(
         ({"n_way": 1}, "n_way=1 must be at least 2."),
         ({"candidates": 0}, "candidates=0 must be at least 1."),
         ({"components": -1}, "components=-1 must be at least 0."),
-        ({"seed": -1}, "seed=-1 must be a whole number from 0 to 1,073,741,823."),
+        ({"seed": -1}, "seed=-1 must be at least 0."),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(sizes: dict, said: str):

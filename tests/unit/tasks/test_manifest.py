@@ -109,7 +109,7 @@ def _lists(*rows: list[int | None] | None, kind: pa.DataType = CLASSES) -> pa.Ar
         (DRAWN, {"n_shot": pa.array([1.5, 1, 1, 1])}, "truncated"),
         (DRAWN, {"n_shot": pa.array(["a"] * 4)}, "Failed to parse string: 'a'"),
         (DRAWN, {"n_query": 10**6}, "n_query=1000000 needs 1000003 samples per class"),
-        (DRAWN, {"n_query": -1}, "n_query=-1 must not be negative"),
+        (DRAWN, {"n_query": -1}, "n_query=-1 must be at least 0"),
         (DRAWN, {"n_query": 1.5}, "its header has n_query=1.5; expected int"),
         (DRAWN, {"fingerprint": None}, "its header has fingerprint=None; expected str"),
         (DRAWN, {"key": pa.array([1, 2, 3, None], pa.uint64())}, "key has empty cells"),

@@ -168,8 +168,8 @@ def test_two_million_tasks_fit_in_tens_of_megabytes():
         ),
         ({"n_shot": 0}, "n_shot=0 must be at least 1, and a range must ascend."),
         ({"n_shot": "every"}, "n_shot='every': use a number, a range (low, high), or 'all'."),
-        ({"n_query": -1}, "n_query=-1 must not be negative."),
-        ({"seed": -1}, "seed=-1 must be a whole number from 0 up."),
+        ({"n_query": -1}, "n_query=-1 must be at least 0."),
+        ({"seed": -1}, "seed=-1 must be at least 0."),
         ({"n_tasks": 0}, "n_tasks=0 must be at least 1."),
         (
             {"n_shot": 5, "n_query": 17, "split": "val"},

@@ -124,9 +124,9 @@ def test_rows_of_classes_ascend_in_any_pool(pool: ClassPool):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"power": 0.0}, "power=0.0 must lie in (0, 1], or be None."),
-        ({"power": 1.5}, "power=1.5 must lie in (0, 1], or be None."),
-        ({"pca": 0}, "pca=0 must be at least 1, or None."),
+        ({"power": 0.0}, "power=0.0 must be a number above 0 and at most 1."),
+        ({"power": 1.5}, "power=1.5 must be a number above 0 and at most 1."),
+        ({"pca": 0}, "pca=0 must be at least 1."),
     ],
 )
 def test_settings_are_checked(settings: dict, message: str):

@@ -186,7 +186,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path):
     save_checkpoint(path, arrays, header)
     message = (
         f"{path} is not a readable checkpoint (fit0.best.mu is missing: the model is damaged, or "
-        "of other settings or another version.) Delete it and start anew."
+        "of other settings or another version). Delete it and start anew."
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         small_model().fit(small_tasks(), checkpoint=path, resume=True)

@@ -42,7 +42,7 @@ def test_for_search_it_recommends_what_finds_most_tasks_again():
     ("sizes", "message"),
     [
         (((), (2,)), "image_themes and task_themes need at least one number each."),
-        (((2, 0), (2,)), "image_themes=0 must be greater than 0."),
+        (((2, 0), (2,)), "image_themes=0 must be at least 1."),
     ],
 )
 def test_sizes_are_checked_before_anything_is_fitted(

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from taskscape.cli.options import parse_range, parse_shots
+from taskscape.plain_text import low_to_high
 from taskscape.pools import SPLITS, ClassPool
 from taskscape.tasks import TaskSet, TaskStream, load_tasks, sample_tasks
 
@@ -79,11 +80,7 @@ def print_summary(pool: ClassPool, summary: dict[str, object]) -> None:
             f"{part['samples']:,}",
         )
     console.print(table)
-    per_class = (
-        f"{pool.counts.min()}"
-        if pool.counts.min() == pool.counts.max()
-        else f"{pool.counts.min()} to {pool.counts.max()}"
-    )
+    per_class = low_to_high(pool.counts.tolist())
     console.print(f"{pool!r}; {per_class} samples per class", soft_wrap=True, highlight=False)
     console.print(f"fingerprint {pool.fingerprint}", highlight=False)
     for note in pool.info.get("notes", ()):

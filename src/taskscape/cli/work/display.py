@@ -1,5 +1,6 @@
-"""What a terminal shows while a fit or a study runs; plain lines elsewhere."""
+"""What a terminal shows while a fit or a study runs, plain lines elsewhere; a fit in words."""
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from taskscape.studies.pipeline import Listener, StudyConfig
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.loop import FitInfo
 
-__all__ = ["FitDisplay", "StudyDisplay", "TimeLeft", "say_time"]
+__all__ = ["FitDisplay", "StudyDisplay", "TimeLeft", "print_fit", "say_time"]
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _SECONDS_BETWEEN_LINES = 10.0
@@ -137,6 +138,30 @@ def _tensorboard(folder: Path | None) -> Any:
             "--tensorboard needs tensorboardX: pip install 'taskscape[tensorboard]'"
         ) from None
     return SummaryWriter(str(folder))
+
+
+def print_fit(model: TaskThemes, pool: str, out: Path, as_json: bool) -> None:
+    last = model.fit_info_[-1]
+    if as_json:
+        outcome = {
+            "model": str(out),
+            "pool": pool,
+            "tasks": last.tasks,
+            "held_out_elbo": float(model.elbo_history_[:, 1].max()),
+            "held_out": model.held_out_,
+            "stopped": last.done,
+            "preparation": model.preparation_.config.describe(),
+            "health": model.health_.to_dict(),
+        }
+        typer.echo(json.dumps(outcome, indent=2))
+        return
+    typer.echo(f"prepared by: {model.preparation_.config.describe()}")
+    typer.echo(
+        f"learned from {last.tasks:,} tasks; bound {model.elbo_history_[:, 1].max():.4f} nats per "
+        f"sample on {model.held_out_}; stopped: {last.done}"
+    )
+    typer.echo(model.health_.summary())
+    typer.echo(f"model: {out}")
 
 
 class TimeLeft:

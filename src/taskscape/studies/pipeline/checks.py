@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from taskscape.arguments import MOST_FOR_JAX, check_choice, check_number, check_seed, check_whole
 from taskscape.errors import DataError
 from taskscape.meta import conv4, find_learner
 from taskscape.pools import ClassPool
-from taskscape.seeds import MOST_FOR_JAX, check_seed
 from taskscape.select import RULES
 from taskscape.similarity import SIMILARITIES
 from taskscape.studies.pipeline.config import StudyConfig
@@ -39,21 +39,13 @@ def check_config(config: StudyConfig) -> None:
     check_seed(config.seed, most=MOST_FOR_JAX // 2)  # trials count on from it
     for section, limits in _AT_LEAST.items():
         for name, least in limits.items():
-            value = getattr(getattr(config, section), name)
-            if value < least:
-                raise DataError(f"{section}.{name}={value} must be at least {least}.")
-            if value > _MOST:
-                raise DataError(f"{section}.{name}={value} must be at most {_MOST:,}.")
+            check_whole(getattr(getattr(config, section), name), f"{section}.{name}", least, _MOST)
     for name in ("val_share", "test_share"):
-        share = getattr(config.tasks, name)
-        if not 0 <= share <= 0.8:
-            raise DataError(f"tasks.{name}={share} must lie between 0 and 0.8.")
+        check_number(getattr(config.tasks, name), f"tasks.{name}", 0, 0.8)
     for section in ("evaluate", "forecast"):
         confidence = getattr(config, section).confidence
-        if not 0.5 <= confidence < 1:
-            raise DataError(f"{section}.confidence={confidence} must lie between 0.5 and 1.")
-    if config.evaluate.bins not in ("paper", "quantile"):
-        raise DataError(f"evaluate.bins={config.evaluate.bins!r} must be 'paper' or 'quantile'.")
+        check_number(confidence, f"{section}.confidence", 0.5, 1, open_="high")
+    check_choice(config.evaluate.bins, "evaluate.bins", ("paper", "quantile"))
     if config.fit.n_way[0] > config.fit.n_way[1] or config.fit.n_way[0] < 2:
         raise DataError(f"fit.n_way={list(config.fit.n_way)} must ascend, from 2 or more.")
     _check_learners(config)
@@ -82,8 +74,7 @@ def _check_learners(config: StudyConfig) -> None:
     for name in (*config.learners.names, *config.learners.settings):
         find_learner(name)
         config.learners.learner(name)
-    if config.learners.network not in ("mlp", "conv4"):
-        raise DataError(f"learners.network={config.learners.network!r} must be 'mlp' or 'conv4'.")
+    check_choice(config.learners.network, "learners.network", ("mlp", "conv4"))
     widths = (*config.learners.widths, config.learners.filters)
     if min(config.learners.widths, default=1) < 1:
         raise DataError(f"learners.widths={list(config.learners.widths)} must be 1 or more each.")
@@ -96,10 +87,7 @@ def _check_learners(config: StudyConfig) -> None:
 
 def _check_selection(config: StudyConfig) -> None:
     chosen = config.selection
-    if config.similarity not in SIMILARITIES:
-        raise DataError(
-            f"similarity={config.similarity!r} is not known; choose from {', '.join(SIMILARITIES)}."
-        )
+    check_choice(config.similarity, "similarity", SIMILARITIES)
     for text in chosen.rules:
         read_rule(text, config.similarity)
     if any(budget < 1 for budget in chosen.budgets):

@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
+from taskscape.arguments import MOST_FOR_JAX
 from taskscape.errors import DataError
 from taskscape.meta import TrainConfig, evaluate_many, label_of, train_many
 from taskscape.pools import ClassPool
-from taskscape.seeds import MOST_FOR_JAX
 from taskscape.select import select
 from taskscape.similarity import TASK_THEMES, DistanceSource, distances_between
 from taskscape.statistics import without_each_class

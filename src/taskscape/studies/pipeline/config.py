@@ -311,9 +311,9 @@ def preset(name: str, **changes: Any) -> StudyConfig:
     >>> preset("quick", seed=3).tasks.n_test
     200
     """
-    if name not in PRESETS:
-        raise DataError(f"preset={name!r} is not known; choose from {', '.join(PRESETS)}.")
-    return replace(PRESETS[name], **changes)
+    from taskscape.arguments import check_choice  # imports NumPy, which help texts do not need
+
+    return replace(PRESETS[check_choice(name, "preset", PRESETS)], **changes)
 
 
 # -- TOML ---------------------------------------------------------------------------------------

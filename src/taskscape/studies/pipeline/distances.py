@@ -82,7 +82,7 @@ def distances_stage(plan: Plan, embedded: SplitEmbeddings, features: ClassPool) 
         return Distances(
             table["distance"], table["nearest"], table["nearest_distance"],
             table["nearest_by_classes"], table["ties"], table["difficulty"],
-            None if stored is None else _resemblance(stored),
+            None if stored is None else Resemblance.from_dict(stored),
         )  # fmt: skip
 
     settings = {"k": plan.config.evaluate.k, "tie": _tie(plan), "seed": plan.config.seed}
@@ -141,14 +141,3 @@ def _likeness(
         return resemblance(test, train, train_classes=embedded.train.classes, seed=seed)
     except DataError:
         return None
-
-
-def _resemblance(stored: dict[str, Any]) -> Resemblance:
-    return Resemblance(
-        distance=np.array(stored["distance"], dtype=np.float64),
-        percentile=np.array(stored["percentile"], dtype=np.float64),
-        reference=np.array(stored["reference"], dtype=np.float64),
-        measure=stored["measure"],
-        n_train=stored["n_train"],
-        folds=stored["folds"],
-    )

@@ -27,9 +27,9 @@ from taskscape.similarity import (
 from taskscape.studies.lab import Lab
 from taskscape.studies.similarity.study import (
     CONTROLS,
+    AccuracyTarget,
     Measured,
     SimilarityStudy,
-    Target,
     association,
 )
 from taskscape.tasks import TaskSet
@@ -167,7 +167,7 @@ class Shared:
     def __init__(self, study: SimilarityStudy, measured: Measured) -> None:
         self.study, self.measured = study, measured
         self._fits: dict[int, Ensemble] = {}
-        self._targets: dict[tuple[str, int, bool], Target] = {}
+        self._targets: dict[tuple[str, int, bool], AccuracyTarget] = {}
 
     def fit(self, seed: int) -> Ensemble:
         """The default model from several starts, with λ of the tasks and of the reference."""
@@ -187,13 +187,13 @@ class Shared:
         reference = self.study.reference(seed)[: self.study.sizes.few_reference]
         return self.study.tasks[self.study.few], reference
 
-    def target(self, learner: str, seed: int, few: bool) -> Target:
+    def target(self, learner: str, seed: int, few: bool) -> AccuracyTarget:
         """The accuracies that distances are compared with; a seed's fits meet its learners."""
         key = (learner, seed, few)
         if key not in self._targets:
             accuracies = self.measured.accuracies[learner][seed]
             rows = self.study.few if few else np.arange(len(accuracies))
-            self._targets[key] = Target.of(
+            self._targets[key] = AccuracyTarget.of(
                 accuracies[rows], self.measured.difficulty[rows], self.study.tasks.classes[rows]
             )
         return self._targets[key]

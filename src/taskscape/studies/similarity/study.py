@@ -33,10 +33,10 @@ from taskscape.themes.prepare import PrepareConfig, choose_config
 
 __all__ = [
     "CONTROLS",
+    "AccuracyTarget",
     "Measured",
     "SimilarityStudy",
     "Sizes",
-    "Target",
     "association",
     "measured_accuracies",
 ]
@@ -231,7 +231,7 @@ _GIVEN = {"spearman": 0, "partial": 1, "partial_more": 3, "partial_all": 4}
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class AccuracyTarget:
     """Measured accuracies of tasks, with what is controlled for and what is left out in turn."""
 
     accuracy: Float[np.ndarray, "tasks"]
@@ -245,11 +245,11 @@ class Target:
         accuracies: Float[np.ndarray, "tasks episodes"],
         difficulty: Float[np.ndarray, "tasks controls"],
         classes: Int[np.ndarray, "tasks way"],
-    ) -> "Target":
+    ) -> "AccuracyTarget":
         """Tasks with their classes, so that intervals leave out classes."""
         accuracy = accuracies.mean(axis=1)
         resamples = make_resamples(classes.astype(np.int64), len(classes))
-        return Target(
+        return AccuracyTarget(
             accuracy,
             difficulty,
             RankTarget.of(accuracy, difficulty, resamples, tuple(_GIVEN.values())),
@@ -258,7 +258,7 @@ class Target:
         )
 
 
-def association(x: Float[np.ndarray, "tasks"], target: Target) -> dict[str, Any]:
+def association(x: Float[np.ndarray, "tasks"], target: AccuracyTarget) -> dict[str, Any]:
     """Rank correlation of ``x`` with accuracy, alone and given difficulty, with 95 % intervals.
 
     ``partial`` is given the first measure of difficulty, ``partial_more`` the first three,

@@ -17,7 +17,12 @@ from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.recipes import prepared_pool, without_advice
 from taskscape.studies.lab import Lab
-from taskscape.studies.similarity.study import Measured, SimilarityStudy, Target, association
+from taskscape.studies.similarity.study import (
+    AccuracyTarget,
+    Measured,
+    SimilarityStudy,
+    association,
+)
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.health import count_points
@@ -93,7 +98,7 @@ def run_variations(
     if study.split != "val":
         raise DataError(f"split={study.split!r}: defaults are chosen on validation classes, 'val'.")
     fits = _Fits(study)
-    targets: dict[str, Target] = {}
+    targets: dict[str, AccuracyTarget] = {}
     rows = [*([s] for s in seeds), *([list(seeds)] if len(seeds) > 1 else [])]
     for variation in variations:
         cells = [_cell(study, variation, row, learner) for row in rows for learner in learners]
@@ -112,9 +117,11 @@ def run_variations(
             lab.add(cell, {**association(x, targets[cell["learner"]]), **about})
 
 
-def _targets(study: SimilarityStudy, measured: Measured, seeds: Sequence[int]) -> dict[str, Target]:
+def _targets(
+    study: SimilarityStudy, measured: Measured, seeds: Sequence[int]
+) -> dict[str, AccuracyTarget]:
     return {
-        learner: Target.of(
+        learner: AccuracyTarget.of(
             np.concatenate([of[s] for s in seeds], axis=1),
             measured.difficulty,
             study.tasks.classes,
