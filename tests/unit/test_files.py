@@ -183,7 +183,8 @@ def test_a_new_file_that_was_swept_before_it_was_locked_is_made_again(
 
     monkeypatch.setattr(files, "lock_open_file", late)
     write(tmp_path / "m", "file")
-    assert swept and names(tmp_path) == ["m"]
+    assert swept
+    assert names(tmp_path) == ["m"]
 
 
 def test_what_was_private_while_unfinished_becomes_as_readable_as_any_other(tmp_path: Path):
