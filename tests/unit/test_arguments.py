@@ -1,6 +1,7 @@
 """Arguments of the wrong kind get the usual message, and sizes are refused before work begins."""
 
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from taskscape.arguments import (
     check_number,
     check_whole,
 )
-from taskscape.cli.failures import in_words
+from taskscape.cli.failures import in_words, plain_warnings
 from taskscape.devices import free_memory
 from taskscape.errors import DataError
 
@@ -75,6 +76,14 @@ def test_what_the_system_refuses_is_one_line(error, words):
     assert said is not None
     assert said.startswith(words)
     assert "\n" not in said
+
+
+def test_warnings_at_the_command_line_do_not_name_the_program(capsys):
+    with pytest.warns(DeprecationWarning, match="of a library"), plain_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("10 of 10 tasks are odd.", UserWarning, stacklevel=1)
+        warnings.warn("of a library", DeprecationWarning, stacklevel=1)
+    assert capsys.readouterr().err == "warning: 10 of 10 tasks are odd.\n"
 
 
 def test_what_must_not_happen_stays_a_traceback():

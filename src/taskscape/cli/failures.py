@@ -1,14 +1,17 @@
-"""What the system refuses (disk, terminal, device, memory), in one line instead of a traceback."""
+"""What the system refuses, and what Python warns of, in one line that a user can read."""
 
 import errno
 import os
 import sys
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 import typer
 
-__all__ = ["fail", "in_words", "prepare_terminal"]
+__all__ = ["fail", "in_words", "plain_warnings", "prepare_terminal"]
 
 _REMEDIES = {
     errno.ENOSPC: "Free some space, or choose another place.",
@@ -69,6 +72,25 @@ def prepare_terminal() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     os.environ.pop("MPLBACKEND", None)  # pictures go into files; a screen plays no part
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Print what users are warned of without the place in the program that it comes from."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(
+            message: Warning | str, category: type[Warning], filename: str, lineno: int,
+            file: TextIO | None = None, line: str | None = None,
+        ) -> None:  # fmt: skip
+            if issubclass(category, UserWarning):
+                typer.echo(f"warning: {message}", err=True)
+            else:
+                usual(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = show
+        yield
 
 
 def fail(message: str) -> None:

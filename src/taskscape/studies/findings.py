@@ -158,9 +158,11 @@ def _likeness(likeness: Resemblance | None, remarks: Sequence[str]) -> Finding:
             "unlike": "Test tasks are unlike the training tasks.",
         }[likeness.answer]
         whose = "validation" if likeness.folds == 0 else "held-out training"
+        farther = round(likeness.median_percentile)
+        where, share = ("farther from", farther) if farther >= 50 else ("nearer to", 100 - farther)
         because = (
-            f"The middle one lies farther from them than {likeness.median_percentile:.0f} % of the "
-            f"tasks of {whose} classes do; 50 % would be usual."
+            f"The middle one lies {where} them than {share} % of the tasks of {whose} classes do; "
+            "50 % would be usual."
         )
     if remarks:
         because += (
@@ -283,7 +285,11 @@ def _selection(gains: Sequence[Gain]) -> Finding:
     n = f"{len(gains)} comparison{'s' if len(gains) > 1 else ''} with random choice"
     if not better and not worse:
         largest = max(gains, key=lambda g: abs(g.value))
-        where = f"The largest of {n}" if len(gains) > 1 else "The one comparison with random choice"
+        where = (
+            f"The largest difference in {n}"
+            if len(gains) > 1
+            else "The one comparison with random choice"
+        )
         size = f"{where} was {100 * largest.value:+.1f} points ({_of(largest)})."
         verdict = "Choosing training tasks for all test tasks together made no clear difference."
         return Finding("selection", verdict, size)

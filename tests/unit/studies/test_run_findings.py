@@ -65,6 +65,8 @@ def test_likeness():
         "Test tasks are like the training tasks. The middle one lies farther from them than 50 % "
         "of the tasks of validation classes do; 50 % would be usual."
     )
+    near = about("map", resemblance=likeness(0))
+    assert near.because.startswith("The middle one lies nearer to them than 100 % of the tasks")
     far = about("map", resemblance=likeness(99), remarks=["x", "y"])
     assert far.verdict == "Test tasks are unlike the training tasks."
     assert far.because.endswith("may mean little: read the 2 remarks on it first.")
