@@ -79,10 +79,14 @@ def test_what_the_system_refuses_is_one_line(error, words):
 
 
 def test_warnings_at_the_command_line_do_not_name_the_program(capsys):
-    with pytest.warns(DeprecationWarning, match="of a library"), plain_warnings():
-        warnings.simplefilter("always")
-        warnings.warn("10 of 10 tasks are odd.", UserWarning, stacklevel=1)
-        warnings.warn("of a library", DeprecationWarning, stacklevel=1)
+    def warn() -> None:
+        with plain_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("10 of 10 tasks are odd.", UserWarning, stacklevel=1)
+            warnings.warn("of a library", DeprecationWarning, stacklevel=1)
+
+    with pytest.warns(DeprecationWarning, match="of a library"):
+        warn()
     assert capsys.readouterr().err == "warning: 10 of 10 tasks are odd.\n"
 
 

@@ -23,7 +23,7 @@ __all__ = ["PARQUET", "SUFFIXES", "is_table", "load_table", "parquet_files"]
 PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".tsv")
 SUFFIXES = (*PARQUET, ".arrow", ".feather", ".ipc", *TEXT)
-_VERSION = 2
+_VERSION = 3
 _IN_PIECES_ABOVE_BYTES = 1 << 28
 _ROWS_AT_ONCE = 1 << 14
 _LABELS = ("label", "labels", "y", "class", "class_name", "target", "targets")
@@ -237,6 +237,8 @@ class _Columns:
     ids: str | None
     features: list[str]
     unused: list[str]
+    unasked: list[str]
+    """Of the unused ones, those that a user may believe to be features."""
 
     @property
     def needed(self) -> list[str]:
@@ -256,7 +258,10 @@ class _Columns:
         label = _label_column(where, table, asked.label, (split, group, ids))
         others = [c for c in table.column_names if c not in (label, split, group, ids)]
         used = _feature_columns(where, table, others, asked.features)
-        return _Columns(label, split, group, ids, used, [c for c in others if c not in used])
+        unused = [c for c in others if c not in used]
+        unasked = [c for c in unused if c.lower() not in _NOT_FEATURES]
+        unasked = unasked if asked.features is None else []
+        return _Columns(label, split, group, ids, used, unused, unasked)
 
 
 def _pool(
@@ -271,7 +276,7 @@ def _pool(
     def values(column: str | None) -> Any:
         return None if column is None else _values(table, column)
 
-    return labelled_pool(
+    pool = labelled_pool(
         samples,
         values(columns.label),
         name=name,
@@ -283,6 +288,10 @@ def _pool(
         by_sample=True,
         skip_damaged=skip_damaged,
     )
+    if not columns.unasked:
+        return pool
+    n = len(columns.about) + len(columns.features) + len(columns.unused)
+    return with_notes(pool, left_out(columns.unasked, f"of {n} columns are not features"))
 
 
 def _open(path: Path) -> Any:
@@ -483,7 +492,8 @@ def _feature_columns(
         raise DataError(
             f"{where} has no features: expected a column of number lists, numeric columns or a "
             f"column of pictures besides the label; it has {_listed(table.column_names)}. Text "
-            "needs to be turned into numbers first, for example by a sentence encoder."
+            "needs to be turned into numbers first, for example by a sentence encoder; numbers are "
+            "written with a point, 1.5."
         )
     return lists or pictures or numbers
 
