@@ -1,5 +1,6 @@
 """A table with a row per sample: Parquet, Arrow and CSV files, data frames, `datasets`."""
 
+import codecs
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from io import BufferedReader, BytesIO
@@ -252,6 +253,10 @@ class _Columns:
 
     @staticmethod
     def find(where: str, table: Any, asked: _Asked) -> "_Columns":
+        names = table.column_names
+        twice = [name for i, name in enumerate(names) if name in names[:i]]
+        if twice:
+            raise DataError(f"{where} has several columns called {twice[0]!r}. Rename or drop one.")
         split = _column(where, table, _SPLITS, asked.split, "split_column")
         group = _column(where, table, _GROUPS, asked.group, "group_column")
         ids = _id_column(where, table, asked.ids)
@@ -334,12 +339,22 @@ def _unreadable(path: Path, error: Exception) -> DataError:
 def _open_text(path: Path) -> Any:
     """A CSV file with a header; whether commas, semicolons or tabs divide it, the header tells."""
     import pyarrow.csv
+    import pyarrow.types as pt
 
     with path.open("rb") as file:
         header = file.readline(1 << 20)
+    if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise DataError(f"{path} is UTF-16 text. Save it as UTF-8.")
     delimiter = max(b",;\t", key=header.count)
     options = pyarrow.csv.ParseOptions(delimiter=chr(delimiter), newlines_in_values=True)
-    return pyarrow.csv.read_csv(path, parse_options=options)
+    table = pyarrow.csv.read_csv(path, parse_options=options)
+    for column in table.schema:
+        if pt.is_binary(column.type):
+            raise DataError(
+                f"{path}: column {column.name!r} has letters that are not UTF-8 text. Save the "
+                "file as UTF-8."
+            )
+    return table
 
 
 def _valid(table: Any) -> Any:
