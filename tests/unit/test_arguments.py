@@ -67,6 +67,7 @@ def test_what_does_not_fit_into_memory_is_refused_with_its_size(monkeypatch):
         (OSError(28, "No space left on device"), "no space left on device. Free some space, or "),
         (OSError(36, "File name too long", "aaa"), "aaa: file name too long. Choose a shorter"),
         (MemoryError(), "there is not enough memory for this. Ask for fewer"),
+        (ImportError("x.so: failed to map segment from"), "there is not enough memory for this."),
         (RuntimeError("Unable to initialize backend 'x'"), "Unable to initialize backend 'x'. JAX"),
         (UnicodeEncodeError("utf-8", "\udcff", 0, 1, "no"), "'\\udcff' has characters that utf-8 "),
     ],
@@ -93,3 +94,4 @@ def test_warnings_at_the_command_line_do_not_name_the_program(capsys):
 def test_what_must_not_happen_stays_a_traceback():
     assert in_words(KeyError("x")) is None
     assert in_words(RuntimeError("x")) is None
+    assert in_words(ImportError("x")) is None

@@ -26,6 +26,8 @@ _REMEDIES = {
     errno.ENOTDIR: "Give a place below a folder.",
     errno.EMFILE: "Close other programs, or raise the limit of open files.",
 }
+_NO_ROOM = "failed to map segment"
+"""What the system says where a library does not fit into the memory."""
 _NO_BACKEND = "Unable to initialize backend"
 _NO_HOME = "Could not determine home directory"
 
@@ -35,7 +37,7 @@ def in_words(error: BaseException) -> str | None:
     text = " ".join(str(error).split())
     if isinstance(error, OSError):
         return _of_the_system(error, text)
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or (isinstance(error, ImportError) and _NO_ROOM in text):
         return "there is not enough memory for this. Ask for fewer tasks, samples or themes."
     if isinstance(error, UnicodeEncodeError):
         return (
@@ -68,6 +70,9 @@ def _has_folder() -> bool:
 
 def prepare_terminal() -> None:
     """Show what a terminal cannot show as a question mark; draw without a screen."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started the command
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
