@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, UInt64
 
-from taskscape.arguments import as_numbers, check_number, check_whole
+from taskscape.arguments import as_numbers, check_choice, check_number, check_whole
 from taskscape.compare.resemblance import read_classes
 from taskscape.compare.rows import class_hashes
 from taskscape.errors import DataError
@@ -248,10 +248,8 @@ def _read_weights(weights: Any, n_test: int) -> Float[np.ndarray, "tests"]:
 
 def _read_costs(unit: str, tasks: Any, samples: Any, n_train: int) -> Int[np.ndarray, "trains"]:
     """What each training task takes from the budget."""
-    if unit == "tasks":
+    if check_choice(unit, "unit", ("tasks", "samples")) == "tasks":
         return np.ones(n_train, dtype=np.int64)
-    if unit != "samples":
-        raise DataError(f"unit={unit!r} is not known; use 'tasks' or 'samples'.")
     if samples is None and not hasattr(tasks, "n_shot"):
         raise DataError(
             "unit='samples' needs to know the samples of each task: pass train_samples, or a "

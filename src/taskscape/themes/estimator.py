@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -372,10 +372,15 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"{self.n_features_in_}. Use the same kind of data, size and encoder."
             )
 
+    def outliers(self, embedded: Embeddings) -> Bool[np.ndarray, "tasks"]:
+        """Which embedded tasks the model explains far worse than those it learned from."""
+        middle, spread = self.elbo_reference_
+        return np.asarray(embedded.elbo[0] < middle - FAR_BELOW * spread)
+
     def warn_of_outliers(self, embedded: Embeddings, called: str = "tasks") -> None:
         """Warn of embedded tasks, called so, that the model explains far worse than its own."""
         bound, (middle, spread) = embedded.elbo[0], self.elbo_reference_
-        far = int((bound < middle - FAR_BELOW * spread).sum())
+        far = int(self.outliers(embedded).sum())
         if far:
             warnings.warn(
                 f"{far:,} of {len(embedded):,} {called} are explained far worse than the tasks the "
