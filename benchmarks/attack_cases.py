@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet as pq
 from PIL import Image
@@ -265,6 +266,10 @@ def _save_arrow(ground: Ground, path: Path) -> None:
         writer.write_table(table)
 
 
+def _save_csv(ground: Ground, path: Path) -> None:
+    pyarrow.csv.write_csv(_own_table(ground), path)
+
+
 def _own_table(ground: Ground) -> pa.Table:
     columns = {f"f{i}": ground.X[:, i] for i in range(3)}
     return pa.table({**columns, "label": [f"c{v}" for v in ground.y]})
@@ -297,6 +302,7 @@ _FILES = (
     Artefact(
         "own.parquet", lambda g, p: pq.write_table(_own_table(g), p), lambda g, p: _pool(p), False
     ),
+    Artefact("own.csv", _save_csv, lambda g, p: _pool(p), False),
     Artefact("own.arrow", _save_arrow, lambda g, p: _pool(p), False),
     Artefact("own.zip", _save_zip, lambda g, p: _pool(p), False),
     Artefact("pictures", _save_pictures, lambda g, p: _pool(p), False),
@@ -473,7 +479,7 @@ def scales(v: Any) -> bool:
         return v is None
     values = np.asarray(v)
     plain = values.dtype.kind in "fiu" and values.size == 1 and values.ndim < 2
-    return bool(plain and (values > 0).all() and np.isfinite(values).all())
+    return bool(plain and ((values > 1e-9) & (values < 1e12)).all())
 
 
 def anything(v: Any) -> bool:
@@ -855,6 +861,8 @@ def odd_surroundings(ground: Ground, rng: np.random.Generator, fits: bool) -> Ca
         ("folder gone", ["data"], {"gone": True}),
         ("no such cache", show, {"env": {"TASKSCAPE_CACHE": "/dev/null/x"}}),
         ("no such home", show, {"env": {"TASKSCAPE_CACHE": "~nobody-here/x"}}),
+        ("no output at all", ["data"], {"closed": 1}),
+        ("nowhere to say it", tasks, {"closed": 2}),
         ("no such data", ["data"], {"env": {"TASKSCAPE_DATA": "\udcff"}}),
     ]
     words, argv, around = ways[int(rng.integers(len(ways)))]
@@ -872,6 +880,8 @@ def _in_own_process(argv: list[str], place: Path, around: dict[str, Any]) -> tup
     def prepare() -> None:
         if "room" in around:
             resource.setrlimit(resource.RLIMIT_FSIZE, (around["room"], around["room"]))
+        if "closed" in around:
+            os.close(around["closed"])
         if around.get("gone"):
             gone = place / "gone"
             gone.mkdir()

@@ -7,6 +7,9 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
+from numpy.typing import ArrayLike  # noqa: E402
+from sphinx.util.typing import stringify_annotation  # noqa: E402
+
 import taskscape  # noqa: E402
 
 project = "taskscape"
@@ -62,9 +65,22 @@ def leave_out(app, what, name, value, skip, options):
     return True if name.startswith("set_") and name.endswith("_request") else None
 
 
+ARRAY_LIKE = stringify_annotation(ArrayLike, "smart")
+
+
+def say_it_shortly(app, what, name, value, options, signature, returns):
+    """NumPy's alias spelt out takes three lines; a default that is no Python breaks the layout."""
+
+    def short(text):
+        return text and text.replace(ARRAY_LIKE, "ArrayLike").replace("<factory>", "...")
+
+    return short(signature), short(returns)
+
+
 def setup(app):
     reference = importlib.import_module("reference")
     app.connect("builder-inited", lambda app: reference.write(DOCS / "generated"))
     app.connect("autodoc-process-docstring", drop_what_says_nothing)
     app.connect("autodoc-skip-member", leave_out)
+    app.connect("autodoc-process-signature", say_it_shortly)
     app.connect("source-read", link_pages_beside)

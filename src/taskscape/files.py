@@ -40,6 +40,7 @@ __all__ = [
     "json_with",
     "lock_open_file",
     "locked_folder",
+    "owned",
     "picture",
     "recover",
     "save_picture",
@@ -51,7 +52,7 @@ __all__ = [
 
 PathLike = str | os.PathLike[str]
 
-_ABANDONED_SECONDS = 24 * 3600
+_A_DAY = 24 * 3600
 _ASKING_FOR_MASK = threading.Lock()
 """The system tells the mask of new files only by setting it: a second thread would be told that of
 the first, and leave it so for the whole process."""
@@ -307,19 +308,17 @@ def written_in_one_piece(path: PathLike, kind: Kind | None = None) -> Iterator[P
         check_output(path, kind)
     final.parent.mkdir(parents=True, exist_ok=True)
     _sweep_abandoned(final)
-    descriptor, name = tempfile.mkstemp(dir=final.parent, prefix=_prefix(final))
-    os.close(descriptor)
-    unfinished = Path(name)
-    try:
-        yield unfinished
-        _as_any_other(unfinished, 0o666)
-        _onto_disk(unfinished)
-        unfinished.replace(final)
-        _onto_disk(final.parent)
-    except OSError as error:
-        raise _explained(error, path) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with owned(lambda: _new_file(final)) as unfinished:
+        try:
+            yield unfinished
+            _as_any_other(unfinished, 0o666)
+            _onto_disk(unfinished)
+            unfinished.replace(final)
+            _onto_disk(final.parent)
+        except OSError as error:
+            raise _explained(error, path) from error
+        finally:
+            unfinished.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -335,23 +334,44 @@ def folder_in_one_piece(path: PathLike, *, replace: bool = True) -> Iterator[Pat
         _check_place(path, final, folder=True)
     final.parent.mkdir(parents=True, exist_ok=True)
     _sweep_abandoned(final)
-    unfinished = Path(tempfile.mkdtemp(dir=final.parent, prefix=_prefix(final)))
+    with owned(lambda: _new_folder(final)) as unfinished:
+        try:
+            yield unfinished
+            _as_any_other(unfinished, 0o777)
+            for inside in unfinished.rglob("*"):
+                _onto_disk(inside)
+            _onto_disk(unfinished)
+            if not _take_free_place(unfinished, final):
+                if not replace:
+                    return  # somebody else finished the same folder first: keep theirs
+                if not _exchange(unfinished, final):
+                    _take_the_place(unfinished, final)
+            _onto_disk(final.parent)
+        except OSError as error:
+            raise _explained(error, path) from error
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+
+@contextmanager
+def owned(create: Callable[[], Path]) -> Iterator[Path]:
+    """A new file or folder that nobody takes for abandoned while this process is in the block."""
+    if sys.platform == "win32":
+        yield create()
+        return
+    descriptor = None
+    while descriptor is None:
+        path = create()
+        with suppress(FileNotFoundError):  # another process swept it before it was locked
+            descriptor = os.open(path, os.O_RDONLY)
+            lock_open_file(descriptor)
+            if not path.exists():
+                os.close(descriptor)
+                descriptor = None
     try:
-        yield unfinished
-        _as_any_other(unfinished, 0o777)
-        for inside in unfinished.rglob("*"):
-            _onto_disk(inside)
-        _onto_disk(unfinished)
-        if not _take_free_place(unfinished, final):
-            if not replace:
-                return  # somebody else finished the same folder first: keep theirs
-            if not _exchange(unfinished, final):
-                _take_the_place(unfinished, final)
-        _onto_disk(final.parent)
-    except OSError as error:
-        raise _explained(error, path) from error
+        yield path
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        os.close(descriptor)
 
 
 def _explained(error: OSError, path: PathLike) -> Exception:
@@ -379,8 +399,13 @@ def lock_open_file(file: int, *, wait: bool = True) -> bool:
 
     Where the system has no such locks, nothing is locked.
     """
+    return _lock(file, wait) is not False
+
+
+def _lock(file: int, wait: bool) -> bool | None:
+    """Whether an open file is locked by now; None where the system has no such locks."""
     if sys.platform == "win32":
-        return True
+        return None
     import fcntl
 
     try:
@@ -388,7 +413,7 @@ def lock_open_file(file: int, *, wait: bool = True) -> bool:
     except BlockingIOError:
         return False
     except OSError:  # some network file systems
-        return True
+        return None
     return True
 
 
@@ -433,16 +458,26 @@ def _exchange(unfinished: Path, final: Path) -> bool:
 
 def _take_the_place(unfinished: Path, final: Path) -> None:
     """The same in several steps, each of which leaves the old or the new one to be found."""
-    aside = Path(tempfile.mkdtemp(dir=final.parent, prefix=_prefix(final, "before")))
-    try:
-        final.rename(aside / final.name)
-        unfinished.rename(final)
-    except BaseException:
-        recover(final)
-        with suppress(OSError):
-            aside.rmdir()
-        raise
-    aside.rename(unfinished)  # a name that is never put back: it is deleted bit by bit
+    with owned(lambda: _new_folder(final, "before")) as aside:
+        try:
+            final.rename(aside / final.name)
+            unfinished.rename(final)
+        except BaseException:
+            recover(final)
+            with suppress(OSError):
+                aside.rmdir()
+            raise
+        aside.rename(unfinished)  # a name that is never put back: it is deleted bit by bit
+
+
+def _new_file(final: Path) -> Path:
+    descriptor, name = tempfile.mkstemp(dir=final.parent, prefix=_prefix(final))
+    os.close(descriptor)
+    return Path(name)
+
+
+def _new_folder(final: Path, what: str = "unfinished") -> Path:
+    return Path(tempfile.mkdtemp(dir=final.parent, prefix=_prefix(final, what)))
 
 
 def _prefix(final: Path, what: str = "unfinished") -> str:
@@ -501,18 +536,32 @@ def _onto_disk(path: Path) -> None:
 
 
 def _sweep_abandoned(final: Path) -> None:
-    """Remove what a killed process left beside ``final`` a day or more ago."""
+    """Remove what killed processes left beside ``final``."""
     kinds = ("unfinished", "before") if final.exists() else ("unfinished",)
     sweep_abandoned([left for kind in kinds for left in _left(final, kind)])
 
 
 def sweep_abandoned(unfinished: Iterable[Path]) -> None:
-    """Remove those of some unfinished files and folders that nobody wrote to for a day or more."""
+    """Remove those of some unfinished files and folders that no living process owns."""
     for left in unfinished:
-        with suppress(FileNotFoundError):  # another process sweeps too
-            if time.time() - left.stat().st_mtime < _ABANDONED_SECONDS:
-                continue
-            if left.is_dir():
+        # another process sweeps too, or it is another user's
+        with suppress(FileNotFoundError, PermissionError), _abandoned(left) as nobodys:
+            if nobodys and left.is_dir():
                 shutil.rmtree(left, ignore_errors=True)
-            else:
+            elif nobodys:
                 left.unlink()
+
+
+@contextmanager
+def _abandoned(left: Path) -> Iterator[bool]:
+    """Whether no process owns something, and none begins to in the block.
+
+    Where the system has no locks, it is what nobody wrote to for a day.
+    """
+    descriptor = None if sys.platform == "win32" else os.open(left, os.O_RDONLY)
+    try:
+        free = None if descriptor is None else _lock(descriptor, wait=False)
+        yield time.time() - left.stat().st_mtime >= _A_DAY if free is None else free
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)

@@ -17,6 +17,7 @@ from scipy.stats import t as student
 from taskscape.errors import DataError
 
 __all__ = [
+    "NO_INTERVALS",
     "Coverage",
     "Interval",
     "RankTarget",
@@ -42,6 +43,8 @@ _HALVINGS = 20
 """Random splits of evaluations into halves."""
 _GROUPS = 50
 """More classes than this are left out in groups: each costs the statistic once more."""
+NO_INTERVALS = "none"
+"""How the words of intervals begin where there are none."""
 _LEAST_TASKS = 5
 _LEAST_RESAMPLES = 4
 _NOTHING_LEFT = 1e-9
@@ -288,7 +291,7 @@ def make_resamples(
         words, n_units = f"{n_resamples} resamples of {unit}", len(ids)
     enough = [r for r in rows if len(np.unique(r)) >= _LEAST_TASKS]
     if len(enough) < max(_LEAST_RESAMPLES, len(rows) // 2):
-        enough, words = [], f"none: too few tasks remain when {words}"
+        enough, words = [], f"{NO_INTERVALS}: too few tasks remain when {words}"
     return Resamples(n_tasks, tuple(enough), method, words, confidence, n_units)
 
 

@@ -1,6 +1,7 @@
 """The tables of the docs hold what the registries hold."""
 
 import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -22,3 +23,12 @@ def test_the_tables_are_those_of_the_registries(page: Path) -> None:
 def test_every_table_stands_somewhere() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     assert set(TABLES.makers) == TABLES.names_in(text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_no_page_has_two_titles_or_an_empty_heading(page: Path) -> None:
+    """An empty one is an empty entry of the site's contents."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.M)
+    headings = re.findall(r"^(#+)[ \t]*(.*)$", text, flags=re.M)
+    assert all(words for _, words in headings)
+    assert sum(level == "#" for level, _ in headings) <= 1

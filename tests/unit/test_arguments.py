@@ -1,6 +1,7 @@
 """Arguments of the wrong kind get the usual message, and sizes are refused before work begins."""
 
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from taskscape.arguments import (
     check_number,
     check_whole,
 )
-from taskscape.cli.failures import in_words
+from taskscape.cli.failures import in_words, plain_warnings
 from taskscape.devices import free_memory
 from taskscape.errors import DataError
 
@@ -66,6 +67,7 @@ def test_what_does_not_fit_into_memory_is_refused_with_its_size(monkeypatch):
         (OSError(28, "No space left on device"), "no space left on device. Free some space, or "),
         (OSError(36, "File name too long", "aaa"), "aaa: file name too long. Choose a shorter"),
         (MemoryError(), "there is not enough memory for this. Ask for fewer"),
+        (ImportError("x.so: failed to map segment from"), "there is not enough memory for this."),
         (RuntimeError("Unable to initialize backend 'x'"), "Unable to initialize backend 'x'. JAX"),
         (UnicodeEncodeError("utf-8", "\udcff", 0, 1, "no"), "'\\udcff' has characters that utf-8 "),
     ],
@@ -77,6 +79,19 @@ def test_what_the_system_refuses_is_one_line(error, words):
     assert "\n" not in said
 
 
+def test_warnings_at_the_command_line_do_not_name_the_program(capsys):
+    def warn() -> None:
+        with plain_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("10 of 10 tasks are odd.", UserWarning, stacklevel=1)
+            warnings.warn("of a library", DeprecationWarning, stacklevel=1)
+
+    with pytest.warns(DeprecationWarning, match="of a library"):
+        warn()
+    assert capsys.readouterr().err == "warning: 10 of 10 tasks are odd.\n"
+
+
 def test_what_must_not_happen_stays_a_traceback():
     assert in_words(KeyError("x")) is None
     assert in_words(RuntimeError("x")) is None
+    assert in_words(ImportError("x")) is None

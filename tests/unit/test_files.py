@@ -107,27 +107,84 @@ def test_a_folder_whose_renaming_fails_leaves_what_was_there(
     assert names(tmp_path) == ["m"]
 
 
-@pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_a_killed_process_left_is_swept_after_a_day(tmp_path: Path, kind: str):
-    def write() -> None:
-        if kind == "folder":
-            write_folder(tmp_path / "m", "x")
-        else:
-            with written_in_one_piece(tmp_path / "m") as made:
-                made.write_text("x")
-
+@pytest.fixture
+def leavings(tmp_path: Path) -> list[str]:
+    """What killed processes left beside ``m``, and a folder of the user's."""
     (tmp_path / ".m-unfinished-abc").mkdir()
     (tmp_path / ".m-unfinished-abc" / "half").write_text("half")
     (tmp_path / ".m-unfinished-def").write_text("half")
     (tmp_path / ".m-notes").mkdir()
-    yesterday = time.time() - 25 * 3600
-    write()
-    left = [".m-notes", ".m-unfinished-abc", ".m-unfinished-def", "m"]
-    assert names(tmp_path) == left  # they may be another process's, still at work
-    for name in left[:3]:
-        os.utime(tmp_path / name, (yesterday, yesterday))
-    write()
+    return names(tmp_path)
+
+
+def write(path: Path, kind: str) -> None:
+    if kind == "folder":
+        write_folder(path, "x")
+    else:
+        with written_in_one_piece(path) as made:
+            made.write_text("x")
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_killed_processes_left_is_swept_by_the_next_that_writes(
+    tmp_path: Path, kind: str, leavings: list[str]
+):
+    write(tmp_path / "m", kind)
     assert names(tmp_path) == [".m-notes", "m"]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_a_living_process_writes_is_not_swept_however_long_it_takes(tmp_path: Path, kind: str):
+    opened = "folder_in_one_piece" if kind == "folder" else "written_in_one_piece"
+    script = f"""
+from taskscape.files import {opened}
+
+with {opened}({str(tmp_path / "m")!r}):
+    print("ready", flush=True)
+    input()
+"""
+    words = [sys.executable, "-c", script]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        (unfinished,) = tmp_path.iterdir()
+        os.utime(unfinished, (0, 0))
+        write(tmp_path / "m", kind)
+        assert names(tmp_path) == [unfinished.name, "m"]
+        writer.kill()
+    write(tmp_path / "m", kind)
+    assert names(tmp_path) == ["m"]
+
+
+def test_where_the_system_has_no_locks_leavings_are_swept_after_a_day(
+    tmp_path: Path, leavings: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(files, "_lock", lambda file, wait: None)
+    write(tmp_path / "m", "file")
+    assert names(tmp_path) == [*leavings, "m"]  # they may be another process's, still at work
+    yesterday = time.time() - 25 * 3600
+    for name in leavings:
+        os.utime(tmp_path / name, (yesterday, yesterday))
+    write(tmp_path / "m", "file")
+    assert names(tmp_path) == [".m-notes", "m"]
+
+
+def test_a_new_file_that_was_swept_before_it_was_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    swept = []
+    real = files.lock_open_file
+
+    def late(file: int, *, wait: bool = True) -> bool:
+        if not swept:
+            swept.extend(tmp_path.glob(".m-unfinished-*"))
+            swept[0].unlink()
+        return real(file, wait=wait)
+
+    monkeypatch.setattr(files, "lock_open_file", late)
+    write(tmp_path / "m", "file")
+    assert swept
+    assert names(tmp_path) == ["m"]
 
 
 def test_what_was_private_while_unfinished_becomes_as_readable_as_any_other(tmp_path: Path):
@@ -209,9 +266,6 @@ with files.folder_in_one_piece({str(final)!r}) as made:
     recover(final)
     new = step in ("rmtree", "rename 3") or done.returncode == 0
     assert (final / "a.txt").read_text() == ("after" if new else "before")
-    yesterday = time.time() - 25 * 3600
-    for left in tmp_path.glob(".m-*"):
-        os.utime(left, (yesterday, yesterday))
     write_folder(final, "again")
     assert (final / "a.txt").read_text() == "again"
     assert names(tmp_path) == ["m"]

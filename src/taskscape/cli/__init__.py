@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from taskscape import __version__
-from taskscape.cli.failures import fail, in_words, prepare_terminal
+from taskscape.cli.failures import fail, in_words, plain_warnings, prepare_terminal
 from taskscape.cli.interrupts import heed_interrupts
 from taskscape.errors import TaskscapeError
 
@@ -51,7 +51,7 @@ def main() -> None:
     """Run the command line; errors that are the user's to mend are printed without a traceback."""
     prepare_terminal()
     try:
-        with heed_interrupts():
+        with heed_interrupts(), plain_warnings():
             try:
                 app()
             finally:

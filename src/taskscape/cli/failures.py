@@ -1,14 +1,17 @@
-"""What the system refuses (disk, terminal, device, memory), in one line instead of a traceback."""
+"""What the system refuses, and what Python warns of, in one line that a user can read."""
 
 import errno
 import os
 import sys
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 import typer
 
-__all__ = ["fail", "in_words", "prepare_terminal"]
+__all__ = ["fail", "in_words", "plain_warnings", "prepare_terminal"]
 
 _REMEDIES = {
     errno.ENOSPC: "Free some space, or choose another place.",
@@ -23,6 +26,8 @@ _REMEDIES = {
     errno.ENOTDIR: "Give a place below a folder.",
     errno.EMFILE: "Close other programs, or raise the limit of open files.",
 }
+_NO_ROOM = "failed to map segment"
+"""What the system says where a library does not fit into the memory."""
 _NO_BACKEND = "Unable to initialize backend"
 _NO_HOME = "Could not determine home directory"
 
@@ -32,7 +37,7 @@ def in_words(error: BaseException) -> str | None:
     text = " ".join(str(error).split())
     if isinstance(error, OSError):
         return _of_the_system(error, text)
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or (isinstance(error, ImportError) and _NO_ROOM in text):
         return "there is not enough memory for this. Ask for fewer tasks, samples or themes."
     if isinstance(error, UnicodeEncodeError):
         return (
@@ -65,10 +70,32 @@ def _has_folder() -> bool:
 
 def prepare_terminal() -> None:
     """Show what a terminal cannot show as a question mark; draw without a screen."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started the command
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     os.environ.pop("MPLBACKEND", None)  # pictures go into files; a screen plays no part
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Print what users are warned of without the place in the program that it comes from."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(
+            message: Warning | str, category: type[Warning], filename: str, lineno: int,
+            file: TextIO | None = None, line: str | None = None,
+        ) -> None:  # fmt: skip
+            if issubclass(category, UserWarning):
+                typer.echo(f"warning: {message}", err=True)
+            else:
+                usual(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = show
+        yield
 
 
 def fail(message: str) -> None:

@@ -25,6 +25,7 @@ from taskscape.compare.posteriors import (
     read_scales,
     side_by_side,
     sum_members,
+    typical,
 )
 from taskscape.embeddings import LamStream
 from taskscape.errors import DataError
@@ -130,10 +131,11 @@ def member_scales(
 ) -> Float[np.ndarray, "members"]:
     """Mean KL over all pairs of test and training tasks, for each member of an ensemble.
 
+    It is 1 for a member whose tasks all fall on one point.
     Pass it as ``scales`` to several calls whose results are to be compared with each other.
     """
     means = _mean_kl_of_members(read_lam(test, "test"), summarise(train)).mean(axis=1)
-    return np.where(means > 0, means, 1.0)
+    return typical(means)
 
 
 def weights_for(

@@ -26,10 +26,14 @@ __all__ = [
     "read_lam",
     "side_by_side",
     "sum_members",
+    "typical",
 ]
 
 Tasks: TypeAlias = Any
 """λ as an array (tasks, L) or (members, tasks, L), or anything with such an array as ``.lam``."""
+
+_ROUNDING, _ABSURD = 1e-9, 1e12
+"""No typical distance is smaller than the one, which is rounding, or larger than the other."""
 
 
 def expected_log(lam: Float[np.ndarray, "*any L"]) -> Float[np.ndarray, "*any L"]:
@@ -188,10 +192,11 @@ def _is_stream(train: object) -> bool:
 def read_scales(scales: object, members: int) -> Float[np.ndarray, "members"]:
     """Check the typical distance of each member that an ensemble's distances are divided by."""
     values = np.atleast_1d(as_numbers(scales))
-    if values.shape != (members,) or not ((values > 0) & (values < np.inf)).all():
+    if values.shape != (members,) or not ((values > _ROUNDING) & (values < _ABSURD)).all():
         raise DataError(
-            f"scales={np.array2string(values, threshold=5)} must be {members} positive numbers, "
-            "one for each member; member_scales(test, train) gives them."
+            f"scales={np.array2string(values, threshold=5)} must be {members} typical distances "
+            f"between {_ROUNDING:g} and {_ABSURD:g}, one for each member; "
+            "member_scales(test, train) gives them."
         )
     return values
 
@@ -222,8 +227,17 @@ def weights_of(
 
 
 def member_weights(scales: Float[np.ndarray, "members"]) -> Float[np.ndarray, "members"]:
-    """The weight of each member's distance: 1 / (members · scale); a scale of 0 counts as 1."""
-    return 1 / (len(scales) * np.where(scales > 0, scales, 1.0))
+    """The weight of each member's distance: 1 / (members · scale)."""
+    return 1 / (len(scales) * typical(scales))
+
+
+def typical(means: Float[np.ndarray, "members"]) -> Float[np.ndarray, "members"]:
+    """The scale of each member from its mean distance; one that is mere rounding counts as 1.
+
+    Divided by their mean, the roundings of a member whose tasks all fall on one point would weigh
+    as much as the distances of the others.
+    """
+    return np.where(means > _ROUNDING, means, 1.0)
 
 
 def normalise_ways(

@@ -14,9 +14,11 @@ from taskscape.compare.rows import class_hashes
 from taskscape.compare.search import nearest_distance
 from taskscape.errors import DataError
 
-__all__ = ["Resemblance", "read_classes", "resemblance"]
+__all__ = ["LEAST_REFERENCES", "Resemblance", "read_classes", "resemblance"]
 
-_ENOUGH, _LEAST = 200, 20
+_ENOUGH = 200
+LEAST_REFERENCES = 20
+"""Fewer tasks to compare with do not make a verdict."""
 _FEW_BEYOND, _MANY_BEYOND = 0.10, 0.50
 _USUAL = (35.0, 65.0)
 
@@ -223,10 +225,10 @@ def _folds(
         if sum(int(inside.sum()) for inside, _ in splits) >= _ENOUGH:
             break
     n_reference = sum(int(inside.sum()) for inside, _ in splits)
-    if n_reference < _LEAST:
+    if n_reference < LEAST_REFERENCES:
         raise DataError(
             f"only {n_reference} training tasks lie wholly inside a fold of the training classes; "
-            f"{_LEAST} are needed. Pass reference=, tasks sampled from held-out classes, or more "
-            "training tasks."
+            f"{LEAST_REFERENCES} are needed. Pass reference=, tasks sampled from held-out classes, "
+            "or more training tasks."
         )
     yield from splits

@@ -72,7 +72,7 @@ def save_figure(
             *above.get_legend_handles_labels(),
             loc="outside lower center",
             frameon=False,
-            title=fill(f"{100 * diagram.confidence:g} % intervals: {diagram.interval_from}", 76),
+            title=fill(diagram.intervals, 76),
             title_fontproperties={"size": 7.5},
         )
 

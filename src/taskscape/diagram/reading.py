@@ -84,7 +84,9 @@ def join_accuracies(
     if not len(known):
         raise DataError(f"{table.path} has no accuracy of any of the {len(tasks)} tasks.")
     lines = rows[known]
-    left = f"; {len(tasks) - len(known):,} tasks have none" if len(known) < len(tasks) else ""
+    left = (
+        f"; {len(tasks) - len(known):,} of the tasks have none" if len(known) < len(tasks) else ""
+    )
     data = DiagramData(
         distance=np.asarray(distance)[known],
         accuracy={name: values[lines] for name, values in learners.items()},

@@ -8,7 +8,7 @@ from typing import Any
 
 from taskscape.errors import DataError
 from taskscape.files import SavedAsJson, json_with
-from taskscape.statistics import Interval
+from taskscape.statistics import NO_INTERVALS, Interval
 from taskscape.storage import plain
 
 __all__ = ["DIAGRAM_FILE", "Bin", "CorrelationDiagram", "Curve"]
@@ -59,7 +59,9 @@ class Curve:
     def summary(self) -> str:
         """The correlations in a sentence."""
         parts = [f"{self.learner}: Spearman {self.spearman}, Kendall {self.kendall}"]
-        parts.append(f"slope {self.slope.value:.3g} [{self.slope.low:.3g}, {self.slope.high:.3g}]")
+        low, high = self.slope.low, self.slope.high
+        reach = "" if math.isnan(low) else f" [{low:.3g}, {high:.3g}]"
+        parts.append(f"slope {self.slope.value:.3g}{reach}")
         if self.partial is not None:
             parts.append(f"Spearman given difficulty {self.partial}")
             parts.append(f"difficulty alone {self.difficulty}")
@@ -96,11 +98,20 @@ class CorrelationDiagram(SavedAsJson):
         """All learners' correlations, and where the intervals come from."""
         classes = "" if self.n_classes is None else f" of {self.n_classes} classes"
         lines = [curve.summary() for curve in self.curves]
-        lines.append(
-            f"{self.n_tasks:,} test tasks{classes}; {100 * self.confidence:g} % intervals by "
-            f"{self.interval_from}."
-        )
+        lines.append(f"{self.n_tasks:,} test tasks{classes}; {self.intervals}.")
         return "\n".join(lines)
+
+    @property
+    def intervals(self) -> str:
+        """How the intervals were made, or why there are none, in words."""
+        if self.has_intervals:
+            return f"{100 * self.confidence:g} % intervals by {self.interval_from}"
+        return f"no intervals{self.interval_from.removeprefix(NO_INTERVALS)}"
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether there were enough tasks and classes for them."""
+        return not self.interval_from.startswith(NO_INTERVALS)
 
     def table(self) -> list[dict[str, Any]]:
         """One row per learner and bin; ``pandas.DataFrame(diagram.table())`` reads it."""

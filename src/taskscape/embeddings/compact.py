@@ -39,6 +39,7 @@ from taskscape.embeddings.embeddings import (
 )
 from taskscape.engine import map_work
 from taskscape.errors import DataError
+from taskscape.files import owned
 from taskscape.tasks.draws import subkeys
 
 __all__ = ["compact"]
@@ -56,18 +57,19 @@ def compact(catalogue: Catalogue, shard_size: int) -> None:
         raise DataError(f"{folder} is a single file; only a catalogue, a folder, is compacted.")
     if not len(catalogue):
         return
-    runs = Path(tempfile.mkdtemp(dir=folder, prefix=COMPACTING))
-    try:
-        written = _write_sorted(catalogue, shard_size, runs)
-        n_tasks = sum(shard.tasks for shard in written)
-        if n_tasks != len(catalogue):
-            raise DataError(
-                f"{folder}: {n_tasks:,} of {len(catalogue):,} tasks came back from {runs.name}, so "
-                "something deletes or damages files there. The catalogue is as it was."
-            )
-        _exchange(catalogue, written, runs)
-    finally:
-        shutil.rmtree(runs, ignore_errors=True)
+    with owned(lambda: Path(tempfile.mkdtemp(dir=folder, prefix=COMPACTING))) as runs:
+        try:
+            written = _write_sorted(catalogue, shard_size, runs)
+            n_tasks = sum(shard.tasks for shard in written)
+            if n_tasks != len(catalogue):
+                raise DataError(
+                    f"{folder}: {n_tasks:,} of {len(catalogue):,} tasks came back from "
+                    f"{runs.name}, so something deletes or damages files there. The catalogue is "
+                    "as it was."
+                )
+            _exchange(catalogue, written, runs)
+        finally:
+            shutil.rmtree(runs, ignore_errors=True)
 
 
 def _write_sorted(catalogue: Catalogue, shard_size: int, runs: Path) -> list[Shard]:

@@ -272,8 +272,8 @@ class Forecaster:
                 if tell
             )
             warnings.warn(
-                f"tasks lie outside what the calibration tasks covered: {names}. Their forecasts "
-                "extrapolate; calibrate with tasks of such ways, shots and distances.",
+                f"Some tasks lie outside what the calibration tasks covered: {names}. Their "
+                "forecasts extrapolate; calibrate with tasks of such ways, shots and distances.",
                 ForecastWarning,
                 stacklevel=3,
             )

@@ -19,6 +19,7 @@ from taskscape.pools.pool import SPLITS, ClassPool, parse_split
 __all__ = ["PictureClass", "classes_of", "load_folder", "refuse_empty_folders"]
 
 _VERSION = 2
+_SKIP = " Or leave such folders out, with a note: skip_damaged=True (--skip-damaged)."
 _LAYOUTS = "class/picture, group/class/picture, or either below train, val and test"
 
 
@@ -50,8 +51,9 @@ def load_folder(
     ``image_size`` is a number of pixels or (height, width); pictures are stretched to it. Left
     out, pictures that all have the same size of at most 96 pixels keep it, and others become 84×84.
     ``colour`` left out means colour if any picture has some. Transparency shows white paper.
-    A picture that cannot be read is an error; ``skip_damaged=True`` leaves it out, with a note in
-    ``pool.info["notes"]``. ``pool.sample_names`` has the file of every sample.
+    A picture that cannot be read, or a folder without any, is an error; ``skip_damaged=True``
+    leaves it out, with a note in ``pool.info["notes"]``. ``pool.sample_names`` has the file of
+    every sample.
 
     >>> load_folder("birds", image_size=84)  # doctest: +SKIP
     ClassPool('birds': 100 classes, 60,000 samples of 84×84×3)
@@ -69,6 +71,8 @@ def _read(
     tree: FileTree, name: str, size: tuple[int, int] | None, colour: bool | None, skip: bool
 ) -> ClassPool:
     classes = classes_of(tree)
+    if not skip:
+        refuse_empty_folders(tree, tree.pictures, _SKIP)
     entries = [entry for c in classes for entry in c.entries]
     pictures = read_pictures(
         entries, tree.open, lambda e: e.where, size=size, colour=colour, skip_damaged=skip
@@ -77,6 +81,8 @@ def _read(
     counts = np.bincount(owner[pictures.kept], minlength=len(classes))
     empty = [c.name for c, count in zip(classes, counts, strict=True) if count == 0]
     notes = _notes(pictures.damaged, len(entries), empty, len(classes))
+    without = _empty_folders(tree, tree.pictures)
+    notes += [left_out(without, "folders have no pictures")] if without else []
     classes = [c for c, count in zip(classes, counts, strict=True) if count > 0]
     if not classes:
         raise DataError(f"{tree.path}: none of its {len(entries)} pictures can be read.")
@@ -120,7 +126,6 @@ def classes_of(tree: FileTree) -> list[PictureClass]:
     if not pictures:
         raise _no_pictures(tree)
     wrapper = _wrapper(pictures) if isinstance(tree, ZipTree) else 0
-    refuse_empty_folders(tree, pictures)
     depth = _depth(tree, pictures, wrapper)
     split_words = _split_words(tree, pictures, wrapper) if depth >= 2 else {}
     levels = depth - bool(split_words)
@@ -163,15 +168,20 @@ def _wrapper(pictures: Sequence[Entry]) -> int:
     return int(len(tops) == 1 and deep and _as_split(next(iter(tops))) is None)
 
 
-def refuse_empty_folders(tree: FileTree, pictures: Sequence[Entry]) -> None:
+def refuse_empty_folders(tree: FileTree, pictures: Sequence[Entry], remedy: str = "") -> None:
     """A folder without any picture below it is a mistake that would pass unnoticed."""
-    used = {e.parts[:depth] for e in pictures for depth in range(1, len(e.parts))}
-    empty = sorted(tree.folders - used)
+    empty = _empty_folders(tree, pictures)
     if empty:
         more = f" (and {len(empty) - 1} more)" if len(empty) > 1 else ""
         raise DataError(
-            f"{tree.where(empty[0])} is a folder without pictures{more}. Add some or remove it."
+            f"{empty[0]} is a folder without pictures{more}. Add some or remove it.{remedy}"
         )
+
+
+def _empty_folders(tree: FileTree, pictures: Sequence[Entry]) -> list[str]:
+    """Those without any picture below them."""
+    used = {e.parts[:depth] for e in pictures for depth in range(1, len(e.parts))}
+    return [tree.where(folder) for folder in sorted(tree.folders - used)]
 
 
 def _depth(tree: FileTree, pictures: Sequence[Entry], wrapper: int) -> int:

@@ -117,7 +117,7 @@ class ClassPool:
                 raise DataError(
                     f"class {name!r} has NaN or infinite features in {bad.size} of its "
                     f"{self.counts[c]} samples (the first is sample {bad[0]}). "
-                    "Remove or impute them."
+                    "Remove or impute them; what is beyond 3e38 counts as infinite: scale it."
                 )
 
     # -- construction ---------------------------------------------------------------------------
@@ -440,7 +440,10 @@ def as_samples(X: ArrayLike) -> Shaped[np.ndarray, "rows *shape"]:
         return _as_pixels(X)
     if X.ndim == 2 and X.dtype.kind != "f":
         return X.astype(np.float32)
-    return X.astype(np.float32) if X.dtype == np.float64 else X
+    if X.dtype != np.float64:
+        return X
+    with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is told as that
+        return X.astype(np.float32)
 
 
 def _as_pixels(X: Shaped[np.ndarray, "rows *shape"]) -> Shaped[np.ndarray, "rows *shape"]:

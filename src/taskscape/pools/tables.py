@@ -1,5 +1,6 @@
 """A table with a row per sample: Parquet, Arrow and CSV files, data frames, `datasets`."""
 
+import codecs
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from io import BufferedReader, BytesIO
@@ -23,7 +24,7 @@ __all__ = ["PARQUET", "SUFFIXES", "is_table", "load_table", "parquet_files"]
 PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".tsv")
 SUFFIXES = (*PARQUET, ".arrow", ".feather", ".ipc", *TEXT)
-_VERSION = 2
+_VERSION = 3
 _IN_PIECES_ABOVE_BYTES = 1 << 28
 _ROWS_AT_ONCE = 1 << 14
 _LABELS = ("label", "labels", "y", "class", "class_name", "target", "targets")
@@ -237,6 +238,8 @@ class _Columns:
     ids: str | None
     features: list[str]
     unused: list[str]
+    unasked: list[str]
+    """Of the unused ones, those that a user may believe to be features."""
 
     @property
     def needed(self) -> list[str]:
@@ -250,13 +253,20 @@ class _Columns:
 
     @staticmethod
     def find(where: str, table: Any, asked: _Asked) -> "_Columns":
+        names = table.column_names
+        twice = [name for i, name in enumerate(names) if name in names[:i]]
+        if twice:
+            raise DataError(f"{where} has several columns called {twice[0]!r}. Rename or drop one.")
         split = _column(where, table, _SPLITS, asked.split, "split_column")
         group = _column(where, table, _GROUPS, asked.group, "group_column")
         ids = _id_column(where, table, asked.ids)
         label = _label_column(where, table, asked.label, (split, group, ids))
         others = [c for c in table.column_names if c not in (label, split, group, ids)]
         used = _feature_columns(where, table, others, asked.features)
-        return _Columns(label, split, group, ids, used, [c for c in others if c not in used])
+        unused = [c for c in others if c not in used]
+        unasked = [c for c in unused if c.lower() not in _NOT_FEATURES]
+        unasked = unasked if asked.features is None else []
+        return _Columns(label, split, group, ids, used, unused, unasked)
 
 
 def _pool(
@@ -271,7 +281,7 @@ def _pool(
     def values(column: str | None) -> Any:
         return None if column is None else _values(table, column)
 
-    return labelled_pool(
+    pool = labelled_pool(
         samples,
         values(columns.label),
         name=name,
@@ -283,6 +293,10 @@ def _pool(
         by_sample=True,
         skip_damaged=skip_damaged,
     )
+    if not columns.unasked:
+        return pool
+    n = len(columns.about) + len(columns.features) + len(columns.unused)
+    return with_notes(pool, left_out(columns.unasked, f"of {n} columns are not features"))
 
 
 def _open(path: Path) -> Any:
@@ -325,12 +339,22 @@ def _unreadable(path: Path, error: Exception) -> DataError:
 def _open_text(path: Path) -> Any:
     """A CSV file with a header; whether commas, semicolons or tabs divide it, the header tells."""
     import pyarrow.csv
+    import pyarrow.types as pt
 
     with path.open("rb") as file:
         header = file.readline(1 << 20)
+    if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise DataError(f"{path} is UTF-16 text. Save it as UTF-8.")
     delimiter = max(b",;\t", key=header.count)
     options = pyarrow.csv.ParseOptions(delimiter=chr(delimiter), newlines_in_values=True)
-    return pyarrow.csv.read_csv(path, parse_options=options)
+    table = pyarrow.csv.read_csv(path, parse_options=options)
+    for column in table.schema:
+        if pt.is_binary(column.type):
+            raise DataError(
+                f"{path}: column {column.name!r} has letters that are not UTF-8 text. Save the "
+                "file as UTF-8."
+            )
+    return table
 
 
 def _valid(table: Any) -> Any:
@@ -483,7 +507,8 @@ def _feature_columns(
         raise DataError(
             f"{where} has no features: expected a column of number lists, numeric columns or a "
             f"column of pictures besides the label; it has {_listed(table.column_names)}. Text "
-            "needs to be turned into numbers first, for example by a sentence encoder."
+            "needs to be turned into numbers first, for example by a sentence encoder; numbers are "
+            "written with a point, 1.5."
         )
     return lists or pictures or numbers
 

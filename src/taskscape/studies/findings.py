@@ -21,6 +21,8 @@ __all__ = ["Finding", "Reached", "find"]
 
 _SHOWN = 2
 """Decimals with which a correlation is shown."""
+_MOST = 0.5
+"""With more of the test tasks unexplained, their distances are no ground for a verdict."""
 _NAMED = 3
 """Up to this many learners are named one by one."""
 
@@ -73,6 +75,7 @@ def find(
     *,
     resemblance: Resemblance | None = None,
     remarks: Sequence[str] = (),
+    unexplained: float = 0.0,
     reached: Reached | None = None,
     diagram: CorrelationDiagram | None = None,
     judgements: Mapping[str, Judgement] | None = None,
@@ -81,12 +84,13 @@ def find(
 ) -> tuple[Finding, ...]:
     """The findings in the order of interest; what a study did not look at has none.
 
-    ``remarks`` are those on the representation, which all distances rest on.
+    ``remarks`` are those on the representation, which all distances rest on; ``unexplained`` is the
+    share of test tasks that the model explains far worse than those it learned from.
     """
     findings = []
     if targets:
         findings.append(_targets(targets))
-    findings.append(_likeness(resemblance, remarks))
+    findings.append(_likeness(resemblance, remarks, unexplained))
     if reached is not None and reached.accuracy:
         findings.append(_accuracy(reached))
     if diagram is not None:
@@ -146,10 +150,16 @@ def _sources(chosen: Sequence[Advice]) -> list[str]:
 # -- likeness, accuracy and distance ------------------------------------------------------------
 
 
-def _likeness(likeness: Resemblance | None, remarks: Sequence[str]) -> Finding:
+def _likeness(likeness: Resemblance | None, remarks: Sequence[str], unexplained: float) -> Finding:
+    unknown = "Whether the test tasks are like the training tasks cannot be told."
+    if unexplained > _MOST:
+        because = (
+            f"The model explains {100 * unexplained:.0f} % of them far worse than the tasks it "
+            f"learned from: read the {_remarks(len(remarks))} on that first."
+        )
+        return Finding("map", unknown, because)
     if likeness is None:
-        verdict = "Whether the test tasks are like the training tasks cannot be told."
-        because = "There are too few tasks to compare with."
+        verdict, because = unknown, "There are too few tasks to compare with."
     else:
         verdict = {
             "alike": "Test tasks are like the training tasks.",
@@ -158,9 +168,11 @@ def _likeness(likeness: Resemblance | None, remarks: Sequence[str]) -> Finding:
             "unlike": "Test tasks are unlike the training tasks.",
         }[likeness.answer]
         whose = "validation" if likeness.folds == 0 else "held-out training"
+        farther = round(likeness.median_percentile)
+        where, share = ("farther from", farther) if farther >= 50 else ("nearer to", 100 - farther)
         because = (
-            f"The middle one lies farther from them than {likeness.median_percentile:.0f} % of the "
-            f"tasks of {whose} classes do; 50 % would be usual."
+            f"The middle one lies {where} them than {share} % of the tasks of {whose} classes do; "
+            "50 % would be usual."
         )
     if remarks:
         because += (
@@ -283,7 +295,11 @@ def _selection(gains: Sequence[Gain]) -> Finding:
     n = f"{len(gains)} comparison{'s' if len(gains) > 1 else ''} with random choice"
     if not better and not worse:
         largest = max(gains, key=lambda g: abs(g.value))
-        where = f"The largest of {n}" if len(gains) > 1 else "The one comparison with random choice"
+        where = (
+            f"The largest difference in {n}"
+            if len(gains) > 1
+            else "The one comparison with random choice"
+        )
         size = f"{where} was {100 * largest.value:+.1f} points ({_of(largest)})."
         verdict = "Choosing training tasks for all test tasks together made no clear difference."
         return Finding("selection", verdict, size)

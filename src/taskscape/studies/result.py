@@ -18,6 +18,7 @@ from taskscape.files import picture
 from taskscape.forecast import Forecasts, Judgement
 from taskscape.plain_text import for_matplotlib, low_to_high
 from taskscape.pools import ClassPool
+from taskscape.similarity import TASK_THEMES
 from taskscape.statistics import Interval, class_interval
 from taskscape.studies.findings import Finding, Reached, find
 from taskscape.studies.outcome import Gain, SelectionTrial
@@ -83,12 +84,19 @@ class StudyResult:
         return find(
             resemblance=self.resemblance,
             remarks=self.representation_remarks,
+            unexplained=self._unexplained(),
             reached=self._reached(),
             diagram=self.diagram,
             judgements=self.judgements,
             gains=self.gains,
             targets=self.targets,
         )
+
+    def _unexplained(self) -> float:
+        """Share of test tasks whose distances say nothing, since the model knows nothing alike."""
+        if self.settings.get("similarity", TASK_THEMES) != TASK_THEMES:
+            return 0.0
+        return float(self.model.outliers(self.test).mean())
 
     def remarks(self, *stages: str) -> tuple[str, ...]:
         """What needs attention, each said once: in some stages, or without a name in all."""

@@ -25,8 +25,8 @@ def read_tasks_csv(path: str | os.PathLike[str], pool: ClassPool) -> TaskSet:
 
     With the columns ``task`` and ``class``, a row names a class of a task, which has all of its
     samples, or as many as a column ``n_shot`` says. With ``sample``, a row names one sample, by its
-    name or its number within the class, and ``role`` says ``support`` or ``query``; left out, all
-    are support.
+    name or, where samples have none, its number within the class, and ``role`` says ``support`` or
+    ``query``; left out, all are support.
     """
     table = read_csv(path, _EXPECTED, "task", "class", any_case=True)
     names = table.columns

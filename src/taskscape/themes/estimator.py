@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -292,7 +292,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError("there are no tasks to embed.")
         prepared = PreparedSamples(tasks.pool, self.preparation_, tasks.class_ids)
         embedded = self._posteriors(tasks, prepared, tol, keep_gamma)
-        self._warn_of_outliers(embedded)
+        self.warn_of_outliers(embedded)
         return embedded
 
     def _posteriors(
@@ -364,12 +364,18 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"{self.n_features_in_}. Use the same kind of data, size and encoder."
             )
 
-    def _warn_of_outliers(self, embedded: Embeddings) -> None:
+    def outliers(self, embedded: Embeddings) -> Bool[np.ndarray, "tasks"]:
+        """Which embedded tasks the model explains far worse than those it learned from."""
+        middle, spread = self.elbo_reference_
+        return np.asarray(embedded.elbo[0] < middle - FAR_BELOW * spread)
+
+    def warn_of_outliers(self, embedded: Embeddings, called: str = "tasks") -> None:
+        """Warn of embedded tasks, called so, that the model explains far worse than its own."""
         bound, (middle, spread) = embedded.elbo[0], self.elbo_reference_
-        far = int((bound < middle - FAR_BELOW * spread).sum())
+        far = int(self.outliers(embedded).sum())
         if far:
             warnings.warn(
-                f"{far:,} of {len(embedded):,} tasks are explained far worse than the tasks the "
+                f"{far:,} of {len(embedded):,} {called} are explained far worse than the tasks the "
                 f"model learned from (nats per sample: down to {bound.min():.2f}, there "
                 f"{middle:.2f} ± {spread:.2f}). Their λ may look near while the model knows "
                 "nothing like them; do not trust their distances.",

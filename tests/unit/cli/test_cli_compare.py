@@ -277,7 +277,7 @@ def test_diagram_joins_accuracies_by_itself(run, files, tmp_path):
     assert "accuracies of 40 tasks joined by column 'task'\n" in words
     assert "Net: Spearman -1.00" in words
     mine.write_text("\n".join(["task,Net", *(f"{i},{-distance[i]}" for i in order[:30])]))
-    assert "30 tasks joined by column 'task'; 10 tasks have none" in run(*both, mine)
+    assert "30 tasks joined by column 'task'; 10 of the tasks have none" in run(*both, mine)
     names = {tuple(sorted(test.names(i))): i for i in range(40)}
     assert len(names) < 40  # the same classes twice: they do not tell the task
     mine.write_text("Net\n" + "\n".join(str(-d) for d in distance))

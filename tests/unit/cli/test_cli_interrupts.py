@@ -3,6 +3,7 @@
 import signal
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import typer
 from interrupt_cases import start_hearing
 from taskscape.cli.interrupts import resumable
 
+PROJECT = tomllib.loads(Path(__file__).parents[3].joinpath("pyproject.toml").read_text("utf-8"))
+COMMAND = PROJECT["project"]["scripts"]["taskscape"]
 START = """
 import sys, time
 from taskscape.cli.interrupts import heed_interrupts
@@ -104,11 +107,12 @@ def test_a_scheduler_that_takes_the_machine_back_is_heard(number: int, code: int
     assert (ended, out) == (code, "saved\n")
 
 
-@pytest.mark.parametrize("imported", ["numpy", "jax._src.config", "taskscape.model"])
+@pytest.mark.parametrize("imported", ["typer", "numpy", "jax._src.config", "taskscape.model"])
 @pytest.mark.parametrize("script", [False, True])
 def test_while_python_imports_it_ends_quietly(imported: str, script: bool, tmp_path: Path) -> None:
     entry = tmp_path / "taskscape"  # what an installed command consists of
-    entry.write_text("import sys\nfrom taskscape.cli import main\nsys.exit(main())\n")
+    module, _, function = COMMAND.partition(":")
+    entry.write_text(f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n")
     start = [str(entry)] if script else ["-m", "taskscape"]
     child = start_hearing([sys.executable, "-X", "importtime", *start, "score", "m", "glyphs"])
     assert child.stderr is not None

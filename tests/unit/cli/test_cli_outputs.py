@@ -1,6 +1,8 @@
 """What commands write never takes the place of something of a user's, and is refused at once."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -137,3 +139,11 @@ def test_reproduce_leaves_figures_and_results_of_somebody_elses(folder: Path):
     with pytest.raises(DataError, match=r"^line 1 of results.jsonl is not a finished cell in JSON"):
         wrote("reproduce fig3 --out .")
     assert (folder / "fig3.png").read_bytes() == (folder / "results.jsonl").read_bytes() == WORK
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such shell")
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_command_whose_output_is_closed_works_all_the_same(closed: str) -> None:
+    words = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-m", "taskscape", "data"]
+    done = subprocess.run(words, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

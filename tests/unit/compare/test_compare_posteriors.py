@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from taskscape.compare import cdist, divergence, mean_kl, normalise_ways
+from taskscape.compare import cdist, divergence, mean_kl, member_scales, normalise_ways
 from taskscape.compare.posteriors import combine_members, read_lam
 from taskscape.errors import DataError
 
@@ -65,13 +65,29 @@ def test_a_member_that_sees_no_distance_does_no_harm():
     np.testing.assert_allclose(combine_members(np.array([[0.0, 0.0], [1.0, 3.0]])), [0.25, 0.75])
 
 
-def test_wrong_scales_are_refused():
+def test_the_roundings_of_a_collapsed_member_do_not_count_as_distances():
+    """All its tasks fall on one point; its mean distance is not 0, but 1e-15."""
+    rng = np.random.default_rng(0)
+    lam = np.stack([0.5 + rng.gamma(1, 1, (60, 3)), np.full((60, 3), 1.7)])
+    test, train = lam[:, :9], lam[:, 9:]
+    alone = mean_kl(test[0], train[0])
+    expected = alone / alone.mean() / 2
+    np.testing.assert_allclose(mean_kl(test, train), expected, rtol=1e-9)
+    given = mean_kl(test, train, scales=member_scales(test, train))
+    np.testing.assert_allclose(given, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("scales", [[1.0], [1.0, 0.0], [1.0, 1e30], [1e-310, 1.0], [10**30, 1]])
+def test_wrong_scales_are_refused(scales: list[float]):
+    shown = np.array2string(np.array(scales, dtype=float))
     message = (
-        "scales=[1.] must be 2 positive numbers, one for each member; "
-        "member_scales(test, train) gives them."
+        f"scales={shown} must be 2 typical distances between 1e-09 and 1e+12, one for each "
+        "member; member_scales(test, train) gives them."
     )
-    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-        mean_kl(np.ones((2, 3, 4)), np.ones((2, 3, 4)), scales=[1.0])
+    lam = 1 + np.random.default_rng(0).random((2, 3, 4))
+    for distances in (mean_kl, cdist, divergence):
+        with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+            distances(lam, lam, scales=scales)
 
 
 def test_equal_proportions_are_equal_whatever_the_number_of_classes():

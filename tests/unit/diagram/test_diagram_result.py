@@ -50,6 +50,14 @@ def test_the_summary_says_it_all(diagram):
     assert words.endswith("300 test tasks of 12 classes; 95 % intervals by leaving out classes.")
 
 
+def test_without_intervals_the_summary_says_why():
+    few = correlation_diagram(DISTANCE[:5], {"A": accuracy()[:5]}, classes=CLASSES[:5])
+    words = few.summary()
+    assert not few.has_intervals
+    assert "nan" not in words
+    assert words.endswith(" classes; no intervals: too few tasks remain when leaving out classes.")
+
+
 def test_the_table_has_a_row_for_every_bin(diagram):
     rows = diagram.table()
     assert {row["learner"] for row in rows} == {"ProtoNet", "MAML"}

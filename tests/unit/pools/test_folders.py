@@ -134,11 +134,19 @@ def test_a_folder_of_other_files(tmp_path: Path, own_cache: Path) -> None:
 
 def test_a_class_folder_without_pictures(tmp_path: Path, own_cache: Path) -> None:
     assert _error(tmp_path, own_cache, {"a/1.png": P, "b/": b""}) == (
-        "…/data/b is a folder without pictures. Add some or remove it."
+        "…/data/b is a folder without pictures. Add some or remove it. Or leave such folders out, "
+        "with a note: skip_damaged=True (--skip-damaged)."
     )
     shutil.rmtree(tmp_path / "data")
     found = {"train/a/1.png": P, "train/b/notes.txt": b"-"}
     assert "…/data/train/b is a folder without pictures" in _error(tmp_path, own_cache, found)
+
+
+def test_folders_without_pictures_are_left_out_where_that_is_asked_for(tmp_path: Path) -> None:
+    pool = _load(tmp_path, {"a/1.png": P, "b/": b"", "c/notes.txt": b"-"}, skip_damaged=True)
+    assert pool.class_names == ("a",)
+    b, c = (tmp_path / "data" / name for name in "bc")
+    assert pool.info["notes"] == [f"2 folders have no pictures and were left out: {b}, {c}."]
 
 
 def test_pictures_outside_class_folders(tmp_path: Path, own_cache: Path) -> None:

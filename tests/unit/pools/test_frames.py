@@ -1,5 +1,6 @@
 """Tables in memory, CSV files, sparse matrices, tensors and `datasets`; what is damaged in them."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,21 @@ def test_csv_files(tmp_path: Path, divider: str) -> None:
     rows = np.flatnonzero(Y == 2)
     np.testing.assert_array_equal(pool.samples_of("c2")[:, 0], rows)
     assert pool.names_of("c2") == tuple(f"s{i}" for i in rows)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,label\n1,größe\n2,y\n".encode("latin-1"), "column 'label' has letters that are not"),
+        ("a,label\n1,größe\n2,y\n".encode("utf-16"), "is UTF-16 text. Save it as UTF-8."),
+        (b"a,a,label\n1,2,x\n3,4,y\n", "has several columns called 'a'. Rename or drop one."),
+    ],
+)
+def test_csv_files_that_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "d.csv"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=re.escape(message)):
+        load_pool(path)
 
 
 def test_rows_with_gaps_can_be_skipped(tmp_path: Path) -> None:

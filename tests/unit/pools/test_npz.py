@@ -159,3 +159,12 @@ def test_a_single_array_in_disguise(tmp_path: Path) -> None:
     (tmp_path / "x.npy").rename(tmp_path / "x.npz")
     with pytest.raises(DataError, match=r"holds a single array and no labels"):
         load_npz(tmp_path / "x.npz")
+
+
+def test_numbers_that_are_too_large_are_told_without_more(tmp_path: Path) -> None:
+    """A warning of NumPy's besides would be an error here."""
+    X = np.zeros((4, 2))
+    X[3, 1] = 1e300
+    np.savez(tmp_path / "large.npz", X=X, y=[0, 0, 1, 1])
+    with pytest.raises(DataError, match="'1' has NaN or infinite features in 1 of its 2 samples"):
+        load_npz(tmp_path / "large.npz")

@@ -119,7 +119,7 @@ NAN[7, 2] = np.nan
         (
             lambda: ClassPool.from_arrays(NAN, np.repeat([0, 1], 6), class_names=["a", "b"]),
             "class 'b' has NaN or infinite features in 1 of its 6 samples (the first is sample 1). "
-            "Remove or impute them.",
+            "Remove or impute them; what is beyond 3e38 counts as infinite: scale it.",
         ),
         (
             lambda: ClassPool.from_arrays(features(), np.zeros(5)),

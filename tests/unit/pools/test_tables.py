@@ -33,12 +33,23 @@ def _error(folder: Path, cache: Path, columns: dict, **options: object) -> str:
     return str(raised.value).replace(str(folder / "t.parquet"), "t")
 
 
+def test_a_column_that_is_left_out_because_it_has_text_is_told(tmp_path: Path) -> None:
+    """One value that is no number makes a column text; it must not go unnoticed."""
+    (tmp_path / "t.csv").write_text("a,b,label\n1,2,x\n3,n/a?,y\n5,6,x\n")
+    pool = load_table(tmp_path / "t.csv")
+    assert pool.sample_shape == (1,)
+    assert pool.info["notes"] == ["1 of 3 columns are not features and were left out: b."]
+    chosen = load_table(tmp_path / "t.csv", feature_columns=["a"])
+    assert chosen.info["notes"] == []
+
+
 @pytest.mark.parametrize("label", ["label", "y", "class", "Target"])
 def test_numeric_columns(tmp_path: Path, label: str) -> None:
     pool = _load(tmp_path, {"id": np.arange(30), label: NAMES, "file": NAMES, **WIDE})
     assert pool.class_names == ("c0", "c1", "c2", "c3", "c4", "c5")
     np.testing.assert_array_equal(pool.samples_of("c2"), X[Y == 2])
     assert pool.info["unused_columns"] == ["file"]
+    assert pool.info["notes"] == []
     assert pool.names_of("c2") == tuple(str(i) for i in np.flatnonzero(Y == 2))
 
 

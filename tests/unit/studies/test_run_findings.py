@@ -65,6 +65,13 @@ def test_likeness():
         "Test tasks are like the training tasks. The middle one lies farther from them than 50 % "
         "of the tasks of validation classes do; 50 % would be usual."
     )
+    near = about("map", resemblance=likeness(0))
+    assert near.because.startswith("The middle one lies nearer to them than 100 % of the tasks")
+    odd = about("map", resemblance=likeness(50), remarks=["x"], unexplained=0.9)
+    assert str(odd) == (
+        "Whether the test tasks are like the training tasks cannot be told. The model explains "
+        "90 % of them far worse than the tasks it learned from: read the remark on that first."
+    )
     far = about("map", resemblance=likeness(99), remarks=["x", "y"])
     assert far.verdict == "Test tasks are unlike the training tasks."
     assert far.because.endswith("may mean little: read the 2 remarks on it first.")

@@ -111,6 +111,10 @@ def test_too_few_classes_or_samples_are_named_before_any_work():
         "the 8 test classes of 'arrays' make only 1 different tasks of 8 classes; a study needs "
         "10. Lower tasks.n_way, or raise tasks.test_share."
     )
+    one = load_pool((np.zeros((9, 2)), np.zeros(9, int)))
+    assert error_of(one).endswith(
+        "has 1 train classes (1 train, 0 test). Lower tasks.n_way, or give it more classes."
+    )
     few = load_pool(own_features(n_classes=30, n_samples=5))
     assert error_of(few, evaluate={"n_shot": 5}).startswith(
         "evaluate.n_shot=5 and at least one query needs 6 samples per class; '0' has 5"

@@ -178,7 +178,7 @@ def _check_classes(config: StudyConfig, pool: ClassPool) -> None:
     """Every split must have classes for a task, and every class samples for an episode."""
     way = config.tasks.n_way
     for split in splits_of(pool):
-        n = len(pool.classes_in(split))
+        n = (pool.splits or ()).count(split)
         if n < way:
             raise DataError(
                 f"tasks.n_way={way} needs {way} classes in every split; {pool.name!r} has {n} "
@@ -211,7 +211,7 @@ def _check_classes(config: StudyConfig, pool: ClassPool) -> None:
 
 
 def _classes(pool: ClassPool) -> str:
-    return ", ".join(f"{len(pool.classes_in(s))} {s}" for s in splits_of(pool))
+    return ", ".join(f"{(pool.splits or ()).count(s)} {s}" for s in splits_of(pool))
 
 
 def _shown(value: object) -> str:

@@ -19,7 +19,7 @@ from taskscape.studies.outcome import RANDOM, SelectionTrial, gains_of
 from taskscape.studies.pipeline.checks import read_rule
 from taskscape.studies.pipeline.distances import fit_similarity, similarity_settings
 from taskscape.studies.pipeline.plan import Plan
-from taskscape.studies.pipeline.represent import SplitEmbeddings
+from taskscape.studies.pipeline.represent import SplitEmbeddings, embed_called
 from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.studies.result import plot_selection, ways_and_shots
 from taskscape.tasks import TaskSet
@@ -103,7 +103,9 @@ def _distances(
     test = plan.episodes(plan.test, plan.pool, "selection")
     if notion == TASK_THEMES:
         train_lam = embedded.train[: len(candidates)].lam.astype(np.float64)
-        return distances_between(model.embed(test).lam.astype(np.float64), train_lam)
+        called = f"test tasks as rules know them (n_shot={plan.config.selection.n_shot})"
+        test_lam = embed_called(model, {called: test})[called].lam.astype(np.float64)
+        return distances_between(test_lam, train_lam)
     train = plan.episodes(candidates, plan.pool, "selection")
     fitted = fit_similarity(plan, notion, train)
     both = fitted.embed(TaskSet.concatenate([test, train]))

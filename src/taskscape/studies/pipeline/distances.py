@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.compare import Resemblance, resemblance
+from taskscape.compare.resemblance import LEAST_REFERENCES
 from taskscape.csv_tables import write_csv
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
@@ -112,8 +113,8 @@ def fit_similarity(plan: Plan, name: str, train: TaskSet) -> Similarity:
 def _measure(plan: Plan, embedded: SplitEmbeddings) -> tuple[DistanceSource, Resemblance | None]:
     """The distances of the test tasks, and whether they are usual: like those of held-out classes.
 
-    That is told by validation tasks, or, by task-themes, by folds of the training classes; None
-    where neither can be.
+    That is told by validation tasks, or, where these are few, by task-themes and folds of the
+    training classes; None where neither can be.
     """
     name = plan.config.similarity
     if name == TASK_THEMES:
@@ -122,7 +123,7 @@ def _measure(plan: Plan, embedded: SplitEmbeddings) -> tuple[DistanceSource, Res
     fitted = fit_similarity(plan, name, plan.train)
     known = fitted.embed(plan.train)
     distances = fitted.distances(plan.test, known)
-    if plan.val is None:
+    if plan.val is None or len(plan.val) < LEAST_REFERENCES:
         return distances, None
     reference = fitted.mean_distance(plan.val, known)
     measure = f"mean distance ({name})"
@@ -135,7 +136,7 @@ def _likeness(
     train: Float[np.ndarray, "members trains L"],
     seed: int,
 ) -> Resemblance | None:
-    if embedded.val is not None:
+    if embedded.val is not None and len(embedded.val) >= LEAST_REFERENCES:
         return resemblance(test, train, reference=embedded.val.lam.astype(np.float64))
     try:
         return resemblance(test, train, train_classes=embedded.train.classes, seed=seed)

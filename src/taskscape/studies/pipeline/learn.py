@@ -176,7 +176,7 @@ def forecast_stage(
                 try:
                     forecaster.fit(val, accuracy.val, described=known)
                 except DataError as error:  # too few validation tasks, say: the rest stands
-                    text = f"no forecast for {accuracy.learner}: {error}"
+                    text = f"No forecast for {accuracy.learner}: {error}"
                     warnings.warn(text, ForecastWarning, stacklevel=1)
                     continue
                 forecasts = forecaster.predict(test, described=asked)

@@ -1,7 +1,7 @@
 """The stages about the tasks themselves: data, fit, embed, health."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,17 @@ from taskscape.storage import forget_checkpoint, read_json, write_json
 from taskscape.studies.pipeline.plan import Plan
 from taskscape.studies.pipeline.stages import Stage, Steps
 from taskscape.tasks import TaskSet
-from taskscape.themes.estimator import HealthWarning, TaskThemes
+from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
 from taskscape.themes.health import count_points, few_points
 
-__all__ = ["SplitEmbeddings", "data_stage", "embed_stage", "fit_stage", "health_stage"]
+__all__ = [
+    "SplitEmbeddings",
+    "data_stage",
+    "embed_called",
+    "embed_stage",
+    "fit_stage",
+    "health_stage",
+]
 
 
 def data_stage(plan: Plan, model: TaskThemes) -> Stage[dict[str, Any]]:
@@ -109,6 +116,20 @@ class SplitEmbeddings:
     test: Embeddings
 
 
+def embed_called(model: TaskThemes, sets: Mapping[str, TaskSet]) -> dict[str, Embeddings]:
+    """Embed several lists of tasks at once; what is said of outliers calls them by these names."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OutlierTasksWarning)
+        embedded = model.embed(TaskSet.concatenate(list(sets.values())))
+    parts, start = {}, 0
+    for called, tasks in sets.items():
+        part = embedded[start : start + len(tasks)]
+        parts[called] = replace(part, ids=np.arange(len(tasks)))
+        model.warn_of_outliers(parts[called], called)
+        start += len(tasks)
+    return parts
+
+
 def embed_stage(plan: Plan, model: TaskThemes) -> Stage[SplitEmbeddings]:
     """The posteriors of training, validation and test tasks, one file each.
 
@@ -117,15 +138,17 @@ def embed_stage(plan: Plan, model: TaskThemes) -> Stage[SplitEmbeddings]:
     """
 
     def make(folder: Path, steps: Steps) -> None:
-        every = {"test": plan.test, "val": plan.val, "train": plan.train}
-        sets = {name: tasks for name, tasks in every.items() if tasks is not None}
+        every = {
+            "test tasks": plan.test,
+            "validation tasks": plan.val,
+            "training tasks": plan.train,
+        }
+        sets = {called: tasks for called, tasks in every.items() if tasks is not None}
         with steps.step(1.0, "embedding tasks"):
-            embedded = model.embed(TaskSet.concatenate(list(sets.values())))
-        start = 0
-        for name, tasks in sets.items():
-            part = embedded[start : start + len(tasks)]
-            start += len(tasks)
-            replace(part, ids=np.arange(len(tasks))).save(folder / f"{name}.parquet")
+            embedded = embed_called(model, sets)
+        for name, called in zip(("test", "val", "train"), every, strict=True):
+            if called in embedded:
+                embedded[called].save(folder / f"{name}.parquet")
 
     def load(folder: Path) -> SplitEmbeddings:
         val = folder / "val.parquet"
