@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import runpy
 import sys
 from pathlib import Path
 
@@ -32,3 +33,10 @@ def test_no_page_has_two_titles_or_an_empty_heading(page: Path) -> None:
     headings = re.findall(r"^(#+)[ \t]*(.*)$", text, flags=re.M)
     assert all(words for _, words in headings)
     assert sum(level == "#" for level, _ in headings) <= 1
+
+
+def test_the_tables_of_notions_are_those_of_their_ledgers() -> None:
+    study = runpy.run_path(str(ROOT / "docs" / "results" / "similarity.py"))
+    page = study["PAGE"].read_text(encoding="utf-8")
+    assert study["TABLES"].names_in(page) == set(study["TABLES"].makers)
+    assert study["TABLES"].filled(page) == page, "run python docs/results/similarity.py"

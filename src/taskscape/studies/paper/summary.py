@@ -126,8 +126,8 @@ def _tuned(figure: str) -> str:
         return "The learners, but for maml-untuned, were tuned for 1,000 training tasks."
     if figure == "fig4":
         return (
-            "ProtoNet and MAML were tuned for 100, 1,000 and 10,000 tasks at both numbers of ways; "
-            "a row takes what was tuned for the nearest number."
+            "ProtoNet was tuned for 100, 1,000 and 10,000 tasks at both numbers of ways, MAML for "
+            "as many at five; a row takes what was tuned for the nearest number."
         )
     return "The learners have the same settings for every number of tasks."
 
@@ -188,7 +188,7 @@ def _gains(
             rows.append([learner, plan.title, rule, *shown])
     about = (
         f"Gain over random choice in points. *Italic*: its 95 % interval, over trials and test "
-        f"classes, leaves out zero, as {alone} of {n} do; about {0.05 * n:.0f} would by chance. "
+        f"classes, leaves out zero, as {alone} of {n} do; about {0.05 * n:.2g} would by chance. "
         f"**Bold**: {len(strict)} that do so with the interval widened for {n} comparisons "
         "(Bonferroni). The row of random choice has its accuracy in %."
     )
