@@ -262,7 +262,10 @@ def test_figure_4_has_a_row_for_each_way_and_choice_and_says_how_learners_were_t
             store.add(cell, {"accuracy": 0.5, "without_class": [0.4, 0.5]})
     text = summary.write_summary(figures, ["ours"], 0.001)
     assert "| protonet | 10-way | nearest (ours) |" in text
-    assert "tuned for 100, 1,000 and 10,000 tasks at both numbers of ways" in text
+    assert (
+        "tuned for 100, 1,000 and 10,000 tasks at both numbers of ways, MAML for as many at five"
+        in text
+    )
 
 
 def test_learners_take_what_was_tuned_for_their_ways_and_the_nearest_number_of_tasks() -> None:

@@ -313,7 +313,7 @@ def _draw_fig3(of_plans: Sequence[_Results], path: Path) -> None:
 def _draw_fig4(of_plans: Sequence[_Results], path: Path) -> None:
     """Accuracy against the number of training tasks; the paper's curves in grey."""
     learners = _in_order(o.learner for _, own in of_plans for o in own)
-    size = 3.8 * len(learners), 3.2 * len(of_plans) + 0.6
+    size = max(7.6, 3.8 * len(learners)), 3.2 * len(of_plans) + 0.8  # room for the legend
     with picture(path, *size, dpi=160, kind=None) as figure:
         panels = figure.subplots(len(of_plans), len(learners), squeeze=False)
         for row, (plan, own) in zip(panels, of_plans, strict=True):
@@ -348,8 +348,8 @@ def _draw_fig4(of_plans: Sequence[_Results], path: Path) -> None:
             for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
                 handles.setdefault(label, handle)
         figure.legend(
-            list(handles.values()), list(handles), loc="outside lower center", ncols=5,
-            frameon=False, fontsize=8,
+            list(handles.values()), list(handles), loc="outside lower center",
+            ncols=3 if len(learners) < 3 else 5, frameon=False, fontsize=8,
         )  # fmt: skip
 
 
