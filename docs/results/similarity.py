@@ -53,7 +53,7 @@ def ledger(pool: str) -> list[dict[str, Any]]:
 def values(
     entries: Sequence[dict[str, Any]], notion: tuple[str, str, int], statistic: str
 ) -> np.ndarray | None:
-    """A number and the ends of its interval, averaged over seeds; the seeds' spread comes last."""
+    """A number and the ends of its interval, averaged over seeds."""
     own = [
         e
         for e in entries
@@ -65,8 +65,7 @@ def values(
     seen = [e[statistic] for e in own if (e["cell"]["reference"] or 0) == most]
     if not seen or seen[0][0] is None:
         return None
-    x = np.array(seen, dtype=float)
-    return np.append(x.mean(0), x[:, 0].std(ddof=1) if len(x) > 1 else np.nan)
+    return np.mean(seen, axis=0)
 
 
 def table(statistic: str) -> str:
@@ -81,7 +80,7 @@ def table(statistic: str) -> str:
 
 
 def _shown(x: np.ndarray) -> str:
-    value, low, high, _ = (f"{v:z.2f}".replace("-", "−") for v in x)
+    value, low, high = (f"{v:z.2f}".replace("-", "−") for v in x)
     return f"{value} [{low}, {high}]"
 
 
@@ -127,7 +126,7 @@ def draw() -> None:
             for i, notion in enumerate(NOTIONS):
                 x = values(entries, notion, statistic)
                 if x is not None:
-                    ends = np.abs(x[1:3] - x[0])[:, None]
+                    ends = np.abs(x[1:] - x[0])[:, None]
                     axis.errorbar(
                         x[0], i + shift, xerr=ends, fmt="o", ms=4, lw=1, color=colour,
                         label=label if i == 3 else None,

@@ -185,7 +185,7 @@ def sizes(
     from taskscape.cli.work.data import get_tasks
     from taskscape.engine import use_engine
     from taskscape.pools import load_pool
-    from taskscape.studies.targets import gains_by_size, size_gains_table
+    from taskscape.studies.targets import check_own_targets, gains_by_size, size_gains_table
     from taskscape.themes.estimator import TaskThemes
     from taskscape.themes.size_search import GridPoint, search_sizes
 
@@ -199,6 +199,8 @@ def sizes(
             f"--targets takes each group of the data as a target once; {pool!r} has no groups. "
             "Leave it out, or give the classes groups."
         )
+    if targets:
+        check_own_targets(pool)
     drawn = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
 
     def show(point: GridPoint) -> None:

@@ -39,6 +39,7 @@ from taskscape.themes.estimator import TaskThemes
 __all__ = [
     "SizeGain",
     "TargetsSettings",
+    "check_own_targets",
     "dealt_groups",
     "experience_of",
     "gains_by_size",
@@ -231,21 +232,33 @@ def experience_of(
     first target of a pool waits for it. ``but`` is a group that is left out: the target itself.
     """
     settings = settings or AdvisorSettings()
-    pool = pool if pool.splits is None else pool.split("train")
-    ways = tuple(way for way in WAYS if way != RANDOM)
-    rotation = TargetsSettings(pool.name, (learner,), (n,), ways=ways, settings=settings)
-    targets = {t for fold in dealt_groups(pool, rotation.folds, settings.n_way) for t in fold}
+    pool = _to_learn_from(pool)
+    targets = {g for fold in dealt_groups(pool, 1, settings.n_way) for g in fold}
     if len(targets - {but}) < LEAST_TARGETS:
         raise DataError(
             f"{pool!r} has {len(targets - {but})} groups of {settings.n_way} or more training "
             f"classes besides the target; at least {LEAST_TARGETS} are needed to see what choosing "
             "gains on it. Leave experience out, to go by gains on the embedded data."
         )
-    lab = Lab(cache_dir() / "experience" / f"{pool.fingerprint}.jsonl")
-    run(rotation, lab, pool)
-    wanted = {"learner": learner, "budgets": [n], **asdict(settings)}
-    cells = [e for e in lab.cells.values() if wanted.items() <= e["cell"].items()]
+    ways = tuple(way for way in WAYS if way != RANDOM)
+    cells = _rotated(pool, learner, n, ways, settings, "experience")
     return [seen for seen in gains_seen(cells) if seen.target != but]
+
+
+def _to_learn_from(pool: ClassPool) -> ClassPool:
+    """The training classes of a pool, or all of them where it has no splits."""
+    return pool if pool.splits is None else pool.split("train")
+
+
+def _rotated(
+    pool: ClassPool, learner: str, n: int, ways: tuple[str, ...], settings: AdvisorSettings,
+    kept_in: str,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Every group of a pool as the target once; what was seen is kept in the cache folder."""
+    lab = Lab(cache_dir() / kept_in / f"{pool.fingerprint}.jsonl")
+    run(TargetsSettings(pool.name, (learner,), (n,), ways=ways, settings=settings), lab, pool)
+    wanted = {"learner": learner, "budgets": [n], "ways": list(ways), **asdict(settings)}
+    return [e for e in lab.cells.values() if wanted.items() <= e["cell"].items()]
 
 
 @dataclass(frozen=True)
@@ -261,6 +274,11 @@ class SizeGain:
     n_targets: int
 
 
+def check_own_targets(pool: ClassPool) -> None:
+    """Raise an error, before anything takes long, if a pool's own groups cannot be targets."""
+    _folds(_to_learn_from(pool), TargetsSettings(pool.name))
+
+
 def gains_by_size(
     pool: ClassPool,
     sizes: Sequence[tuple[int, int]],
@@ -273,14 +291,8 @@ def gains_by_size(
     Each group of training classes is the target once, and the sizes are fitted to the others. What
     was seen is kept in the cache folder.
     """
-    settings = settings or AdvisorSettings()
-    pool = pool if pool.splits is None else pool.split("train")
     ways = tuple(f"{TASK_THEMES} {K}×{L}" for K, L in sizes)
-    rotation = TargetsSettings(pool.name, (learner,), (n,), ways=ways, settings=settings)
-    lab = Lab(cache_dir() / "sizes" / f"{pool.fingerprint}.jsonl")
-    run(rotation, lab, pool)
-    wanted = {"learner": learner, "budgets": [n], "ways": list(ways), **asdict(settings)}
-    cells = [e for e in lab.cells.values() if wanted.items() <= e["cell"].items()]
+    cells = _rotated(_to_learn_from(pool), learner, n, ways, settings or AdvisorSettings(), "sizes")
     gains = {
         way: np.array([tried["gain"] for e in cells for tried in e["ways"] if tried["way"] == way])
         for way in ways

@@ -11,6 +11,7 @@ from taskscape.errors import DataError
 from taskscape.studies.lab import Lab, read_ledger
 from taskscape.studies.targets import (
     TargetsSettings,
+    check_own_targets,
     dealt_groups,
     experience_of,
     gains_by_size,
@@ -148,3 +149,9 @@ def test_sizes_are_compared_by_what_choosing_gains(own_cache: Path):
     before = ledger.read_bytes()
     assert gains_by_size(pool, [(2, 2), (3, 2)], n=5, settings=SMALL) == gains
     assert ledger.read_bytes() == before
+
+
+def test_groups_that_cannot_be_targets_are_refused_before_any_work():
+    few = mixed_pool().subset(range(4))
+    with pytest.raises(DataError, match=r"^no group of .* can be a target: that takes the 5 class"):
+        check_own_targets(few)

@@ -235,6 +235,8 @@ def published_for(figure: str, way: int, o: Outcome, rule: str | None = None) ->
 # -- the figures --------------------------------------------------------------------------------
 
 _PAPER_CHOICES = {"random": 0, "nearest": 1, "task2vec": 2}
+_COLOUR_OF = {"random": RANDOM, "nearest": "nearest (ours)", "task2vec": "nearest (task2vec)"}
+"""A published bar has the colour of our choice that it compares with."""
 
 
 def _draw_fig2(
@@ -284,7 +286,7 @@ def _draw_fig3(of_plans: Sequence[_Results], path: Path) -> None:
         for rule, i in _PAPER_CHOICES.items():
             y = [FIG3[rule][n] for n in in_paper]
             x = [j + (i - 1) * 0.25 for j in range(len(in_paper))]
-            above.bar(x, y, width=0.23, color=COLOURS[i], label=rule)
+            above.bar(x, y, width=0.23, color=_COLOURS[_ORDER[_COLOUR_OF[rule]]], label=rule)
             if rule == "random":
                 for at, learner in zip(x, in_paper, strict=True):
                     above.plot([at] * 2, FIG3_RANDOM_INTERVALS[learner], color="0.2", lw=1)
