@@ -34,7 +34,8 @@ from taskscape.meta import Learner, TrainConfig, begin, make_learner
 from taskscape.meta.episodes import TaskFeed, rows_of
 from taskscape.meta.evaluation import score
 from taskscape.meta.learner import without_numbers
-from taskscape.meta.training import PRECISIONS, run_updates
+from taskscape.meta.networks import PRECISIONS
+from taskscape.meta.training import run_updates
 from taskscape.tasks import TaskSet
 
 SECONDS = 1.0

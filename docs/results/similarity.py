@@ -35,19 +35,32 @@ NOTIONS = {
     ("separation", "", 1): "separation of the classes",
     ("task-themes", "kl", 1): "task-themes, one fit",
     ("task-themes", "kl", 3): "task-themes, three fits",
+    ("task-themes, chosen size", "kl", 1): "task-themes of the chosen size, one fit",
+    ("task-themes, chosen size", "kl", 3): "task-themes of the chosen size, three fits",
     ("Task2Vec per unit", "", 1): "Task2Vec per unit",
     ("Task2Vec per layer", "", 1): "Task2Vec per layer",
     ("prototypes", "", 1): "class prototypes",
     ("OTDD", "", 1): "OTDD",
 }
 DIFFICULTY = ("nearest centroid", "hardness", "separation of the classes")
+DRAWN = {
+    "nearest centroid": "nearest centroid",
+    "hardness": "hardness",
+    "task-themes, three fits": "task-themes",
+    "task-themes of the chosen size, three fits": "task-themes, chosen size",
+    "Task2Vec per unit": "Task2Vec",
+    "class prototypes": "prototypes",
+    "OTDD": "OTDD",
+}
+"""What the figure has, in shorter words; the tables have all."""
 STATISTICS = ("spearman", "partial", "partial_all")
 
 
-def ledger(pool: str) -> list[dict[str, Any]]:
-    """The finished cells of a data set; none where it was not studied."""
+def ledger(pool: str, learner: str = "protonet") -> list[dict[str, Any]]:
+    """The finished cells of a data set and a learner; none where it was not studied."""
     path = HERE / f"similarity-{pool}-test.jsonl"
-    return read_ledger(path) if path.exists() else []
+    entries = read_ledger(path) if path.exists() else []
+    return [e for e in entries if e["cell"]["learner"] == learner]
 
 
 def values(
@@ -68,9 +81,11 @@ def values(
     return np.mean(seen, axis=0)
 
 
-def table(statistic: str) -> str:
+def table(statistic: str, learner: str = "protonet") -> str:
     """Notions against data sets."""
-    pools = {name: entries for name in POOLS if (entries := ledger(name))}
+    pools = {name: entries for name in POOLS if (entries := ledger(name, learner))}
+    if not pools:
+        return "Not measured.\n"
     rows = []
     for notion, words in NOTIONS.items():
         cells = [values(entries, notion, statistic) for entries in pools.values()]
@@ -105,48 +120,83 @@ def about() -> str:
 
 TABLES = Blocks(
     "docs/results/similarity.py",
-    {"about": about, **{name: (lambda name=name: table(name)) for name in STATISTICS}},
+    {
+        "about": about,
+        "maml": lambda: table("spearman", "maml"),
+        **{name: (lambda name=name: table(name)) for name in STATISTICS},
+    },
 )
 
 
 def draw() -> None:
-    """Alone and given difficulty, a panel for each data set."""
+    """A bar for each notion, alone and given difficulty, a panel for each data set."""
     from matplotlib import pyplot as plt
 
     pools = {name: entries for name in POOLS if (entries := ledger(name))}
-    width = 2.4 + 2.2 * len(pools)
+    of = {words: notion for notion, words in NOTIONS.items()}
+    drawn = [
+        w for w in DRAWN if any(values(e, of[w], "spearman") is not None for e in pools.values())
+    ]
     figure, axes = plt.subplots(
-        1, len(pools), figsize=(width, 3.6), sharey=True, sharex=True, layout="constrained"
-    )
-    for axis, (name, entries) in zip(np.atleast_1d(axes), pools.items(), strict=True):
-        for statistic, colour, shift, label in (
-            ("spearman", "#4c72b0", -0.16, "alone"),
-            ("partial_all", "#dd8452", 0.16, "given difficulty"),
-        ):
-            for i, notion in enumerate(NOTIONS):
-                x = values(entries, notion, statistic)
-                if x is not None:
-                    ends = np.abs(x[1:] - x[0])[:, None]
-                    axis.errorbar(
-                        x[0], i + shift, xerr=ends, fmt="o", ms=4, lw=1, color=colour,
-                        label=label if i == 3 else None,
-                    )  # fmt: skip
-        axis.axvline(0, color="0.4", lw=0.8)
-        axis.axhline(len(DIFFICULTY) - 0.5, color="0.8", lw=0.8)
+        1, len(pools), figsize=(2.2 + 2.2 * len(pools), 3.4), sharey=True, sharex=True,
+        layout="constrained", squeeze=False,
+    )  # fmt: skip
+    for axis, (name, entries) in zip(axes[0], pools.items(), strict=True):
+        for row, words in enumerate(drawn):
+            own = words in DIFFICULTY
+            _bar(
+                axis, row - (0 if own else 0.19), values(entries, of[words], "spearman"), "#4c72b0"
+            )
+            if not own:
+                _bar(axis, row + 0.19, values(entries, of[words], "partial_all"), "#dd8452")
+        own_rows = sum(words in DIFFICULTY for words in drawn)
+        axis.axhspan(-0.5, own_rows - 0.5, color="0.93", zorder=0)
+        axis.axvline(0, color="0.3", lw=0.8)
+        ceiling = np.mean([e["ceiling"] for e in entries])
+        axis.axvline(ceiling, color="0.3", lw=0.8, ls=":")
         axis.set_title(POOLS[name], fontsize=10)
-        axis.grid(axis="x", alpha=0.3)
-    first = np.atleast_1d(axes)[0]
-    first.set_yticks(range(len(NOTIONS)), list(NOTIONS.values()), fontsize=8)
-    first.invert_yaxis()
-    first.set_xlim(-1, 1)
-    handles, labels = np.atleast_1d(axes)[-1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper right", ncols=2, frameon=False, fontsize=8)
-    figure.supxlabel(
-        "rank correlation with accuracy (−1: foretells it, 0: says nothing), 95 % over classes",
-        fontsize=8,
-    )
+        axis.tick_params(labelsize=8)
+    axes[0, 0].set_yticks(range(len(drawn)), [DRAWN[words] for words in drawn], fontsize=9)
+    axes[0, 0].set_ylim(len(drawn) - 0.5, -0.5)
+    axes[0, 0].set_xlim(-0.6, 1.02)
+    axes[0, 0].set_xticks([-0.5, 0, 0.5, 1])
+    _explain(figure)
     figure.savefig(IMAGE, dpi=130, metadata={"Software": None})
     plt.close(figure)
+
+
+def _bar(axis: Any, at: float, x: np.ndarray | None, colour: str) -> None:
+    if x is not None:
+        value, low, high = -x[0], -x[2], -x[1]  # more is harder or farther: what foretells is < 0
+        axis.barh(at, value, height=0.36, color=colour)
+        axis.plot([low, high], [at, at], color="0.25", lw=0.9)
+
+
+def _explain(figure: Any) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles = [
+        Patch(color="#4c72b0"),
+        Patch(color="#dd8452"),
+        Patch(color="0.93"),
+        Line2D([], [], color="0.3", lw=0.8, ls=":"),
+    ]
+    labels = [
+        "alone",
+        "what it adds to difficulty",
+        "difficulty of the task itself; below, distances from the training tasks",
+        "best possible",
+    ]
+    figure.legend(
+        handles, labels, loc="outside upper center", ncols=4, frameon=False, fontsize=8,
+        columnspacing=1.2,
+    )  # fmt: skip
+    figure.supxlabel(
+        "how well it foretells accuracy: rank correlation, 0 says nothing, below 0 misleads; "
+        "lines are 95 % intervals over classes",
+        fontsize=8,
+    )
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from taskscape.themes.prepare import Preparation, PrepareConfig, learn_preparati
 __all__ = [
     "LEARNER_PRESETS",
     "PIXEL_COMPONENTS",
+    "PREFERRED_SIZES",
     "difficulty",
     "draw_tasks",
     "hold_out",
@@ -49,6 +50,16 @@ __all__ = [
 PIXEL_COMPONENTS = 64
 """Principal components of images that learners on features take."""
 _LEAST_SEPARATION = 1e-6
+
+PREFERRED_SIZES: Mapping[str, Mapping[str, int]] = {
+    "letters": {"task_themes": 4, "image_themes": 32},
+    "glyphs": {"task_themes": 4, "image_themes": 32},
+    "omniglot": {"task_themes": 4, "image_themes": 32},
+    "mini_imagenet": {"task_themes": 16, "image_themes": 8},
+}
+"""By data set, the size of the model with the highest bound on validation classes, of K in 8, 16,
+32 and L in 4, 8, 16 (docs/results/representation.jsonl, one fit, mean of three seeds); letters with
+symbols, which were not searched, take that of the letters."""
 
 LEARNER_PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     # Features of mini-ImageNet, tuned on its validation classes: 5-way, with 10,000 training tasks
@@ -76,20 +87,38 @@ LEARNER_PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "protonet": {"scale": 1.0, "learning_rate": 1e-3},
         "maml": {"inner_rate": 0.2, "inner_steps": 20, "learning_rate": 3e-4},
     },
-    "paper 10-way, 100 tasks": {"protonet": {"scale": 1.0, "learning_rate": 3e-4}},
-    "paper 10-way, 1,000 tasks": {"protonet": {"scale": 2.0, "learning_rate": 1e-3}},
-    "paper 10-way, 10,000 tasks": {"protonet": {"scale": 2.0, "learning_rate": 3e-4}},
+    "paper 10-way, 100 tasks": {
+        "protonet": {"scale": 1.0, "learning_rate": 3e-4},
+        "maml": {"inner_rate": 0.2, "inner_steps": 20, "learning_rate": 3e-4},
+    },
+    "paper 10-way, 1,000 tasks": {
+        "protonet": {"scale": 2.0, "learning_rate": 1e-3},
+        "maml": {"inner_rate": 0.1, "inner_steps": 20, "learning_rate": 3e-4},
+    },
+    "paper 10-way, 10,000 tasks": {
+        "protonet": {"scale": 2.0, "learning_rate": 3e-4},
+        "maml": {"inner_rate": 0.2, "inner_steps": 20, "learning_rate": 3e-4},
+    },
     "paper 5-shot, 10,000 tasks": {
         "protonet": {"scale": 2.0, "learning_rate": 3e-4},
         "maml": {"inner_rate": 0.1, "inner_steps": 20, "learning_rate": 3e-4},
     },
-    # conv4 on Omniglot; only the first two were compared with others on validation alphabets
+    # conv4 on Omniglot; only the first two were compared with others on validation alphabets. Few
+    # draws of weights and steps of the leader, because they are most of the time that others take.
     "paper images": {
-        "protonet": {"learning_rate": 1e-3},
-        "maml": {"inner_rate": 0.4, "inner_steps": 3, "learning_rate": 1e-3},
-        "abml": {"inner_rate": 0.1, "inner_steps": 3},
-        "bmaml": {"inner_rate": 1.0, "inner_steps": 3},
-        "vampire": {"inner_rate": 0.1, "inner_steps": 3},
+        "protonet": {"learning_rate": 1e-3, "precision": "bfloat16"},
+        "maml": {
+            "inner_rate": 0.4, "inner_steps": 3, "learning_rate": 1e-3, "precision": "bfloat16",
+        },
+        "abml": {
+            "inner_rate": 0.1, "inner_steps": 3, "predict_samples": 5, "precision": "bfloat16",
+        },
+        "bmaml": {
+            "inner_rate": 1.0, "inner_steps": 3, "leader_steps": 1, "precision": "bfloat16",
+        },
+        "vampire": {
+            "inner_rate": 0.1, "inner_steps": 3, "predict_samples": 5, "precision": "bfloat16",
+        },
     },
     # 1-shot on network features, on principal components of images (the best of a few tried on
     # validation classes of Omniglot), and on images
@@ -145,7 +174,8 @@ def train_and_test(
 ) -> list[list[Evaluation]]:
     """A learner, trained on each set of tasks, side by side; all evaluated on each of the tests.
 
-    Every task is seen once, unless it is said how many ``updates`` there are.
+    Every task is seen once, unless it is said how many ``updates`` there are. A ``precision`` among
+    the settings is that of training and of evaluation.
     """
     learner, config = learner_and_training(name, settings)
     once = TrainConfig.one_pass(len(training[0]), batch_size)
@@ -157,7 +187,11 @@ def train_and_test(
         seeds=seeds,
         n_way=max(tasks.max_way for tasks in (*training, *tests)),
     )
-    return [evaluate_many(learner, trained.state, t, episodes=episodes) for t in tests]
+    precision = config.get("precision", "float32")
+    return [
+        evaluate_many(learner, trained.state, t, episodes=episodes, precision=precision)
+        for t in tests
+    ]
 
 
 def nearest_centroid(tasks: TaskSet, episodes: int) -> Evaluation:

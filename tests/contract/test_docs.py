@@ -35,8 +35,9 @@ def test_no_page_has_two_titles_or_an_empty_heading(page: Path) -> None:
     assert sum(level == "#" for level, _ in headings) <= 1
 
 
-def test_the_tables_of_notions_are_those_of_their_ledgers() -> None:
-    study = runpy.run_path(str(ROOT / "docs" / "results" / "similarity.py"))
+@pytest.mark.parametrize("script", ["similarity", "forecasts"])
+def test_the_tables_of_studies_are_those_of_their_ledgers(script: str) -> None:
+    study = runpy.run_path(str(ROOT / "docs" / "results" / f"{script}.py"))
     page = study["PAGE"].read_text(encoding="utf-8")
     assert study["TABLES"].names_in(page) == set(study["TABLES"].makers)
-    assert study["TABLES"].filled(page) == page, "run python docs/results/similarity.py"
+    assert study["TABLES"].filled(page) == page, f"run python docs/results/{script}.py"

@@ -4,7 +4,8 @@ Tasks are evaluated in one compiled pass: a loop over chunks of tasks that are a
 side by side. What a task gets does not depend on the chunk it is in. Chunks are as large as is
 useful and as the device's free memory allows. There is room for a power of two of them, so that
 other numbers of tasks seldom need another program; the loop ends with the last chunk that has
-tasks. Products have the whole precision of float32, however the learner was trained.
+tasks. Products have the whole precision of float32, however the learner was trained, unless another
+is asked for.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -18,12 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree, Shaped
 
-from taskscape.arguments import MOST_FOR_JAX, Seed, check_seed, check_whole
+from taskscape.arguments import MOST_FOR_JAX, Seed, check_choice, check_seed, check_whole
 from taskscape.devices import free_bytes
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.meta.episodes import EpisodeRows, gather, redrawn, rows_of
 from taskscape.meta.learner import Bayesian, Learner, Number, Shots, with_numbers, without_numbers
 from taskscape.meta.learners import bayesian_labels
+from taskscape.meta.networks import PRECISIONS
 from taskscape.progress import track
 from taskscape.tasks import TaskSet
 
@@ -46,6 +48,8 @@ BINS = 15
 _TINY = 1e-12
 _SHARE = 0.8
 """Of the free memory; the rest is for what the compiler's account leaves out."""
+_USEFUL = 1024
+"""Tasks and trials side by side that fill an accelerator."""
 _sizes: dict[Hashable, int] = {}
 """Tasks side by side that fitted into memory, by program: the next call begins there."""
 
@@ -115,14 +119,16 @@ def evaluate(
     seed: Seed = 0,
     episodes: int = 1,
     chunk_size: int | None = None,
+    precision: str = "float32",
 ) -> Evaluation:
     """Adapt to the support of every task and score its queries.
 
     ``episodes`` evaluates each task that often with freshly drawn samples. Random learners draw
     from ``seed``. At most ``chunk_size`` tasks are held in memory side by side: by default as many
-    as are useful and fit, and fewer where memory runs out.
+    as are useful and fit, and fewer where memory runs out. ``precision`` is that of the network, as
+    in :class:`taskscape.meta.TrainConfig`.
     """
-    return _evaluate(learner, _alone(state), 1, tasks, seed, episodes, chunk_size)[0]
+    return _evaluate(learner, _alone(state), 1, tasks, seed, episodes, chunk_size, precision)[0]
 
 
 def evaluate_many(
@@ -133,10 +139,11 @@ def evaluate_many(
     seed: Seed = 0,
     episodes: int = 1,
     chunk_size: int | None = None,
+    precision: str = "float32",
 ) -> list[Evaluation]:
     """:func:`evaluate` for many trained states at once, stacked along a first axis."""
     trials = jax.tree.leaves(states)[0].shape[0]
-    return _evaluate(learner, states, trials, tasks, seed, episodes, chunk_size)
+    return _evaluate(learner, states, trials, tasks, seed, episodes, chunk_size, precision)
 
 
 def _evaluate(
@@ -147,7 +154,9 @@ def _evaluate(
     seed: Seed,
     episodes: int,
     chunk_size: int | None,
+    precision: str,
 ) -> list[Evaluation]:
+    check_choice(precision, "precision", PRECISIONS)
     check_whole(episodes, "episodes", 1)
     if chunk_size is not None:
         check_whole(chunk_size, "chunk_size", 1)
@@ -156,9 +165,12 @@ def _evaluate(
     first = check_seed(seed, most=MOST_FOR_JAX - episodes + 1)
     samples = jnp.asarray(tasks.pool.samples)
     scores = [
-        score(learner, states, trials, samples, rows_of(redrawn(tasks, e)), first + e, chunk_size)
+        score(
+            learner, states, trials, samples, rows_of(redrawn(tasks, e)), first + e, chunk_size,
+            precision,
+        )
         for e in track(range(episodes), "evaluating")
-    ]
+    ]  # fmt: skip
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *scores)
     return [_summarise(jax.tree.map(lambda a, t=t: a[:, t], stacked)) for t in range(trials)]
 
@@ -177,18 +189,19 @@ def score(
     rows: EpisodeRows,
     seed: int,
     chunk_size: int | None = None,
+    precision: str = "float32",
 ) -> TaskScores:
     """Scores of (trials, tasks): one compiled pass, for trained states stacked along an axis."""
     n = len(rows.support)
-    most = min(n, chunk_size or tasks_at_once())
+    most = min(n, chunk_size or tasks_at_once(trials))
     fixed, numbers = without_numbers(learner)
 
     def arguments(size: int) -> tuple[Any, ...]:
         chunks, index = _chunks(rows, size)
-        return fixed, numbers, trials, states, samples, chunks, index, seed
+        return fixed, precision, numbers, trials, states, samples, chunks, index, seed
 
     shapes = [(a.shape, str(a.dtype)) for a in jax.tree.leaves((states, samples, rows))]
-    program = (fixed, trials, most, jax.tree.structure(states), tuple(shapes))
+    program = (fixed, precision, trials, most, jax.tree.structure(states), tuple(shapes))
     size = _sizes.get(program)
     if size is None:
         free = free_bytes(next(iter(samples.devices())))
@@ -206,9 +219,9 @@ def score(
     return jax.tree.map(by_trial, jax.device_get(scores))
 
 
-def tasks_at_once() -> int:
-    """The default number of tasks that are evaluated side by side."""
-    return 16 if jax.default_backend() == "cpu" else 256
+def tasks_at_once(trials: int = 1) -> int:
+    """The default number of tasks that are evaluated side by side, each with every trial."""
+    return 16 if jax.default_backend() == "cpu" else min(256, max(16, _USEFUL // trials))
 
 
 def _chunks(rows: EpisodeRows, size: int) -> tuple[EpisodeRows, Int[np.ndarray, "chunks size"]]:
@@ -221,9 +234,10 @@ def _chunks(rows: EpisodeRows, size: int) -> tuple[EpisodeRows, Int[np.ndarray, 
     return chunks, index.astype(np.int32).reshape(room, size)
 
 
-@partial(jax.jit, static_argnames=("learner", "trials"))
+@partial(jax.jit, static_argnames=("learner", "precision", "trials"))
 def _score_chunks(
     learner: Learner,
+    precision: str,
     numbers: Mapping[str, Number],
     trials: int,
     states: PyTree,
@@ -233,10 +247,11 @@ def _score_chunks(
     seed: int | Int[Array, ""],
 ) -> TaskScores:
     learner, base = with_numbers(learner, numbers), jax.random.key(seed)
+    products, dtype = PRECISIONS[precision]
 
     def one(state: PyTree, rows: EpisodeRows, index: Int[Array, ""]) -> TaskScores:
         inner, outer = jax.random.split(jax.random.fold_in(base, index))
-        episode = gather(samples, rows)
+        episode = gather(samples, rows, dtype)
         adapted = learner.adapt(state, episode.support, inner)
         return task_scores(learner.predict(adapted, episode.query, outer), episode.query)
 
@@ -249,7 +264,7 @@ def _score_chunks(
     def put(i: Int[Array, ""], scores: TaskScores) -> TaskScores:
         return jax.tree.map(lambda all_, new: all_.at[i].set(new), scores, chunk(i))
 
-    with jax.default_matmul_precision("float32"):
+    with jax.default_matmul_precision(products):
         shapes = jax.eval_shape(chunk, 0)
         none = jax.tree.map(lambda s: jnp.zeros((len(index), *s.shape), s.dtype), shapes)
         return jax.lax.fori_loop(0, (index[:, 0] >= 0).sum(), put, none)

@@ -20,12 +20,27 @@ from taskscape.arguments import check_choice, check_whole
 from taskscape.compiling import keep_programs
 from taskscape.errors import DataError
 
-__all__ = ["Architecture", "Conv4", "Mlp", "Network", "architecture", "conv4", "mlp"]
+__all__ = [
+    "PRECISIONS",
+    "Architecture",
+    "Conv4",
+    "Mlp",
+    "Network",
+    "architecture",
+    "conv4",
+    "mlp",
+]
 
 keep_programs()
 
 Normalisation: TypeAlias = Literal["batch", "layer", "none"]
 Convolution: TypeAlias = Literal["patches", "lax"]
+PRECISIONS: Mapping[str, tuple[str, type[Any]]] = {
+    "float32": ("float32", jnp.float32),
+    "tf32": ("tensorfloat32", jnp.float32),
+    "bfloat16": ("float32", jnp.bfloat16),
+}
+"""How exactly networks are computed: JAX's precision of products, type of samples."""
 _EPSILON = 1e-5
 _HEAD_SHRINKS = 0.1
 """How much smaller heads start than hidden layers. The first predictions are then nearly uniform,

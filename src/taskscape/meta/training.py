@@ -37,13 +37,12 @@ from taskscape.meta.episodes import EpisodeRows, TaskFeed, gather, pad_rows, row
 from taskscape.meta.evaluation import halved_until_it_fits, score
 from taskscape.meta.learner import Learner, Number, with_numbers, without_numbers
 from taskscape.meta.learners import LEARNERS, find_learner, make_learner
-from taskscape.meta.networks import Architecture, architecture
+from taskscape.meta.networks import PRECISIONS, Architecture, architecture
 from taskscape.progress import progress_bar
 from taskscape.storage import arrays_of, arrays_of_kind, load_arrays, save_arrays, tree_from
 from taskscape.tasks import TaskSet, TaskStream
 
 __all__ = [
-    "PRECISIONS",
     "TRAINED",
     "TrainConfig",
     "TrainState",
@@ -58,12 +57,6 @@ __all__ = [
 _WHAT = "trained learner"
 TRAINED = arrays_of_kind(_WHAT)
 """Folders that :meth:`Trained.save` writes."""
-PRECISIONS: Mapping[str, tuple[str, type[Any]]] = {
-    "float32": ("float32", jnp.float32),
-    "tf32": ("tensorfloat32", jnp.float32),
-    "bfloat16": ("float32", jnp.bfloat16),
-}
-"""How exactly networks are computed in training: JAX's precision of products, type of samples."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from taskscape.arguments import Seed, check_choice, check_number, check_seed, check_whole
 from taskscape.errors import DataError
 from taskscape.meta import MAML, TrainConfig, Trained, mlp, train
-from taskscape.meta.networks import MlpWeights
+from taskscape.meta.networks import Mlp, MlpWeights
 from taskscape.pools import ClassPool
 from taskscape.progress import progress_bar
 from taskscape.similarity.fisher import fisher_per_unit, fit_heads, hidden_layers
@@ -32,6 +32,7 @@ __all__ = [
     "Task2VecConfig",
     "cosine",
     "normalised_cosine",
+    "probe_network",
     "to_trivial",
 ]
 
@@ -244,10 +245,17 @@ def train_probe(pool: ClassPool, config: Task2VecConfig, seed: int) -> Trained:
     tasks = stream_tasks(
         pool, n_way=min(_N_WAY, len(pool)), n_shot=PROBE_SHOTS, n_query=n_query, seed=seed
     )
-    # inputs of mean square 1, whatever the preparation, so that one learning rate suits all
-    scale = 1 / max(float(np.sqrt(np.mean(np.square(pool.samples, dtype=np.float64)))), 1e-12)
-    network = mlp(pool.sample_shape[0], config.widths, scale)
+    network = probe_network(pool.samples, config.widths)
     return train(config.learner, network, tasks, config.train, seed=seed)
+
+
+def probe_network(x: Float[np.ndarray, "samples dims"], widths: tuple[int, ...]) -> Mlp:
+    """The probe for features like these: inputs of mean square 1, whatever the preparation.
+
+    One learning rate then suits all.
+    """
+    scale = 1 / max(float(np.sqrt(np.mean(np.square(x, dtype=np.float64)))), 1e-12)
+    return mlp(x.shape[1], widths, scale)
 
 
 class Layers(NamedTuple):

@@ -1,10 +1,11 @@
 """How good are forecasts? Calibrated on validation classes, judged on test classes.
 
     python -m taskscape.studies forecasting --pool mini_imagenet --learners protonet,maml \\
-        --out docs/results/forecast-mini-imagenet.jsonl
+        --labelled 1 5 16 --out docs/results/forecast-mini-imagenet.jsonl
 
 A cell is a learner, a number of shots and a number of labelled samples that the forecast sees, with
-an ablation. The test classes play no part in anything that is chosen.
+an ablation. The test classes play no part in anything that is chosen. Measured accuracies, by
+episode, are kept in ``arrays`` beside the ledger.
 
     python -m taskscape.studies forecasting --pool mini_imagenet --splits 1000 \\
         --split-classes 8 10 --out docs/results/forecast-mini-imagenet.jsonl
@@ -14,7 +15,7 @@ with and the others, and tells what the intervals held on average.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -33,6 +34,7 @@ from taskscape.meta import (
     train,
 )
 from taskscape.pools import ClassPool, load_pool
+from taskscape.pools.cache import cache_key
 from taskscape.recipes import (
     LEARNER_PRESETS,
     PIXEL_COMPONENTS,
@@ -43,7 +45,7 @@ from taskscape.recipes import (
     without_advice,
 )
 from taskscape.studies.class_splits import ClassSplits, coverage_over_splits
-from taskscape.studies.lab import Lab, option
+from taskscape.studies.lab import Lab, Store, option
 from taskscape.tasks import TaskSet, make_tasks, sample_tasks
 from taskscape.themes.estimator import TaskThemes
 
@@ -182,29 +184,48 @@ class ForecastingStudy:
         )  # fmt: skip
         return evaluation.accuracy_by_episode.astype(np.float64)
 
-    def judged(
-        self, learners: Sequence[str], n_shot: int, labelled: Sequence[int]
-    ) -> dict[tuple[str, int], dict[str, Any]]:
-        """What the forecasts for each learner are worth, by learner and labelled samples."""
-        accuracy, seconds = {}, {}
-        for name in learners:
+    def measured(
+        self, store: Store, name: str, n_shot: int
+    ) -> tuple[dict[str, Float[np.ndarray, "_ episodes"]], float]:
+        """:meth:`accuracies` and their seconds, kept beside the ledger as counts of right answers.
+
+        What was measured before, with the same data and settings, is read.
+        """
+        s = self.sizes
+        sizes = [s.n_way, s.n_query, s.train_tasks, s.val_tasks, s.test_tasks, s.episodes, s.seed]
+        key = cache_key(self.pool.fingerprint, self.features.name, self.settings.get(name), sizes)
+        queries = s.n_way * s.n_query
+
+        def measure() -> dict[str, np.ndarray]:
             began = time.perf_counter()
-            accuracy[name] = self.accuracies(name, n_shot)
-            seconds[name] = time.perf_counter() - began
-        results = {}
+            accuracy = self.accuracies(name, n_shot)
+            right = {of: np.rint(queries * a).astype(np.uint16) for of, a in accuracy.items()}
+            return {**right, "seconds": np.array(time.perf_counter() - began)}
+
+        kept = store.arrays(f"forecast-{name}-{n_shot}-shot-{key[:8]}", measure)
+        seconds = float(kept.pop("seconds"))
+        return {of: right / queries for of, right in kept.items()}, seconds
+
+    def judged(
+        self, store: Store, learners: Sequence[str], n_shot: int, labelled: Sequence[int]
+    ) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
+        """What the forecasts for each learner are worth, by learner and labelled samples."""
+        measured = {name: self.measured(store, name, n_shot) for name in learners}
         for n in labelled:
             began = time.perf_counter()
             tasks = {s: self.asked(s, n_shot).with_samples(n) for s in ("val", "test")}
             blank = Forecaster(self.model, self.known)
             described = {s: blank.describe(t) for s, t in tasks.items()}
             took = time.perf_counter() - began
-            for name in learners:
-                results[name, n] = {
-                    **self._judge(name, tasks, described, accuracy[name]),
-                    "learner_seconds": seconds[name],
-                    "describe_seconds": took,
-                }
-        return results
+            for name, (accuracy, seconds) in measured.items():
+                yield (
+                    (name, n),
+                    {
+                        **self._judge(name, tasks, described, accuracy),
+                        "learner_seconds": seconds,
+                        "describe_seconds": took,
+                    },
+                )
 
     def _judge(
         self,
@@ -300,10 +321,15 @@ def judge(
             continue
         names = list(dict.fromkeys(name for name, _ in missing))
         asked = names, n_shot, sorted({n for _, n in missing})
-        results = study.judged(*asked) if splits is None else study.covered(*asked, splits)
-        for key, cell in missing.items():
-            lab.add(cell, results[key])
-            print(f"{n_shot}-shot, {key[1]} labelled samples per class: {_in_words(results[key])}")
+        if splits is None:
+            store = Store(lab, study.pool.fingerprint, study.sizes.seed)
+            judged = study.judged(store, *asked)
+        else:
+            judged = iter(study.covered(*asked, splits).items())
+        for key, results in judged:
+            if key in missing:
+                lab.add(missing[key], results)
+                print(f"{n_shot}-shot, {key[1]} labelled samples per class: {_in_words(results)}")
 
 
 def _in_words(results: Mapping[str, Any]) -> str:

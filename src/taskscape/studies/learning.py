@@ -38,11 +38,16 @@ from taskscape.recipes import (
     hold_out,
     nearest_centroid,
     network_for,
+    prepared_pool,
     unit_length,
 )
+from taskscape.similarity import Task2VecConfig
+from taskscape.similarity.task2vec import probe_network
 from taskscape.statistics import class_interval
 from taskscape.studies.lab import Lab, option
 from taskscape.tasks import TaskSet, sample_tasks
+from taskscape.themes.places import all_rows
+from taskscape.themes.prepare import choose_config
 
 __all__ = ["LearningSettings", "LearningSizes", "LearningStudy", "measure", "run"]
 
@@ -90,6 +95,9 @@ class LearningSettings:
     power: float | None = option("power of the features before unit length", None)
     pca: int | None = option("principal components of the features, before unit length", None)
     filters: int = option("filters of conv4", 64)
+    probe: bool = option(
+        "what Task2Vec's probe sees, and looks like: prepared features, three hidden layers", False
+    )
     sizes: LearningSizes = LearningSizes()
 
 
@@ -262,9 +270,15 @@ def run(settings: LearningSettings, lab: Lab) -> None:
         pool = pool.subset(upright_tests(pool))
     if settings.hold_out:
         pool = hold_out(pool, settings.hold_out)
-    if not pool.is_images:
-        pool = unit_length(pool, settings.power, settings.pca)
-    network = network_for(
-        pool, {}, widths=settings.widths, scale=settings.scale, filters=settings.filters
-    )
+    network: Architecture
+    if settings.probe:
+        train = pool.classes_in("train")
+        pool = prepared_pool(pool, choose_config(pool, train))
+        network = probe_network(pool.samples[all_rows(pool, train)], Task2VecConfig().widths)
+    else:
+        if not pool.is_images:
+            pool = unit_length(pool, settings.power, settings.pca)
+        network = network_for(
+            pool, {}, widths=settings.widths, scale=settings.scale, filters=settings.filters
+        )
     measure(LearningStudy(pool, network, settings.sizes), settings, lab)

@@ -70,6 +70,26 @@ def test_other_numbers_of_tasks_and_other_settings_need_no_other_program() -> No
     assert _score_chunks._cache_size() == programs
 
 
+def test_less_precision_finds_about_the_same() -> None:
+    tasks = toy_tasks(toy_pool(), "test", 20)
+    exact, tf32, rough = (
+        evaluate(LEARNER, state(), tasks, precision=p) for p in ("float32", "tf32", "bfloat16")
+    )
+    np.testing.assert_array_equal(tf32.log_likelihood, exact.log_likelihood)  # a CPU has none
+    assert (rough.log_likelihood != exact.log_likelihood).any()
+    np.testing.assert_allclose(rough.log_likelihood, exact.log_likelihood, atol=0.05)
+    with pytest.raises(DataError, match="precision='half' is not known; use 'float32', "):
+        evaluate(LEARNER, state(), tasks, precision="half")
+
+
+def test_many_trials_leave_room_for_few_tasks_on_an_accelerator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert evaluation.tasks_at_once(50) == 16
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert [evaluation.tasks_at_once(n) for n in (1, 2, 8, 50, 1000)] == [256, 256, 128, 20, 16]
+
+
 def test_several_episodes_and_their_halves() -> None:
     tasks = toy_tasks(toy_pool(), "test", 6)
     found = evaluate(LEARNER, state(), tasks, episodes=4)
@@ -165,7 +185,7 @@ def test_chunks_follow_from_what_the_program_needs(monkeypatch: pytest.MonkeyPat
     def program(size: int):
         chunks, index = evaluation._chunks(rows, size)
         samples = jnp.asarray(tasks.pool.samples)
-        return _score_chunks.lower(LEARNER, {}, 3, states, samples, chunks, index, 0)
+        return _score_chunks.lower(LEARNER, "float32", {}, 3, states, samples, chunks, index, 0)
 
     need = {s: evaluation._bytes_of(program(s), otherwise=0) for s in (1, 4, 13)}
     assert need[1] < need[4] < need[13]

@@ -39,7 +39,9 @@ def study() -> ForecastingStudy:
 
 
 @pytest.mark.slow
-def test_one_line_for_each_learner_and_number_of_samples(tmp_path: Path):
+def test_one_line_for_each_learner_and_number_of_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     path = tmp_path / "found.jsonl"
     judge(study(), SETTINGS, Lab(path, "test"))
     lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -54,6 +56,11 @@ def test_one_line_for_each_learner_and_number_of_samples(tmp_path: Path):
     before = path.read_text()
     judge(study(), SETTINGS, Lab(path, "test"))
     assert path.read_text() == before
+    monkeypatch.setattr(ForecastingStudy, "trained", None)  # its accuracies are kept
+    judge(study(), replace(SETTINGS, labelled=(1, 6)), Lab(path, "test"))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["cell"]["labelled"] for line in lines] == [2, 6, 1]  # also fewer than learners
+    assert len({line["learner_seconds"] for line in lines}) == 1
 
 
 def test_unknown_learners_are_refused_before_the_data_is_read(tmp_path: Path):

@@ -11,8 +11,10 @@ import pytest
 
 from meta_cases import DIMS, toy_pool
 from taskscape.errors import DataError
-from taskscape.meta import BMAML, mlp
+from taskscape.meta import BMAML, TrainConfig, mlp
 from taskscape.recipes import hold_out, unit_length
+from taskscape.similarity import Task2Vec, Task2VecConfig
+from taskscape.studies import learning
 from taskscape.studies.lab import Lab, OutOfTimeError
 from taskscape.studies.learning import (
     LearningSettings,
@@ -22,6 +24,7 @@ from taskscape.studies.learning import (
     measure,
     spread,
 )
+from taskscape.tasks import sample_tasks
 
 SIZES = LearningSizes(
     n_way=3, train_way=3, n_shot=2, n_query=4, train_tasks=24, tune_tasks=12, val_tasks=10
@@ -75,6 +78,21 @@ def test_bayesian_learners_report_their_spread() -> None:
     assert set(found) == {
         "distance_before", "distance_after", "moved", "moves_apart", "disagreement",
     }  # fmt: skip
+
+
+def test_what_is_tuned_for_the_probe_is_the_probe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learning, "load_pool", lambda *_, **__: toy_pool())
+    asked = LearningSettings("toy", learners=("maml",), probe=True, sizes=SIZES)
+    learning.run(asked, lab := Lab(tmp_path / "found.jsonl"))
+    (tested,) = [c["cell"] for c in lab.cells.values() if c["cell"]["what"] == "test"]
+    notion = Task2Vec(config=Task2VecConfig(train=TrainConfig(updates=1)))
+    train = sample_tasks(toy_pool(), 40, n_way=3, n_shot=2, split="train", seed=0)
+    assert notion.fit(train).probe_ is not None
+    probe = notion.probe_.network.config()
+    scale = pytest.approx(probe.pop("scale"), rel=1e-3)
+    assert tested["network"] == json.loads(json.dumps(probe)) | {"scale": scale}
 
 
 def test_fixed_settings_are_not_tuned() -> None:

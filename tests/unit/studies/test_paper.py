@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from taskscape.cli import app
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
+from taskscape.similarity import Task2VecConfig
 from taskscape.studies import paper
 from taskscape.studies.lab import Lab, OutOfTimeError, Store
 from taskscape.studies.outcome import outcomes
@@ -263,7 +264,7 @@ def test_figure_4_has_a_row_for_each_way_and_choice_and_says_how_learners_were_t
     text = summary.write_summary(figures, ["ours"], 0.001)
     assert "| protonet | 10-way | nearest (ours) |" in text
     assert (
-        "tuned for 100, 1,000 and 10,000 tasks at both numbers of ways, MAML for as many at five"
+        "ProtoNet and MAML were tuned for 100, 1,000 and 10,000 tasks at both numbers of ways"
         in text
     )
 
@@ -335,6 +336,37 @@ def test_tasks_of_one_alphabet_are_a_plan_of_their_own(tmp_path: Path) -> None:
     text = summary.write_summary(figures, ["ours"], 0.0001)
     assert "| protonet | 5-way | random |" in text
     assert "| protonet | 5-way, within groups | random |" in text
+
+
+def test_cells_say_where_the_probe_was_tuned(pool: ClassPool, tmp_path: Path) -> None:
+    """Lines of before stay what they are where validation classes prefer the default probe."""
+    store, choice = store_in(tmp_path, pool), Choice("nearest", "task2vec")
+    features, drawings = (
+        SelectionFigure("fig3", pool, replace(SMALL, pool=name), store)
+        for name in ("mini_imagenet", "omniglot")
+    )
+    assert selection.probe_of("mini_imagenet") == Task2VecConfig()
+    assert selection.probe_of("omniglot").train.learning_rate == 3e-3
+    assert all("probe" not in cell for cell in features.cells("protonet", [choice]))
+    (cell,) = drawings.cells("protonet", [choice])
+    assert cell["probe"] == selection.PROBES["omniglot"]
+    assert all("probe" not in cell for cell in drawings.cells("protonet", CHOICES))
+
+
+def test_trials_are_in_groups_of_one_size(
+    pool: ClassPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "_most_together", lambda: 4)
+    seen: list[tuple[int, int]] = []
+
+    def trials(group: tuple, size: int, *_: object) -> list[dict]:
+        seen.append((len(group[0]), size))
+        return [{"accuracy": 0.5, "without_class": []}] * len(group[0])
+
+    monkeypatch.setattr(selection, "_trials", trials)
+    plan = replace(SMALL, random_trials=9)
+    SelectionFigure("fig3", pool, plan, store_in(tmp_path, pool)).train(["protonet"], CHOICES[:1])
+    assert seen == [(3, 3)] * 3
 
 
 @pytest.mark.parametrize("words", [[], ["fig3", "--all"]])

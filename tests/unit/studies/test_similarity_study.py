@@ -11,11 +11,11 @@ from meta_cases import toy_pool
 from taskscape.diagram import correlation_diagram
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.recipes import hold_out
+from taskscape.recipes import PREFERRED_SIZES, hold_out
 from taskscape.statistics import partial_spearman
 from taskscape.studies import similarity
 from taskscape.studies.__main__ import main
-from taskscape.studies.lab import Lab, OutOfTimeError, read_ledger
+from taskscape.studies.lab import Lab, OutOfTimeError, Store, read_ledger
 from taskscape.studies.similarity import (
     FAMILIES,
     VARIATIONS,
@@ -29,13 +29,18 @@ from taskscape.studies.similarity import (
     tables,
 )
 from taskscape.studies.similarity.notions import summarise_distances
-from taskscape.studies.similarity.study import AccuracyTarget, association
+from taskscape.studies.similarity.study import (
+    AccuracyTarget,
+    association,
+    measured_difficulty,
+)
 
+ROOT = Path(__file__).parents[3]
 SIZES = Sizes(
     tasks=40, fit_tasks=60, reference=50, few_tasks=20, few_reference=25,
     learner_tasks=8, episodes=3, probe_updates=2,
 )  # fmt: skip
-FAST = ("difficulty", "themes", "prototypes", "hardness")
+FAST = ("difficulty", "themes", "themes, other divergences", "prototypes", "hardness")
 
 
 def pool() -> ClassPool:
@@ -112,12 +117,25 @@ def test_tasks_of_a_study_are_all_combinations_or_some_of_them() -> None:
     assert set(study().tasks.classes.ravel().tolist()) <= val
 
 
-def test_measured_accuracies_are_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = measured_accuracies(study(), "protonet", [0, 1])
+def test_what_is_measured_is_kept_beside_the_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(Lab(tmp_path / "found.jsonl"), pool().fingerprint)
+    first = measured_accuracies(store, study(), "protonet", [0, 1])
     assert first[1].shape == (40, SIZES.episodes)
+    right = 12 * first[1]  # three classes with four queries each
+    np.testing.assert_allclose(right, np.rint(right), atol=1e-9)
+    hard = measured_difficulty(store, study())
+    np.testing.assert_allclose(hard, study().difficulty(), rtol=1e-6)
     monkeypatch.setattr("taskscape.studies.similarity.study.train_and_test", None)
-    again = measured_accuracies(study(), "protonet", [0, 1])
+    monkeypatch.setattr(SimilarityStudy, "difficulty", None)
+    # how many tasks distances look at has no part in it
+    fewer = replace(study(), sizes=replace(SIZES, few_tasks=10, few_reference=5, reference=20))
+    again = measured_accuracies(store, fewer, "protonet", [0, 1])
     np.testing.assert_array_equal(first[1], again[1])
+    np.testing.assert_array_equal(hard, measured_difficulty(store, fewer))
+    with pytest.raises(TypeError):
+        measured_accuracies(store, study("test"), "protonet", [0])
 
 
 def go(path: Path, minutes: float | None = None) -> list[dict]:
@@ -149,6 +167,51 @@ def test_cells_are_lines_and_are_not_run_again(
     assert text.count("###") == 1
     assert "ProtoNet: 40 tasks of 8 classes" in text
     assert text.count("| task-themes | hellinger |") == 4  # one fit and three, two summaries
+
+
+def test_the_size_that_validation_classes_prefer_is_fitted_where_it_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(name: str) -> list[dict]:
+        path = tmp_path / f"{name}.jsonl"
+        measured = {"protonet": {0: made_up(40)["accuracies"]}}
+        run_notions(
+            replace(study(), pool=replace(pool(), name=name)), Lab(path),
+            lambda: Measured(measured, made_up(40, seed=1)["difficulty"]),
+            learners=["protonet"], seeds=[0], families=["themes, chosen size"],
+        )  # fmt: skip
+        return read_ledger(path) if path.exists() else []
+
+    # the size of the test above, so nothing new compiles
+    size = {"task_themes": 4, "image_themes": 8}
+    monkeypatch.setitem(PREFERRED_SIZES, "omniglot", size)
+    assert run("blobs") == []  # nobody has chosen a size for it
+    lines = run("omniglot")
+    assert [line["cell"]["fits"] for line in lines] == [1, 1, 3, 3]  # for the mean, the nearest
+    for line in lines:
+        assert size.items() <= line["cell"].items()
+        assert line["cell"]["notion"] == "task-themes, chosen size"
+        assert line["n_tasks"] == 40
+
+
+def test_preferred_sizes_have_the_highest_bound_of_the_ledger() -> None:
+    bounds: dict[str, dict[tuple[int, int], list[float]]] = {}
+    for line in read_ledger(ROOT / "docs" / "results" / "representation.jsonl"):
+        cell = line["cell"]
+        size = (cell["task_themes"], cell["image_themes"])
+        searched = size[0] in (4, 8, 16) and size[1] in (8, 16, 32)
+        if searched and (cell["ensemble"], cell["class_share"]) == (1, 1.0):
+            bounds.setdefault(cell["pool"], {}).setdefault(size, []).append(
+                line["validation_bound"]
+            )
+    for name in ("letters", "omniglot", "mini_imagenet"):
+        best = max(bounds[name], key=lambda size: np.mean(bounds[name][size]))
+        assert best == tuple(PREFERRED_SIZES[name].values())
+    assert PREFERRED_SIZES["glyphs"] == PREFERRED_SIZES["letters"]
+
+
+def test_cells_of_models_of_the_default_size_do_not_say_it() -> None:
+    assert all(not f.size(study()) for n, f in FAMILIES.items() if n != "themes, chosen size")
 
 
 def test_every_family_says_what_it_computes() -> None:

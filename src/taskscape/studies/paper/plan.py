@@ -12,7 +12,7 @@ from jaxtyping import Float
 from taskscape.compare.posteriors import read_lam
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.recipes import LEARNER_PRESETS
+from taskscape.recipes import LEARNER_PRESETS, PREFERRED_SIZES
 from taskscape.studies.lab import Store
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.estimator import TaskThemes
@@ -31,12 +31,6 @@ VERSIONS: Mapping[str, Mapping[str, Any]] = {
 paper's size, and the same at the size that validation classes prefer."""
 
 _PAPER_SIZE = {"task_themes": 4, "image_themes": 8}
-_PREFERRED_SIZES = {
-    "mini_imagenet": {"task_themes": 16, "image_themes": 8},
-    "omniglot": {"task_themes": 4, "image_themes": 32},
-}
-"""With the highest bound on validation classes, of K in 8, 16, 32 and L in 4, 8, 16
-(docs/results/representation.jsonl, one fit, three seeds)."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +122,7 @@ class Experiment(Generic[PlanT]):
                 self.pool, plan.fit_tasks, n_way=(5, 10), n_shot=16, split=plan.train_split,
                 seed=seed,
             )  # fmt: skip
-            sizes = _PREFERRED_SIZES.get(self.pool.name, {}) if version == "sized" else {}
+            sizes = PREFERRED_SIZES.get(self.pool.name, {}) if version == "sized" else {}
             model = TaskThemes(
                 **{**_PAPER_SIZE, **sizes, **VERSIONS[version]}, delta=0.5, random_state=seed
             )
@@ -152,7 +146,7 @@ def fig2_plan(figure: str, scale: float) -> Fig2Plan:
     check_scale(scale)
     if figure == "fig2-mini-imagenet":
         return Fig2Plan("mini_imagenet", "train+val", 15_504, 2_000_000).scaled(scale)
-    return Fig2Plan("omniglot", "train", 20_000, 1_000_000, 10, 8, learner_tasks=40_000).scaled(
+    return Fig2Plan("omniglot", "train", 20_000, 1_000_000, 10, 4, learner_tasks=40_000).scaled(
         scale
     )
 
@@ -168,7 +162,7 @@ def selection_plans(figure: str, scale: float) -> tuple[SelectionPlan, ...]:
         return (SelectionPlan().scaled(scale),)
     if figure == "fig4-omniglot":
         drawings = SelectionPlan(
-            budgets=(100, 500, 1000, 5000), random_trials=10, candidates=20_000, test_tasks=5000,
+            budgets=(100, 500, 1000, 5000), random_trials=10, candidates=20_000, test_tasks=2000,
             n_shot=1, n_query=10, pool="omniglot", train_split="train",
         )  # fmt: skip
         return tuple(replace(drawings, within_group=w).scaled(scale) for w in (False, True))

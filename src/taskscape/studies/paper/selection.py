@@ -1,14 +1,16 @@
 """Figures 3 and 4: what learners make of few training tasks, chosen by a rule or at random."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.engine import map_work
+from taskscape.meta import MAML, learner_and_training
 from taskscape.pools import ClassPool
 from taskscape.recipes import (
     LEARNER_PRESETS,
@@ -17,6 +19,7 @@ from taskscape.recipes import (
     unit_length,
 )
 from taskscape.select import select
+from taskscape.similarity import Task2Vec, Task2VecConfig
 from taskscape.statistics import without_each_class
 from taskscape.studies.paper.plan import (
     VERSIONS,
@@ -34,8 +37,6 @@ _USUAL_LEARNERS = {
     "fig4": ("protonet", "maml", "maml-untuned"),
     "fig4-omniglot": ("protonet", "maml"),
 }
-_TOGETHER = 10
-"""Trials that are trained side by side."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,21 @@ CHOICES = (
     Choice("nearest", "literal"),
 )
 """In the order in which they are run; the paper has the first, and its own version of nearest."""
+
+
+PROBES: Mapping[str, Mapping[str, float]] = {
+    "omniglot": {"inner_rate": 0.1, "learning_rate": 3e-3},
+}
+"""Where Task2Vec's probe is trained in another way than by default, as validation classes prefer
+(docs/results/learning-probe.jsonl); those of mini-ImageNet prefer the default."""
+
+
+def probe_of(pool: str) -> Task2VecConfig:
+    """Task2Vec's probe, as it was tuned for a pool."""
+    learner, training = learner_and_training("maml", PROBES.get(pool, {}))
+    assert isinstance(learner, MAML)
+    default = Task2VecConfig()
+    return replace(default, learner=learner, train=replace(default.train, **training))
 
 
 def learners_of(figure: str) -> tuple[str, ...]:
@@ -142,11 +158,10 @@ class SelectionFigure(Experiment[SelectionPlan]):
 
     def _task2vec_means(self) -> Float[np.ndarray, "candidates"]:
         """Mean Task2Vec distance of each candidate from all test tasks."""
-        from taskscape.similarity import Task2Vec
 
         def make() -> dict[str, np.ndarray]:
             candidates = self.candidates()
-            notion = Task2Vec(per="layer", seed=self.seed)
+            notion = Task2Vec(per="layer", config=probe_of(self.plan.pool), seed=self.seed)
             notion.fit(candidates[:1000])
             train, test = notion.embed(candidates), notion.embed(self.tests())
             return {"means": notion.mean_distance(train, test), "train": train, "test": test}
@@ -168,13 +183,15 @@ class SelectionFigure(Experiment[SelectionPlan]):
         for budget in p.budgets:
             settings = learner_settings(p, learner, budget)
             for choice in choices:
+                tuned = choice.notion == "task2vec" and p.pool in PROBES
+                probe = {"probe": dict(PROBES[p.pool])} if tuned else {}
                 most = p.random_trials if choice.rule == "random" else p.rule_trials
                 for trial in range(most):
                     yield {
                         "figure": self.figure, "what": "selection", "learner": learner,
                         "rule": choice.rule, "notion": choice.notion, "budget": budget,
                         "trial": trial, "settings": dict(settings),
-                        "plan": plan,
+                        "plan": plan, **probe,
                     }  # fmt: skip
 
     def prepare(self, choices: Sequence[Choice]) -> None:
@@ -200,13 +217,14 @@ class SelectionFigure(Experiment[SelectionPlan]):
         self, cells: Sequence[dict[str, Any]], candidates: TaskSet, tests: TaskSet
     ) -> None:
         """Train and test cells of one budget, some of them side by side, and note the results."""
-        groups = [cells[start : start + _TOGETHER] for start in range(0, len(cells), _TOGETHER)]
-        if not groups:
+        if not cells:
             return
         self.store.check_time()
+        size = -(-len(cells) // -(-len(cells) // _most_together()))
+        groups = [cells[start : start + size] for start in range(0, len(cells), size)]
         work = map_work(
             _trials, [(group, self._indices(group)) for group in groups],
-            shared=(candidates, tests, self.plan.batch_size), description="trials",
+            shared=(size, candidates, tests, self.plan.batch_size), description="trials",
         )  # fmt: skip
         for group, results in zip(groups, work, strict=True):
             for cell, one in zip(group, results, strict=True):
@@ -221,8 +239,14 @@ class SelectionFigure(Experiment[SelectionPlan]):
         ]
 
 
+def _most_together() -> int:
+    """Trials that are trained side by side: few fill the cores, many a GPU."""
+    return 10 if jax.default_backend() == "cpu" else 50
+
+
 def _trials(
     group: tuple[Sequence[dict[str, Any]], Sequence[Int[np.ndarray, "_"]]],
+    size: int,
     candidates: TaskSet,
     tests: TaskSet,
     batch_size: int,
@@ -230,7 +254,7 @@ def _trials(
     """What a learner that was trained on the chosen candidates of each cell makes of the tests."""
     cells, chosen = group
     # the last group is filled up with repeats, so that all groups run the same program
-    filled = [i % len(cells) for i in range(_TOGETHER)]
+    filled = [i % len(cells) for i in range(size)]
     began = time.perf_counter()
     (every,) = train_and_test(
         cells[0]["learner"], cells[0]["settings"],

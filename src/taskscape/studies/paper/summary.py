@@ -126,8 +126,8 @@ def _tuned(figure: str) -> str:
         return "The learners, but for maml-untuned, were tuned for 1,000 training tasks."
     if figure == "fig4":
         return (
-            "ProtoNet was tuned for 100, 1,000 and 10,000 tasks at both numbers of ways, MAML for "
-            "as many at five; a row takes what was tuned for the nearest number."
+            "ProtoNet and MAML were tuned for 100, 1,000 and 10,000 tasks at both numbers of ways; "
+            "a column takes what was tuned for the nearest number."
         )
     return "The learners have the same settings for every number of tasks."
 

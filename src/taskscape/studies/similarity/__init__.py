@@ -5,7 +5,7 @@
     python -m taskscape.studies similarity --pool mini_imagenet --split val --vary --out vary.jsonl
     python -m taskscape.studies tables found.jsonl
 
-Measured accuracies are kept in the cache folder.
+What is measured, accuracies by episode and difficulty, is kept in ``arrays`` beside the ledger.
 """
 
 import sys
@@ -14,13 +14,14 @@ from functools import partial
 
 from taskscape.pools import load_pool
 from taskscape.recipes import with_validation
-from taskscape.studies.lab import Lab, option
+from taskscape.studies.lab import Lab, Store, option
 from taskscape.studies.similarity.notions import FAMILIES, run_notions
 from taskscape.studies.similarity.study import (
     Measured,
     SimilarityStudy,
     Sizes,
     measured_accuracies,
+    measured_difficulty,
 )
 from taskscape.studies.similarity.tables import tables
 from taskscape.studies.similarity.variation import VARIATIONS, Variation, run_variations
@@ -79,7 +80,7 @@ def run(settings: SimilaritySettings, lab: Lab) -> None:
         replace(Sizes.scaled(settings.scale), **changed),
         network=settings.network,
     )
-    measure = partial(_measure, study, settings)
+    measure = partial(_measure, Store(lab, study.pool.fingerprint), study, settings)
     asked = {"learners": settings.learners, "seeds": settings.seeds}
     try:
         if settings.vary:
@@ -90,10 +91,12 @@ def run(settings: SimilaritySettings, lab: Lab) -> None:
         print(tables(list(lab.cells.values())))
 
 
-def _measure(study: SimilarityStudy, settings: SimilaritySettings) -> Measured:
+def _measure(store: Store, study: SimilarityStudy, settings: SimilaritySettings) -> Measured:
     print(f"{study.pool!r}; {study.tasks!r} of split {study.split!r}", file=sys.stderr, flush=True)
-    accuracies = {n: measured_accuracies(study, n, settings.seeds) for n in settings.learners}
+    accuracies = {
+        n: measured_accuracies(store, study, n, settings.seeds) for n in settings.learners
+    }
     for name, by_seed in accuracies.items():
         means = ", ".join(f"{a.mean():.3f}" for a in by_seed.values())
         print(f"{name}: {means}", file=sys.stderr, flush=True)
-    return Measured(accuracies, study.difficulty())
+    return Measured(accuracies, measured_difficulty(store, study))

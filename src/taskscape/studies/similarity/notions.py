@@ -15,7 +15,7 @@ from jaxtyping import Float
 from taskscape.compare import DIVERGENCES, cdist, class_separation
 from taskscape.embeddings import Embeddings
 from taskscape.meta import TrainConfig
-from taskscape.recipes import without_advice
+from taskscape.recipes import PREFERRED_SIZES, without_advice
 from taskscape.similarity import (
     OTDD,
     PrototypeDistance,
@@ -46,6 +46,7 @@ __all__ = [
 
 CLOSED = tuple(d.name for d in DIVERGENCES.values() if not (d.needs_alpha or d.has_stderr))
 """Divergences with a closed form."""
+_OTHER = tuple(kind for kind in CLOSED if kind != "kl")
 ENSEMBLE = 3
 """Fits in an ensemble."""
 _OWN = "the task alone"
@@ -70,6 +71,8 @@ def run_notions(
     for seed in seeds:
         for name in FAMILIES if families is None else families:
             family = FAMILIES[name]
+            if not family.is_for(study):
+                continue
             cells = [
                 _cell(study, family, variant, summary, learner, seed)
                 for variant in family.variants
@@ -108,6 +111,7 @@ def _cell(
         "learner": learner,
         "settings": study.settings(learner),
         **variant._asdict(),
+        **family.size(study),
         "summary": summary,
         "reference": family.reference(study),
         "seed": seed,
@@ -172,15 +176,19 @@ class Shared:
     def fit(self, seed: int) -> Ensemble:
         """The default model from several starts, with λ of the tasks and of the reference."""
         if seed not in self._fits:
-            model = TaskThemes(
-                prepare=None, random_state=seed, n_restarts=ENSEMBLE, ensemble=ENSEMBLE
-            )
-            with without_advice():
-                model.fit(self.study.fit_tasks(seed))
-                test = model.embed(self.study.tasks)
-                train = model.embed(self.study.reference(seed))
-            self._fits = {seed: Ensemble(model, test, train)}
+            self._fits = {seed: self.fit_of_size(seed, {})}
         return self._fits[seed]
+
+    def fit_of_size(self, seed: int, size: Mapping[str, Any]) -> Ensemble:
+        """The same of another size, which is not kept."""
+        model = TaskThemes(
+            **size, prepare=None, random_state=seed, n_restarts=ENSEMBLE, ensemble=ENSEMBLE
+        )
+        with without_advice():
+            model.fit(self.study.fit_tasks(seed))
+            test = model.embed(self.study.tasks)
+            train = model.embed(self.study.reference(seed))
+        return Ensemble(model, test, train)
 
     def few(self, seed: int) -> tuple[TaskSet, TaskSet]:
         """The tasks and the training tasks for notions that cost much per pair."""
@@ -205,9 +213,20 @@ def _difficulty(shared: Shared, seed: int) -> Summaries:
 
 
 def _themes(shared: Shared, seed: int) -> Summaries:
-    fits = shared.fit(seed)
+    yield from _between(shared.fit(seed), ("kl",))
+
+
+def _other_divergences(shared: Shared, seed: int) -> Summaries:
+    yield from _between(shared.fit(seed), _OTHER)
+
+
+def _chosen_size(shared: Shared, seed: int) -> Summaries:
+    yield from _between(shared.fit_of_size(seed, PREFERRED_SIZES[shared.study.pool.name]), ("kl",))
+
+
+def _between(fits: Ensemble, kinds: Sequence[str]) -> Summaries:
     for n in (1, ENSEMBLE):
-        for kind in CLOSED:
+        for kind in kinds:
             yield summarise_distances(cdist(fits.test.lam[:n], fits.train.lam[:n], kind))
 
 
@@ -267,6 +286,16 @@ class Family:
     """Whether it looks at the task alone and not at the training tasks."""
     share: int = 1
     """One in this many of the training tasks is used."""
+    chosen_size: bool = False
+    """Whether its models have the size that validation classes of the data set prefer."""
+
+    def is_for(self, study: SimilarityStudy) -> bool:
+        """Whether it can be computed: no size was chosen for data sets of a user's own."""
+        return not self.chosen_size or study.pool.name in PREFERRED_SIZES
+
+    def size(self, study: SimilarityStudy) -> Mapping[str, int]:
+        """What its cells say of the size of the models, where it is not the default."""
+        return PREFERRED_SIZES[study.pool.name] if self.chosen_size else {}
 
     def reference(self, study: SimilarityStudy) -> int:
         """How many training tasks distances are measured to."""
@@ -281,8 +310,11 @@ class Family:
 FAMILIES: Mapping[str, Family] = {
     "difficulty": Family(tuple(Variant(c) for c in CONTROLS), _difficulty, few=False, own=True),
     "themes": Family(
-        tuple(Variant("task-themes", kind, n) for n in (1, ENSEMBLE) for kind in CLOSED),
-        _themes,
+        tuple(Variant("task-themes", "kl", n) for n in (1, ENSEMBLE)), _themes, few=False
+    ),
+    "themes, other divergences": Family(
+        tuple(Variant("task-themes", kind, n) for n in (1, ENSEMBLE) for kind in _OTHER),
+        _other_divergences,
         few=False,
     ),
     "theme difficulty": Family(
@@ -292,6 +324,12 @@ FAMILIES: Mapping[str, Family] = {
         tuple(Variant("task-themes", kind) for kind in ("kl", "jensen_shannon")), _themes_few
     ),
     "earth mover": Family((Variant("task-themes", "emd"),), _earth_mover, share=_EMD_SHARE),
+    "themes, chosen size": Family(
+        tuple(Variant("task-themes, chosen size", "kl", n) for n in (1, ENSEMBLE)),
+        _chosen_size,
+        few=False,
+        chosen_size=True,
+    ),
     "task2vec": Family((Variant("Task2Vec per unit"), Variant("Task2Vec per layer")), _task2vec),
     "prototypes": Family((Variant("prototypes"),), _by(PrototypeDistance(prepare=None))),
     "otdd": Family((Variant("OTDD"),), _by(OTDD(prepare=None), "all")),

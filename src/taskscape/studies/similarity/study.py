@@ -10,13 +10,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt16
 
 from taskscape.errors import DataError
-from taskscape.files import written_in_one_piece
 from taskscape.meta.episodes import redrawn
 from taskscape.pools import ClassPool
-from taskscape.pools.cache import cache_dir, cache_key
+from taskscape.pools.cache import cache_key
 from taskscape.recipes import (
     LEARNER_PRESETS,
     PIXEL_COMPONENTS,
@@ -28,6 +27,7 @@ from taskscape.recipes import (
 )
 from taskscape.similarity import TaskHardness
 from taskscape.statistics import RankTarget, make_resamples, noise_ceiling, spearman
+from taskscape.studies.lab import Store
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.prepare import PrepareConfig, choose_config
 
@@ -39,6 +39,7 @@ __all__ = [
     "Sizes",
     "association",
     "measured_accuracies",
+    "measured_difficulty",
 ]
 
 CONTROLS = ("separation", "smallest separation", "hardness", "nearest centroid")
@@ -190,26 +191,46 @@ class Measured(NamedTuple):
 
 
 def measured_accuracies(
-    study: SimilarityStudy, name: str, seeds: Sequence[int]
+    store: Store, study: SimilarityStudy, name: str, seeds: Sequence[int]
 ) -> dict[int, Float[np.ndarray, "tasks episodes"]]:
     """Accuracy of a learner on each task in each episode, 1-shot, for each seed of its training.
 
-    Seeds that were measured before, with the same data and settings, are read from the cache.
+    Kept beside the ledger, as counts of right answers; seeds that were measured before, with the
+    same data and settings, are read.
     """
-    about = (study.identity(), name, study.settings(name))
-    folder = cache_dir() / "studies"
-    files = {s: folder / f"accuracy-{cache_key(*about, s)}.npy" for s in seeds}
-    missing = [s for s, file in files.items() if not file.exists()]
-    if missing:
-        for seed, accuracy in _accuracies(study, name, missing).items():
-            with written_in_one_piece(files[seed]) as file, file.open("wb") as stream:
-                np.save(stream, accuracy)
-    return {s: np.load(file) for s, file in files.items()}
+    about = _key(study, study.settings(name))
+    files = {s: f"accuracy-{study.split}-{name}-{s}-{about}" for s in seeds}
+    missing = [s for s, file in files.items() if not store.has_arrays(file)]
+    for seed, right in (_right(study, name, missing) if missing else {}).items():
+        store.keep(files[seed], right=right)
+    queries = study.n_way * study.n_query
+
+    def read(seed: int) -> Float[np.ndarray, "tasks episodes"]:
+        kept = store.arrays(files[seed], lambda: {"right": _right(study, name, [seed])[seed]})
+        return kept["right"] / queries
+
+    return {seed: read(seed) for seed in seeds}
 
 
-def _accuracies(
+def measured_difficulty(store: Store, study: SimilarityStudy) -> Float[np.ndarray, "tasks 4"]:
+    """How hard each task is (:meth:`SimilarityStudy.difficulty`), kept beside the ledger."""
+    kept = store.arrays(
+        f"difficulty-{study.split}-{_key(study)}",
+        lambda: {"difficulty": study.difficulty().astype(np.float32)},
+    )
+    return kept["difficulty"].astype(np.float64)
+
+
+def _key(study: SimilarityStudy, *more: Any) -> str:
+    """Tells apart what is measured; how many tasks distances look at has no part in it."""
+    sizes = [study.sizes.tasks, study.sizes.episodes, study.sizes.learner_tasks]
+    return cache_key(study.identity() | {"sizes": sizes}, *more)[:8]
+
+
+def _right(
     study: SimilarityStudy, name: str, seeds: Sequence[int]
-) -> dict[int, Float[np.ndarray, "tasks episodes"]]:
+) -> dict[int, UInt16[np.ndarray, "tasks episodes"]]:
+    """How many queries learners answer rightly; those of all seeds are trained side by side."""
     training = [
         sample_tasks(
             study.learning_pool, study.sizes.learner_tasks, n_way=study.n_way, n_shot=1,
@@ -221,7 +242,11 @@ def _accuracies(
         name, study.settings(name), training, study.asked(), seeds=seeds,
         episodes=study.sizes.episodes,
     )  # fmt: skip
-    return {s: e.accuracy_by_episode.astype(np.float64) for s, e in zip(seeds, every, strict=True)}
+    queries = study.n_way * study.n_query
+    return {
+        s: np.rint(queries * e.accuracy_by_episode).astype(np.uint16)
+        for s, e in zip(seeds, every, strict=True)
+    }
 
 
 # -- what is said of a number for each task ------------------------------------------------------
