@@ -35,7 +35,7 @@ def test_no_page_has_two_titles_or_an_empty_heading(page: Path) -> None:
     assert sum(level == "#" for level, _ in headings) <= 1
 
 
-@pytest.mark.parametrize("script", ["similarity", "forecasts"])
+@pytest.mark.parametrize("script", ["similarity", "forecasts", "representation", "paper"])
 def test_the_tables_of_studies_are_those_of_their_ledgers(script: str) -> None:
     study = runpy.run_path(str(ROOT / "docs" / "results" / f"{script}.py"))
     page = study["PAGE"].read_text(encoding="utf-8")
