@@ -103,8 +103,8 @@ LEARNER_PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "protonet": {"scale": 2.0, "learning_rate": 3e-4},
         "maml": {"inner_rate": 0.1, "inner_steps": 20, "learning_rate": 3e-4},
     },
-    # conv4 on Omniglot; only the first two were compared with others on validation alphabets. Few
-    # draws of weights and steps of the leader, because they are most of the time that others take.
+    # conv4 on Omniglot; only the first two were compared with others on validation alphabets, in
+    # float32. Few draws of weights and steps of the leader: they are most of the others' time.
     "paper images": {
         "protonet": {"learning_rate": 1e-3, "precision": "bfloat16"},
         "maml": {

@@ -70,17 +70,18 @@ def _fig2(experiment: Fig2, versions: Sequence[str]) -> str:
         + " and ".join(f"{train.n_tasks:,} ({v})" for v, train in measured.items())
         + f" training tasks; learners trained on {plan.learner_tasks:,} random tasks, "
         f"{plan.learner_tasks // plan.batch_size:,} updates of {plan.batch_size}, "
-        f"{len(plan.seeds)} seeds; {plan.episodes} episodes per test task. Accuracies in %."
+        f"{len(plan.seeds)} seeds; {plan.episodes} episodes per test task. Accuracies in %, with "
+        "the number of tasks in a bin."
     )
     return f"{about}\n\n{markdown_table(columns, rows)}"
 
 
 def _fig2_row(learner: str, version: str, diagram: CorrelationDiagram) -> tuple[str, ...]:
     curve = next(c for c in diagram.curves if c.learner == learner)
-    accuracies = (curve.mean_accuracy, curve.bins[0].accuracy, curve.bins[-1].accuracy)
+    ends = (f"{100 * b.accuracy:.1f} ({b.n_tasks:,})" for b in (curve.bins[0], curve.bins[-1]))
     ceiling = "" if curve.ceiling is None else f"{curve.ceiling:.2f}"
     return (
-        f"{learner}, {version}", *(f"{100 * accuracy:.1f}" for accuracy in accuracies),
+        f"{learner}, {version}", f"{100 * curve.mean_accuracy:.1f}", *ends,
         str(curve.spearman), str(curve.partial), ceiling,
     )  # fmt: skip
 
