@@ -1,4 +1,4 @@
-"""The blocks of pages that scripts write.
+"""The blocks of pages that scripts write, and the names in them.
 
 A block stands between ``<!-- NAME: written by SCRIPT -->`` and ``<!-- end -->``.
 """
@@ -7,7 +7,15 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-__all__ = ["Blocks"]
+__all__ = ["POOLS", "Blocks"]
+
+POOLS = {
+    "letters": "letters",
+    "glyphs": "letters and symbols",
+    "omniglot": "Omniglot",
+    "mini_imagenet": "mini-ImageNet",
+}
+"""Data sets as tables of results name them, in their order."""
 
 
 class Blocks:

@@ -19,14 +19,8 @@ from taskscape.studies.lab import read_ledger
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from blocks import Blocks  # noqa: E402
+from blocks import POOLS, Blocks  # noqa: E402
 
-POOLS = {
-    "letters": "letters",
-    "glyphs": "letters and symbols",
-    "omniglot": "Omniglot",
-    "mini_imagenet": "mini-ImageNet",
-}
 LEARNERS = ("protonet", "maml")
 PAGE = HERE.parent / "forecast.md"
 
