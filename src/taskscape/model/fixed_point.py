@@ -6,10 +6,10 @@ on the others.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import Field, dataclass
 from functools import reduce
 from operator import add
-from typing import TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,22 @@ _LONGEST = 32.0
 _ROUNDINGS = 100.0
 """By so many roundings a bound may seem to fall."""
 _TINY = 1e-20
+
+
+@runtime_checkable
+class Settling(Protocol):
+    """Problems that are swept until none changes; a dataclass of arrays, problems side by side."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def change(self) -> Float[Array, " A"]: ...
+
+    @property
+    def sweeps(self) -> Int[Array, " A"]: ...
+
+
+SettlingT = TypeVar("SettlingT", bound=Settling)
 
 
 def kept_once(values: T) -> T:
@@ -124,19 +140,19 @@ def extrapolate(
 
 
 def settle(
-    point: FixedPoint,
-    advance: Callable[[FixedPoint], FixedPoint],
+    point: SettlingT,
+    advance: Callable[[SettlingT], SettlingT],
     tol: Scalar,
     max_iter: Count,
     enough: Count = 0,
-) -> FixedPoint:
+) -> SettlingT:
     """Sweep until at most ``enough`` problems still move."""
 
-    def unfinished(carry: tuple[Int[Array, ""], FixedPoint]) -> Bool[Array, ""]:
+    def unfinished(carry: tuple[Int[Array, ""], SettlingT]) -> Bool[Array, ""]:
         i, now = carry
         return (i < max_iter) & ((now.change >= tol).sum() > enough)
 
-    def body(carry: tuple[Int[Array, ""], FixedPoint]) -> tuple[Int[Array, ""], FixedPoint]:
+    def body(carry: tuple[Int[Array, ""], SettlingT]) -> tuple[Int[Array, ""], SettlingT]:
         i, now = carry
         return i + 1, advance(now)
 

@@ -8,12 +8,14 @@ themselves (``side_by_side``).
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import register_dataclass
 from jaxtyping import Array, Bool, Float, Int
 
 from taskscape.compiling import compiled
@@ -21,10 +23,11 @@ from taskscape.devices import cores, free_bytes
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.model import (
+    EStepState,
     FixedPoint,
+    TaskPosterior,
     Themes,
     collapsed_elbo,
-    e_step,
     even_lam,
     first_gamma,
     fitted_classes,
@@ -37,8 +40,11 @@ from taskscape.model import (
     whiten,
 )
 from taskscape.model.conditional import TASK_ROUNDS, TASK_TOL
+from taskscape.model.estep import advance as advance_e_step
+from taskscape.model.estep import begin as begin_e_step
+from taskscape.model.estep import cold_start
 from taskscape.model.fixed_point import begin
-from taskscape.model.params import Count
+from taskscape.model.params import Scalar
 from taskscape.pools.cache import mapped_scratch
 from taskscape.progress import progress_bar
 from taskscape.tasks import TaskSet
@@ -48,7 +54,6 @@ from taskscape.themes.prepare import PreparedSamples
 from taskscape.themes.side_by_side import (
     Begun,
     block_size,
-    in_blocks,
     in_order,
     on_cpu,
     solve,
@@ -441,6 +446,28 @@ def _finish_tasks(begun: Begun, delta: Float[Array, " L"]) -> _Posteriors:
 # -- the paper's E-step ---------------------------------------------------------------------------
 
 
+@register_dataclass
+@dataclass(frozen=True, eq=False)
+class _PaperPoint:
+    """Where the paper's E-step stands, with the tasks side by side."""
+
+    lam: Float[Array, "L M"]
+    eta: Float[Array, "L C M"]
+    gamma: Float[Array, "K C M"]
+    change: Float[Array, " M"]
+    sweeps: Int[Array, " M"]
+
+    @staticmethod
+    def of(state: EStepState) -> "_PaperPoint":
+        q = state.posterior
+        return _PaperPoint(q.lam.T, q.eta.T, q.gamma.T, state.change, state.iterations)
+
+    def by_task(self) -> EStepState:
+        return EStepState(
+            TaskPosterior(self.lam.T, self.eta.T, self.gamma.T), self.change, self.sweeps
+        )
+
+
 def _literally(
     tasks: TaskSet,
     shape: tuple[int, int],
@@ -453,30 +480,60 @@ def _literally(
     """The posteriors as the paper has them, from a cold start."""
     index, sample_mask = table.find(tasks, *shape, size)
     class_mask = class_rows(tasks, shape[0], size) >= 0
+    model = themes.alpha, themes.delta
 
-    def posteriors(
+    def begin_tasks(
         index: Int[Array | np.ndarray, "N C M"], *masks: Bool[Array | np.ndarray, "..."]
-    ) -> _Posteriors:
+    ) -> Begun:
         log_lik = table.at(index.reshape(len(index), -1)).reshape(*index.shape, -1)
-        paper = _paper_e_step(log_lik, *masks, themes.alpha, themes.delta, max_iter)
+        return _begin_literally(log_lik, *masks, *model)
+
+    def finish(begun: Begun) -> _Posteriors:
+        paper = _finish_literally(begun, *model)
         return paper if keep_gamma else paper._replace(gamma=None)
 
-    size = block_size(math.prod(index.shape[:-1]) * themes.K)
-    return in_blocks(size, posteriors, index, sample_mask, class_mask)
+    return solve(
+        block_size(math.prod(index.shape[:-1]) * themes.K),
+        begin_tasks,
+        _sweep_literally,
+        finish,
+        (index, sample_mask, class_mask),
+        model,
+        _LITERAL_TOL,
+        max_iter,
+    )
 
 
 @compiled
-def _paper_e_step(
+def _begin_literally(
     log_lik: Float[Array, "N C M K"],
     sample_mask: Bool[Array, "N C M"],
     class_mask: Bool[Array, "C M"],
     alpha: Float[Array, "L K"],
     delta: Float[Array, " L"],
-    max_iter: Count,
+) -> Begun:
+    start = begin_e_step(cold_start(sample_mask.T, class_mask.T, alpha, delta))
+    return Begun(_PaperPoint.of(start), (log_lik.swapaxes(2, 3), sample_mask, class_mask), ())
+
+
+def _sweep_literally(
+    point: _PaperPoint,
+    log_lik: Float[Array, "N C K M"],
+    sample_mask: Bool[Array, "N C M"],
+    class_mask: Bool[Array, "C M"],
+    model: tuple[Float[Array, "L K"], Float[Array, " L"]],
+    tol: Scalar,
+) -> _PaperPoint:
+    given = log_lik.transpose(3, 1, 0, 2), sample_mask.T, class_mask.T, *model
+    return _PaperPoint.of(advance_e_step(point.by_task(), *given, tol))
+
+
+@compiled
+def _finish_literally(
+    begun: Begun, alpha: Float[Array, "L K"], delta: Float[Array, " L"]
 ) -> _Posteriors:
-    given = log_lik.transpose(2, 1, 0, 3), sample_mask.T, class_mask.T, alpha, delta
-    state = e_step(*given, _LITERAL_TOL, max_iter)
-    bound = collapsed_elbo(state.posterior, *given)
+    point, (log_lik, sample_mask, class_mask) = begun.point, begun.data
+    given = log_lik.transpose(3, 1, 0, 2), sample_mask.T, class_mask.T, alpha, delta
+    bound = collapsed_elbo(point.by_task().posterior, *given)
     samples = sample_mask.sum((0, 1), dtype=jnp.int32)
-    lam, gamma = state.posterior.lam.T, state.posterior.gamma.T
-    return _Posteriors(lam, bound, state.iterations, samples, gamma)
+    return _Posteriors(point.lam, bound, point.sweeps, samples, point.gamma)

@@ -18,14 +18,13 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Int, Shaped
 
 from taskscape.compiling import compiled
-from taskscape.model import FixedPoint
-from taskscape.model.fixed_point import settle
+from taskscape.model.fixed_point import Settling, SettlingT, settle
 from taskscape.model.params import Count, Scalar
 
-__all__ = ["Begun", "block_size", "in_blocks", "in_order", "on_cpu", "read_ahead", "solve", "take"]
+__all__ = ["Begun", "block_size", "in_order", "on_cpu", "read_ahead", "solve", "take"]
 
 T = TypeVar("T")
 _NUMBERS_IN_BLOCK = 1 << 18
@@ -95,7 +94,8 @@ def block_size(numbers: int) -> int:
 class Begun(NamedTuple):
     """Problems that are about to be swept, or have been for a while."""
 
-    point: FixedPoint
+    point: Any
+    """Where they stand: something :class:`Settling`."""
     data: tuple[Any, ...]
     """What a sweep needs besides."""
     rest: tuple[Any, ...]
@@ -105,10 +105,10 @@ class Begun(NamedTuple):
 def solve(
     size: int,
     begin: Callable[..., Begun],
-    sweep: Callable[..., FixedPoint],
+    sweep: Callable[..., Settling],
     finish: Callable[[Begun], T],
     problems: tuple[Any, ...],
-    prior: Float[Array, "..."],
+    prior: Any,
     tol: float,
     max_iter: int,
 ) -> T:
@@ -130,11 +130,11 @@ def solve(
 def _solve_in_blocks(
     size: int,
     begin: Callable[..., Begun],
-    sweep: Callable[..., FixedPoint],
+    sweep: Callable[..., Settling],
     finish: Callable[[Begun], T],
     leaves: list[Any],
     tree: Any,
-    prior: Float[Array, "..."],
+    prior: Any,
     tol: float,
     max_iter: int,
 ) -> T:
@@ -166,14 +166,6 @@ def _solve_in_blocks(
 
 def _as_it_is(begun: Begun) -> Begun:
     return begun
-
-
-def in_blocks(size: int, job: Callable[..., T], *problems: Any) -> T:
-    """What a job makes of problems that lie side by side; on a CPU, ``size`` of them at a time."""
-    if not on_cpu():
-        return job(*problems)
-    blocks = _blocks(size, *jax.tree.flatten(problems))
-    return _joined([_first(here, job(*block)) for _, here, block in blocks])
 
 
 def _blocks(size: int, leaves: list[Any], tree: Any) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
@@ -215,13 +207,13 @@ def _take(values: T, places: Int[Array, "..."]) -> T:
 
 
 def _settled_on_device(
-    sweep: Callable[..., FixedPoint],
-    point: FixedPoint,
+    sweep: Callable[..., SettlingT],
+    point: SettlingT,
     data: tuple[Any, ...],
-    prior: Float[Array, "..."],
+    prior: Any,
     tol: float,
     max_iter: int,
-) -> FixedPoint:
+) -> SettlingT:
     """Sweeps until nothing moves; nothing of it comes back to the host."""
     fewer = point.change.shape[-1] // _SHRINK
     if fewer < _LEAST_TOGETHER:
@@ -233,14 +225,14 @@ def _settled_on_device(
 
 @partial(compiled, static="sweep")
 def _sweep_until(
-    sweep: Callable[..., FixedPoint],
-    point: FixedPoint,
+    sweep: Callable[..., SettlingT],
+    point: SettlingT,
     data: tuple[Any, ...],
-    prior: Float[Array, "..."],
+    prior: Any,
     tol: Scalar,
     max_iter: Count,
     enough: Count,
-) -> FixedPoint:
+) -> SettlingT:
     """Sweep until at most so many still move, or one of them has been swept ``max_iter`` times."""
     before = jnp.where(point.change >= tol, point.sweeps, 0).max()
     return settle(point, lambda now: sweep(now, *data, prior, tol), tol, max_iter - before, enough)
@@ -248,8 +240,8 @@ def _sweep_until(
 
 @partial(jax.jit, static_argnames="size")
 def _moving(
-    point: FixedPoint, data: tuple[Any, ...], tol: Scalar, size: int
-) -> tuple[Int[Array, " m"], FixedPoint, tuple[Any, ...]]:
+    point: SettlingT, data: tuple[Any, ...], tol: Scalar, size: int
+) -> tuple[Int[Array, " m"], SettlingT, tuple[Any, ...]]:
     """What still moves, at most ``size`` of it, and where it was; what fills up has settled."""
     everything = point.change.shape[-1]
     ids = jnp.nonzero(point.change >= tol, size=size, fill_value=everything)[0]
@@ -258,5 +250,5 @@ def _moving(
 
 
 @jax.jit
-def _put(whole: FixedPoint, ids: Int[Array, " m"], some: FixedPoint) -> FixedPoint:
+def _put(whole: SettlingT, ids: Int[Array, " m"], some: SettlingT) -> SettlingT:
     return jax.tree.map(lambda all_, x: all_.at[..., ids].set(x, mode="drop"), whole, some)

@@ -160,15 +160,16 @@ def test_the_size_of_chunks_does_not_matter(monkeypatch: pytest.MonkeyPatch):
     np.testing.assert_allclose(whole.gamma, parts.gamma, atol=5e-3)
 
 
+@pytest.mark.parametrize("literal", [False, True])
 def test_an_accelerator_takes_all_tasks_at_once_with_the_same_result(
-    monkeypatch: pytest.MonkeyPatch,
+    literal: bool, monkeypatch: pytest.MonkeyPatch
 ):
     tasks = small_tasks(600, seed=4)
-    in_blocks = embedded(tasks, keep_gamma=True)
+    in_blocks = embedded(tasks, keep_gamma=True, literal=literal)
     side_by_side = import_module("taskscape.themes.side_by_side")
     for place in (module, side_by_side):
         monkeypatch.setattr(place, "on_cpu", lambda: False)
-    at_once = embedded(tasks, keep_gamma=True)
+    at_once = embedded(tasks, keep_gamma=True, literal=literal)
     same(in_blocks, at_once)
     assert in_blocks.gamma is not None
     assert at_once.gamma is not None
@@ -185,13 +186,14 @@ def test_other_tasks_in_the_batch_do_not_matter():
         same(whole[i], alone)
 
 
-def test_many_tasks_of_which_few_are_slow():
+@pytest.mark.parametrize("literal", [False, True])
+def test_many_tasks_of_which_few_are_slow(literal: bool):
     """Image-themes that overlap need many sweeps; settled classes have left by then."""
     themes = fitted().members_[0]
     blurred = replace(themes, Sigma=16 * themes.Sigma, alpha=0.1 * themes.alpha)
     tasks = small_tasks(1500, seed=6)
-    many = embed([blurred], tasks, prepared())
-    few = embed([blurred], tasks[700:800], prepared())
+    many = embed([blurred], tasks, prepared(), literal=literal)
+    few = embed([blurred], tasks[700:800], prepared(), literal=literal)
     same(many[700:800], few)
     assert np.isfinite(many.lam).all()
     assert np.isfinite(many.elbo).all()
