@@ -82,11 +82,15 @@ def draw(q: GaussianWeights, eps: Float[Array, "weights"]) -> Network:
     r"""One reparametrised sample.
 
     .. math:: w = m + s \epsilon, \quad \epsilon \sim N(0, I)
+
+    Computed on flat weights: the gradient by s is a sum of products over samples, and on kernels
+    (rank 7 with the axes of samples, tasks and trials) that crashes jaxlib 0.10.2 on CPUs
+    (https://github.com/jax-ml/jax/issues/39257).
     """
     means, structure = jax.tree.flatten(q.mean)
     ends = itertools.accumulate(m.size for m in means)
     weights = [
-        m + jnp.exp(0.5 * v) * eps[end - m.size : end].reshape(m.shape)
+        (m.ravel() + jnp.exp(0.5 * v.ravel()) * eps[end - m.size : end]).reshape(m.shape)
         for m, v, end in zip(means, jax.tree.leaves(q.log_variance), ends, strict=True)
     ]
     return cast(Network, jax.tree.unflatten(structure, weights))

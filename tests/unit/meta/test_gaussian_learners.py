@@ -3,12 +3,14 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from meta_cases import DIMS, toy_episode, toy_pool, toy_tasks
 from taskscape.errors import DataError
-from taskscape.meta import ABML, VAMPIRE, Shots, TrainConfig, mlp, train
+from taskscape.meta import ABML, VAMPIRE, Shots, TrainConfig, conv4, mlp, train
+from taskscape.meta.gaussian_weights import GaussianWeights, draw, meta_start
 
 BOTH = pytest.mark.parametrize("kind", [ABML, VAMPIRE])
 
@@ -47,6 +49,22 @@ def test_training_with_the_whole_divergence_stays_finite(kind: Any, std: float) 
     growth = flat(trained.state.prior().log_variance) / 2 - np.log(std)
     assert np.abs(growth).max() > np.log(2)  # steps of 1e-2 in ln s² would end at half of it
     assert growth.std() > 0.2  # and each weight has its own
+
+
+def test_samples_of_kernels_have_gradients_in_many_tasks_and_trials() -> None:
+    """On kernels as they are, rather than flat, this killed the process on CPUs (jaxlib 0.10.2)."""
+    prior = meta_start(conv4((16, 16), 8).build(jax.random.key(0), 5), 0.1, 10.0).prior()
+    eps = jax.random.normal(jax.random.key(1), (1, 4, 2, flat(prior.mean).size))
+    q = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (1, 4, *leaf.shape)), prior)
+
+    def squares(q: GaussianWeights, eps: jax.Array) -> jax.Array:
+        drawn = jax.vmap(lambda e: draw(q, e))(eps)
+        return jnp.asarray(sum((leaf**2).sum() for leaf in jax.tree.leaves(drawn)))
+
+    slope = jax.jit(jax.vmap(jax.vmap(jax.grad(squares))))(q, eps)
+    by_hand = ((flat(prior.mean) + 0.1 * eps) * 0.1 * eps).sum(2)[0, 3]
+    found = flat(jax.tree.map(lambda leaf: leaf[0, 3], slope.log_variance))
+    np.testing.assert_allclose(found, by_hand, rtol=1e-4, atol=1e-5)
 
 
 def test_settings_that_leave_no_posterior_are_refused() -> None:
