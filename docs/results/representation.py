@@ -3,7 +3,7 @@
     python docs/results/representation.py
 
 Writes the tables of ``docs/results-representation.md`` and ``docs/images/sizes.png`` from
-``sizes.jsonl`` (fits; of sizes that it does not have, those of ``representation.jsonl``) and
+``sizes.jsonl`` (fits; of seeds that it does not have, those of ``representation.jsonl``) and
 ``sizes-targets.jsonl`` (what choosing by them gains on rotated targets).
 """
 
@@ -44,13 +44,10 @@ def entries_of(path: Path) -> list[Entry]:
 
 
 def all_fits(pool: str) -> dict[Size, list[Entry]]:
-    """The fits to all classes of a data set by size; earlier ones where there are more of them."""
-    earlier, today = (fits_of(entries_of(path), pool) for path in (EARLIER_FITS, FITS))
-    by_size = {(K, L): today.get((K, L), []) for K in IMAGE_THEMES for L in TASK_THEMES}
-    for size, fits in earlier.items():
-        if len(fits) > len(by_size[size]):
-            by_size[size] = fits
-    return {size: fits for size, fits in by_size.items() if fits}
+    """The fits to all classes of a data set by size; of a seed that was run twice, today's."""
+    by_size = fits_of([*entries_of(EARLIER_FITS), *entries_of(FITS)], pool)
+    sizes = [(K, L) for K in IMAGE_THEMES for L in TASK_THEMES]
+    return {size: by_size[size] for size in sizes if size in by_size}
 
 
 def fits_of(entries: Sequence[Entry], pool: str) -> dict[Size, list[Entry]]:

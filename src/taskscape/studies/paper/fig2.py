@@ -63,8 +63,9 @@ class Fig2(Experiment[Fig2Plan]):
         self.store.check_time()
         pool = self.pool if self.pool.is_images else unit_length(self.pool)
         work = map_work(
-            _accuracies, [(learner, self._settings(learner)) for learner in missing],
-            shared=(self.plan, pool, replace(self.tests(), pool=pool)), description="learners",
+            _accuracies,
+            [(n, self._settings(n), self.plan.of_learner(n)) for n in missing],
+            shared=(pool, replace(self.tests(), pool=pool)), description="learners",
         )  # fmt: skip
         for learner, (every, seconds) in zip(missing, work, strict=True):
             for cell, one in zip(self._accuracy_cells(learner), every, strict=True):
@@ -144,7 +145,7 @@ class Fig2(Experiment[Fig2Plan]):
         settings = self._settings(learner)
         return [
             {"figure": self.figure, "what": "accuracy", "learner": learner, "seed": s,
-             "settings": dict(settings), "plan": as_cell(self.plan)}
+             "settings": dict(settings), "plan": as_cell(self.plan.of_learner(learner))}
             for s in self.plan.seeds
         ]  # fmt: skip
 
@@ -167,7 +168,7 @@ class Fig2(Experiment[Fig2Plan]):
         return dict(LEARNER_PRESETS[preset][learner])
 
     def _name(self, learner: str, seed: int) -> str:
-        p = self.plan
+        p = self.plan.of_learner(learner)
         size = f"{p.learner_tasks}-{p.test_tasks}-{p.episodes}"
         return f"{self.figure}-accuracy/{learner}-{seed}-{size}"
 
@@ -203,10 +204,10 @@ def _piece_size(version: str) -> int:
 
 
 def _accuracies(
-    asked: tuple[str, dict[str, Any]], plan: Fig2Plan, pool: ClassPool, tests: TaskSet
+    asked: tuple[str, dict[str, Any], Fig2Plan], pool: ClassPool, tests: TaskSet
 ) -> tuple[list[Evaluation], float]:
     """What a learner makes of the test tasks for each seed, and the seconds that a seed took."""
-    learner, settings = asked
+    learner, settings, plan = asked
     began = time.perf_counter()
     train = [
         sample_tasks(pool, plan.learner_tasks, n_shot=1, n_query=plan.n_query,

@@ -32,6 +32,10 @@ paper's size, and the same at the size that validation classes prefer."""
 
 _PAPER_SIZE = {"task_themes": 4, "image_themes": 8}
 
+_FEWER_TASKS: Mapping[tuple[str, str], int] = {("omniglot", "abml"): 10_000}
+"""By pool and learner of figure 2, where there was no time for as many training tasks as the other
+learners have."""
+
 
 @dataclass(frozen=True)
 class Fig2Plan:
@@ -49,6 +53,11 @@ class Fig2Plan:
     learner_tasks: int = 10_000
     batch_size: int = 4
     seeds: tuple[int, ...] = (0, 1)
+
+    def of_learner(self, learner: str) -> "Fig2Plan":
+        """The same with as many training tasks as this learner has."""
+        most = _FEWER_TASKS.get((self.pool, learner), self.learner_tasks)
+        return replace(self, learner_tasks=min(most, self.learner_tasks))
 
     def scaled(self, scale: float) -> "Fig2Plan":
         """The same with fewer of everything, for a machine without a GPU."""

@@ -65,15 +65,24 @@ def _fig2(experiment: Fig2, versions: Sequence[str]) -> str:
         first, last = (f"{100 * published[learner][i][1]:.1f}" for i in (0, -1))
         rows.append((f"{learner}, paper", "", first, last, "", "", ""))
         rows += [_fig2_row(learner, v, d) for v, d in diagrams.items()]
+    own = {name: plan.of_learner(name).learner_tasks for name in learners}
+    fewer = {name: n for name, n in own.items() if n < plan.learner_tasks}
     about = (
         f"{len(experiment.tests()):,} test tasks, distances to "
-        + " and ".join(f"{train.n_tasks:,} ({v})" for v, train in measured.items())
-        + f" training tasks; learners trained on {plan.learner_tasks:,} random tasks, "
-        f"{plan.learner_tasks // plan.batch_size:,} updates of {plan.batch_size}, "
-        f"{len(plan.seeds)} seeds; {plan.episodes} episodes per test task. Accuracies in %, with "
-        "the number of tasks in a bin."
+        + _measured_from({v: train.n_tasks for v, train in measured.items()})
+        + f" training tasks; learners trained on {plan.learner_tasks:,} random tasks"
+        + "".join(f" ({name} on {n:,})" for name, n in fewer.items())
+        + f", updates of {plan.batch_size}, {len(plan.seeds)} seeds; {plan.episodes} episodes per "
+        "test task. Accuracies in %, with the number of tasks in a bin."
     )
     return f"{about}\n\n{markdown_table(columns, rows)}"
+
+
+def _measured_from(tasks: Mapping[str, int]) -> str:
+    """How many training tasks the versions measure distances to."""
+    if len(set(tasks.values())) == 1:
+        return f"{next(iter(tasks.values())):,}"
+    return " and ".join(f"{n:,} ({version})" for version, n in tasks.items())
 
 
 def _fig2_row(learner: str, version: str, diagram: CorrelationDiagram) -> tuple[str, ...]:
