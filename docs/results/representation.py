@@ -9,6 +9,7 @@ Writes the tables of ``docs/results-representation.md`` and ``docs/images/sizes.
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,12 @@ from taskscape.studies.representation import agreement
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from blocks import Blocks  # noqa: E402
+from blocks import POOLS, Blocks  # noqa: E402
 
 FITS, EARLIER_FITS = HERE / "sizes.jsonl", HERE / "representation.jsonl"
 TARGETS = HERE / "sizes-targets.jsonl"
 PAGE = HERE.parent / "results-representation.md"
 IMAGE = HERE.parent / "images" / "sizes.png"
-POOLS = {"letters": "letters", "omniglot": "Omniglot", "mini_imagenet": "mini-ImageNet"}
 IMAGE_THEMES, TASK_THEMES = (8, 16, 32, 64), (4, 8, 16, 32)
 N_TARGETS = 28
 """Groups of the embedded pool: one that is not among them was not finished."""
@@ -38,6 +38,7 @@ Size = tuple[int, int]
 Entry = dict[str, Any]
 
 
+@cache
 def entries_of(path: Path) -> list[Entry]:
     """The finished cells of a ledger; none where there is none."""
     return read_ledger(path) if path.exists() else []

@@ -79,11 +79,11 @@ def test_alg_online_ldcc_e_step_stops_at_the_first_small_change(case: Case) -> N
     one_sweep = jax.jit(sweep)
     posterior = cold_start(*inputs[1:], *themes)
     history = [posterior.lam]
-    for _ in range(int(state.iterations.max())):
+    for _ in range(int(state.sweeps.max())):
         posterior = one_sweep(posterior, *inputs, *themes)
         history.append(posterior.lam)
     change = np.abs(np.diff(np.stack(history), axis=0)).mean(-1)
-    for task, sweeps in enumerate(state.iterations.tolist()):
+    for task, sweeps in enumerate(state.sweeps.tolist()):
         assert (change[: sweeps - 1, task] >= tol).all()
         assert change[sweeps - 1, task] < tol
         np.testing.assert_allclose(state.posterior.lam[task], history[sweeps][task], rtol=1e-12)

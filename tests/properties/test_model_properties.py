@@ -234,7 +234,7 @@ def test_result_of_a_task_does_not_depend_on_its_batch(seed: int) -> None:
         log_lik[1], tasks.sample_mask[1], tasks.class_mask[1], themes.alpha, themes.delta
     )
     # Two compilations round differently, which may shift the stop by a sweep.
-    assert abs(together.iterations[1] - alone.iterations) <= 2
+    assert abs(together.sweeps[1] - alone.sweeps) <= 2
     assert_close(together.posterior.lam[1], alone.posterior.lam, 1e-4)
 
 

@@ -14,6 +14,7 @@ from jax.tree_util import register_dataclass
 from jaxtyping import Array, Bool, Float, Int
 
 from taskscape.model.dirichlet import expected_log, log_beta
+from taskscape.model.fixed_point import settle
 from taskscape.model.params import (
     ConditionalPosterior,
     Count,
@@ -34,7 +35,7 @@ class EStepState:
 
     posterior: TaskPosterior
     change: Float[Array, "*M"]
-    iterations: Int[Array, "*M"]
+    sweeps: Int[Array, "*M"]
 
 
 def update_r(
@@ -144,7 +145,7 @@ def begin(posterior: TaskPosterior) -> EStepState:
     return EStepState(
         posterior=posterior,
         change=jnp.full(tasks, jnp.inf, posterior.lam.dtype),
-        iterations=jnp.zeros(tasks, jnp.int32),
+        sweeps=jnp.zeros(tasks, jnp.int32),
     )
 
 
@@ -176,7 +177,7 @@ def move(state: EStepState, swept: TaskPosterior, tol: Scalar) -> EStepState:
             gamma=jnp.where(moving[..., None, None], swept.gamma, state.posterior.gamma),
         ),
         change=jnp.where(moving, change, state.change),
-        iterations=state.iterations + moving,
+        sweeps=state.sweeps + moving,
     )
 
 
@@ -202,15 +203,8 @@ def e_step(
     if start is None:
         start = cold_start(sample_mask, class_mask, alpha, delta)
 
-    def unfinished(carry: tuple[Int[Array, ""], EStepState]) -> Bool[Array, ""]:
-        i, state = carry
-        return (i < max_iter) & jnp.any(state.change >= tol)
-
-    def body(carry: tuple[Int[Array, ""], EStepState]) -> tuple[Int[Array, ""], EStepState]:
-        i, state = carry
-        return i + 1, advance(state, log_lik, sample_mask, class_mask, alpha, delta, tol)
-
-    return jax.lax.while_loop(unfinished, body, (jnp.zeros((), jnp.int32), begin(start)))[1]
+    given = (log_lik, sample_mask, class_mask, alpha, delta)
+    return settle(begin(start), lambda now: advance(now, *given, tol), tol, max_iter)
 
 
 def statistics(

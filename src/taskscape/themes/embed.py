@@ -460,7 +460,7 @@ class _PaperPoint:
     @staticmethod
     def of(state: EStepState) -> "_PaperPoint":
         q = state.posterior
-        return _PaperPoint(q.lam.T, q.eta.T, q.gamma.T, state.change, state.iterations)
+        return _PaperPoint(q.lam.T, q.eta.T, q.gamma.T, state.change, state.sweeps)
 
     def by_task(self) -> EStepState:
         return EStepState(

@@ -271,7 +271,7 @@ def _inferred(
     posterior: TaskPosterior | ConditionalPosterior
     if settings.update == "paper":
         state = e_step(*given, _LAM_PER_SHARE * settings.tol, settings.max_iter)
-        posterior, sweeps = state.posterior, state.iterations
+        posterior, sweeps = state.posterior, state.sweeps
         bound = collapsed_elbo(posterior, *given)
         r = update_r(log_lik, posterior.gamma, real)
     else:

@@ -49,7 +49,7 @@ def test_blocks_of_sweeps_add_up_to_the_e_step(inputs: tuple[jax.Array, ...]) ->
     while (state.change >= 1e-5).any():
         state = block(state)
     # Two compilations round differently, which may shift the stop by a sweep.
-    np.testing.assert_allclose(state.iterations, whole.iterations, atol=2)
+    np.testing.assert_allclose(state.sweeps, whole.sweeps, atol=2)
     np.testing.assert_allclose(state.posterior.lam, whole.posterior.lam, atol=1e-4)
     np.testing.assert_allclose(state.posterior.gamma, whole.posterior.gamma, atol=1e-3)
 
@@ -57,19 +57,19 @@ def test_blocks_of_sweeps_add_up_to_the_e_step(inputs: tuple[jax.Array, ...]) ->
 def test_warm_start_at_the_end_stops_at_once(inputs: tuple[jax.Array, ...]) -> None:
     done = compiled_e_step(*inputs, tol=1e-6)
     again = compiled_e_step(*inputs, tol=1e-5, start=done.posterior)
-    np.testing.assert_array_equal(again.iterations, 1)
+    np.testing.assert_array_equal(again.sweeps, 1)
     np.testing.assert_allclose(again.posterior.lam, done.posterior.lam, atol=1e-4)
 
 
 def test_max_iter_bounds_the_sweeps(inputs: tuple[jax.Array, ...]) -> None:
     state = e_step(*inputs, tol=0.0, max_iter=3)
-    np.testing.assert_array_equal(state.iterations, 3)
+    np.testing.assert_array_equal(state.sweeps, 3)
 
 
 def test_e_step_maps_over_tasks(inputs: tuple[jax.Array, ...]) -> None:
     batched = compiled_e_step(*inputs)
     mapped = jax.vmap(e_step, in_axes=(0, 0, 0, None, None))(*inputs)
-    np.testing.assert_allclose(mapped.iterations, batched.iterations, atol=2)
+    np.testing.assert_allclose(mapped.sweeps, batched.sweeps, atol=2)
     np.testing.assert_allclose(mapped.posterior.lam, batched.posterior.lam, atol=1e-4)
     assert isinstance(mapped.posterior, TaskPosterior)
 

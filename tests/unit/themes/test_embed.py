@@ -84,7 +84,7 @@ def test_literally_it_is_that_of_the_paper():
     np.testing.assert_allclose(
         found.elbo[0], np.asarray(terms.total) / (6 * tasks.n_way), atol=1e-4
     )
-    assert np.abs(found.sweeps[0] - np.asarray(plain.iterations)).max() <= 2
+    assert np.abs(found.sweeps[0] - np.asarray(plain.sweeps)).max() <= 2
     assert (embedded(tasks).elbo > found.elbo - 1e-4).all()
 
 
