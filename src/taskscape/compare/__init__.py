@@ -22,6 +22,7 @@ from taskscape.compare.means import (
     TrainSummary,
     distance_quantiles,
     mean_kl,
+    member_agreement,
     member_scales,
     summarise,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "divergence_with_error",
     "feature_separation",
     "mean_kl",
+    "member_agreement",
     "member_scales",
     "nearest",
     "nearest_distance",

@@ -29,8 +29,16 @@ from taskscape.compare.posteriors import (
 )
 from taskscape.embeddings import LamStream
 from taskscape.errors import DataError
+from taskscape.statistics import spearman
 
-__all__ = ["TrainSummary", "distance_quantiles", "mean_kl", "member_scales", "summarise"]
+__all__ = [
+    "TrainSummary",
+    "distance_quantiles",
+    "mean_kl",
+    "member_agreement",
+    "member_scales",
+    "summarise",
+]
 
 _ROWS = 1 << 16
 _PAIRS = 1 << 21
@@ -136,6 +144,23 @@ def member_scales(
     """
     means = _mean_kl_of_members(read_lam(test, "test"), summarise(train)).mean(axis=1)
     return typical(means)
+
+
+def member_agreement(
+    test: Tasks, train: Tasks | Iterable[Tasks] | TrainSummary
+) -> Float[np.ndarray, "pairs"]:
+    """Rank correlation of the tasks' mean KL to the training tasks, for each pair of members.
+
+    Where the fits of an ensemble disagree about the distances of some tasks, one fit's word on them
+    is worth little; 0 for a pair of which one has all tasks at the same distance.
+
+    >>> lam = np.array([[[1.0, 2.0], [1.0, 5.0]], [[2.0, 1.0], [7.0, 1.0]]])
+    >>> member_agreement(lam, lam[:, :1]).round(3).tolist()
+    [1.0]
+    """
+    distances = _mean_kl_of_members(read_lam(test, "test"), summarise(train))
+    pairs = [spearman(a, b) for i, a in enumerate(distances) for b in distances[:i]]
+    return np.nan_to_num(np.array(pairs))
 
 
 def weights_for(

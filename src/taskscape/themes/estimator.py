@@ -13,13 +13,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from taskscape.arguments import Seed, check_flag, check_kind, check_number, check_seed, check_whole
-from taskscape.compare import mean_kl
+from taskscape.compare import member_agreement
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.mesh import all_devices
 from taskscape.model import Covariance, Themes
 from taskscape.pools import ClassPool
-from taskscape.statistics import spearman
 from taskscape.storage import load_arrays, save_arrays
 from taskscape.tasks import TaskSet, TaskStream
 from taskscape.tasks.taskset import single_class_tasks
@@ -265,7 +264,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         seen, known = self._posteriors(some, prepared), self._posteriors(learned, prepared)
         agreement = None
         if several and len(some) > 2:
-            agreement = _agreement(seen.lam, known.lam)
+            agreement = float(member_agreement(seen.lam, known.lam).mean())
         stats = self.states_[0].stats
         self.health_: Health = check_health(
             self.members_[0],
@@ -415,15 +414,6 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             ) from error
         except (TypeError, ValueError, AttributeError, IndexError) as error:
             raise DataError(f"{os.fspath(path)} cannot be read: {error}") from error
-
-
-def _agreement(
-    lam: Float[np.ndarray, "members tasks L"], train: Float[np.ndarray, "members others L"]
-) -> float:
-    """Mean rank correlation between fits of the tasks' mean distances from training tasks."""
-    distances = [mean_kl(a, b) for a, b in zip(lam, train, strict=True)]
-    pairs = [spearman(a, b) for i, a in enumerate(distances) for b in distances[:i]]
-    return float(np.mean(np.nan_to_num(pairs)))
 
 
 def _usual(

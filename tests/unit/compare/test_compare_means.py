@@ -3,8 +3,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
-from taskscape.compare import cdist, distance_quantiles, mean_kl, member_scales, summarise
+from taskscape.compare import (
+    cdist,
+    distance_quantiles,
+    mean_kl,
+    member_agreement,
+    member_scales,
+    summarise,
+)
 from taskscape.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -51,6 +59,17 @@ def test_an_ensemble_has_a_mean_of_one():
     assert distance.mean() == pytest.approx(1)
     np.testing.assert_allclose(distance, cdist(test, train).mean(axis=1))
     np.testing.assert_allclose(distance, mean_kl(test, train, scales=member_scales(test, train)))
+
+
+def test_members_agree_as_the_ranks_of_their_distances_do():
+    test, train = RNG.gamma(1, 2, (2, 3, 40, 4)) + 0.1
+    every = [cdist(a, b).mean(axis=1) for a, b in zip(test, train, strict=True)]
+    expected = [spearmanr(every[i], every[j]).statistic for i, j in ((1, 0), (2, 0), (2, 1))]
+    for known in (train, [train[:, :15], train[:, 15:]], summarise(train)):
+        np.testing.assert_allclose(member_agreement(test, known), expected, atol=1e-12)
+    test[1] = test[1, :1]  # all tasks on one point: it says nothing about them
+    np.testing.assert_allclose(member_agreement(test, train), [0, expected[1], 0], atol=1e-12)
+    assert member_agreement(TEST, TRAIN).shape == (0,)
 
 
 @pytest.mark.parametrize("train", [TRAIN, [TRAIN[:77], TRAIN[77:]]])
