@@ -28,7 +28,7 @@ def table_of(figure: str) -> str:
     text = (HERE / "paper" / f"{figure}.md").read_text(encoding="utf-8")
     first = re.match(r".*?(?:^\|[^\n]*\n)+", text, flags=re.DOTALL | re.MULTILINE)
     assert first is not None
-    return re.sub(r"(?<=[ \[])-(?=\d)", "−", first[0])
+    return re.sub(r"(?<=[ \[(])-(?=\d)", "−", first[0])
 
 
 TABLES = Blocks(

@@ -6,7 +6,7 @@ Writes the tables of ``docs/results-similarity.md`` and ``docs/images/notions.pn
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import matplotlib as mpl
 import numpy as np
 
 from taskscape.plain_text import markdown_table
+from taskscape.recipes import PREFERRED_SIZES
 from taskscape.studies.lab import read_ledger
 
 HERE = Path(__file__).parent
@@ -31,6 +32,8 @@ NOTIONS = {
     ("task-themes", "kl", 3): "task-themes, three fits",
     ("task-themes, chosen size", "kl", 1): "task-themes of the chosen size, one fit",
     ("task-themes, chosen size", "kl", 3): "task-themes of the chosen size, three fits",
+    ("task-themes, smaller size", "kl", 1): "task-themes of the smaller size, one fit",
+    ("task-themes, smaller size", "kl", 3): "task-themes of the smaller size, three fits",
     ("Task2Vec per unit", "", 1): "Task2Vec per unit",
     ("Task2Vec per layer", "", 1): "Task2Vec per layer",
     ("prototypes", "", 1): "class prototypes",
@@ -54,7 +57,18 @@ def ledger(pool: str, learner: str = "protonet") -> list[dict[str, Any]]:
     """The finished cells of a data set and a learner; none where it was not studied."""
     path = HERE / f"similarity-{pool}-test.jsonl"
     entries = read_ledger(path) if path.exists() else []
-    return [e for e in entries if e["cell"]["learner"] == learner]
+    return [
+        {**e, "cell": {**e["cell"], "notion": _notion(e["cell"], pool)}}
+        for e in entries
+        if e["cell"]["learner"] == learner
+    ]
+
+
+def _notion(cell: Mapping[str, Any], pool: str) -> str:
+    """Where another size than the best of all sixteen was chosen, of nine, that it is another."""
+    own = {name: cell[name] for name in ("task_themes", "image_themes") if name in cell}
+    chosen = not own or own == PREFERRED_SIZES[pool]
+    return cell["notion"] if chosen else "task-themes, smaller size"
 
 
 def values(

@@ -54,12 +54,12 @@ _LEAST_SEPARATION = 1e-6
 PREFERRED_SIZES: Mapping[str, Mapping[str, int]] = {
     "letters": {"task_themes": 4, "image_themes": 32},
     "glyphs": {"task_themes": 4, "image_themes": 32},
-    "omniglot": {"task_themes": 4, "image_themes": 32},
-    "mini_imagenet": {"task_themes": 16, "image_themes": 8},
+    "omniglot": {"task_themes": 32, "image_themes": 32},
+    "mini_imagenet": {"task_themes": 32, "image_themes": 16},
 }
-"""By data set, the size of the model with the highest bound on validation classes, of K in 8, 16,
-32 and L in 4, 8, 16 (docs/results/representation.jsonl, one fit, mean of three seeds); letters with
-symbols, which were not searched, take that of the letters."""
+"""By data set, the smallest model whose bound on validation classes is within two standard errors
+of the highest, of K in 8, 16, 32, 64 and L in 4, 8, 16, 32 (docs/results/sizes.jsonl, one fit, mean
+over seeds); letters with symbols, which were not searched, take that of the letters."""
 
 LEARNER_PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     # Features of mini-ImageNet, tuned on its validation classes: 5-way, with 10,000 training tasks

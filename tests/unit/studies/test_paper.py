@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from taskscape.cli import app
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
+from taskscape.recipes import PREFERRED_SIZES
 from taskscape.similarity import Task2VecConfig
 from taskscape.studies import paper
 from taskscape.studies.lab import Lab, OutOfTimeError, Store
@@ -88,6 +89,21 @@ class TestFig2:
         assert diagram.n_tasks == 21  # all combinations of 5 of the 7 test classes
         assert diagram.curves[0].n_evaluations == 3
         assert diagram.curves[0].partial is not None
+        assert len({b.n_tasks for b in diagram.curves[0].bins}) <= 2  # 21 tasks in ten bins
+        assert len(again.agreement("ours")) == 1  # a pair of fits
+
+    def test_another_size_is_another_cell_and_has_files_of_its_own(
+        self, pool: ClassPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        figure = Fig2("fig2-mini-imagenet", pool, FIG2_PLAN, store_in(tmp_path, pool))
+        seen = []
+        for n in (4, 32):
+            size = {"task_themes": n, "image_themes": 16}
+            monkeypatch.setitem(PREFERRED_SIZES, pool.name, size)
+            seen.append((figure.named("sized"), figure._cell("sized")["model"]["task_themes"]))
+        assert seen == [("sized-16x4", 4), ("sized-16x32", 32)]
+        assert figure.named("ours") == "ours"
+        assert "task_themes" not in figure._cell("ours")["model"]  # the paper's, as ever
 
     def test_stops_when_the_time_is_up(self, pool: ClassPool, tmp_path: Path) -> None:
         store = store_in(tmp_path, pool, minutes=1e-9)

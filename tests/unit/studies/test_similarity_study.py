@@ -194,19 +194,23 @@ def test_the_size_that_validation_classes_prefer_is_fitted_where_it_is_known(
         assert line["n_tasks"] == 40
 
 
-def test_preferred_sizes_have_the_highest_bound_of_the_ledger() -> None:
-    bounds: dict[str, dict[tuple[int, int], list[float]]] = {}
-    for line in read_ledger(ROOT / "docs" / "results" / "representation.jsonl"):
-        cell = line["cell"]
-        size = (cell["task_themes"], cell["image_themes"])
-        searched = size[0] in (4, 8, 16) and size[1] in (8, 16, 32)
-        if searched and (cell["ensemble"], cell["class_share"]) == (1, 1.0):
-            bounds.setdefault(cell["pool"], {}).setdefault(size, []).append(
-                line["validation_bound"]
-            )
+def test_preferred_sizes_are_the_smallest_that_are_not_clearly_below_the_best() -> None:
+    bounds: dict[str, dict[tuple[int, int], dict[int, float]]] = {}
+    for ledger in ("representation", "sizes"):  # of a seed that was run twice, the later counts
+        for line in read_ledger(ROOT / "docs" / "results" / f"{ledger}.jsonl"):
+            cell = line["cell"]
+            if (cell["ensemble"], cell["class_share"]) == (1, 1.0):
+                size = (cell["task_themes"], cell["image_themes"])
+                seeds = bounds.setdefault(cell["pool"], {}).setdefault(size, {})
+                seeds[cell["seed"]] = line["validation_bound"]
     for name in ("letters", "omniglot", "mini_imagenet"):
-        best = max(bounds[name], key=lambda size: np.mean(bounds[name][size]))
-        assert best == tuple(PREFERRED_SIZES[name].values())
+        found = {size: np.array(list(seeds.values())) for size, seeds in bounds[name].items()}
+        assert len(found) == 16
+        mean = {size: own.mean() for size, own in found.items()}
+        error = {size: own.std(ddof=1) / np.sqrt(len(own)) for size, own in found.items()}
+        best = max(mean, key=lambda size: mean[size])
+        near = [s for s in mean if mean[best] - mean[s] <= 2 * np.hypot(error[best], error[s])]
+        assert min(near, key=np.prod) == tuple(PREFERRED_SIZES[name].values())
     assert PREFERRED_SIZES["glyphs"] == PREFERRED_SIZES["letters"]
 
 

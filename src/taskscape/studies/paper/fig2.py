@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.compare import TrainSummary, mean_kl, summarise
+from taskscape.compare import TrainSummary, mean_kl, member_agreement, summarise
 from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.engine import map_work
 from taskscape.errors import DataError
@@ -63,9 +63,8 @@ class Fig2(Experiment[Fig2Plan]):
         self.store.check_time()
         pool = self.pool if self.pool.is_images else unit_length(self.pool)
         work = map_work(
-            _accuracies,
-            [(n, self._settings(n), self.plan.of_learner(n)) for n in missing],
-            shared=(pool, replace(self.tests(), pool=pool)), description="learners",
+            _accuracies, [(n, self._settings(n)) for n in missing],
+            shared=(self.plan, pool, replace(self.tests(), pool=pool)), description="learners",
         )  # fmt: skip
         for learner, (every, seconds) in zip(missing, work, strict=True):
             for cell, one in zip(self._accuracy_cells(learner), every, strict=True):
@@ -93,7 +92,7 @@ class Fig2(Experiment[Fig2Plan]):
     def _lam(self, version: str) -> Float[np.ndarray, "members tasks L"]:
         """λ of the test tasks, with all their labelled samples."""
         everything = self.tests().with_samples("all")
-        where = f"{self.figure}-{version}-{self.plan.fit_tasks}-{self.seed}-test"
+        where = f"{self.figure}-{self.named(version)}-{self.plan.fit_tasks}-{self.seed}-test"
         return self.embedded(version, everything, f"{where}-{len(everything)}")
 
     def measured_from(self, version: str, *, finish: bool = False) -> TrainSummary | None:
@@ -102,8 +101,8 @@ class Fig2(Experiment[Fig2Plan]):
         Only their means are needed; each piece is kept, so that millions can be embedded in several
         goes. Without ``finish``, what there is so far, or None.
         """
-        p = self.plan
-        where = f"{self.pool.name}-{version}-{p.fit_tasks}-{self.seed}-train/{p.measured_from}"
+        p, name = self.plan, self.named(version)
+        where = f"{self.pool.name}-{name}-{p.fit_tasks}-{self.seed}-train/{p.measured_from}"
         pieces, done = [], 0
         while done < p.measured_from and self.store.has_arrays(f"{where}-{done}"):
             pieces.append(self.store.arrays(f"{where}-{done}", partial(self._piece, version, done)))
@@ -145,7 +144,7 @@ class Fig2(Experiment[Fig2Plan]):
         settings = self._settings(learner)
         return [
             {"figure": self.figure, "what": "accuracy", "learner": learner, "seed": s,
-             "settings": dict(settings), "plan": as_cell(self.plan.of_learner(learner))}
+             "settings": dict(settings), "plan": as_cell(self.plan)}
             for s in self.plan.seeds
         ]  # fmt: skip
 
@@ -160,7 +159,7 @@ class Fig2(Experiment[Fig2Plan]):
     def _cell(self, version: str) -> dict[str, Any]:
         return {
             "figure": self.figure, "what": "distance", "version": version, "seed": self.seed,
-            "plan": as_cell(self.plan), "model": dict(VERSIONS[version]),
+            "plan": as_cell(self.plan), "model": {**VERSIONS[version], **self.size(version)},
         }  # fmt: skip
 
     def _settings(self, learner: str) -> dict[str, Any]:
@@ -168,12 +167,22 @@ class Fig2(Experiment[Fig2Plan]):
         return dict(LEARNER_PRESETS[preset][learner])
 
     def _name(self, learner: str, seed: int) -> str:
-        p = self.plan.of_learner(learner)
+        p = self.plan
         size = f"{p.learner_tasks}-{p.test_tasks}-{p.episodes}"
         return f"{self.figure}-accuracy/{learner}-{seed}-{size}"
 
+    def agreement(self, version: str) -> Float[np.ndarray, "pairs"]:
+        """How well the fits of a version agree about the distances of the test tasks."""
+        train = self.measured_from(version)
+        assert train is not None
+        return member_agreement(self._lam(version), train)
+
     def diagram(self, learners: Sequence[str], version: str) -> CorrelationDiagram:
-        """The diagram of one version, for learners that are finished."""
+        """The diagram of one version, for learners that are finished.
+
+        Its bins hold a tenth of the tasks each: with many task-themes all distances are about
+        alike, and most of the paper's bins, of equal width from 0 on, would be empty.
+        """
         tests = self.tests()
         accuracy = {}
         for learner in learners:
@@ -190,6 +199,7 @@ class Fig2(Experiment[Fig2Plan]):
             accuracy,
             classes=tests,
             difficulty=difficulty(self.pool, tests, preparation),
+            bins="quantile",
             distance_label=f"mean KL divergence to {train.n_tasks:,} training tasks ({version})",
         )
 
@@ -204,10 +214,10 @@ def _piece_size(version: str) -> int:
 
 
 def _accuracies(
-    asked: tuple[str, dict[str, Any], Fig2Plan], pool: ClassPool, tests: TaskSet
+    asked: tuple[str, dict[str, Any]], plan: Fig2Plan, pool: ClassPool, tests: TaskSet
 ) -> tuple[list[Evaluation], float]:
     """What a learner makes of the test tasks for each seed, and the seconds that a seed took."""
-    learner, settings, plan = asked
+    learner, settings = asked
     began = time.perf_counter()
     train = [
         sample_tasks(pool, plan.learner_tasks, n_shot=1, n_query=plan.n_query,

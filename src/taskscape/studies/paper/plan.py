@@ -32,10 +32,6 @@ paper's size, and the same at the size that validation classes prefer."""
 
 _PAPER_SIZE = {"task_themes": 4, "image_themes": 8}
 
-_FEWER_TASKS: Mapping[tuple[str, str], int] = {("omniglot", "abml"): 10_000}
-"""By pool and learner of figure 2, where there was no time for as many training tasks as the other
-learners have."""
-
 
 @dataclass(frozen=True)
 class Fig2Plan:
@@ -53,11 +49,6 @@ class Fig2Plan:
     learner_tasks: int = 10_000
     batch_size: int = 4
     seeds: tuple[int, ...] = (0, 1)
-
-    def of_learner(self, learner: str) -> "Fig2Plan":
-        """The same with as many training tasks as this learner has."""
-        most = _FEWER_TASKS.get((self.pool, learner), self.learner_tasks)
-        return replace(self, learner_tasks=min(most, self.learner_tasks))
 
     def scaled(self, scale: float) -> "Fig2Plan":
         """The same with fewer of everything, for a machine without a GPU."""
@@ -131,13 +122,23 @@ class Experiment(Generic[PlanT]):
                 self.pool, plan.fit_tasks, n_way=(5, 10), n_shot=16, split=plan.train_split,
                 seed=seed,
             )  # fmt: skip
-            sizes = PREFERRED_SIZES.get(self.pool.name, {}) if version == "sized" else {}
             model = TaskThemes(
-                **{**_PAPER_SIZE, **sizes, **VERSIONS[version]}, delta=0.5, random_state=seed
-            )
+                **{**_PAPER_SIZE, **self.size(version), **VERSIONS[version]}, delta=0.5,
+                random_state=seed,
+            )  # fmt: skip
             return model.fit(tasks, checkpoint=checkpoint, resume=checkpoint.exists())
 
-        return self.store.model(f"{self.pool.name}-{version}-{plan.fit_tasks}-{seed}", fit)
+        name = f"{self.pool.name}-{self.named(version)}-{plan.fit_tasks}-{seed}"
+        return self.store.model(name, fit)
+
+    def size(self, version: str) -> Mapping[str, int]:
+        """Where a version does not have the paper's size, its own."""
+        return PREFERRED_SIZES.get(self.pool.name, {}) if version == "sized" else {}
+
+    def named(self, notion: str) -> str:
+        """A version with its size, or another notion of distance, for the names of files."""
+        size = self.size(notion)
+        return f"{notion}-{size['image_themes']}x{size['task_themes']}" if size else notion
 
     def embedded(
         self, version: str, tasks: TaskSet, name: str

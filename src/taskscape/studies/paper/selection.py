@@ -172,7 +172,7 @@ class SelectionFigure(Experiment[SelectionPlan]):
     def _where(self, notion: str) -> str:
         p = self.plan
         within = "-within-groups" if p.within_group else ""
-        return f"{notion}-{p.way}way{within}-{p.candidates}-{p.fit_tasks}-{self.seed}"
+        return f"{self.named(notion)}-{p.way}way{within}-{p.candidates}-{p.fit_tasks}-{self.seed}"
 
     # -- training -------------------------------------------------------------------------------
 
@@ -185,13 +185,15 @@ class SelectionFigure(Experiment[SelectionPlan]):
             for choice in choices:
                 tuned = choice.notion == "task2vec" and p.pool in PROBES
                 probe = {"probe": dict(PROBES[p.pool])} if tuned else {}
+                size = self.size(choice.notion)
+                model = {"model": dict(size)} if size else {}
                 most = p.random_trials if choice.rule == "random" else p.rule_trials
                 for trial in range(most):
                     yield {
                         "figure": self.figure, "what": "selection", "learner": learner,
                         "rule": choice.rule, "notion": choice.notion, "budget": budget,
                         "trial": trial, "settings": dict(settings),
-                        "plan": plan, **probe,
+                        "plan": plan, **probe, **model,
                     }  # fmt: skip
 
     def prepare(self, choices: Sequence[Choice]) -> None:

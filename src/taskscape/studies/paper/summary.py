@@ -59,23 +59,34 @@ def _fig2(experiment: Fig2, versions: Sequence[str]) -> str:
         diagram.save(folder / f"{figure}-{version}.json")
     published = FIG2[plan.pool]
     _draw_fig2(diagrams, published, folder / f"{figure}.png")
-    columns = ("", "mean", "nearest bin", "farthest bin", "Spearman", "given difficulty", "ceiling")
+    columns = (
+        "", "mean", "nearest tenth", "farthest tenth", "Spearman", "given difficulty", "ceiling",
+    )  # fmt: skip
     rows: list[tuple[str, ...]] = []
     for learner in learners:
         first, last = (f"{100 * published[learner][i][1]:.1f}" for i in (0, -1))
         rows.append((f"{learner}, paper", "", first, last, "", "", ""))
         rows += [_fig2_row(learner, v, d) for v, d in diagrams.items()]
-    own = {name: plan.of_learner(name).learner_tasks for name in learners}
-    fewer = {name: n for name, n in own.items() if n < plan.learner_tasks}
     about = (
         f"{len(experiment.tests()):,} test tasks, distances to "
         + _measured_from({v: train.n_tasks for v, train in measured.items()})
         + f" training tasks; learners trained on {plan.learner_tasks:,} random tasks"
-        + "".join(f" ({name} on {n:,})" for name, n in fewer.items())
-        + f", updates of {plan.batch_size}, {len(plan.seeds)} seeds; {plan.episodes} episodes per "
-        "test task. Accuracies in %, with the number of tasks in a bin."
+        f", updates of {plan.batch_size}, {len(plan.seeds)} seeds; {plan.episodes} episodes per "
+        "test task. Accuracies in %, with the number of tasks; the paper's are of its outermost "
+        "bins." + _agreement(experiment, measured)
     )
     return f"{about}\n\n{markdown_table(columns, rows)}"
+
+
+def _agreement(experiment: Fig2, versions: Iterable[str]) -> str:
+    """How well the fits of each version with several agree about the distances that are drawn."""
+    found = {v: pairs for v in versions if len(pairs := experiment.agreement(v))}
+    if not found:
+        return ""
+    words = ", ".join(
+        f"{v} {p.mean():.2f} ({p.min():.2f} to {p.max():.2f})" for v, p in found.items()
+    )
+    return f" Rank correlation of these distances between two fits, mean over pairs: {words}."
 
 
 def _measured_from(tasks: Mapping[str, int]) -> str:
@@ -281,6 +292,8 @@ def _draw_fig2(
         for panel in panels:
             panel.set_xlabel("mean KL to the training tasks")
             panel.grid(axis="y", color="0.9")
+        for panel in panels[2:]:
+            panel.sharey(panels[1])
         panels[0].set_ylabel("accuracy")
         figure.legend(loc="outside lower center", ncols=5, frameon=False)
 
