@@ -7,6 +7,7 @@ Writes the tables of ``docs/results-similarity.md`` and ``docs/images/notions.pn
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ DRAWN = {
 STATISTICS = ("spearman", "partial", "partial_all")
 
 
+@cache
 def ledger(pool: str, learner: str = "protonet") -> list[dict[str, Any]]:
     """The finished cells of a data set and a learner; none where it was not studied."""
     path = HERE / f"similarity-{pool}-test.jsonl"
@@ -65,7 +67,8 @@ def ledger(pool: str, learner: str = "protonet") -> list[dict[str, Any]]:
 
 
 def _notion(cell: Mapping[str, Any], pool: str) -> str:
-    """Where another size than the best of all sixteen was chosen, of nine, that it is another."""
+    """What a cell is of; fits of the size that was chosen of nine, before all sixteen were tried,
+    have a name of their own."""
     own = {name: cell[name] for name in ("task_themes", "image_themes") if name in cell}
     chosen = not own or own == PREFERRED_SIZES[pool]
     return cell["notion"] if chosen else "task-themes, smaller size"

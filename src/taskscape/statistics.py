@@ -32,6 +32,7 @@ __all__ = [
     "make_resamples",
     "mean_interval",
     "noise_ceiling",
+    "pairwise_spearman",
     "partial_spearman",
     "slope",
     "spearman",
@@ -311,6 +312,13 @@ def _drawn(
 def spearman(x: Float[np.ndarray, "n"], y: Float[np.ndarray, "n"]) -> float:
     """Spearman's rank correlation; NaN if one of them is constant."""
     return partial_spearman(x, y, np.empty((len(x), 0)))
+
+
+def pairwise_spearman(
+    rows: Sequence[Float[np.ndarray, "n"]] | Float[np.ndarray, "rows n"],
+) -> list[float]:
+    """Spearman's rank correlation of each row with all rows before it."""
+    return [spearman(a, b) for i, a in enumerate(rows) for b in rows[:i]]
 
 
 def kendall(x: Float[np.ndarray, "n"], y: Float[np.ndarray, "n"]) -> float:

@@ -29,7 +29,7 @@ from taskscape.compare.posteriors import (
 )
 from taskscape.embeddings import LamStream
 from taskscape.errors import DataError
-from taskscape.statistics import spearman
+from taskscape.statistics import pairwise_spearman
 
 __all__ = [
     "TrainSummary",
@@ -159,8 +159,7 @@ def member_agreement(
     [1.0]
     """
     distances = _mean_kl_of_members(read_lam(test, "test"), summarise(train))
-    pairs = [spearman(a, b) for i, a in enumerate(distances) for b in distances[:i]]
-    return np.nan_to_num(np.array(pairs))
+    return np.nan_to_num(np.array(pairwise_spearman(distances)))
 
 
 def weights_for(

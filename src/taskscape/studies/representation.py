@@ -25,7 +25,7 @@ from taskscape.recipes import (
     with_validation,
     without_advice,
 )
-from taskscape.statistics import spearman
+from taskscape.statistics import pairwise_spearman, spearman
 from taskscape.studies.lab import Lab, option
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.estimator import TaskThemes
@@ -77,8 +77,8 @@ def represent(pool: ClassPool, size: Size, seed: int) -> dict[str, Any]:
 
 def agreement(fits: list[dict[str, Any]]) -> list[float]:
     """Rank correlations between all pairs of fits of the validation tasks' distances."""
-    distances = [np.array(fit["distances"]) for fit in fits]
-    return [round(spearman(a, b), 4) for i, a in enumerate(distances) for b in distances[:i]]
+    pairs = pairwise_spearman([np.array(fit["distances"]) for fit in fits])
+    return [round(pair, 4) for pair in pairs]
 
 
 def centroid_accuracy(pool: ClassPool, tasks: TaskSet) -> Float[np.ndarray, "tasks"]:

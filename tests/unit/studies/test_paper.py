@@ -90,7 +90,9 @@ class TestFig2:
         assert diagram.curves[0].n_evaluations == 3
         assert diagram.curves[0].partial is not None
         assert len({b.n_tasks for b in diagram.curves[0].bins}) <= 2  # 21 tasks in ten bins
-        assert len(again.agreement("ours")) == 1  # a pair of fits
+        train = again.measured_from("ours")
+        assert train is not None
+        assert len(again.agreement("ours", train)) == 1  # a pair of fits
 
     def test_another_size_is_another_cell_and_has_files_of_its_own(
         self, pool: ClassPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

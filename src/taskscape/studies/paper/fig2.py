@@ -171,10 +171,8 @@ class Fig2(Experiment[Fig2Plan]):
         size = f"{p.learner_tasks}-{p.test_tasks}-{p.episodes}"
         return f"{self.figure}-accuracy/{learner}-{seed}-{size}"
 
-    def agreement(self, version: str) -> Float[np.ndarray, "pairs"]:
+    def agreement(self, version: str, train: TrainSummary) -> Float[np.ndarray, "pairs"]:
         """How well the fits of a version agree about the distances of the test tasks."""
-        train = self.measured_from(version)
-        assert train is not None
         return member_agreement(self._lam(version), train)
 
     def diagram(self, learners: Sequence[str], version: str) -> CorrelationDiagram:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from taskscape.compare import TrainSummary
 from taskscape.diagram import CorrelationDiagram
 from taskscape.diagram.plot import COLOURS, DASHES, MARKERS
 from taskscape.files import picture, written_in_one_piece
@@ -78,9 +79,9 @@ def _fig2(experiment: Fig2, versions: Sequence[str]) -> str:
     return f"{about}\n\n{markdown_table(columns, rows)}"
 
 
-def _agreement(experiment: Fig2, versions: Iterable[str]) -> str:
+def _agreement(experiment: Fig2, measured: Mapping[str, TrainSummary]) -> str:
     """How well the fits of each version with several agree about the distances that are drawn."""
-    found = {v: pairs for v in versions if len(pairs := experiment.agreement(v))}
+    found = {v: p for v, train in measured.items() if len(p := experiment.agreement(v, train))}
     if not found:
         return ""
     words = ", ".join(
