@@ -1,5 +1,6 @@
 """Tables of a reproduction, the paper's published numbers beside ours, and its figures."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from taskscape.diagram.plot import COLOURS, DASHES, MARKERS
 from taskscape.files import picture, written_in_one_piece
 from taskscape.meta import LEARNERS, label_of
 from taskscape.plain_text import markdown_table
+from taskscape.statistics import Interval
 from taskscape.studies.outcome import RANDOM, Outcome, SelectionTrial, outcomes
 from taskscape.studies.paper import fig2
 from taskscape.studies.paper.fig2 import Fig2
@@ -326,7 +328,7 @@ def _draw_fig3(of_plans: Sequence[_Results], path: Path) -> None:
         below.set_title("ours, with the 95 % interval of the mean over trials", loc="left")
         for axes, names, values in (
             (above, in_paper, _values(FIG3)),
-            (below, learners, [100 * o.accuracy.value for o in results]),
+            (below, learners, [100 * v for o in results for v in _ends(o.accuracy)]),
         ):
             axes.set_xticks(range(len(names)), [label_of(n) for n in names])
             axes.set_ylim(min(values) - 2, max(values) + 2)
@@ -334,6 +336,11 @@ def _draw_fig3(of_plans: Sequence[_Results], path: Path) -> None:
             axes.legend(
                 frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5),
             )  # fmt: skip
+
+
+def _ends(mean: Interval) -> list[float]:
+    """What a bar and the line of its interval reach to; a single trial has no interval."""
+    return [v for v in (mean.value, mean.low, mean.high) if math.isfinite(v)]
 
 
 def _draw_fig4(of_plans: Sequence[_Results], path: Path) -> None:
