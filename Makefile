@@ -3,13 +3,18 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
 
-.PHONY: run test check lint types imports docs tables site fast-tests all-tests browser packages oldest clean
+.PHONY: run reproduce test check lint types imports docs tables site fast-tests all-tests browser packages oldest clean
 .DELETE_ON_ERROR:
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and f"taskscape needs Python 3.11 or newer, this is {v.major}.{v.minor}; try: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(DEV): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,docs]'
 	@touch $@
 
@@ -19,6 +24,11 @@ TARGETS := --target Arabic --target Lao --target Hexagrams
 run: $(STAMP)
 	$(BIN)/taskscape run --data glyphs $(TARGETS) --out out --resume
 
+# The paper's figures, on the real data under TASKSCAPE_DATA; ARGS are further options, such as
+# ARGS="--figures fig3 --scale 0.02 --minutes 30".
+reproduce: $(STAMP)
+	$(BIN)/python -m experiments.paper --out reproduced/results.jsonl $(ARGS)
+
 test: lint types imports site all-tests
 
 check: lint types imports fast-tests
@@ -26,27 +36,27 @@ check: lint types imports fast-tests
 docs: tables site
 
 # The tables of the docs that list what a registry holds.
-tables: $(STAMP)
+tables: $(DEV)
 	$(BIN)/python docs/tables.py
 
 # The documentation as a site, build/site/index.html. A broken link is an error.
-site: $(STAMP)
+site: $(DEV)
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
 
-lint: $(STAMP)
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(STAMP)
+types: $(DEV)
 	$(BIN)/mypy
 
-imports: $(STAMP)
+imports: $(DEV)
 	$(BIN)/lint-imports
 
-fast-tests: $(STAMP)
+fast-tests: $(DEV)
 	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m "not slow"
 
-all-tests: $(STAMP) browser
+all-tests: $(DEV) browser
 	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 # The report is tested in a real browser. Where there is none and none can be had, those tests skip.
@@ -60,7 +70,7 @@ browser:
 	  >/dev/null 2>&1 </dev/null || true
 
 # The source distribution, and the wheel made from it.
-packages: $(STAMP)
+packages: $(DEV)
 	rm -rf dist
 	$(BIN)/python -m hatchling build -t sdist -d dist
 	rm -rf build/source && mkdir -p build/source && tar -xzf dist/taskscape-*.tar.gz -C build/source --strip-components 1
@@ -74,4 +84,4 @@ oldest:
 	build/oldest/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m "not slow" -o filterwarnings=default --disable-warnings
 
 clean:
-	rm -rf $(VENV) out build dist
+	rm -rf $(VENV) out reproduced build dist

@@ -30,16 +30,18 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 import taskscape as ts
-from taskscape.compare.means import distance_quantiles
+from taskscape.compare import mean_kl
 from taskscape.compare.posteriors import normalise_ways
 from taskscape.diagram.result import CorrelationDiagram
+from taskscape.embeddings import Catalogue
+from taskscape.ledger import Ledger
 from taskscape.meta import TrainConfig, Trained, make_learner, mlp
+from taskscape.pools import find_look_alikes
 from taskscape.select.selection import Selection
 from taskscape.storage import load_checkpoint, save_checkpoint
-from taskscape.studies import load_study
-from taskscape.studies.lab import Lab
-from taskscape.studies.pipeline import config_from, read_config, run_study, to_toml
-from taskscape.studies.pipeline.checks import check_config
+from taskscape.study import config_from, load_study, read_config, run_study, to_toml
+from taskscape.study.checks import check_config
+from taskscape.themes import FitConfig, PrepareConfig, search_sizes
 
 ACCEPTED, HARMLESS, WRONG = "rightly accepted", "harmless", "silently wrong"
 CLEAR, TRACEBACK = "clear error", "traceback"
@@ -223,7 +225,7 @@ def _model(path: Path) -> Any:
 
 def _save_catalogue(ground: Ground, path: Path) -> None:
     for rows in (slice(0, 30), slice(30, 60)):
-        ts.Catalogue.append(path, ground.embedded[rows])
+        Catalogue.append(path, ground.embedded[rows])
 
 
 def _embedded(path: Path) -> Any:
@@ -233,7 +235,7 @@ def _embedded(path: Path) -> Any:
 
 
 def _tasks(ground: Ground, path: Path) -> Any:
-    t = ts.load_tasks(path, ground.pool)
+    t = ts.TaskSet.load(path, ground.pool)
     return t.classes, t.keys, t.n_shot, t.n_query, t.support, t.query
 
 
@@ -281,13 +283,13 @@ def _pool(path: Path) -> Any:
 
 
 def _save_ledger(ground: Ground, path: Path) -> None:
-    lab = Lab(path, "test")
+    lab = Ledger(path, "test")
     for i in range(3):
         lab.add({"cell": i}, {"accuracy": 0.5 + i})
 
 
 _FILES = (
-    Artefact("tasks.parquet", lambda g, p: ts.save_tasks(g.tasks, p), _tasks),
+    Artefact("tasks.parquet", lambda g, p: g.tasks.save(p), _tasks),
     Artefact("embeddings.parquet", lambda g, p: g.embedded.save(p), lambda g, p: _embedded(p)),
     Artefact("catalogue", _save_catalogue, lambda g, p: _embedded(p)),
     Artefact(
@@ -306,7 +308,7 @@ _FILES = (
     Artefact("own.arrow", _save_arrow, lambda g, p: _pool(p), False),
     Artefact("own.zip", _save_zip, lambda g, p: _pool(p), False),
     Artefact("pictures", _save_pictures, lambda g, p: _pool(p), False),
-    Artefact("ledger.jsonl", _save_ledger, lambda g, p: Lab(p, "test").cells, False),
+    Artefact("ledger.jsonl", _save_ledger, lambda g, p: Ledger(p, "test").cells, False),
     Artefact(
         "study.toml",
         lambda g, p: _write(p, to_toml(config_from(TINY))),
@@ -535,14 +537,10 @@ def calls(g: Ground, fits: bool) -> list[Call]:
              sampling | {"n_tasks": 5, "n_query": 0, "split": None, "within_group": False,
                          "unique": False, "seed": 0, "group_weights": "groups"},
              draw | weights | {"n_tasks": whole(1, 10**7), "unique": flag}),
-        Call("stream_tasks", lambda **k: _first(ts.stream_tasks(**k)),
+        Call("sample_tasks (stream)", lambda **k: _first(ts.sample_tasks(**k, stream=True)),
              sampling | {"n_tasks": 50, "n_query": 0, "seed": 0, "chunk_size": 8, "split": None,
                          "within_group": False},
              draw | {"n_tasks": optional(whole(1)), "chunk_size": whole(1)},
-             skip=lambda v: isinstance(v, int) and v > 10**8),
-        Call("enumerate_tasks", lambda **k: _first(ts.enumerate_tasks(**k)),
-             sampling | {"n_query": 0, "seed": 0, "chunk_size": 8, "split": None},
-             draw | {"n_way": whole(2, 24), "chunk_size": whole(1)},
              skip=lambda v: isinstance(v, int) and v > 10**8),
         Call("make_tasks", lambda **k: _drawn(ts.make_tasks(**k)),
              {"pool": g.pool, "classes": [["0", "1"]], "n_shot": 2, "n_query": 0, "seed": 0,
@@ -558,27 +556,18 @@ def calls(g: Ground, fits: bool) -> list[Call]:
              {"batch_size": 8}, {"batch_size": whole(1)}),
         Call("Embeddings.of", lambda **k: ts.Embeddings.of(**k).lam,
              {"tasks": g.tasks, "lam": g.lam}, {"tasks": lambda v: v is g.tasks, "lam": lam}),
-        Call("divergence", lambda **k: np.asarray(ts.divergence(**k)),
+        Call("distances (paired)", lambda **k: np.asarray(ts.distances(**k, paired=True)),
              {"test": g.lam[:4], "train": g.lam[:4], "seed": 0, "n_samples": 8, "scales": None,
               "kind": "jensen_shannon"},
              pair | js | {"scales": scales}, skip=_long),
-        Call("divergence (emd)", lambda **k: np.asarray(ts.divergence(kind="emd", **k)),
-             {"test": g.lam[:4], "train": g.lam[:4], "alpha": np.ones((3, 4))},
-             pair | {"alpha": anything}),
-        Call("cdist", ts.cdist, {**tests, "kind": "kl", "scales": None, "seed": 0},
+        Call("distances", ts.distances, {**tests, "kind": "kl", "scales": None, "seed": 0},
              pair | {"kind": choice(*_KINDS), "seed": seed, "scales": scales}),
-        Call("pdist", ts.pdist, {"tasks": g.lam, "kind": "kl"},
-             {"tasks": lam, "kind": choice(*_KINDS)}),
-        Call("mean_kl", ts.mean_kl, {**tests, "scales": None},
+        Call("mean_kl", mean_kl, {**tests, "scales": None},
              pair | {"scales": scales}),
         Call("nearest", lambda **k: ts.nearest(**k).distances,
              {**tests, "k": 2, "scales": None, "method": "auto"},
              pair | {"k": whole(1, 60), "method": choice("auto", "boxes", "matmul"),
                      "scales": scales}),
-        Call("nearest_distance", ts.nearest_distance, {**tests, "k": 2},
-             pair | {"k": whole(1, 60)}),
-        Call("distance_quantiles", distance_quantiles, {**tests, "q": (0.5,), "accuracy": 0.05},
-             pair | {"q": anything, "accuracy": number(1e-5, 0.5)}),
         Call("normalise_ways", normalise_ways, {"tasks": g.lam, "delta": 0.1, "n_way": 5},
              {"tasks": lam, "delta": anything, "n_way": number(1e-9)}),
         Call("resemblance", lambda **k: ts.resemblance(**k).percentile,
@@ -603,15 +592,15 @@ def calls(g: Ground, fits: bool) -> list[Call]:
                      "max_shared": optional(whole(0)), "unit": choice("tasks"),
                      "candidates": optional(whole(1)), "max_test": whole(1),
                      "similarity": anything}),
-        Call("FitConfig", lambda **k: vars(ts.FitConfig(**k)),
-             vars(ts.FitConfig()),
+        Call("FitConfig", lambda **k: vars(FitConfig(**k)),
+             vars(FitConfig()),
              {"task_themes": whole(1, 10**4), "image_themes": whole(1, 10**4),
               "delta": number(1e-300, 1e300), "batch_size": whole(1), "tau0": number(0, 1e300),
               "tau1": number(0.5, 1), "tol": number(1e-300, 1e300), "max_iter": whole(1),
               "max_passes": whole(1), "max_tasks": optional(whole(1)), "patience": whole(1),
               "evaluate_every": whole(1), "min_gain": number(-1e300, 1e300),
               "nu_fraction": number(1e-300, 1e300), "kappa": number(1e-300, 1e300)}),
-        Call("PrepareConfig", lambda **k: ts.PrepareConfig(**k).describe(),
+        Call("PrepareConfig", lambda **k: PrepareConfig(**k).describe(),
              {"power": None, "l2": False, "centre": True, "pca": 2},
              {"power": optional(number(1e-9, 1)), "l2": flag, "centre": flag,
               "pca": optional(whole(1))}),
@@ -642,25 +631,21 @@ def calls(g: Ground, fits: bool) -> list[Call]:
              dict.fromkeys(("X", "y", "splits", "groups", "class_names"), anything)),
         Call("join_pools", lambda pools: ts.join_pools(pools).fingerprint,
              {"pools": {"a": g.pool, "b": g.pool}}, {"pools": anything}),
-        Call("find_look_alikes", lambda **k: ts.find_look_alikes(**k) and None,
+        Call("find_look_alikes", lambda **k: find_look_alikes(**k) and None,
              {"pool": g.pool, "other": g.pool, "same_looks": 1.0},
              {"pool": lambda v: v is g.pool, "other": lambda v: v is g.pool,
               "same_looks": number(0, 1e300)}),
-        Call("load_tasks", lambda **k: ts.load_tasks(**k).classes,
-             {"path": _kept(g, "t.parquet", lambda p: ts.save_tasks(g.tasks, p)), "pool": g.pool},
+        Call("TaskSet.load", lambda **k: ts.TaskSet.load(**k).classes,
+             {"path": _kept(g, "t.parquet", g.tasks.save), "pool": g.pool},
              {"pool": lambda v: v is g.pool}),
         Call("Embeddings.load", lambda path: ts.Embeddings.load(path).lam,
              {"path": _kept(g, "e.parquet", g.embedded.save)}, {}),
         Call("TaskThemes.load", ts.TaskThemes.load, {"path": "x"}, {}),
         Call("load_study", load_study, {"folder": "x"}, {}),
         Call("read_config", read_config, {"path": "x"}, {}),
-        Call("save_tasks", ts.save_tasks,
-             {"tasks": g.tasks, "path": g.new("saved") / "t.parquet"},
-             {"tasks": lambda v: v is g.tasks, "path": nothing},
-             skip=lambda v: isinstance(v, str | Path)),
         Call("advise", ts.advise, {"pool": g.pool, "target": "nowhere"}, {},
              skip=lambda v: isinstance(v, ts.TaskSet | dict | tuple | np.ndarray)),
-        Call("search_sizes", ts.search_sizes,
+        Call("search_sizes", search_sizes,
              {"tasks": g.tasks, "image_themes": (0,), "task_themes": (2,)}, {},
              skip=lambda v: isinstance(v, list | tuple | range)),
     ]  # fmt: skip
@@ -737,7 +722,7 @@ def odd_command(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
     """A command line with an odd value for one of its options."""
     place = ground.new("cli")
     np.savez(place / "own.npz", X=ground.X, y=ground.y)
-    ts.save_tasks(ground.tasks, place / "t.parquet")
+    ground.tasks.save(place / "t.parquet")
     ground.embedded.save(place / "e.parquet")
     (place / "file").write_text("x", encoding="utf-8")
     (place / "circle").symlink_to("circle")
@@ -841,7 +826,7 @@ def odd_surroundings(ground: Ground, rng: np.random.Generator, fits: bool) -> Ca
     """A good command in a process of its own whose surroundings are hostile."""
     place = ground.new("around")
     np.savez(place / "own.npz", X=ground.X, y=ground.y)
-    ts.save_tasks(ground.tasks, place / "t.parquet")
+    ground.tasks.save(place / "t.parquet")
     ground.embedded.save(place / "e.parquet")
     tasks = ["tasks", "own.npz", "--n-tasks", "3", "--n-shot", "1", "--out", "o.parquet"]
     chosen = ["select", "e.parquet", "e.parquet", "--budget", "3"]

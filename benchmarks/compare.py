@@ -9,7 +9,7 @@ a NumPy matrix product with argpartition, JAX's top-k, and FAISS where it is ins
 import numpy as np
 from record import over_training_sets, seconds
 
-from taskscape.compare import cdist, distance_quantiles, mean_kl, nearest
+from taskscape.compare import distances, mean_kl, nearest
 from taskscape.compare.posteriors import expected_log, log_beta
 
 N_TEST, K, WAY = 15_504, 10, 5
@@ -44,8 +44,8 @@ def one(rng: np.random.Generator, n_train: int, L: int) -> dict[str, object]:
     few = test[: max(16, min(N_TEST, 40_000_000 // n_train))]
     up = N_TEST / len(few)
     mean = min(seconds(lambda: mean_kl(test, train)) for _ in range(3))
-    mean_peer = up * seconds(lambda: cdist(few, train).mean(axis=1))
-    full = cdist(few[:16], train).mean(axis=1)
+    mean_peer = up * seconds(lambda: distances(few, train).mean(axis=1))
+    full = distances(few[:16], train).mean(axis=1)
     error = float(np.max(np.abs(mean_kl(few[:16], train) / full - 1)))
     search = seconds(lambda: nearest(test, train, K, method="boxes"))
     one_query = min(seconds(lambda: nearest(test[:1], train, K)) for _ in range(3))
@@ -53,7 +53,6 @@ def one(rng: np.random.Generator, n_train: int, L: int) -> dict[str, object]:
     nearest(few[:16], train, K, method="matmul")  # compiles
     jax_peer = up * seconds(lambda: nearest(few, train, K, method="matmul"))
     faiss = by_faiss(few, train)
-    quantiles = up * seconds(lambda: distance_quantiles(few, train, [0.05, 0.5]))
     return {
         "mean_kl_s": mean,
         "mean_kl_ratio_to_all_pairs": mean_peer / mean,
@@ -64,7 +63,6 @@ def one(rng: np.random.Generator, n_train: int, L: int) -> dict[str, object]:
         "nearest_ratio_to_jax_matmul": jax_peer / search,
         "nearest_ratio_to_faiss": None if faiss is None else up * faiss / search,
         "peers_measured_on_test_tasks": len(few),
-        "quantiles_s_scaled": quantiles,
     }
 
 

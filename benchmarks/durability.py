@@ -32,15 +32,17 @@ from typing import Any
 import numpy as np
 from record import keep, parser
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # experiments are not installed
+
+from experiments.lab import Lab, Store
+from experiments.paper.fig2 import Fig2
+from experiments.paper.plan import VERSIONS, Fig2Plan
 from taskscape.cli.interrupts import heed_interrupts
 from taskscape.errors import DataError
 from taskscape.meta import ProtoNet, TrainConfig, TrainingCheckpoint, mlp, train
 from taskscape.pools import ClassPool
 from taskscape.storage import forget_checkpoint
-from taskscape.studies.lab import Lab, Store
-from taskscape.studies.paper.fig2 import Fig2
-from taskscape.studies.paper.plan import VERSIONS, Fig2Plan
-from taskscape.studies.pipeline import config_from, run_study
+from taskscape.study import config_from, run_study
 from taskscape.tasks import sample_tasks
 from taskscape.themes import start
 from taskscape.themes.estimator import TaskThemes

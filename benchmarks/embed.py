@@ -28,9 +28,9 @@ from record import (
     write,
 )
 
-from taskscape import Embeddings, FitConfig, PrepareConfig, load_pool, sample_tasks
+from taskscape import Embeddings, load_pool, sample_tasks
 from taskscape.compiling import seconds_compiling
-from taskscape.themes import Fit, TaskSource
+from taskscape.themes import Fit, FitConfig, PrepareConfig, TaskSource
 from taskscape.themes.embed import embed
 from taskscape.themes.prepare import PreparedSamples, learn_preparation
 

@@ -30,9 +30,9 @@ from record import (
     write,
 )
 
-from taskscape import FitConfig, sample_tasks
+from taskscape import sample_tasks
 from taskscape.compiling import seconds_compiling
-from taskscape.themes import Fit, TaskSource
+from taskscape.themes import Fit, FitConfig, TaskSource
 from taskscape.themes.start import Scale
 from taskscape.themes.steps import init
 

@@ -24,8 +24,8 @@ os.environ.setdefault("TASKSCAPE_KEEP_COMPILED", "0")
 from made_up import pool_and_themes
 from record import keep, parser, seconds, write
 
-from taskscape import FitConfig, sample_tasks
-from taskscape.themes import Fit, TaskSource
+from taskscape import sample_tasks
+from taskscape.themes import Fit, FitConfig, TaskSource
 from taskscape.themes.embed import embed
 from taskscape.themes.start import Scale
 from taskscape.themes.steps import init

@@ -3,8 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 
-from taskscape import ClassPool, PrepareConfig
+from taskscape import ClassPool
 from taskscape.model import Themes
+from taskscape.themes import PrepareConfig
 from taskscape.themes.prepare import PreparedSamples, learn_preparation
 
 NOISE = 2.0

@@ -27,7 +27,7 @@ _FLOATS = (10_000, 1_000_000, 4_000_000)
 
 def measure(processes: int, process: int, port: int) -> dict[str, Any]:
     """Figures of one layout, from one of its processes."""
-    from taskscape.mesh import all_devices, join_processes
+    from taskscape.distributed.mesh import all_devices, join_processes
 
     if processes > 1:
         join_processes(f"127.0.0.1:{port}", processes, process)
@@ -44,7 +44,7 @@ def _steps(name: str, tasks: int, mesh: Any) -> dict[str, Any]:
     from made_up import pool_and_themes
 
     from taskscape import sample_tasks
-    from taskscape.mesh import same_on_all
+    from taskscape.distributed.mesh import same_on_all
     from taskscape.themes import steps
     from taskscape.themes.config import FitConfig
     from taskscape.themes.data import gather, gather_shares
@@ -79,8 +79,14 @@ def _collectives(mesh: Any) -> dict[str, Any]:
     """The collective alone."""
     import jax
 
-    from taskscape.mesh import SAME, SPLIT, on_each_device, own_places, split_over_devices
-    from taskscape.mesh import sum_over_devices as summed
+    from taskscape.distributed.mesh import (
+        SAME,
+        SPLIT,
+        on_each_device,
+        own_places,
+        split_over_devices,
+    )
+    from taskscape.distributed.mesh import sum_over_devices as summed
 
     figures = {}
     total = jax.jit(on_each_device(summed, mesh, (SPLIT,), SAME))

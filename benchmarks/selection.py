@@ -12,7 +12,7 @@ import numpy as np
 from compare import N_TEST, tasks
 from record import over_training_sets, seconds
 
-from taskscape.compare import cdist
+from taskscape.compare import distances
 from taskscape.compare.posteriors import expected_log, log_beta
 from taskscape.select import select
 
@@ -38,7 +38,7 @@ def one(rng: np.random.Generator, n_train: int, L: int) -> dict[str, object]:
         for rule in RULES
     }
     few = test[: max(16, min(N_TEST, 40_000_000 // n_train))]
-    all_pairs = N_TEST / len(few) * seconds(lambda: cdist(few, train).mean(axis=0))
+    all_pairs = N_TEST / len(few) * seconds(lambda: distances(few, train).mean(axis=0))
     plain = n / 50 * seconds(lambda: plain_coverage(test, train, 50))
     return {
         "n_chosen": n,

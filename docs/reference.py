@@ -44,8 +44,8 @@ PACKAGES = {
     "errors": "Errors",
 }
 SETTINGS = {
-    "A fit: FitConfig": "taskscape.FitConfig",
-    "Preparation of features: PrepareConfig": "taskscape.PrepareConfig",
+    "A fit: FitConfig": "taskscape.themes.FitConfig",
+    "Preparation of features: PrepareConfig": "taskscape.themes.PrepareConfig",
     "Meta-training: TrainConfig": "taskscape.meta.TrainConfig",
     "Advice on targets: AdvisorSettings": "taskscape.targets.AdvisorSettings",
     "The probe network of Task2Vec: Task2VecConfig": "taskscape.similarity.Task2VecConfig",

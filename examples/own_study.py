@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 import numpy as np
 
 from taskscape import load_pool
-from taskscape.studies import config_from, run_study
+from taskscape.study import config_from, run_study
 
 
 def main() -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.lab import Lab
 from taskscape.storage import load_arrays, load_checkpoint, save_arrays, save_checkpoint
-from taskscape.studies.lab import Lab
 
 Write = Callable[[Path, int], None]
 Read = Callable[[Path], int]

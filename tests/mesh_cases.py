@@ -9,7 +9,7 @@ import numpy as np
 
 from fit_cases import SMALL, small_model, small_pool, small_tasks
 from meta_cases import DIMS, toy_pool, toy_tasks
-from taskscape.mesh import all_devices, on_one_device
+from taskscape.distributed.mesh import all_devices, on_one_device
 from taskscape.meta import ProtoNet, TrainConfig, mlp, train_many
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import TaskSource

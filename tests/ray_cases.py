@@ -11,15 +11,15 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from taskscape.distributed.engine import EngineError, use_engine
 from taskscape.embeddings import Catalogue, Embeddings
-from taskscape.engine import EngineError, use_engine
 from taskscape.pools import ClassPool
-from taskscape.tasks import stream_tasks
+from taskscape.tasks import sample_tasks
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.into_catalogue import embed_into
 
 POOL = ClassPool.from_arrays(np.zeros((40, 2), np.float32), np.repeat(np.arange(20), 2))
-TASKS = stream_tasks(POOL, 9_000, n_way=(2, 4), n_shot=1)
+TASKS = sample_tasks(POOL, 9_000, n_way=(2, 4), n_shot=1, stream=True)
 CLUSTER = {
     "address": "local",
     "num_cpus": 2,

@@ -15,8 +15,8 @@ from taskscape.compare import mean_kl, nearest
 from taskscape.diagram import correlation_diagram
 from taskscape.embeddings import Embeddings
 from taskscape.forecast import Forecasts, Judgement
-from taskscape.studies.outcome import SelectionTrial
-from taskscape.studies.result import StudyResult
+from taskscape.select.trials import Trial
+from taskscape.study.result import StudyResult
 from taskscape.themes import HealthWarning, OutlierTasksWarning
 
 EVIL = "<script>window.hacked = 1</script>"
@@ -144,7 +144,7 @@ def with_outcomes(result: StudyResult, learners: tuple[str, ...] = LEARNERS) -> 
         result.distance, accuracy, classes=result.test, difficulty=result.difficulty, n_bins=8
     )
     trials = tuple(
-        SelectionTrial(name, rule, budget, trial, _chosen(rng, i, rule, budget))
+        Trial(name, rule, budget, trial, _chosen(rng, i, rule, budget))
         for i, name in enumerate(learners)
         for rule in RULES
         for budget in (100, 500, 1000)

@@ -7,8 +7,8 @@ import numpy as np
 
 from meta_cases import DIMS, toy_pool
 from taskscape.pools import ClassPool
-from taskscape.studies.pipeline import Listener, StudyConfig, config_from, run_study
-from taskscape.studies.result import StudyResult
+from taskscape.study import Listener, StudyConfig, config_from, run_study
+from taskscape.study.result import StudyResult
 
 TINY: dict[str, Any] = {
     "tasks": {"n_way": 3, "n_shot": 8, "n_train": 60, "n_val": 30, "n_test": 30},

@@ -18,7 +18,10 @@ from taskscape.cli import app
 from taskscape.pools import glyphs
 from taskscape.pools.glyphs import characters_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::taskscape.HealthWarning")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::taskscape.themes.HealthWarning"),
+]
 ROOT = Path(__file__).parent.parent
 PAGES = {
     name: (ROOT / name).read_text(encoding="utf-8")

@@ -18,8 +18,8 @@ from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from taskscape import FitConfig, sample_tasks
-from taskscape.themes import Fit, TaskSource
+from taskscape import sample_tasks
+from taskscape.themes import Fit, FitConfig, TaskSource
 from taskscape.themes.embed import embed
 
 CLASSES, SAMPLES, K, L, WAYS, SHOT, BATCH = 100, 200, 8, 4, (5, 10), 16, 256

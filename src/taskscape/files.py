@@ -40,6 +40,7 @@ __all__ = [
     "json_with",
     "lock_open_file",
     "locked_folder",
+    "only_run_in",
     "owned",
     "picture",
     "recover",
@@ -429,6 +430,32 @@ def locked_folder(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def only_run_in(folder: Path) -> Iterator[None]:
+    """Keep other runs out of a folder; however this process ends, the folder is free again."""
+    path = folder / ".running"
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            if not lock_open_file(file, wait=False):
+                runner = os.read(file, 32).decode(errors="replace").strip()
+                raise DataError(
+                    f"another run (process {runner or 'not known'}) works in {folder}. Wait until "
+                    "it has ended, or use another --out."
+                )
+            if not path.exists() or not os.path.samestat(os.fstat(file), path.stat()):
+                continue  # the run before has just ended and removed it
+            os.truncate(file, 0)
+            os.write(file, f"{os.getpid()}\n".encode())
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+        finally:
+            os.close(file)
 
 
 def _take_free_place(unfinished: Path, final: Path) -> bool:

@@ -64,6 +64,7 @@ __all__ = [
     "table_with_header",
     "tree_from",
     "versions",
+    "versions_and_hardware",
     "write_json",
     "write_parquet",
     "write_table",
@@ -86,6 +87,20 @@ def versions(*names: str) -> dict[str, str]:
         except metadata.PackageNotFoundError:
             known[name] = "unknown"
     return {"python": platform.python_version()} | known
+
+
+def versions_and_hardware() -> dict[str, Any]:
+    """Versions and hardware, for results that are kept."""
+    device = jax.devices()[0]
+    return {
+        "versions": versions("jax", "equinox", "optax", "numpy"),
+        "hardware": {
+            "device": device.device_kind,
+            "platform": device.platform,
+            "cores": os.cpu_count(),
+            "machine": platform.machine(),
+        },
+    }
 
 
 # -- folders and checkpoints --------------------------------------------------------------------

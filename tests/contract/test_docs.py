@@ -2,7 +2,6 @@
 
 import importlib
 import re
-import runpy
 import sys
 from pathlib import Path
 
@@ -35,9 +34,11 @@ def test_no_page_has_two_titles_or_an_empty_heading(page: Path) -> None:
     assert sum(level == "#" for level, _ in headings) <= 1
 
 
-@pytest.mark.parametrize("script", ["similarity", "forecasts", "representation", "paper"])
+@pytest.mark.parametrize(
+    "script", ["similarity", "forecasts", "representation", "paper", "targets"]
+)
 def test_the_tables_of_studies_are_those_of_their_ledgers(script: str) -> None:
-    study = runpy.run_path(str(ROOT / "docs" / "results" / f"{script}.py"))
-    page = study["PAGE"].read_text(encoding="utf-8")
-    assert study["TABLES"].names_in(page) == set(study["TABLES"].makers)
-    assert study["TABLES"].filled(page) == page, f"run python docs/results/{script}.py"
+    study = importlib.import_module(f"experiments.tables.{script}")
+    page = study.PAGE.read_text(encoding="utf-8")
+    assert study.TABLES.names_in(page) == set(study.TABLES.makers)
+    assert study.TABLES.filled(page) == page, f"run python -m experiments.tables.{script}"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taskscape.compare import cdist
+from taskscape.compare import distances
 from taskscape.select import RULES, Selection, select
 from taskscape.similarity import DistanceSource, EmbeddingSource, KLSource, MatrixSource
 
@@ -18,7 +18,7 @@ TRAIN = KINDS[RNG.integers(25, size=N_TRAIN)]
 CLASSES = np.array([RNG.choice(12, 4, replace=False) for _ in range(N_TRAIN)])
 SOURCES = {
     "kl": KLSource,
-    "matrix": lambda test, train: MatrixSource(cdist(test, train)),
+    "matrix": lambda test, train: MatrixSource(distances(test, train)),
     "embedding": lambda test, train: EmbeddingSource(test, train, "euclidean"),
 }
 

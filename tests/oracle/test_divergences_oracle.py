@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.optimize import linprog
 from scipy.stats import beta, dirichlet
 
-from taskscape.compare import cdist, divergence, divergence_with_error, mean_kl, theme_cost
+from taskscape.compare import distances, divergence_with_error, mean_kl, theme_cost
 
 RNG = np.random.default_rng(0)
 P, Q = np.array([1.5, 2.0, 0.8, 3.0]), np.array([0.7, 1.0, 3.0, 2.0])
@@ -26,13 +26,13 @@ def mean_and_error(values):
 
 def test_kl_by_monte_carlo(points):
     expected, error = mean_and_error(points[0] - points[1])
-    assert abs(divergence(P, Q) - expected) < 4 * error
+    assert abs(distances(P, Q, paired=True) - expected) < 4 * error
 
 
 def test_bhattacharyya_and_hellinger_by_monte_carlo(points):
     overlap, error = mean_and_error(np.exp((points[1] - points[0]) / 2))
-    assert abs(np.exp(-divergence(P, Q, "bhattacharyya")) - overlap) < 4 * error
-    assert abs(1 - divergence(P, Q, "hellinger") ** 2 - overlap) < 4 * error
+    assert abs(np.exp(-distances(P, Q, "bhattacharyya", paired=True)) - overlap) < 4 * error
+    assert abs(1 - distances(P, Q, "hellinger", paired=True) ** 2 - overlap) < 4 * error
 
 
 def test_jensen_shannon_by_monte_carlo(points):
@@ -53,9 +53,11 @@ def test_two_themes_by_quadrature():
         return quad(f, 0, 1, limit=200)[0]
 
     kl = integral(lambda x: p(x) * np.log(p(x) / q(x)) if p(x) > 0 else 0.0)
-    assert divergence(a, b) == pytest.approx(kl, rel=1e-6)
+    assert distances(a, b, paired=True) == pytest.approx(kl, rel=1e-6)
     overlap = integral(lambda x: np.sqrt(p(x) * q(x)))
-    assert divergence(a, b, "bhattacharyya") == pytest.approx(-np.log(overlap), rel=1e-6)
+    assert distances(a, b, "bhattacharyya", paired=True) == pytest.approx(
+        -np.log(overlap), rel=1e-6
+    )
 
     def js(x):
         m = (p(x) + q(x)) / 2
@@ -81,13 +83,13 @@ def test_emd_by_linear_programming():
     columns = [np.kron(np.ones(4), np.eye(4)[i]) for i in range(4)]
     masses = np.r_[P / P.sum(), Q / Q.sum()]
     solved = linprog(cost.ravel(), A_eq=np.array(rows + columns), b_eq=masses)
-    assert divergence(P, Q, "emd", alpha=alpha) == pytest.approx(solved.fun, rel=1e-6)
+    assert distances(P, Q, "emd", alpha=alpha, paired=True) == pytest.approx(solved.fun, rel=1e-6)
 
 
 def test_the_mean_by_a_slow_loop():
     test, train = RNG.gamma(1, 2, (6, 3)) + 0.1, RNG.gamma(1, 2, (40, 3)) + 0.1
-    slow = np.array([[divergence(a, b) for b in train] for a in test])
-    np.testing.assert_allclose(cdist(test, train), slow, rtol=1e-12)
+    slow = np.array([[distances(a, b, paired=True) for b in train] for a in test])
+    np.testing.assert_allclose(distances(test, train), slow, rtol=1e-12)
     np.testing.assert_allclose(mean_kl(test, train), slow.mean(axis=1), rtol=1e-10)
 
 
@@ -99,4 +101,4 @@ def test_kl_agrees_with_the_model():
     pairs = list(itertools.product([P, Q], repeat=2))
     a, b = (np.stack(x) for x in zip(*pairs, strict=True))
     found = kl_divergence(jnp.asarray(a), jnp.asarray(b))
-    np.testing.assert_allclose(divergence(a, b), found, atol=1e-4)
+    np.testing.assert_allclose(distances(a, b, paired=True), found, atol=1e-4)

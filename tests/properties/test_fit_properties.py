@@ -11,7 +11,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from fit_cases import blobs, fitted, small_model, small_pool, small_tasks
-from taskscape import ClassPool, HealthWarning, PrepareConfig, TaskSet, make_tasks
+from taskscape import ClassPool, TaskSet, make_tasks
+from taskscape.themes import HealthWarning, PrepareConfig
 from taskscape.themes.data import FitBatch, gather
 from taskscape.themes.prepare import PreparedSamples
 from taskscape.themes.steps import step

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskscape.pools import ClassPool
-from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks
+from taskscape.tasks import TaskSet, sample_tasks
 
 SIZES = st.lists(st.integers(3, 9), min_size=3, max_size=9)
 
@@ -53,7 +53,9 @@ def test_cutting_and_joining_changes_nothing(counts: list[int], seed: int, cut: 
 def test_enumeration_is_complete(counts: list[int], data: st.DataObject):
     pool = pool_of(counts)
     way = data.draw(st.integers(2, len(pool)))
-    every = enumerate_tasks(pool, n_way=way, n_shot=1, chunk_size=data.draw(st.integers(1, 50)))
+    every = sample_tasks(
+        pool, "all", n_way=way, n_shot=1, chunk_size=data.draw(st.integers(1, 50)), stream=True
+    )
     listed = [tuple(row) for chunk in every for row in chunk.classes.tolist()]
     assert len(set(listed)) == len(listed) == len(every)
     assert listed == sorted(listed)

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from taskscape import Embeddings, load_tasks, sample_tasks, save_tasks
+from taskscape import Embeddings, TaskSet, sample_tasks
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.select.selection import Selection
-from taskscape.studies.pipeline.stages import Stage, StageRunner
+from taskscape.study.stages import Stage, StageRunner
 
 RNG = np.random.default_rng(0)
 POOL = ClassPool.from_arrays(RNG.normal(size=(80, 3)), np.repeat(np.arange(8), 10))
@@ -32,7 +32,7 @@ def values_of(loaded: Any) -> list[bytes]:
 @pytest.mark.parametrize(
     ("save", "load"),
     [
-        (lambda path: save_tasks(TASKS, path), lambda path: load_tasks(path, POOL)),
+        (TASKS.save, lambda path: TaskSet.load(path, POOL)),
         (EMBEDDED.save, Embeddings.load),
     ],
     ids=["tasks", "embeddings"],
@@ -118,12 +118,12 @@ def test_values_of_embeddings_are_checked(
 
 def test_an_edited_header_is_noticed(tmp_path: Path):
     path = tmp_path / "t.parquet"
-    save_tasks(TASKS, path)
+    TASKS.save(path)
     table = pq.read_table(path)
     header = table.schema.metadata[b"taskscape"].replace(b'"n_query": 0', b'"n_query": 1')
     pq.write_table(table.replace_schema_metadata({b"taskscape": header}), path)
     with pytest.raises(DataError, match=r"t\.parquet is damaged or was edited"):
-        load_tasks(path, POOL)
+        TaskSet.load(path, POOL)
 
 
 def test_results_in_json_are_checked(tmp_path: Path):

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from taskscape.engine import EngineError, map_work, use_engine
+from taskscape.distributed.engine import EngineError, map_work, use_engine
 from taskscape.progress import heard_by
 
 
@@ -36,7 +36,7 @@ def test_errors_of_the_work_are_its_own():
 
 
 def test_unknown_engines_are_refused(monkeypatch):
-    message = r"^engine 'spark' is not known; use here, ray, ray://host:port\.$"
+    message = r"^engine 'spark' is not known; use local, ray, ray://host:port\.$"
     with pytest.raises(EngineError, match=message), use_engine("spark"):
         pass
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

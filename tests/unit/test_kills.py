@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import kill_cases
+from experiments.lab import Lab, Store
 from taskscape.errors import CheckpointError, DataError
 from taskscape.files import folder_in_one_piece, written_in_one_piece
 from taskscape.storage import (
@@ -19,8 +20,7 @@ from taskscape.storage import (
     mend_checkpoint,
     save_checkpoint,
 )
-from taskscape.studies.lab import Lab, Store
-from taskscape.studies.pipeline.stages import Stage, StageRunner
+from taskscape.study.stages import Stage, StageRunner
 
 TESTS = Path(kill_cases.__file__).parent
 

@@ -16,10 +16,10 @@ import pytest
 import ray_cases
 from ray_cases import TASKS, Model
 from taskscape.compare import nearest
-from taskscape.engine import EngineError, map_work, use_engine
+from taskscape.distributed.engine import EngineError, map_work, use_engine
 from taskscape.errors import DataError
 from taskscape.progress import heard_by
-from taskscape.studies.pipeline.stages import Listener, Stage, StageRunner
+from taskscape.study.stages import Listener, Stage, StageRunner
 from taskscape.themes.into_catalogue import embed_into
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'taskscape[ray]'")
@@ -64,7 +64,7 @@ def test_all_workers_do_the_work_and_tell_of_it(cluster):
 
 
 def test_what_a_killed_worker_had_begun_is_done_again(cluster, tmp_path):
-    with use_engine("here"):
+    with use_engine("local"):
         expected = embed_into(tmp_path / "here" / "c", Model(), TASKS, shard_size=1000)
     made = embed_into(tmp_path / "ray" / "c", Model(tmp_path / "dead", die), TASKS, shard_size=1000)
     assert (tmp_path / "dead").exists()
@@ -72,7 +72,7 @@ def test_what_a_killed_worker_had_begun_is_done_again(cluster, tmp_path):
     asked = made.take(np.arange(300)).lam.astype(np.float64)
     compacted = made.compact(shard_size=1000)
     near = nearest(asked, compacted.lam(), 3)
-    with use_engine("here"):
+    with use_engine("local"):
         here = nearest(asked, compacted.lam(), 3)
     np.testing.assert_array_equal(near.indices, here.indices)
     np.testing.assert_array_equal(near.distances, here.distances)
@@ -164,7 +164,7 @@ def test_a_killed_head_is_told_of_and_the_same_call_goes_on(tmp_path):
     assert kept >= 3
     again = []
     count = SimpleNamespace(exists=lambda: False, touch=lambda: None)
-    with use_engine("here"):
+    with use_engine("local"):
         whole = embed_into(folder, Model(count, lambda: again.append(1)), TASKS, shard_size=1000)
     assert len(again) == 9 - kept
     assert len(whole) == 9_010
@@ -174,7 +174,7 @@ def test_sigterm_ends_the_command_and_the_cluster_it_started():
     code = """
 import os, signal, sys, threading, time
 from taskscape.cli.interrupts import heed_interrupts
-from taskscape.engine import map_work, use_engine
+from taskscape.distributed.engine import map_work, use_engine
 
 def wait(item):
     time.sleep(60)

@@ -12,13 +12,11 @@ from meta_cases import toy_pool
 from taskscape import (
     DataError,
     TaskThemes,
-    cdist,
     correlation_diagram,
-    enumerate_tasks,
+    distances,
     make_tasks,
     sample_tasks,
     select,
-    stream_tasks,
 )
 from taskscape.arguments import check_seed
 from taskscape.meta import TrainConfig, evaluate, make_learner, mlp, train
@@ -39,11 +37,10 @@ def learned(seed: Any) -> Any:
 USES: dict[str, Callable[[Any], Any]] = {
     "sample_tasks": lambda s: sample_tasks(POOL, 9, n_way=3, n_shot=2, seed=s).keys,
     "unique": lambda s: sample_tasks(POOL, 9, n_way=3, n_shot=2, unique=True, seed=s).keys,
-    "stream_tasks": lambda s: stream_tasks(POOL, 9, n_way=3, n_shot=2, seed=s).collect().keys,
-    "enumerate_tasks": lambda s: enumerate_tasks(POOL, n_way=3, n_shot=2, seed=s)[:9].keys,
+    "all": lambda s: sample_tasks(POOL, "all", n_way=3, n_shot=2, seed=s).keys,
     "make_tasks": lambda s: make_tasks(POOL, [[0, 1], [2, 3]], n_shot=2, seed=s).keys,
     "select": lambda s: select(LAM[:5], LAM, 6, "random", seed=s).indices,
-    "cdist": lambda s: cdist(LAM[:2], LAM, "jensen_shannon", n_samples=8, seed=s),
+    "cdist": lambda s: distances(LAM[:2], LAM, "jensen_shannon", n_samples=8, seed=s),
     "correlation_diagram": lambda s: [
         b.accuracy_low
         for b in correlation_diagram(LAM[:, 0], LAM[:, 1] / 20, n_resamples=20, seed=s)
@@ -82,8 +79,8 @@ def test_seeds_that_jax_would_not_hold_are_refused() -> None:
         learned(2**31)
 
 
-@pytest.mark.filterwarnings("ignore::taskscape.HealthWarning")
-@pytest.mark.filterwarnings("ignore::taskscape.OutlierTasksWarning")
+@pytest.mark.filterwarnings("ignore::taskscape.themes.HealthWarning")
+@pytest.mark.filterwarnings("ignore::taskscape.themes.OutlierTasksWarning")
 def test_a_model_with_such_a_seed_can_be_fitted_and_kept(tmp_path: Path) -> None:
     tasks = small_tasks(seed=np.int64(1))
     model = small_model(random_state=np.int64(1)).fit(tasks)

@@ -22,8 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _MODULES = (
-    "run", "data", "themes", "compare", "catalogue", "select", "advise", "learners",
-    "forecast", "doctor",
+    "run", "data", "fit", "compare", "select", "advise", "forecast", "doctor",
 )  # fmt: skip
 
 

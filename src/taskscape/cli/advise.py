@@ -1,8 +1,6 @@
 """``taskscape advise``: which tasks of a pool to train on for a target."""
 
 import json
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,8 +64,8 @@ def advise(
         str | None,
         typer.Option(
             help=f"Go by what choosing gains on your own data: {OWN} takes each of its groups as "
-            "the target first (half a minute each, kept in the cache folder); or a ledger of "
-            "`python -m taskscape.studies targets`."
+            "the target first (half a minute each, kept in the cache folder); or a file of such "
+            "gains, as that folder has."
         ),
     ] = None,
     try_sources: Annotated[
@@ -92,10 +90,10 @@ def advise(
     What that says is weighed by how much choosing gained on other targets.
     """
     from taskscape.pools import load_pool
-    from taskscape.studies.targets import experience_of
     from taskscape.targets import AdvisorSettings
     from taskscape.targets import advise as advise_for
     from taskscape.targets.advice import ADVICE
+    from taskscape.targets.rotation import experience_of
     from taskscape.targets.target import find_target
 
     source = one_source(data)
@@ -110,8 +108,7 @@ def advise(
     pool, seen = load_pool(source), None
     meant = find_target(target, pool, **settings.target_sizes())
     if experience == OWN:
-        with redirect_stdout(sys.stderr):  # a line for each group, which is no result here
-            seen = experience_of(pool, learner, budget, settings, but=target)
+        seen = experience_of(pool, learner, budget, settings, but=target)
     elif experience is not None:
         seen = _seen(Path(experience), learner)
     advice = advise_for(
@@ -130,8 +127,8 @@ def advise(
 
 def _seen(ledger: Path, learner: str) -> "list[GainSeen]":
     """What a ledger says of a learner; an error where it says nothing."""
-    from taskscape.studies.lab import read_ledger
-    from taskscape.studies.targets import gains_seen
+    from taskscape.ledger import read_ledger
+    from taskscape.targets.rotation import gains_seen
 
     if not ledger.is_file():
         raise DataError(f"--experience {ledger} is not a file.")
@@ -139,7 +136,7 @@ def _seen(ledger: Path, learner: str) -> "list[GainSeen]":
     seen = [s for s in gains_seen(entries) if s.learner == learner]
     if not seen:
         raise DataError(
-            f"{ledger} holds no gains of {learner}. Make some by `python -m taskscape.studies "
-            f"targets --pool MINE --learners {learner} --out {ledger}`."
+            f"{ledger} holds no gains of {learner}. `--experience {OWN} --learner {learner}` "
+            "measures them on your own data."
         )
     return seen

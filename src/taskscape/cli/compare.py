@@ -62,14 +62,14 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="Write a CSV with a row for every test task.")
     ] = None,
-    engine: Engine = "here",
+    engine: Engine = "local",
     as_json: AsJson = False,
 ) -> None:
     """Mean distance from each test task to the training tasks, and whether the sets are alike."""
     import numpy as np
 
-    from taskscape.cli.work.compare import TABLE, by_samples, by_themes, write_distances
-    from taskscape.engine import use_engine
+    from taskscape.cli.file_distances import TABLE, by_samples, by_themes, write_distances
+    from taskscape.distributed.engine import use_engine
 
     if out is not None:
         check_output(out, TABLE)
@@ -131,7 +131,7 @@ def nearest(
     as_json: AsJson = False,
 ) -> None:
     """The tasks of a catalogue with the smallest KL from one task."""
-    from taskscape.cli.work.compare import find_nearest, find_task
+    from taskscape.cli.file_distances import find_nearest, find_task
     from taskscape.embeddings import Catalogue, TaskFilter
 
     look_in = Catalogue(catalogue)
@@ -216,7 +216,7 @@ def diagram(
             "train.parquet --accuracies mine.csv; or one CSV that has distances and accuracies."
         )
     if train is not None and accuracies is not None:
-        from taskscape.cli.work.compare import mean_distances
+        from taskscape.cli.file_distances import mean_distances
 
         beside = "TRAIN: distances and classes are those of the tasks"
         refuse_given(diagram, beside, distance=distance, classes=classes)

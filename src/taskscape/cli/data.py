@@ -24,12 +24,12 @@ from taskscape.files import PICTURE, check_output
 
 if TYPE_CHECKING:
     from typer import Context
+
+    import taskscape
 else:  # typer passes an instance of the base class, which a run-time type checker would refuse
     Context = typer.Context.__mro__[1]
 
 __all__ = ["register"]
-
-_MOST_TO_WRITE = 50_000_000
 
 data_app = typer.Typer(
     help="List known data sets, look into one, download one, or keep your own as decided.",
@@ -92,18 +92,17 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show counts by split and group, sample sizes, and a contact sheet."""
-    from taskscape.cli.work.data import print_summary, summarise
     from taskscape.pools import load_pool
     from taskscape.pools.sheet import contact_sheet
 
     if out is not None:
         check_output(out, PICTURE)
     pool = load_pool(source, split=split)
-    summary = summarise(pool)
+    summary = _summarise(pool)
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
     else:
-        print_summary(pool, summary)
+        _print_summary(pool, summary)
     if out is not None:
         contact_sheet(pool, out)
         typer.echo(f"contact sheet: {out}", err=as_json)
@@ -130,8 +129,7 @@ def save(
     Lists of tasks and models belong to the data as they were opened: with other splits or sizes,
     they are other data.
     """
-    from taskscape.cli.work.data import print_summary, summarise
-    from taskscape.pools import load_pool, save_pool, split_classes
+    from taskscape.pools import load_pool, split_classes
     from taskscape.pools.cache import POOL
 
     check_output(out, POOL)
@@ -144,8 +142,8 @@ def save(
     )
     if deal is not None:
         pool = split_classes(pool, deal)
-    save_pool(pool, out)
-    print_summary(pool, summarise(pool))
+    pool.save(out)
+    _print_summary(pool, _summarise(pool))
     typer.echo(f"written to {out}")
 
 
@@ -188,7 +186,7 @@ def tasks(
 ) -> None:
     """Draw tasks, or list all of them, and write a manifest that can be published and re-used."""
     from taskscape.pools import load_pool
-    from taskscape.tasks import TASKS, enumerate_tasks, sample_tasks, save_tasks
+    from taskscape.tasks import TASKS, sample_tasks
 
     way, shot = parse_range(n_way, "--n-way"), parse_shots(n_shot, "--n-shot")
     check_output(out, TASKS)
@@ -196,24 +194,63 @@ def tasks(
         beside, weights = "--all, which lists every combination", group_weights
         refuse_given(tasks, beside, n_tasks=n_tasks, unique=unique, group_weights=weights)
     pool = load_pool(source)
-    if every:
-        if not isinstance(way, int):
-            raise DataError(f"--all lists tasks of one size; --n-way {n_way} is a range.")
-        stream = enumerate_tasks(
-            pool, n_way=way, n_shot=shot, n_query=n_query, split=split,
-            within_group=within_group, seed=seed,
-        )  # fmt: skip
-        if len(stream) > _MOST_TO_WRITE:
-            raise DataError(
-                f"--all would write {len(stream):,} tasks; the most is {_MOST_TO_WRITE:,}. "
-                "Leave --all out and give --n-tasks."
-            )
-        drawn = stream.collect()
-    else:
-        drawn = sample_tasks(
-            pool, n_tasks, n_way=way, n_shot=shot, n_query=n_query, split=split,
-            within_group=within_group, group_weights=group_weights, unique=unique, seed=seed,
-        )  # fmt: skip
-    save_tasks(drawn, out)
+    drawn = sample_tasks(
+        pool, "all" if every else n_tasks, n_way=way, n_shot=shot, n_query=n_query, split=split,
+        within_group=within_group, group_weights=group_weights, unique=unique, seed=seed,
+    )  # fmt: skip
+    drawn.save(out)
     typer.echo(f"{drawn!r}")
     typer.echo(f"written to {out}")
+
+
+def _summarise(pool: "taskscape.ClassPool") -> dict[str, object]:
+    """What ``data show`` tells, as plain values."""
+    from taskscape.pools import SPLITS
+
+    groups = pool.groups or ("",) * len(pool)
+    splits = pool.splits or ("",) * len(pool)
+    rows: dict[tuple[str, str], list[int]] = {}
+    for c, key in enumerate(zip(splits, groups, strict=True)):
+        rows.setdefault(key, []).append(int(pool.counts[c]))
+    order = {s: i for i, s in enumerate(SPLITS)}
+    return {
+        "name": pool.name,
+        "classes": len(pool),
+        "samples": pool.n_samples,
+        "kind": "images" if pool.is_images else "features",
+        "sample_shape": list(pool.sample_shape),
+        "fewest_samples": int(pool.counts.min()),
+        "most_samples": int(pool.counts.max()),
+        "fingerprint": pool.fingerprint,
+        "parts": [
+            {"split": s, "group": g, "classes": len(counts), "samples": sum(counts)}
+            for (s, g), counts in sorted(
+                rows.items(), key=lambda row: (order.get(row[0][0], 9), row[0][1])
+            )
+        ],
+    }
+
+
+def _print_summary(pool: "taskscape.ClassPool", summary: dict[str, object]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from taskscape.plain_text import low_to_high
+
+    console = Console()
+    table = Table("split", "group", "classes", "samples")
+    parts = summary["parts"]
+    assert isinstance(parts, list)
+    for part in parts:
+        table.add_row(
+            part["split"] or "–",
+            part["group"] or "–",
+            f"{part['classes']:,}",
+            f"{part['samples']:,}",
+        )
+    console.print(table)
+    per_class = low_to_high(pool.counts.tolist())
+    console.print(f"{pool!r}; {per_class} samples per class", soft_wrap=True, highlight=False)
+    console.print(f"fingerprint {pool.fingerprint}", highlight=False)
+    for note in pool.info.get("notes", ()):
+        console.print(note, soft_wrap=True, highlight=False)

@@ -1,12 +1,22 @@
 """``taskscape doctor``: is this machine ready?"""
 
 import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
 
 import typer
 
 from taskscape.cli.options import AsJson
 
 __all__ = ["register"]
+
+_CLASSES = 24
+"""Of the small run, half of each kind."""
 
 
 def register(app: typer.Typer) -> None:
@@ -24,9 +34,7 @@ def doctor(as_json: AsJson = False) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from taskscape.cli.work.doctor import examine
-
-    checks = list(examine())
+    checks = list(_examine())
     wrong = [check.name for check in checks if not check.good]
     if as_json:
         report = {"ready": not wrong, "checks": [vars(check) for check in checks]}
@@ -42,3 +50,132 @@ def doctor(as_json: AsJson = False) -> None:
         console.print(verdict if wrong else "[bold green]Ready[/]: all that was tried works.")
     if wrong:
         raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was looked at, whether it is as it should be, and what was found or what to do."""
+
+    name: str
+    good: bool
+    found: str
+
+
+def _examine() -> Iterator[Check]:
+    """All checks, one by one: an error in one does not keep the others from being made."""
+    looks: dict[str, Callable[[], str]] = {
+        "versions": _versions,
+        "devices": _devices,
+        "folders": _folders,
+        "data": _data,
+        "small run": _small_run,
+    }
+    for name, look in looks.items():
+        try:
+            yield Check(name, True, look())
+        except Exception as error:
+            yield Check(name, False, f"{type(error).__name__}: {error}")
+
+
+def _versions() -> str:
+    """Versions of what is needed; an error names those that are too old or missing."""
+    from packaging.requirements import Requirement
+
+    wrong, versions = [], [f"taskscape {metadata.version('taskscape')}"]
+    for line in metadata.requires("taskscape") or []:
+        needed = Requirement(line)
+        if needed.marker is not None:  # an extra
+            continue
+        try:
+            version = metadata.version(needed.name)
+        except metadata.PackageNotFoundError:
+            wrong.append(f"{needed.name} is missing")
+            continue
+        versions.append(f"{needed.name} {version}")
+        if not needed.specifier.contains(version, prereleases=True):
+            wrong.append(f"{needed.name} {version} is not {needed.specifier}")
+    if wrong:
+        raise RuntimeError(f"{'; '.join(wrong)}. Install taskscape again: pip install -U taskscape")
+    return ", ".join(versions)
+
+
+def _devices() -> str:
+    """What JAX runs on."""
+    import jax
+
+    from taskscape.devices import cores, free_bytes
+
+    words = [f"{cores()} processor cores"]
+    for device in jax.devices():
+        free = free_bytes(device)
+        memory = "" if free is None else f", {free / 2**30:.0f} GiB free"
+        words.append(f"{device.platform} {device.device_kind}{memory}")
+    return "; ".join(words)
+
+
+def _folders() -> str:
+    """Where data and caches lie; an error if the cache cannot be written to."""
+    from taskscape.files import cache_dir
+    from taskscape.pools import data_dir
+
+    cache = cache_dir()
+    above = next(p for p in (cache, *cache.parents) if p.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise PermissionError(f"{cache} cannot be written to; name another by TASKSCAPE_CACHE")
+    used = sum(path.stat().st_size for path in Path(cache).rglob("*") if path.is_file())
+    return f"cache {cache} ({used / 2**20:.0f} MB), data {data_dir()}"
+
+
+def _data() -> str:
+    """Which known data sets are here."""
+    from taskscape.pools import POOLS
+
+    here = [name for name, known in POOLS.items() if known.locate() is not None]
+    away = [name for name in POOLS if name not in here]
+    return f"{', '.join(here)}" + (f"; not here: {', '.join(away)}" if away else "")
+
+
+def _small_run() -> str:
+    """Fit, embed and compare tasks of two kinds of class, which must come out apart."""
+    began = time.perf_counter()
+    with _quickly_compiled():
+        apart = _two_kinds_are_apart()
+    if not apart:
+        raise ArithmeticError(
+            "tasks of two kinds were not told apart; JAX or this device computes wrongly here: "
+            "try JAX_PLATFORMS=cpu, or other versions of jax and jaxlib"
+        )
+    return f"tasks of two kinds were told apart, in {time.perf_counter() - began:.0f} s"
+
+
+@contextmanager
+def _quickly_compiled() -> Iterator[None]:
+    """Programs that run for milliseconds are not worth seconds of optimisation."""
+    import jax
+
+    name = "jax_disable_most_optimizations"
+    before = jax.config.values[name]
+    jax.config.update(name, True)  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        jax.config.update(name, before)  # type: ignore[no-untyped-call]
+
+
+def _two_kinds_are_apart() -> bool:
+    import numpy as np
+
+    from taskscape import TaskThemes, load_pool, make_tasks, nearest
+
+    rng = np.random.default_rng(0)
+    kind = np.arange(_CLASSES) % 2
+    X = rng.normal(size=(_CLASSES, 12, 4)) + 8.0 * kind[:, None, None]
+    pool = load_pool((X.reshape(-1, 4), np.repeat(np.arange(_CLASSES), 12)), name="two kinds")
+    drawn = [rng.choice(np.flatnonzero(kind == i % 2), 3, replace=False) for i in range(128)]
+    tasks = make_tasks(pool, [classes.tolist() for classes in drawn], n_shot=8, seed=0)
+    model = TaskThemes(
+        task_themes=2, image_themes=2, prepare=None, batch_size=64, max_passes=2, random_state=0
+    )
+    lam = model.fit(tasks).transform(tasks)
+    near = nearest(lam[:32], lam[32:], k=1).indices[:, 0] + 32
+    return np.array_equal(near % 2, np.arange(32) % 2)

@@ -110,6 +110,6 @@ def fail(message: str) -> None:
             stream.flush()
         except OSError:  # it is full: what is left for it goes nowhere, and Python says no more
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    if (mesh := sys.modules.get("taskscape.mesh")) is not None:
+    if (mesh := sys.modules.get("taskscape.distributed.mesh")) is not None:
         mesh.leave_at_once_if_joined(1)
     sys.exit(1)

@@ -1,8 +1,9 @@
 """``taskscape forecast``: how well will a trained learner do on new tasks?"""
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,12 +18,22 @@ from taskscape.cli.options import (
     Source,
     Split,
     TasksFile,
+    get_tasks,
     refuse_given,
 )
 from taskscape.errors import DataError
 from taskscape.files import check_output
 
+if TYPE_CHECKING:
+    import taskscape
+    import taskscape.forecast
+
 __all__ = ["register"]
+
+_SHOWN = 10
+_COLUMNS = ("task", "expected", "low", "high", "outside", "classes")
+_ACCURACIES = "expected a column accuracy, or accuracy/1, accuracy/2, …, and a row for each task"
+_BECAUSE = "because of "
 
 EPILOG = (
     "Example:  taskscape forecast model glyphs --train train.parquet --trained out/learner "
@@ -44,7 +55,7 @@ def forecast(
         Path | None, typer.Option(help="The learner's training tasks, by `taskscape embed`.")
     ] = None,
     trained: Annotated[
-        Path | None, typer.Option(help="A trained learner, by `taskscape train` or `run`.")
+        Path | None, typer.Option(help="A trained learner, by `taskscape run` or `Trained.save`.")
     ] = None,
     accuracy: Annotated[
         Path | None,
@@ -78,21 +89,15 @@ def forecast(
     It is calibrated on tasks of classes that the learner has not seen: give the learner, which is
     then evaluated on them, or its accuracies on them.
     """
-    from taskscape.cli.work.data import get_tasks
-    from taskscape.cli.work.forecast import (
-        FORECASTS,
-        measured_accuracies,
-        plain_forecasts,
-        print_forecasts,
-        write_forecasts,
-    )
+    from taskscape.cli.tables import Tables
     from taskscape.embeddings import Embeddings
-    from taskscape.forecast import Forecaster
+    from taskscape.forecast import FORECASTS_FILE, Forecaster
     from taskscape.pools import load_pool
     from taskscape.storage import arrays_of_kind
     from taskscape.themes.estimator import TaskThemes
 
-    FORECASTS.check(out)
+    table = Tables("forecasts", _COLUMNS, FORECASTS_FILE, more=_BECAUSE)
+    table.check(out)
     if forecaster is not None:
         refuse_given(
             forecast, "--forecaster, which is calibrated already", train=train, trained=trained,
@@ -112,18 +117,21 @@ def forecast(
         known = get_tasks(
             pool, calibration, calibration_split, n_calibration, n_way, n_shot, seed + 1, n_query
         )
-        name, measured = measured_accuracies(fitted, known, trained, accuracy, episodes, seed)
+        name, measured = _measured(fitted, known, trained, accuracy, episodes, seed)
         ready = Forecaster(fitted, Embeddings.load(train), name, confidence=confidence)
         ready.fit(known, measured)
     if save is not None:
         ready.save(save)
     forecasts = ready.predict(new)
+    plain = forecasts.to_dict()
+    for i, row in enumerate(plain["tasks"]):
+        row["classes"] = list(new.names(i))
     if out is not None:
-        write_forecasts(out, forecasts, new)
+        table.write(out, [_row(row) for row in plain["tasks"]], plain)
     if as_json:
-        typer.echo(json.dumps(plain_forecasts(forecasts, new)))
+        typer.echo(json.dumps(plain))
     else:
-        print_forecasts(ready, forecasts, new)
+        _print_forecasts(ready, forecasts, new)
         for path in (out, save):
             if path is not None:
                 typer.echo(f"written to {path}")
@@ -141,3 +149,84 @@ def _check_options(
         raise DataError("give either --trained, to be evaluated, or --accuracy, already measured.")
     if accuracy is not None and calibration is None:
         raise DataError("--accuracy needs --calibration, the tasks that it was measured on.")
+
+
+def _measured(
+    model: "taskscape.TaskThemes",
+    tasks: "taskscape.TaskSet",
+    path: Path | None,
+    accuracy: Path | None,
+    episodes: int,
+    seed: int,
+) -> tuple[str, Any]:
+    """The name of the learner, and its accuracy on each calibration task, by episode."""
+    import numpy as np
+
+    from taskscape.meta import Trained, evaluate
+    from taskscape.themes.prepare import prepared_pool
+
+    if accuracy is not None:
+        return accuracy.stem, _read_accuracy(accuracy)
+    assert path is not None
+    trained, pool = Trained.load(path), tasks.pool
+    shape, prepared = tuple(trained.network.sample_shape), (model.preparation_.dims,)
+    if shape == prepared:
+        pool = prepared_pool(pool, model.preparation_, unit_length=True)
+    elif shape != tuple(pool.sample_shape):
+        raise DataError(
+            f"{path} takes samples of shape {shape}; the data have {tuple(pool.sample_shape)}, and "
+            f"{prepared} as the model prepares them. Give the model that it was trained with."
+        )
+    seen = replace(tasks, pool=pool)
+    scores = evaluate(trained.learner, trained.state, seen, episodes=episodes, seed=seed)
+    return type(trained.learner).__name__, scores.accuracy_by_episode.astype(np.float64)
+
+
+def _read_accuracy(path: Path) -> Any:
+    """Columns accuracy, or accuracy/1, accuracy/2, …: a row for each calibration task, in order."""
+    import numpy as np
+
+    from taskscape.csv_tables import read_csv
+    from taskscape.storage import read_parquet
+
+    table = None if path.suffix == ".parquet" else read_csv(path, _ACCURACIES)
+    columns: dict[str, Any] = read_parquet(path).to_pydict() if table is None else table.columns
+    chosen = [c for c in columns if c == "accuracy" or c.startswith("accuracy/")]
+    if not chosen:
+        raise DataError(f"{path} has no column 'accuracy'; {_ACCURACIES}.")
+    if table is not None:
+        return np.stack([table.numbers(c) for c in chosen], axis=1)
+    try:
+        parts = [np.asarray(columns[c], dtype=np.float64) for c in chosen]
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path} holds accuracies that are not numbers: {error}.") from error
+    return np.concatenate([p.reshape(len(p), -1) for p in parts], axis=1)
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    reasons = {f"{_BECAUSE}{what}": moved for what, moved in row["reasons"].items()}
+    return {**{k: row[k] for k in _COLUMNS}, **reasons}
+
+
+def _print_forecasts(
+    ready: "taskscape.Forecaster",
+    forecasts: "taskscape.forecast.Forecasts",
+    tasks: "taskscape.TaskSet",
+) -> None:
+    calibration = ready.calibration
+    assert calibration is not None
+    typer.echo(forecasts.summary())
+    typer.echo(ready.summary())
+    because = "  mainly because of" if calibration.beats_mean else ""
+    typer.echo(f"{'task':>6}  expected  {100 * forecasts.confidence:.0f} % interval{because}")
+    for i in range(min(_SHOWN, len(forecasts))):
+        reason = ""
+        if calibration.beats_mean:
+            what, moved = max(forecasts.reasons.items(), key=lambda r: abs(r[1][i]))
+            reason = f"{what} ({100 * moved[i]:+z.1f}): "
+        typer.echo(
+            f"{i:>6}  {100 * forecasts.expected[i]:7.1f}  {100 * forecasts.low[i]:5.1f} to "
+            f"{100 * forecasts.high[i]:5.1f}  {reason}{', '.join(tasks.names(i))}"
+        )
+    if len(forecasts) > _SHOWN:
+        typer.echo(f"  … and {len(forecasts) - _SHOWN:,} more")

@@ -19,7 +19,7 @@ from types import FrameType
 
 import typer
 
-from taskscape.waiting_interrupts import wait_with
+from taskscape.distributed.interrupts import wait_with
 
 __all__ = ["heed_interrupts", "resumable"]
 

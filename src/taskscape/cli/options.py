@@ -3,14 +3,17 @@
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from taskscape.engine import ENGINES
+from taskscape.distributed.engine import ENGINES
 from taskscape.errors import DataError
 from taskscape.meta.learners import LEARNERS
-from taskscape.similarity.known import SIMILARITIES
+from taskscape.similarity.known import SIMILARITIES, TASK_THEMES
+
+if TYPE_CHECKING:
+    import taskscape
 
 __all__ = [
     "AsJson",
@@ -33,11 +36,13 @@ __all__ = [
     "TestTasks",
     "TrainTasks",
     "checkpoint_beside",
+    "get_tasks",
     "learners_in_words",
     "one_source",
     "parse_numbers",
     "parse_range",
     "parse_shots",
+    "read_tasks_of",
     "refuse_given",
     "similarities_in_words",
 ]
@@ -133,6 +138,46 @@ def parse_numbers(text: str, option: str) -> tuple[int, ...]:
         raise DataError(
             f"{option} {text!r}: use a number, or several joined by commas, such as 4,8,16."
         ) from None
+
+
+def get_tasks(
+    pool: "taskscape.ClassPool",
+    tasks: Path | None,
+    split: str | None,
+    n_tasks: int,
+    n_way: str,
+    n_shot: str,
+    seed: int,
+    n_query: int = 0,
+    stream: bool = False,
+) -> Any:
+    """The tasks of a file, or else tasks drawn as the other options say."""
+    from taskscape.tasks import TaskSet, sample_tasks
+
+    if tasks is not None:
+        return TaskSet.load(tasks, pool)
+    return sample_tasks(  # type: ignore[call-overload]
+        pool, n_tasks, split=split, n_way=parse_range(n_way, "--n-way"), stream=stream,
+        n_shot=parse_shots(n_shot, "--n-shot"), n_query=n_query, seed=seed,
+    )  # fmt: skip
+
+
+def read_tasks_of(similarity: str, data: str | None, test: Path, train: Path) -> tuple[Any, Any]:
+    """Test and training tasks as a similarity measure takes them: embedded, or as task sets."""
+    from taskscape.embeddings import Embeddings
+    from taskscape.pools import load_pool
+    from taskscape.tasks import TaskSet
+
+    if similarity == TASK_THEMES:
+        asked, known = Embeddings.load(test), Embeddings.load(train)
+        asked.header.check_same_model(known.header, str(test), str(train))
+        return asked, known
+    if data is None:
+        raise DataError(
+            f"--similarity {similarity} looks at samples: give --data, what the tasks are from."
+        )
+    pool = load_pool(data)
+    return TaskSet.load(test, pool), TaskSet.load(train, pool)
 
 
 def one_source(data: list[str] | None) -> str | None:

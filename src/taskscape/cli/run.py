@@ -1,10 +1,12 @@
-"""``taskscape run``, ``report`` and ``reproduce``: whole studies in one command."""
+"""``taskscape run`` and ``report``: a whole study in one command, and its report again."""
 
+import json
 import shlex
-import sys
+import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +15,6 @@ from taskscape.cli.options import (
     Engine,
     ImageSize,
     MinSamples,
-    Seed,
     SkipDamaged,
     SplitFile,
     one_source,
@@ -22,13 +23,17 @@ from taskscape.cli.options import (
 from taskscape.errors import DataError
 from taskscape.files import check_output
 from taskscape.meta.learners import LEARNERS
-from taskscape.studies.pipeline.config import (
+from taskscape.study.config import (
     PRESETS,
     StudyConfig,
     config_from,
     preset,
     read_config,
 )
+
+if TYPE_CHECKING:
+    import taskscape.cli.display
+    import taskscape.study
 
 __all__ = ["register", "settings"]
 
@@ -49,13 +54,6 @@ def register(app: typer.Typer) -> None:
         "report",
         epilog="Example:  taskscape report out  ·  taskscape report out --out page.html",
     )(report)
-    app.command(
-        "reproduce",
-        epilog="Examples:  taskscape reproduce fig3 --scale 0.02 --out reproduced  ·  "
-        "taskscape reproduce fig2-mini-imagenet --minutes 30  ·  "
-        "taskscape reproduce --all --minutes 60  ·  "
-        "taskscape reproduce fig4 --only draw",
-    )(reproduce)
 
 
 def run(
@@ -99,7 +97,7 @@ def run(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Make a study that is in the folder anew.")
     ] = False,
-    engine: Engine = "here",
+    engine: Engine = "local",
     as_json: AsJson = False,
 ) -> None:
     """Fit, embed, compare, train learners, select tasks, forecast, and write a report.
@@ -107,11 +105,10 @@ def run(
     Ctrl-C keeps every finished stage; the same command with --resume goes on from there. A stage is
     made again only if its settings, the data, or a stage before it have changed.
     """
-    from taskscape.cli.work.display import StudyDisplay
-    from taskscape.cli.work.run import print_findings, say_how_to_go_on, write_page
-    from taskscape.engine import use_engine
+    from taskscape.cli.display import StudyDisplay
+    from taskscape.distributed import use_engine
     from taskscape.report import REPORT
-    from taskscape.studies import run_study
+    from taskscape.study import run_study
 
     given = {
         "--data": one_source(data),
@@ -128,7 +125,7 @@ def run(
     }
     chosen = settings(preset_name, config, given)
     rest = {"--preset": preset_name, "--config": config}
-    words = _as_typed(rest | given | {"--engine": None if engine == "here" else engine})
+    words = _as_typed(rest | given | {"--engine": None if engine == "local" else engine})
     command = shlex.join(["taskscape", "run", *words, "--out", str(out)])
     if chosen.report.enabled:
         check_output(out / "report.html", REPORT)
@@ -144,15 +141,66 @@ def run(
                 command=command,
                 listener=display,
             )
-            page = write_page(result, out, display) if chosen.report.enabled else None
+            page = _write_page(result, out, display) if chosen.report.enabled else None
     except KeyboardInterrupt:
-        say_how_to_go_on("interrupted", display, out, command)
+        _say_how_to_resume("interrupted", display, out, command)
         raise typer.Exit(130) from None
     except Exception:
         if display.finished:
-            say_how_to_go_on("the study broke off", display, out, command)
+            _say_how_to_resume("the study broke off", display, out, command)
         raise
-    print_findings(result, out, page, as_json)
+    _print_findings(result, out, page, as_json)
+
+
+def _write_page(
+    result: "taskscape.study.StudyResult", out: Path, display: "taskscape.cli.display.StudyDisplay"
+) -> Path:
+    """The last stage: the report."""
+    from taskscape.progress import heard_by
+    from taskscape.report import write_report
+
+    display.begin("report")
+    began = time.perf_counter()
+    with heard_by(lambda what, done, total: display.advance(done / total if total else 0.0, what)):
+        write_report(result, out / "report.html")
+    display.end("report", time.perf_counter() - began, False)
+    return out / "report.html"
+
+
+def _say_how_to_resume(
+    what: str, display: "taskscape.cli.display.StudyDisplay", out: Path, command: str
+) -> None:
+    typer.echo(
+        f"\n{what}; {display.finished} finished stages are kept in {out}. Resume with:\n"
+        f"  {command} --resume",
+        err=True,
+    )
+
+
+def _print_findings(
+    result: "taskscape.study.StudyResult", out: Path, page: Path | None, as_json: bool
+) -> None:
+    if as_json:
+        outcome = {
+            "out": str(out),
+            "report": None if page is None else str(page),
+            "findings": [asdict(finding) for finding in result.findings],
+            "notes": list(result.notes),
+            "remarks": list(result.remarks()),
+        }
+        typer.echo(json.dumps(outcome, indent=2))
+        return
+    typer.echo("")
+    for number, finding in enumerate(result.findings, start=1):
+        typer.echo(f"{number}. {finding}\n")
+    if result.remarks():
+        typer.echo("Read these remarks first:")
+        for remark in result.remarks():
+            typer.echo(f"! {remark}")
+        typer.echo("")
+    typer.echo(f"results: {out}")
+    if page is not None:
+        typer.echo(f"report:  {page}")
 
 
 _CHANGES: Mapping[str, tuple[str, ...]] = {
@@ -211,81 +259,12 @@ def report(
 ) -> None:
     """Write the report of a finished study again, from the results in its folder."""
     from taskscape.report import REPORT, write_report
-    from taskscape.studies import load_study
+    from taskscape.study import load_study
 
     page = out or folder / "report.html"
     check_output(page, REPORT)
     write_report(load_study(folder), page)
     typer.echo(f"report: {page}")
-
-
-def reproduce(
-    figure: Annotated[
-        str | None,
-        typer.Argument(help="fig2-mini-imagenet, fig2-omniglot, fig3, fig4 or fig4-omniglot."),
-    ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="All figures, one after another, in the same minutes.")
-    ] = False,
-    out: Annotated[
-        Path, typer.Option(help="The folder of results; what is finished in it is not run again.")
-    ] = Path("reproduced"),
-    learners: Annotated[
-        str | None, typer.Option(help=f"Some of {', '.join(LEARNERS)}; joined by commas.")
-    ] = None,
-    versions: Annotated[
-        str,
-        typer.Option(
-            help="The model to the letter of the paper, ours at its size, and ours at the size "
-            "that validation classes prefer."
-        ),
-    ] = "literal,ours,sized",
-    only: Annotated[
-        str | None, typer.Option(help="prepare, train or draw; default: one after another.")
-    ] = None,
-    scale: Annotated[
-        float, typer.Option(help="Shrink every count, for a machine without a GPU; 1: full size.")
-    ] = 1.0,
-    minutes: Annotated[
-        float | None, typer.Option(help="Start nothing new after this long; run again to go on.")
-    ] = None,
-    seed: Seed = 0,
-    engine: Engine = "here",
-) -> None:
-    """Run the paper's experiments on the real data under TASKSCAPE_DATA.
-
-    The paper to the letter and our version side by side, with the published numbers in the table.
-    At full size this is hours on a CPU; every finished cell is a line in results.jsonl.
-    """
-    from taskscape.engine import use_engine
-    from taskscape.studies.paper import FIGURES, STAGES
-    from taskscape.studies.paper import reproduce as run
-
-    if (figure is None) != every:
-        raise DataError(f"name one figure ({', '.join(FIGURES)}), or say --all.")
-    figures = FIGURES if figure is None else (figure,)
-    if minutes is not None and not 0 < minutes < float("inf"):
-        raise DataError(f"--minutes {minutes:g} must be a positive number.")
-    with use_engine(engine):
-        finished = run(
-            figures,
-            out,
-            learners=None if learners is None else _words(learners, "--learners"),
-            versions=_words(versions, "--versions"),
-            stages=STAGES if only is None else _words(only, "--only"),
-            scale=scale,
-            minutes=minutes,
-            seed=seed,
-            command="taskscape " + shlex.join(sys.argv[1:]),
-        )
-    if only is None or "draw" in only:
-        for name in figures:
-            if not (table := out / f"{name}.md").exists():
-                continue  # the time was up before its first cell
-            typer.echo(table.read_text(encoding="utf-8"))
-            typer.echo(f"written to {table}, {name}.png and results.jsonl beside it")
-    if not finished:
-        typer.echo("the time was up; the same command goes on where this one stopped.")
 
 
 def _words(text: str, option: str) -> tuple[str, ...]:

@@ -1,12 +1,19 @@
 """``taskscape select``: choose training tasks for test tasks."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from taskscape.cli.options import SimilarityName, TestTasks, TrainTasks, one_source
+from taskscape.cli.options import (
+    SimilarityName,
+    TestTasks,
+    TrainTasks,
+    one_source,
+    read_tasks_of,
+)
 from taskscape.errors import DataError
 from taskscape.files import check_output, written_in_one_piece
 from taskscape.select.known import RULES
@@ -84,18 +91,11 @@ def select(
     """
     import pyarrow as pa
 
-    from taskscape.cli.work.select import (
-        Auto,
-        print_selection,
-        read_embedded_tasks,
-        read_tasks_of,
-        samples_of,
-    )
     from taskscape.select import TrialOptions
     from taskscape.select import select as select_tasks
     from taskscape.select.selection import SELECTION_FILE
     from taskscape.storage import write_parquet
-    from taskscape.tasks import TASKS, TaskSet, save_tasks
+    from taskscape.tasks import TASKS, TaskSet
 
     if out is not None:
         check_output(out, SELECTION_FILE, out_tasks)
@@ -107,13 +107,12 @@ def select(
         raise DataError("--out-tasks needs --tasks, the tasks that were embedded.")
     source = one_source(data)
     asked, known = read_tasks_of(similarity, source, test, train)
-    listed = read_embedded_tasks(tasks, known, train) if embedded and tasks is not None else None
+    listed = _read_embedded_tasks(tasks, known, train) if embedded and tasks is not None else None
     judge: dict[str, Any] = {}
     if rule == "auto":
         if not embedded:  # nothing is embedded beforehand: the lists of tasks are all there is
             tasks, validation = train, validation or validation_tasks
-        auto = Auto(learner, model, source, tasks, validation, validation_tasks)
-        judge = auto.options(known, seed)
+        judge = _judge(known, learner, model, source, tasks, validation, validation_tasks, seed)
         judge["trial"] = TrialOptions(trials=trials, n=trial_n)
     chosen = select_tasks(
         asked,
@@ -123,7 +122,7 @@ def select(
         similarity=similarity,
         seed=seed,
         train_classes=known.classes if embedded else known,
-        train_samples=samples_of(unit, samples_per_class, known, listed),
+        train_samples=_samples_of(unit, samples_per_class, known, listed),
         max_shared=max_shared,
         unit=unit,
         **judge,
@@ -131,14 +130,108 @@ def select(
     if out is not None:
         chosen.save(out)
     if out_tasks is not None and isinstance(known, TaskSet):
-        save_tasks(known[chosen.indices], out_tasks)
+        known[chosen.indices].save(out_tasks)
     elif out_tasks is not None and listed is not None:
         with written_in_one_piece(out_tasks, TASKS) as file:
             write_parquet(file, listed.take(pa.array(chosen.indices)))
     if as_json:
         typer.echo(json.dumps(chosen.to_dict()))
         return
-    print_selection(chosen, known)
+    _print_selection(chosen, known)
     for path in (out, out_tasks):
         if path is not None:
             typer.echo(f"written to {path}")
+
+
+def _print_selection(chosen: Any, known: Any) -> None:
+    typer.echo(chosen.summary())
+    if "auto" in chosen.settings:
+        typer.echo(f"  {chosen.settings['auto']['why']}")
+    for index, why in list(zip(chosen.indices.tolist(), chosen.why, strict=True))[:5]:
+        name = known.ids[index] if hasattr(known, "ids") else index
+        typer.echo(f"  task {name} ({', '.join(known.names(index))}): {why}")
+    if len(chosen) > 5:
+        typer.echo(f"  … and {len(chosen) - 5:,} more")
+
+
+def _judge(
+    train: Any,
+    learner: str | None,
+    model: Path | None,
+    data: str | None,
+    tasks: Path | None,
+    validation: Path | None,
+    validation_tasks: Path | None,
+    seed: int,
+) -> dict[str, Any]:
+    """For ``--rule auto``: validation tasks, and the learner that judges the choices for them."""
+    from taskscape.embeddings import Embeddings
+    from taskscape.meta import find_learner, learner_and_training, network_for
+    from taskscape.pools import load_pool
+    from taskscape.select import LearnerJudge
+    from taskscape.tasks import TaskSet
+    from taskscape.themes.estimator import TaskThemes
+    from taskscape.themes.prepare import prepared_pool
+
+    if not (learner and model and data and tasks and validation and validation_tasks):
+        raise DataError(
+            "--rule auto trains a learner and needs --learner, --model, --data, --tasks, "
+            "--validation and --validation-tasks; from Python: taskscape.select.LearnerJudge."
+        )
+    settings = find_learner(learner).settings
+    kind, training = learner_and_training(learner, settings)
+    embedded = isinstance(train, Embeddings)
+    pool = load_pool(data) if embedded else train.pool
+    features = prepared_pool(pool, TaskThemes.load(model).preparation_, unit_length=True)
+    judge = LearnerJudge(
+        kind,
+        network_for(features, settings),
+        replace(TaskSet.load(tasks, pool), pool=features),
+        replace(TaskSet.load(validation_tasks, pool), pool=features),
+        training=training,
+        seed=seed,
+    )
+    if not embedded:
+        return {"judge": judge, "validation": TaskSet.load(validation, pool)}
+    held_out = Embeddings.load(validation)
+    held_out.header.check_same_model(train.header, str(validation), "the training tasks")
+    return {"judge": judge, "validation": held_out}
+
+
+def _read_embedded_tasks(path: Path, embedded: Any, source: Path) -> Any:
+    """The table of tasks, verified to be those that were embedded, row by row."""
+    from taskscape.storage import read_parquet
+    from taskscape.tasks.manifest import read_header
+
+    table = read_parquet(path)
+    read_header(table.schema, str(path))
+    if "classes" not in table.column_names:
+        raise DataError(f"{path} is not a list of tasks that can be read: it has no classes.")
+    classes = table["classes"].to_pylist()
+    if classes != [[int(c) for c in row if c >= 0] for row in embedded.classes]:
+        raise DataError(
+            f"{path} has other tasks than {source}, row by row; give the tasks that were embedded."
+        )
+    return table
+
+
+def _samples_of(unit: str, samples_per_class: int | None, train: Any, listed: Any) -> Any:
+    """The samples of each training task, or None where they are not needed or known already."""
+    from taskscape.tasks import TaskSet
+    from taskscape.tasks.manifest import read_header
+
+    if unit != "samples":
+        return None
+    if samples_per_class is not None:
+        return train.n_way * samples_per_class
+    if isinstance(train, TaskSet):
+        return None  # it knows its own
+    if listed is not None:
+        header = read_header(listed.schema, "the list of tasks")
+        shots = listed["n_shot"].to_numpy()
+        if shots.all():
+            return train.n_way * (shots + int(header["n_query"]))
+    raise DataError(
+        "--unit samples needs to know the samples of each task: give --samples-per-class, or "
+        "--tasks that have a number of shots."
+    )

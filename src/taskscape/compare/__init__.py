@@ -11,16 +11,13 @@ from taskscape.compare.divergences import (
     DIVERGENCES,
     Divergence,
     Estimate,
-    cdist,
-    divergence,
+    distances,
     divergence_with_error,
-    pdist,
     theme_cost,
 )
 from taskscape.compare.index import Neighbours, TaskIndex
 from taskscape.compare.means import (
     TrainSummary,
-    distance_quantiles,
     mean_kl,
     member_agreement,
     member_scales,
@@ -28,7 +25,7 @@ from taskscape.compare.means import (
 )
 from taskscape.compare.posteriors import normalise_ways
 from taskscape.compare.resemblance import Resemblance, resemblance
-from taskscape.compare.search import nearest, nearest_distance
+from taskscape.compare.search import nearest
 
 __all__ = [
     "DIVERGENCES",
@@ -40,20 +37,16 @@ __all__ = [
     "Separation",
     "TaskIndex",
     "TrainSummary",
-    "cdist",
     "class_moments",
     "class_separation",
-    "distance_quantiles",
-    "divergence",
+    "distances",
     "divergence_with_error",
     "feature_separation",
     "mean_kl",
     "member_agreement",
     "member_scales",
     "nearest",
-    "nearest_distance",
     "normalise_ways",
-    "pdist",
     "resemblance",
     "summarise",
     "theme_cost",

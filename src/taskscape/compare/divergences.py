@@ -14,6 +14,7 @@ from taskscape.arguments import (
     Seed,
     as_numbers,
     check_choice,
+    check_flag,
     check_memory,
     check_seed,
     check_whole,
@@ -39,10 +40,8 @@ __all__ = [
     "DIVERGENCES",
     "Divergence",
     "Estimate",
-    "cdist",
-    "divergence",
+    "distances",
     "divergence_with_error",
-    "pdist",
     "theme_cost",
 ]
 
@@ -240,57 +239,7 @@ def find_divergence(kind: str) -> Divergence:
     return DIVERGENCES[check_choice(kind, "kind", DIVERGENCES)]
 
 
-def divergence(
-    test: Tasks,
-    train: Tasks,
-    kind: str = "kl",
-    *,
-    alpha: Any = None,
-    n_samples: int = 4096,
-    seed: Seed = 0,
-    scales: object = None,
-) -> Any:
-    """Distance from each task of ``test`` to the task of ``train`` in the same place.
-
-    Both are λ (tasks, L), single tasks (L,), ensembles (members, tasks, L), or embedded tasks; one
-    task meets many. The default is the paper's KL from the test task to the training task.
-    ``alpha`` is needed for ``"emd"``; ``n_samples`` and ``seed`` steer ``"jensen_shannon"``,
-    whose standard error :func:`divergence_with_error` gives.
-
-    >>> float(divergence(np.array([1.0, 2.0]), np.array([1.0, 2.0])))
-    0.0
-    """
-    return divergence_with_error(
-        test, train, kind, alpha=alpha, n_samples=n_samples, seed=seed, scales=scales
-    ).value
-
-
 def divergence_with_error(
-    test: Tasks,
-    train: Tasks,
-    kind: str = "kl",
-    *,
-    alpha: Any = None,
-    n_samples: int = 4096,
-    seed: Seed = 0,
-    scales: object = None,
-) -> Estimate:
-    """As :func:`divergence`, with the standard error of what is estimated by sampling."""
-    single = ndim_of(test) == 1 and ndim_of(train) == 1
-    a, b = (read_lam(_as_tasks(x), name) for x, name in ((test, "test"), (train, "train")))
-    check_together(a, b)
-    if a.shape[1] != b.shape[1] and 1 not in (a.shape[1], b.shape[1]):
-        raise DataError(
-            f"test has {a.shape[1]} tasks and train {b.shape[1]}; pairs need as many of each, or "
-            "one. For all against all use cdist."
-        )
-    compute = _bind(kind, alpha, n_samples, seed, len(a), a.shape[2])
-    by_member = [compute(e, a[e], b[e]) for e in range(len(a))]
-    together = _combine(by_member, scales)
-    return Estimate(together.value[0], together.stderr[0]) if single else together
-
-
-def cdist(
     test: Tasks,
     train: Tasks,
     kind: str = "kl",
@@ -299,12 +248,65 @@ def cdist(
     n_samples: int = 1024,
     seed: Seed = 0,
     scales: object = None,
-) -> Float[np.ndarray, "tests trains"]:
+) -> Estimate:
+    """Distances pair by pair, with the standard error of what is estimated by sampling.
+
+    As :func:`distances` with ``paired=True``.
+    """
+    single = ndim_of(test) == 1 and ndim_of(train) == 1
+    a, b = (read_lam(_as_tasks(x), name) for x, name in ((test, "test"), (train, "train")))
+    check_together(a, b)
+    if a.shape[1] != b.shape[1] and 1 not in (a.shape[1], b.shape[1]):
+        raise DataError(
+            f"test has {a.shape[1]} tasks and train {b.shape[1]}; pairs need as many of each, or "
+            "one. For all against all leave paired=True out."
+        )
+    compute = _bind(kind, alpha, n_samples, seed, len(a), a.shape[2])
+    by_member = [compute(e, a[e], b[e]) for e in range(len(a))]
+    together = _combine(by_member, scales)
+    return Estimate(together.value[0], together.stderr[0]) if single else together
+
+
+def distances(
+    test: Tasks,
+    train: Tasks | None = None,
+    kind: str = "kl",
+    *,
+    paired: bool = False,
+    alpha: Any = None,
+    n_samples: int = 1024,
+    seed: Seed = 0,
+    scales: object = None,
+) -> Any:
     """Distance from every task of ``test`` to every task of ``train``, as a matrix.
 
-    For the mean over a large training set use :func:`mean_kl`, for the nearest tasks
-    :func:`nearest`: neither makes a matrix.
+    Both are λ (tasks, L), ensembles (members, tasks, L), or embedded tasks. Without ``train``, the
+    square matrix of all pairs of ``test``, with zeros on the diagonal. With ``paired``, distances
+    from each task to the one in the same place; one task (L,) meets many. ``kind`` is an entry of
+    ``DIVERGENCES``; the default is the paper's KL from the test task to the training task.
+    ``"emd"`` needs ``alpha``; ``n_samples`` and ``seed`` steer ``"jensen_shannon"``, whose standard
+    error :func:`divergence_with_error` gives.
+
+    For the mean over a large training set use :func:`taskscape.compare.mean_kl`, for the nearest
+    tasks :func:`nearest`: neither makes a matrix.
+
+    >>> float(distances(np.array([1.0, 2.0]), np.array([1.0, 2.0]), paired=True))
+    0.0
     """
+    options: dict[str, Any] = {"alpha": alpha, "n_samples": n_samples, "seed": seed}
+    if check_flag(paired, "paired"):
+        if train is None:
+            raise DataError("paired=True needs train: the task that each task is compared with.")
+        return divergence_with_error(test, train, kind, scales=scales, **options).value
+    matrix = _matrix(test, test if train is None else train, kind, scales=scales, **options)
+    if train is None:
+        np.fill_diagonal(matrix, 0.0)
+    return matrix
+
+
+def _matrix(
+    test: Tasks, train: Tasks, kind: str, *, alpha: Any, n_samples: int, seed: Seed, scales: object
+) -> Float[np.ndarray, "tests trains"]:
     a, b = read_lam(test, "test"), read_lam(train, "train")
     check_together(a, b)
     compute = _bind(kind, alpha, n_samples, seed, len(a), a.shape[2])
@@ -333,27 +335,6 @@ def cdist(
         scale = one.mean() if scales is None else read_scales(scales, len(a))[e]
         total += one * (member_weights(np.array([scale]))[0] / len(a))
     return total
-
-
-def pdist(
-    tasks: Tasks,
-    kind: str = "kl",
-    *,
-    alpha: Any = None,
-    n_samples: int = 1024,
-    seed: Seed = 0,
-    scales: object = None,
-) -> Float[np.ndarray, "tasks tasks"]:
-    """Distance from every task to every other, as a square matrix with zeros on the diagonal.
-
-    SciPy's ``squareform(D, checks=False)`` turns the matrix of a symmetric kind into a condensed
-    vector; KL has no condensed form, since its two directions differ.
-    """
-    distances = cdist(
-        tasks, tasks, kind, alpha=alpha, n_samples=n_samples, seed=seed, scales=scales
-    )
-    np.fill_diagonal(distances, 0.0)
-    return distances
 
 
 def _as_tasks(tasks: Tasks) -> Tasks:

@@ -6,15 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from taskscape.arguments import as_numbers, check_number
 from taskscape.compare.index import THREADS
 from taskscape.compare.posteriors import (
-    AffineKL,
     Tasks,
-    affine_kl,
     check_together,
     combine_members,
     expected_log,
@@ -23,8 +19,6 @@ from taskscape.compare.posteriors import (
     read_chunks,
     read_lam,
     read_scales,
-    side_by_side,
-    sum_members,
     typical,
 )
 from taskscape.embeddings import LamStream
@@ -33,7 +27,6 @@ from taskscape.statistics import pairwise_spearman
 
 __all__ = [
     "TrainSummary",
-    "distance_quantiles",
     "mean_kl",
     "member_agreement",
     "member_scales",
@@ -66,14 +59,13 @@ def summarise(train: Tasks | Iterable[Tasks]) -> TrainSummary:
     """
     if isinstance(train, TrainSummary):
         return train
-    shards = train.shards() if isinstance(train, LamStream) else None
-    if shards is not None:
-        known = [shard.statistics for shard in shards]
+    known = train.sums() if isinstance(train, LamStream) else None
+    if known is not None:
         n_tasks = sum(s.tasks for s in known)
         if n_tasks == 0:
             raise DataError("train has no tasks.")
-        lam_sum = np.sum([s.lam_sum for s in known], axis=0)
-        log_beta_sum = np.sum([s.log_beta_sum for s in known], axis=0)
+        lam_sum = np.sum([s.lam for s in known], axis=0)
+        log_beta_sum = np.sum([s.log_beta for s in known], axis=0)
         return TrainSummary(n_tasks, lam_sum / n_tasks, log_beta_sum / n_tasks)
     n_tasks, shape = 0, None
     lam_sum = log_beta_sum = np.zeros(())
@@ -176,64 +168,3 @@ def weights_for(
             "first. Pass a list of chunks, a catalogue, or scales=member_scales(test, train)."
         )
     return member_weights(member_scales(a, train))
-
-
-def distance_quantiles(
-    test: Tasks,
-    train: Tasks | Iterable[Tasks],
-    q: ArrayLike = (0.05, 0.25, 0.5, 0.75, 0.95),
-    *,
-    accuracy: float = 0.005,
-    scales: object = None,
-) -> Float[np.ndarray, "tasks quantiles"]:
-    r"""Quantiles of the KL from each test task to the training tasks, in one pass.
-
-    Distances are counted in logarithmic bins, :math:`i = \lceil \ln d / \ln g \rceil` with
-    :math:`g = (1 + \epsilon) / (1 - \epsilon)`, so every quantile is within the relative
-    ``accuracy`` ε of a training task's distance, whatever the number of tasks (the DDSketch of
-    Masson, Rim and Lee, 2019). Quantile q is the distance of rank ⌊q (M - 1)⌋.
-    """
-    a = read_lam(test, "test")
-    levels = as_numbers(q)
-    if levels.ndim != 1 or not levels.size or not ((levels >= 0) & (levels <= 1)).all():
-        raise DataError(f"q={levels.tolist()} must be a list of numbers from 0 to 1.")
-    check_number(accuracy, "accuracy", 1e-5, 0.5, open_="high")
-    weights = weights_for(a, train, scales)
-    queries = affine_kl(a, weights)
-    log_g = np.log1p(accuracy) - np.log1p(-accuracy)
-    lowest, highest = (int(np.ceil(np.log(d) / log_g)) for d in (_SMALLEST, 1e12))
-    counts = np.zeros((a.shape[1], highest - lowest + 1), dtype=np.int64)
-    n_train = 0
-    for chunk in read_chunks(train, "train"):
-        check_together(a, chunk)
-        n_train += chunk.shape[1]
-        _count(counts, queries, chunk, weights, log_g, lowest)
-    if n_train == 0:
-        raise DataError("train has no tasks.")
-    below = np.cumsum(counts, axis=1)
-    ranks = np.floor(levels * (n_train - 1)).astype(np.int64)
-    bins = np.stack([(below <= rank).sum(axis=1) for rank in ranks], axis=1)
-    middle = 2 * np.exp((bins + lowest) * log_g) / (np.exp(log_g) + 1)
-    return np.where(bins == 0, 0.0, middle)
-
-
-def _count(
-    counts: np.ndarray,
-    queries: AffineKL,
-    chunk: Float[np.ndarray, "members some L"],
-    weights: Float[np.ndarray, "members"],
-    log_g: float,
-    lowest: int,
-) -> None:
-    step = max(1, _PAIRS // max(1, min(chunk.shape[1], _ROWS)))
-    n_bins = counts.shape[1]
-    for begin in range(0, chunk.shape[1], _ROWS):
-        piece = chunk[:, begin : begin + _ROWS]
-        b, F = side_by_side(piece), sum_members(log_beta(piece), weights)
-        for start in range(0, len(counts), step):
-            tests = slice(start, start + step)
-            d = np.maximum(queries.some(tests).to_all(b, F), _SMALLEST)
-            bins = np.clip(np.ceil(np.log(d) / log_g).astype(np.int64) - lowest, 0, n_bins - 1)
-            bins += np.arange(len(bins))[:, None] * n_bins
-            size = len(bins) * n_bins
-            counts[tests] += np.bincount(bins.ravel(), minlength=size).reshape(-1, n_bins)

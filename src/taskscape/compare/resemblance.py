@@ -11,7 +11,7 @@ from taskscape.arguments import Seed, check_choice, check_seed, check_whole
 from taskscape.compare.means import mean_kl, member_scales
 from taskscape.compare.posteriors import Tasks, check_together, read_lam
 from taskscape.compare.rows import class_hashes
-from taskscape.compare.search import nearest_distance
+from taskscape.compare.search import nearest
 from taskscape.errors import DataError
 
 __all__ = ["LEAST_REFERENCES", "Resemblance", "read_classes", "resemblance"]
@@ -154,7 +154,7 @@ def resemblance(
     def distance(tasks: np.ndarray, to: np.ndarray) -> np.ndarray:
         if measure == "mean":
             return mean_kl(tasks, to, scales=scales)
-        return nearest_distance(tasks, to, min(k, to.shape[1]), scales=scales)
+        return nearest(tasks, to, min(k, to.shape[1]), scales=scales).distances.mean(axis=1)
 
     if reference is not None:
         r = read_lam(reference, "reference")

@@ -30,14 +30,12 @@ from taskscape.compare.posteriors import (
     side_by_side,
     sum_members,
 )
-from taskscape.compare.shards import nearest_in_shards
 from taskscape.compiling import keep_programs
-from taskscape.embeddings import LamShard, LamStream
 from taskscape.embeddings.blocks import with_sums
 from taskscape.errors import DataError
 from taskscape.progress import track
 
-__all__ = ["nearest", "nearest_distance"]
+__all__ = ["nearest"]
 
 keep_programs()
 
@@ -63,11 +61,10 @@ def nearest(
     """The ``k`` training tasks with the smallest KL from each test task, exactly.
 
     ``train`` is an array of λ, embedded tasks, or an iterable of chunks of them, such as the scan
-    of a catalogue, of which only one is in memory at a time; of ``Catalogue.lam()`` after
-    ``Catalogue.compact()`` most is never read. Tasks at equal distance come in the
-    order of ``train``. ``method`` is ``"boxes"`` (look only where a near task can be; the fastest
-    on a CPU), ``"matmul"`` (look at everything, on JAX's default device, the fastest on a GPU),
-    or ``"auto"``; all give the same tasks.
+    of a catalogue (``Catalogue.lam()``), of which only one is in memory at a time. Tasks at equal
+    distance come in the order of ``train``. ``method`` is ``"boxes"`` (look only where a near task
+    can be; the fastest on a CPU), ``"matmul"`` (look at everything, on JAX's default device, the
+    fastest on a GPU), or ``"auto"``; all give the same tasks.
 
     >>> near = nearest(np.array([[1.0, 2.0]]), np.array([[5.0, 1.0], [1.0, 2.1]]), k=1)
     >>> near.indices.tolist()
@@ -79,10 +76,6 @@ def nearest(
     if method == "auto":
         method = "boxes" if jax.default_backend() == "cpu" else "matmul"
     weights = weights_for(a, train, scales)
-    shards = train.shards() if isinstance(train, LamStream) else None
-    if shards is not None:
-        check_together(a, shards[0].statistics.lam_sum[:, None])
-        return _nearest_in_catalogue(a, shards, k, weights, method)
     near: Neighbours | None = None
     offset = 0
     for chunk in track(read_chunks(train, "train"), "nearest tasks"):
@@ -91,13 +84,9 @@ def nearest(
         offset += chunk.shape[1]
     if near is None:
         raise DataError("train has no tasks.")
-    _check_enough(k, offset)
+    if offset < k:
+        raise DataError(f"k={k} is more than the {offset} training tasks; lower k.")
     return near
-
-
-def _check_enough(k: int, n_tasks: int) -> None:
-    if n_tasks < k:
-        raise DataError(f"k={k} is more than the {n_tasks} training tasks; lower k.")
 
 
 def _nearest_in_chunk(
@@ -112,35 +101,6 @@ def _nearest_in_chunk(
     search = _Search(a, chunk, min(k, chunk.shape[1]), weights)
     here = search.by_matmul() if method == "matmul" else search.by_boxes()
     return Neighbours(here.indices + offset, here.distances)
-
-
-def _nearest_in_catalogue(
-    a: Float[np.ndarray, "members queries L"],
-    shards: list[LamShard],
-    k: int,
-    weights: Float[np.ndarray, "members"],
-    method: str,
-) -> Neighbours:
-    """Files whose blocks hold near tasks are read in part; of the others, all is looked at."""
-    _check_enough(k, sum(shard.statistics.tasks for shard in shards))
-    sorted_ones = [shard for shard in shards if shard.statistics.near]
-    near = nearest_in_shards(a, sorted_ones, k, weights) if sorted_ones else None
-    others = [shard for shard in shards if not shard.statistics.near]
-    for shard in track(others, "nearest tasks"):
-        offset = shard.begin
-        for chunk in shard.chunks():
-            chunk = read_lam(chunk, str(shard.path))
-            near = _merge(near, _nearest_in_chunk(a, chunk, offset, k, weights, method), k)
-            offset += chunk.shape[1]
-    assert near is not None
-    return near
-
-
-def nearest_distance(
-    test: Tasks, train: Tasks | Iterable[Tasks], k: int = 10, *, scales: object = None
-) -> Float[np.ndarray, "tasks"]:
-    """Mean KL from each test task to its ``k`` nearest training tasks."""
-    return nearest(test, train, k, scales=scales).distances.mean(axis=1)
 
 
 def _merge(first: Neighbours | None, second: Neighbours, k: int) -> Neighbours:

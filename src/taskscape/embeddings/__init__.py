@@ -1,7 +1,7 @@
 """The posterior of tasks: in memory, in a Parquet file, and as a catalogue of many on disk."""
 
-from taskscape.embeddings.blocks import Statistics
-from taskscape.embeddings.catalogue import CATALOGUE, Catalogue, LamShard, LamStream, Shard
+from taskscape.embeddings.blocks import Sums
+from taskscape.embeddings.catalogue import CATALOGUE, Catalogue, LamStream, Shard
 from taskscape.embeddings.embeddings import (
     EMBEDDINGS,
     Embeddings,
@@ -17,9 +17,8 @@ __all__ = [
     "Embeddings",
     "EmbeddingsFile",
     "Header",
-    "LamShard",
     "LamStream",
     "Shard",
-    "Statistics",
+    "Sums",
     "TaskFilter",
 ]

@@ -1,15 +1,14 @@
-"""What is known of tasks without reading them: the box around each block of λ, and its sums."""
+"""Many λ at once: boxes of near ones, and the sums that means need."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import gammaln
 
-__all__ = ["BLOCK", "Statistics", "boxes", "log_beta", "near_order", "with_sums"]
+__all__ = ["BLOCK", "Sums", "boxes", "log_beta", "with_sums"]
 
 BLOCK = 4096
 """Tasks of a block, which is a row group of a Parquet file: the least that is read of it."""
@@ -48,80 +47,36 @@ def boxes(
     return order, np.array([*starts, len(rows)])
 
 
-def near_order(lam: Float[np.ndarray, "members tasks L"]) -> Int[np.ndarray, "tasks"]:
-    """An order of the tasks in which blocks of them are near each other."""
-    order, starts = boxes(coordinates(lam), BLOCK)
-    # within a box nothing is gained by any order: the one that tasks came in is kept
-    return np.concatenate([np.sort(order[a:b]) for a, b in pairwise(starts)])
-
-
-def coordinates(lam: Float[np.ndarray, "members tasks L"]) -> Float[np.ndarray, "tasks dims"]:
-    """What near is measured in: the logarithms of λ and of its sum, for each member."""
-    return np.log(np.concatenate(list(with_sums(lam.astype(np.float64))), axis=1))
-
-
 def with_sums(lam: Float[np.ndarray, "*any L"]) -> Float[np.ndarray, "*any sides"]:
     """λ, and after it the sum over task-themes: what a box has sides of."""
     return np.concatenate([lam, lam.sum(axis=-1, keepdims=True)], axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
-class Statistics:
-    r"""The box around each block of tasks, and the sums that a mean KL needs of all of them.
-
-    The last side of a box is that of the sum over task-themes.
-    """
+class Sums:
+    r"""What a mean KL needs to know of many tasks: how many they are, Σ λ and Σ ln B(λ)."""
 
     tasks: int
-    block: int
-    """Tasks of each block but the last, which may have fewer."""
-    near: bool
-    """Whether the tasks are sorted so that those of a block are near each other."""
-    low: Float[np.ndarray, "blocks members sides"]
-    high: Float[np.ndarray, "blocks members sides"]
-    lam_sum: Float[np.ndarray, "members L"]
-    log_beta_sum: Float[np.ndarray, "members"]
+    lam: Float[np.ndarray, "members L"]
+    log_beta: Float[np.ndarray, "members"]
 
     @staticmethod
-    def of(
-        lam: Float[np.ndarray, "members tasks L"], block: int = BLOCK, *, near: bool = False
-    ) -> "Statistics":
-        """The statistics of these tasks, in float64."""
+    def of(lam: Float[np.ndarray, "members tasks L"]) -> "Sums":
+        """The sums of these tasks, in float64."""
         members, tasks, L = lam.shape
-        low = np.empty((-(-tasks // block), members, L + 1))
-        high = np.empty_like(low)
         lam_sum, log_beta_sum = np.zeros((members, L)), np.zeros(members)
-        for i, begin in enumerate(range(0, tasks, block)):
-            some = lam[:, begin : begin + block].astype(np.float64)
-            sides = with_sums(some)
-            low[i], high[i] = sides.min(axis=1), sides.max(axis=1)
-            lam_sum += some.sum(axis=1)
-            log_beta_sum += log_beta(some).sum(axis=1)
-        return Statistics(tasks, block, near, low, high, lam_sum, log_beta_sum)
-
-    def __len__(self) -> int:
-        """The number of blocks."""
-        return len(self.low)
-
-    def of_all(self) -> "Statistics":
-        """The same tasks as a single block."""
-        if not self.tasks:
-            return self
-        low, high = self.low.min(axis=0, keepdims=True), self.high.max(axis=0, keepdims=True)
-        return replace(self, block=self.tasks, low=low, high=high)
+        for begin in range(0, tasks, BLOCK):
+            block = lam[:, begin : begin + BLOCK].astype(np.float64)
+            lam_sum += block.sum(axis=1)
+            log_beta_sum += log_beta(block).sum(axis=1)
+        return Sums(tasks, lam_sum, log_beta_sum)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON, which keeps all their digits."""
-        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in vars(self).items()}
+        return {"tasks": self.tasks, "lam": self.lam.tolist(), "log_beta": self.log_beta.tolist()}
 
     @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> "Statistics":
-        """The statistics that :meth:`to_dict` took apart."""
-        names = ("low", "high", "lam_sum", "log_beta_sum")
-        arrays = {name: np.array(values[name], dtype=np.float64) for name in names}
-        members, L = arrays["lam_sum"].shape
-        for side in ("low", "high"):  # a list of no blocks does not tell its shape
-            arrays[side] = arrays[side].reshape(-1, members, L + 1)
-        return Statistics(
-            int(values["tasks"]), int(values["block"]), bool(values["near"]), **arrays
-        )
+    def from_dict(values: Mapping[str, Any]) -> "Sums":
+        """The sums that :meth:`to_dict` took apart."""
+        lam, log_beta_sum = (np.array(values[k], dtype=np.float64) for k in ("lam", "log_beta"))
+        return Sums(int(values["tasks"]), lam, log_beta_sum)

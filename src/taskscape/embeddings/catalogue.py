@@ -4,7 +4,6 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from taskscape.arguments import check_kind, check_whole
-from taskscape.embeddings.blocks import Statistics
+from taskscape.embeddings.blocks import Sums
 from taskscape.embeddings.embeddings import (
     Embeddings,
     EmbeddingsFile,
@@ -28,35 +27,25 @@ from taskscape.files import (
     Kind,
     as_path,
     check_output,
-    check_seal,
     damage_named,
     locked_folder,
-    sealed,
     sha256_of,
-    sweep_abandoned,
     written_in_one_piece,
 )
 from taskscape.storage import check_format
 
 __all__ = [
     "CATALOGUE",
-    "COMPACTING",
     "Catalogue",
-    "LamShard",
     "LamStream",
     "Shard",
     "change_shards",
     "new_name",
-    "note_exchange",
     "read_shards",
 ]
 
-COMPACTING = ".compacting-"
-"""What the name of a folder begins with in which a compaction puts tasks down."""
-
 _BATCH = 1 << 16
 _MANIFEST = "manifest.json"
-_EXCHANGE = "exchange.json"
 _WHAT = "catalogue of embedded tasks"
 _FORMAT = 1
 
@@ -69,47 +58,37 @@ class Shard:
     tasks: int
     bytes: int
     sha256: str | None
-    """None of files that no manifest names: single ones, and those of older catalogues."""
-    statistics: Statistics | None
-    """Of all its tasks as one block; those of its blocks are in the file. None in older files."""
+    """None of a single file, which no manifest names."""
+    sums: Sums
 
     @staticmethod
-    def write(path: Path, embeddings: Embeddings, *, near: bool = False) -> "Shard":
+    def write(path: Path, embeddings: Embeddings) -> "Shard":
         """Write a file in one piece; it is part of no catalogue until a manifest names it."""
         with written_in_one_piece(path) as file:
-            write_embeddings(embeddings, file, near=near)
+            write_embeddings(embeddings, file)
         return Shard.of(path, hashed=True)
 
     @staticmethod
     def of(path: Path, *, hashed: bool = False) -> "Shard":
         """The entry of a file that is there."""
         opened = EmbeddingsFile(path)
-        statistics = opened.statistics
-        return Shard(
-            path.name,
-            len(opened),
-            path.stat().st_size,
-            sha256_of(path) if hashed else None,
-            None if statistics is None else statistics.of_all(),
-        )
+        checksum = sha256_of(path) if hashed else None
+        return Shard(path.name, len(opened), path.stat().st_size, checksum, opened.sums)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        known = None if self.statistics is None else self.statistics.to_dict()
-        return {**vars(self), "statistics": known}
+        return {**vars(self), "sums": self.sums.to_dict()}
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> "Shard":
         """The entry that :meth:`to_dict` took apart."""
-        known = values["statistics"]
-        statistics = None if known is None else Statistics.from_dict(known)
-        return Shard(**{**values, "statistics": statistics})
+        return Shard(**{**values, "sums": Sums.from_dict(values["sums"])})
 
 
 class Catalogue:
     """Embedded tasks in a folder of Parquet files, or in a single file (which is read-only).
 
-    A folder has a manifest with the size, checksum and statistics of every file. Files are written
+    A folder has a manifest with the size, checksum and sums of every file. Files are written
     first and the manifest is replaced last, in one piece, so a reader sees all of what was added or
     nothing of it, and writers do not disturb each other.
     """
@@ -118,19 +97,9 @@ class Catalogue:
         self.path = as_path(path)
         if not self.path.exists():
             raise DataError(f"no such catalogue: {self.path}. Make one with `taskscape embed`.")
-        self.header = self._first_header()
-
-    def _first_header(self) -> Header:
-        """The header of the first file, which may have been compacted away meanwhile."""
-        while self.parts():
-            first = self.parts()[0]
-            try:
-                return EmbeddingsFile(first).header
-            except DataError:
-                if first.exists() or first == self.path:
-                    raise
-                del self.shards  # the manifest is read again, and is damaged if it still names it
-        raise DataError(f"{self.path} has no embedded tasks in it (no {_MANIFEST}).")
+        if not self.parts():
+            raise DataError(f"{self.path} has no embedded tasks in it (no {_MANIFEST}).")
+        self.header = EmbeddingsFile(self.parts()[0]).header
 
     @cached_property
     def shards(self) -> tuple[Shard, ...]:
@@ -180,9 +149,8 @@ class Catalogue:
             for shard in new:
                 if _size(folder / shard.file) != shard.bytes:
                     raise DataError(
-                        f"{folder / shard.file} is gone or not as it was written, perhaps because "
-                        "another process added the same tasks and the catalogue was compacted "
-                        "since. Nothing was added; look whether they are there, or run it again."
+                        f"{folder / shard.file} is gone or not as it was written. Nothing was "
+                        "added; run it again."
                     )
             if new:
                 Catalogue.check_can_add(folder, EmbeddingsFile(folder / new[0].file).header)
@@ -190,18 +158,6 @@ class Catalogue:
 
         change_shards(folder, added)
         return Catalogue(path)
-
-    def compact(self, *, shard_size: int = 1 << 20) -> "Catalogue":
-        """Sort the tasks so that near ones lie together, in files of about ``shard_size`` tasks.
-
-        Exact search then reads only blocks that can hold a near task. Tasks keep their ids, but
-        not their places. What others append meanwhile is kept; a run that is killed changes
-        nothing. It needs room on disk for two more copies.
-        """
-        from taskscape.embeddings.compact import compact
-
-        compact(self, shard_size)
-        return Catalogue(self.path)
 
     def check(self) -> None:
         """Read every file and raise an error unless it is as it was written."""
@@ -212,7 +168,7 @@ class Catalogue:
             elif sha256_of(part) != shard.sha256:
                 raise DataError(
                     f"{part} is damaged: it does not match its checksum in {_MANIFEST}. Bring it "
-                    "back from a copy, or embed its tasks anew."
+                    "back from a copy, or embed its tasks again."
                 )
 
     def parts(self) -> list[Path]:
@@ -320,27 +276,6 @@ class Catalogue:
 
 
 @dataclass(frozen=True, eq=False)
-class LamShard:
-    """λ of one file of a catalogue, of which all can be read, or single blocks."""
-
-    path: Path
-    begin: int
-    """The place of its first task in the catalogue."""
-    statistics: Statistics
-    """Of all its tasks as one block."""
-    columns: list[str]
-
-    def open(self) -> EmbeddingsFile:
-        """The file, which has the statistics of its blocks."""
-        return EmbeddingsFile(self.path)
-
-    def chunks(self, size: int = _BATCH) -> Iterator[Float[np.ndarray, "members chunk L"]]:
-        """All of it, a chunk at a time."""
-        for batch in self.open().batches(size, self.columns):
-            yield batch.lam
-
-
-@dataclass(frozen=True, eq=False)
 class LamStream:
     """Chunks of λ that can be read again and again."""
 
@@ -356,17 +291,9 @@ class LamStream:
     def _columns(self) -> list[str]:
         return [f"lam_{i}" for i in range(self.catalogue.header.members)]
 
-    def shards(self) -> list[LamShard] | None:
-        """The files with what is known of each; None with a filter, or of older files."""
-        if self.where:
-            return None
-        shards, begin = [], 0
-        for shard, part in zip(self.catalogue.shards, self.catalogue.parts(), strict=True):
-            if shard.statistics is None:
-                return None
-            shards.append(LamShard(part, begin, shard.statistics, self._columns))
-            begin += shard.tasks
-        return shards
+    def sums(self) -> list[Sums] | None:
+        """What means need to know of each file; None with a filter."""
+        return None if self.where else [shard.sums for shard in self.catalogue.shards]
 
 
 # -- the manifest -------------------------------------------------------------------------------
@@ -378,21 +305,17 @@ def new_name(unique: str) -> str:
 
 
 def read_shards(folder: Path) -> list[Shard]:
-    """The files of a catalogue, seen to be there; none where there is no catalogue."""
+    """The files of a catalogue, verified to be there; none where there is no catalogue."""
     manifest = folder / _MANIFEST
-    if not manifest.exists():  # catalogues of older versions had none
-        return [Shard.of(part) for part in sorted(folder.glob("part-*.parquet"))]
+    if not manifest.exists():
+        return []
     with damage_named(manifest, "a catalogue"):
-        text = manifest.read_text(encoding="utf-8")
-        content = json.loads(text)
-        check_seal(content, manifest, "Bring it back from a copy.")
+        content = json.loads(manifest.read_text(encoding="utf-8"))
         check_format(content, manifest)
         shards = [Shard.from_dict(entry) for entry in content["shards"]]
     for shard in shards:
         size = _size(folder / shard.file)
         if size != shard.bytes:
-            if manifest.read_text(encoding="utf-8") != text:  # it was compacted meanwhile
-                return read_shards(folder)
             state = "is missing" if size is None else f"has {size:,} bytes, not {shard.bytes:,}"
             raise DataError(f"{folder} is damaged: {shard.file} {state}.")
     return shards
@@ -406,36 +329,12 @@ def _size(file: Path) -> int | None:
 
 
 def change_shards(folder: Path, change: Callable[[list[Shard]], list[Shard]]) -> None:
-    """Write the manifest anew, from the files that it names by now; one writer at a time."""
+    """Write the manifest again, from the files that it names by now; one writer at a time."""
     with locked_folder(folder):
-        there = read_shards(folder)
-        _end_exchanges(folder, {shard.file for shard in there})
-        for left in (f"{COMPACTING}*", ".shard-*-unfinished-*"):
-            sweep_abandoned(folder.glob(left))
-        if any(shard.sha256 is None for shard in there):
-            there = [Shard.of(folder / shard.file, hashed=True) for shard in there]
-        entries = [shard.to_dict() for shard in change(there)]
-        content = sealed({"what": _WHAT, "format": _FORMAT, "shards": entries})
+        entries = [shard.to_dict() for shard in change(read_shards(folder))]
+        content = {"what": _WHAT, "format": _FORMAT, "shards": entries}
         with written_in_one_piece(folder / _MANIFEST) as file:
             file.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def note_exchange(runs: Path, before: set[str], after: set[str]) -> None:
-    """Note, under the lock, that some files are about to take the place of others."""
-    with written_in_one_piece(runs / _EXCHANGE) as file:
-        file.write_text(json.dumps([sorted(before), sorted(after)]), encoding="utf-8")
-
-
-def _end_exchanges(folder: Path, named: set[str]) -> None:
-    """Delete what a compaction that was killed left over: of two sets with the same tasks, the one
-    that the manifest does not name. Under the lock no exchange can be half done but a dead one.
-    """
-    for note in folder.glob(f"{COMPACTING}*/{_EXCHANGE}"):
-        with suppress(FileNotFoundError, ValueError):  # its process deletes it, or it is damaged
-            before, after = map(set, json.loads(note.read_text(encoding="utf-8")))
-            for kept, left in ((before, after), (after, before)):
-                for file in left - named if kept <= named else ():
-                    (folder / Path(file).name).unlink(missing_ok=True)
 
 
 def _is_ours(folder: Path) -> bool:

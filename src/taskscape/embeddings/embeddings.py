@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from jaxtyping import Bool, Float, Int, UInt64
 from numpy.typing import ArrayLike
 
 from taskscape.arguments import check_kind, check_whole
-from taskscape.embeddings.blocks import BLOCK, Statistics
+from taskscape.embeddings.blocks import BLOCK, Sums
 from taskscape.errors import DataError
 from taskscape.files import Kind, damage_named, written_in_one_piece
 from taskscape.storage import (
@@ -348,29 +347,19 @@ class EmbeddingsFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         if not path.exists():
-            raise DataError(
-                f"{path} is gone. If its catalogue was compacted meanwhile, open it again."
-            )
+            raise DataError(f"{path} does not exist.")
         self._file = open_parquet(path)
         self.header = _read_header(self._file.schema_arrow, str(path))
 
     def __len__(self) -> int:
         return int(self._file.metadata.num_rows)
 
-    @cached_property
-    def statistics(self) -> Statistics | None:
-        """What is known of its blocks, which are its row groups.
-
-        None in older files, and in those that others wrote anew with other row groups.
-        """
+    @property
+    def sums(self) -> Sums:
+        """What the mean over its tasks needs, without reading them."""
         header = header_of(self._file.schema_arrow, _WHAT, self.path) or {}
-        if "statistics" not in header:
-            return None
         with damage_named(self.path, "a file of embedded tasks"):
-            known = Statistics.from_dict(header["statistics"])
-            begins = range(0, known.tasks, known.block)
-            sizes = [min(known.block, known.tasks - begin) for begin in begins]
-        return known if sizes == self._block_sizes else None
+            return Sums.from_dict(header["totals"])
 
     @property
     def _block_sizes(self) -> list[int]:
@@ -409,10 +398,9 @@ class EmbeddingsFile:
         return None
 
 
-def write_embeddings(embeddings: Embeddings, file: Path, *, near: bool = False) -> None:
-    """Write a Parquet file with the statistics of its blocks; ``near`` says they are sorted."""
-    statistics = Statistics.of(embeddings.lam, near=near)
-    write_parquet(file, to_table(embeddings, statistics), row_group_size=BLOCK)
+def write_embeddings(embeddings: Embeddings, file: Path) -> None:
+    """Write a Parquet file, with the sums that means need in its header."""
+    write_parquet(file, to_table(embeddings), row_group_size=BLOCK)
 
 
 def _is_ours(path: Path) -> bool:
@@ -426,7 +414,7 @@ def _is_ours(path: Path) -> bool:
 EMBEDDINGS = Kind("a file of embedded tasks", _is_ours)
 
 
-def to_table(embeddings: Embeddings, statistics: Statistics | None = None) -> pa.Table:
+def to_table(embeddings: Embeddings) -> pa.Table:
     """One row per task; a column of λ, and one of bounds, for each member."""
     e = embeddings
     columns: dict[str, Any] = {
@@ -441,10 +429,8 @@ def to_table(embeddings: Embeddings, statistics: Statistics | None = None) -> pa
         columns[f"lam_{i}"] = pa.FixedSizeListArray.from_arrays(flat, lam.shape[1])
         columns[f"elbo_{i}"] = pa.array(e.elbo[i])
         columns[f"sweeps_{i}"] = pa.array(e.sweeps[i])
-    header: dict[str, Any] = {"what": _WHAT, **vars(e.header)}
-    if statistics is not None:
-        header["statistics"] = statistics.to_dict()
-    return table_with_header(columns, header)
+    sums = Sums.of(e.lam).to_dict()
+    return table_with_header(columns, {"what": _WHAT, **vars(e.header), "totals": sums})
 
 
 def _read_header(schema: pa.Schema, source: str) -> Header:

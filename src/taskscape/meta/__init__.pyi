@@ -22,6 +22,7 @@ from taskscape.meta.networks import Network as Network
 from taskscape.meta.networks import architecture as architecture
 from taskscape.meta.networks import conv4 as conv4
 from taskscape.meta.networks import mlp as mlp
+from taskscape.meta.networks import network_for as network_for
 from taskscape.meta.protonet import ProtoNet as ProtoNet
 from taskscape.meta.training import TRAINED as TRAINED
 from taskscape.meta.training import TrainConfig as TrainConfig

@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from taskscape.arguments import check_choice, check_whole
 from taskscape.compiling import keep_programs
 from taskscape.errors import DataError
+from taskscape.pools import ClassPool
 
 __all__ = [
     "PRECISIONS",
@@ -29,6 +30,7 @@ __all__ = [
     "architecture",
     "conv4",
     "mlp",
+    "network_for",
 ]
 
 keep_programs()
@@ -212,6 +214,20 @@ def conv4(
     return Conv4(
         tuple(sample_shape), check_whole(filters, "filters", 1), normalisation, convolution
     )
+
+
+def network_for(
+    pool: ClassPool,
+    settings: Mapping[str, Any],
+    *,
+    widths: tuple[int, ...] = (128,),
+    scale: float = 1.0,
+    filters: int = 64,
+) -> Architecture:
+    """``conv4`` for images, ``mlp`` for features; ``scale`` where the settings have none."""
+    if pool.is_images:
+        return conv4(pool.sample_shape, filters)
+    return mlp(pool.sample_shape[0], widths, float(settings.get("scale", scale)))
 
 
 def architecture(config: Mapping[str, Any]) -> Mlp | Conv4:

@@ -30,9 +30,9 @@ from taskscape.arguments import (
     check_seed,
     check_whole,
 )
+from taskscape.distributed.mesh import devices_for, same_on_all, split_among_devices
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.files import damage_named
-from taskscape.mesh import devices_for, same_on_all, split_among_devices
 from taskscape.meta.episodes import EpisodeRows, TaskFeed, gather, pad_rows, rows_of
 from taskscape.meta.evaluation import halved_until_it_fits, score
 from taskscape.meta.learner import Learner, Number, with_numbers, without_numbers

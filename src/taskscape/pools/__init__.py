@@ -1,6 +1,6 @@
 """Where samples come from: images or feature vectors, grouped by class."""
 
-from taskscape.pools.cache import data_dir, save_pool
+from taskscape.pools.cache import data_dir
 from taskscape.pools.join import LookAlikeWarning, join_pools
 from taskscape.pools.known import POOLS
 from taskscape.pools.load import load_pool
@@ -19,6 +19,5 @@ __all__ = [
     "join_pools",
     "load_pool",
     "parse_split",
-    "save_pool",
     "split_classes",
 ]

@@ -93,11 +93,7 @@ def mapped_scratch(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def save_pool(pool: ClassPool, folder: str | os.PathLike[str]) -> None:
-    """Keep a pool as a folder of its own, which :func:`taskscape.load_pool` opens by its path.
-
-    What was decided for it stays with it: splits, sizes, classes and samples left out. A pool that
-    is there is replaced, anything else is not.
-    """
+    """See :meth:`ClassPool.save`."""
     check_output(folder, POOL)
     write_pool(pool, Path(folder), replace=True)
 

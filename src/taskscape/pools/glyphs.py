@@ -7,7 +7,7 @@ two parts.
 
 Scripts borrow letters from each other, and symbols look like letters: Latin A, Greek Α and Cyrillic
 А are one drawing, and so are the letter O and a white circle. Each drawing is kept once in the
-whole pool. Which characters that leaves is found by :mod:`taskscape.pools.glyph_choice` and kept
+whole pool. Which characters that leaves is found by :mod:`experiments.glyph_choice` and kept
 in ``glyph_characters.json``, so that nobody has to wait for the comparison.
 """
 

@@ -117,7 +117,7 @@ def load_pool(
             file with the columns class and group, or one per class in the order of
             ``pool.class_names``; for arrays also one per sample.
         splits: for any source, the split of each class, in the same forms. In a dict or a file, an
-            empty split leaves a class out. :func:`~taskscape.split_classes` deals them by chance.
+            empty split leaves a class out. :func:`taskscape.pools.split_classes` deals them out.
         sample_names: for a pair of arrays, a name for each sample, which lists of tasks can use.
         min_samples: for any source, leave out classes with fewer samples; ``pool.info["notes"]``
             names them.

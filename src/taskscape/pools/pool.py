@@ -1,6 +1,7 @@
 """ClassPool: labelled samples grouped by class, the place all tasks draw from."""
 
 import hashlib
+import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -325,6 +326,16 @@ class ClassPool:
                 f"split={split!r}: pool {self.name!r} has no {missing[0]!r} classes; it has {have}."
             )
         return ids
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Keep the pool as a folder of its own, which :func:`taskscape.load_pool` opens.
+
+        What was decided for it stays with it: splits, sizes, classes and samples left out. A pool
+        that is there is replaced, anything else is not.
+        """
+        from taskscape.pools.cache import save_pool
+
+        save_pool(self, folder)
 
     def subset(self, classes: Int[np.ndarray, "some"] | Sequence[int | str]) -> "ClassPool":
         """A pool of only these classes (indices or names); it shares the samples."""

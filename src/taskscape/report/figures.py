@@ -9,14 +9,14 @@ from jaxtyping import Float, Int
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from taskscape.compare import pdist
+from taskscape.compare import distances
 from taskscape.diagram import CorrelationDiagram
 from taskscape.embeddings import Embeddings
 from taskscape.plain_text import for_plotly
 from taskscape.report.palette import FAINT, INK, SCALE
 from taskscape.report.tasks import mean_accuracy, shared_out
-from taskscape.studies.outcome import Outcome
-from taskscape.studies.result import StudyResult
+from taskscape.select.trials import Outcome
+from taskscape.study.result import StudyResult
 from taskscape.themes.estimator import TaskThemes
 
 __all__ = [
@@ -329,13 +329,13 @@ def distance_matrix(result: StudyResult, unit: str) -> Matrix:
     test = rng.choice(len(result.test), n_test, replace=False)
     train = rng.choice(len(result.train), n_train, replace=False)
     lam = np.concatenate([result.test.lam[:, test], result.train.lam[:, train]], axis=1)
-    distances = pdist(lam)
+    apart = distances(lam)
     order = np.concatenate(
-        [_alike(distances[:n_test, :n_test]), n_test + _alike(distances[n_test:, n_test:])]
+        [_alike(apart[:n_test, :n_test]), n_test + _alike(apart[n_test:, n_test:])]
     )
     names = [_name("test", result.test, int(i)) for i in test]
     names += [_name("training", result.train, int(i)) for i in train]
-    return Matrix(distances[np.ix_(order, order)], n_test, tuple(names[i] for i in order), unit)
+    return Matrix(apart[np.ix_(order, order)], n_test, tuple(names[i] for i in order), unit)
 
 
 def _alike(distances: Float[np.ndarray, "n n"]) -> Int[np.ndarray, "n"]:

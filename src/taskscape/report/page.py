@@ -30,11 +30,11 @@ from taskscape.report.tables import (
 from taskscape.report.targets import view_targets
 from taskscape.report.tasks import Shown, choose_shown, task_data, used_classes
 from taskscape.report.themes import Sheet, ThemeViews, evenly_spaced, make_sheet, view_themes
+from taskscape.select.trials import outcomes
 from taskscape.similarity import TASK_THEMES
 from taskscape.similarity.nearest_tasks import TIE
 from taskscape.storage import plain
-from taskscape.studies.outcome import outcomes
-from taskscape.studies.result import StudyResult
+from taskscape.study.result import StudyResult
 from taskscape.themes.health import count_points
 
 __all__ = ["REPORT", "data_island", "render_report", "write_report"]

@@ -9,7 +9,7 @@ import numpy as np
 from taskscape.plain_text import low_to_high
 from taskscape.pools import ClassPool
 from taskscape.pools.pool import SPLITS
-from taskscape.studies.outcome import Gain, Outcome
+from taskscape.select.trials import Gain, Outcome
 
 __all__ = [
     "SelectionRow",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from taskscape.meta import label_of
-from taskscape.studies.result import StudyResult
+from taskscape.study.result import StudyResult
 from taskscape.targets import Advice
 
 __all__ = ["TargetsView", "view_targets"]

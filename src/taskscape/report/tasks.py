@@ -10,7 +10,7 @@ from scipy.special import betaincinv
 
 from taskscape.embeddings import Embeddings
 from taskscape.report.palette import theme_colours
-from taskscape.studies.result import StudyResult
+from taskscape.study.result import StudyResult
 
 __all__ = [
     "CREDIBLE",

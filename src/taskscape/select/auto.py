@@ -9,26 +9,19 @@ from jaxtyping import Float, Int
 
 from taskscape.arguments import check_number, check_whole
 from taskscape.errors import DataError
-from taskscape.meta import (
-    Architecture,
-    Learner,
-    TrainConfig,
-    evaluate_many,
-    make_learner,
-    train_many,
-)
-from taskscape.select.known import RULES
+from taskscape.meta import Architecture, Learner, TrainConfig, make_learner
+from taskscape.select.known import RANDOM, RULES
 from taskscape.select.selection import Selection
+from taskscape.select.trials import train_and_test
 from taskscape.statistics import gain_interval
 from taskscape.tasks import TaskSet
 
-__all__ = ["AUTO", "Judge", "LearnerJudge", "RuleChoice", "TrialOptions", "choose_rule"]
+__all__ = ["Judge", "LearnerJudge", "RuleChoice", "TrialOptions", "choose_rule"]
 
 Judge: TypeAlias = Callable[[Sequence[Int[np.ndarray, "_"]]], Any]
 """Given the training tasks of several trials, as lists of indices, returns a score for each: how
 well a learner trained on them does on the validation tasks. Higher is better."""
 
-AUTO, RANDOM = "auto", "random"
 _SMALL_BUDGET = 500
 _LEAST_TRIALS = 3
 
@@ -109,18 +102,16 @@ class LearnerJudge:
 
     def __call__(self, chosen: Sequence[Int[np.ndarray, "_"]]) -> Float[np.ndarray, "trials"]:
         """The score of each list of training tasks."""
-        learner = make_learner(self.learner) if isinstance(self.learner, str) else self.learner
         most = max(len(rows) for rows in chosen)
-        trained = train_many(
-            learner,
+        (evaluations,) = train_and_test(
+            make_learner(self.learner) if isinstance(self.learner, str) else self.learner,
             self.network,
             [self.train[rows] for rows in chosen],
+            [self.validation],
             TrainConfig.one_pass(most, self.batch_size, self.epochs, **self.training),
             seeds=[self.seed + trial for trial in range(len(chosen))],
-            n_way=max(self.train.max_way, self.validation.max_way),
-        )
-        evaluations = evaluate_many(
-            learner, trained.state, self.validation, seed=self.seed, episodes=self.episodes
+            seed=self.seed,
+            episodes=self.episodes,
         )
         return np.array([float(e.accuracy.mean()) for e in evaluations])
 

@@ -18,14 +18,13 @@ from taskscape.compare.resemblance import read_classes
 from taskscape.compare.rows import class_hashes
 from taskscape.errors import DataError
 from taskscape.select.auto import (
-    AUTO,
     Judge,
     LearnerJudge,
     TrialOptions,
     choose_rule,
     rules_to_try,
 )
-from taskscape.select.known import RuleOptions, find_rule
+from taskscape.select.known import AUTO, RuleOptions, find_rule
 from taskscape.select.rules import Run
 from taskscape.select.selection import Selection
 from taskscape.similarity import (

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["RULES", "Rule", "RuleOptions", "find_rule"]
+__all__ = ["AUTO", "RANDOM", "RULES", "Rule", "RuleOptions", "find_rule"]
+
+AUTO, RANDOM = "auto", "random"
+"""The rule that is chosen by trying the others, and the one that all are compared with."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             options=("penalty", "candidates"),
             needs_classes=True,
         ),
-        "random": Rule("taskscape.select.rules:random", "mean distance", "by chance"),
+        RANDOM: Rule("taskscape.select.rules:random", "mean distance", "by chance"),
     }
 )
 """Every selection rule by name; a new one is a line here."""

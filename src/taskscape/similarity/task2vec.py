@@ -22,7 +22,7 @@ from taskscape.similarity.similarity import (
     Rows,
     TaskVectors,
 )
-from taskscape.tasks import TaskSet, stream_tasks
+from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.places import all_rows
 from taskscape.themes.prepare import Preparation, Prepare
 
@@ -242,8 +242,13 @@ def train_probe(pool: ClassPool, config: Task2VecConfig, seed: int) -> Trained:
     """MAML on 5-way 5-shot tasks of the pool's classes, as far as it has them."""
     pool.require(PROBE_SAMPLES, "training the probe")
     n_query = min(_N_QUERY, int(pool.counts.min()) - PROBE_SHOTS)
-    tasks = stream_tasks(
-        pool, n_way=min(_N_WAY, len(pool)), n_shot=PROBE_SHOTS, n_query=n_query, seed=seed
+    tasks = sample_tasks(
+        pool,
+        n_way=min(_N_WAY, len(pool)),
+        n_shot=PROBE_SHOTS,
+        n_query=n_query,
+        seed=seed,
+        stream=True,
     )
     network = probe_network(pool.samples, config.widths)
     return train(config.learner, network, tasks, config.train, seed=seed)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.compare import cdist as divergences_between
+from taskscape.compare import distances as divergences_between
 from taskscape.compare.divergences import find_divergence
 from taskscape.errors import DataError
 from taskscape.similarity.distances import DistanceSource, KLSource

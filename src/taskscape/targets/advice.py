@@ -24,23 +24,24 @@ from taskscape.files import (
 )
 from taskscape.meta.learners import find_learner
 from taskscape.pools import ClassPool
+from taskscape.select.trials import gain_over
 from taskscape.similarity.known import TASK_THEMES
 from taskscape.statistics import Interval, Variance, t_interval
 from taskscape.storage import check_format, plain, read_json, write_json
 from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources
-from taskscape.targets.cues import evidence_of
 from taskscape.targets.gains import (
     Decision,
     Expectation,
     GainModel,
     GainSeen,
     decide,
+    evidence_of,
     known_experience,
 )
 from taskscape.targets.known import AUTO, HALF, RANDOM, RANKS, WAYS
 from taskscape.targets.target import Target, find_target
-from taskscape.targets.trials import ALL, WayTrials, gain_over, random_of, source_way, try_ways
-from taskscape.tasks import TaskSet, load_tasks, save_tasks
+from taskscape.targets.trials import ALL, WayTrials, random_of, source_way, try_ways
+from taskscape.tasks import TaskSet
 
 __all__ = ["ADVICE", "Advice", "SourceShare", "advise", "advise_on", "without_classes_of"]
 
@@ -186,7 +187,7 @@ class Advice:
         check_output(folder, ADVICE)
         with folder_in_one_piece(folder) as place:
             write_json(place / "advice.json", sealed(plain(self.to_dict())))
-            save_tasks(self.chosen, place / "tasks.parquet")
+            self.chosen.save(place / "tasks.parquet")
             pool = self.chosen.pool
             ids, uses = np.unique(self.chosen.classes, return_counts=True)
             rows = [
@@ -226,7 +227,7 @@ class Advice:
                 learner=values["learner"],
                 way=values["way"],
                 why=values["why"],
-                chosen=load_tasks(Path(folder) / "tasks.parquet", pool),
+                chosen=TaskSet.load(Path(folder) / "tasks.parquet", pool),
                 sources=tuple(SourceShare(**s) for s in values["sources"]),
                 explained=values["explained"],
                 gap=values["gap"],
@@ -391,11 +392,15 @@ def _held_out(trials: WayTrials, target: Target) -> Interval | None:
 
 
 def _measured(tried: Sequence[WayTrials], target: Target, n: int) -> dict[str, Interval]:
-    if target.queries is None:
-        return {}
     random = random_of(tried, n)
-    several = [t for t in tried if t.way != RANDOM and len(t.chosen) > 1]
-    return {t.way: gain_over(t, random, target.queries.classes) for t in several}
+    if target.queries is None or random.accuracy is None:
+        return {}
+    classes = target.queries.classes
+    return {
+        t.way: gain_over(t.accuracy, random.accuracy, classes)
+        for t in tried
+        if t.way != RANDOM and t.accuracy is not None and len(t.accuracy) > 1
+    }
 
 
 def _percent(accuracy: Interval) -> str:

@@ -10,18 +10,23 @@ from jaxtyping import Float, Int
 
 from taskscape.arguments import MOST_FOR_JAX, check_seed, check_whole
 from taskscape.errors import DataError
-from taskscape.meta import Evaluation
+from taskscape.meta import Evaluation, TrainConfig, learner_and_training, network_for
 from taskscape.pools import ClassPool
-from taskscape.recipes import LEARNER_PRESETS, prepared_pool, train_and_test, without_advice
+from taskscape.select.trials import train_and_test
 from taskscape.similarity import Similarity, make_similarity
 from taskscape.similarity.known import TASK_THEMES
 from taskscape.similarity.task_themes import ThemeSimilarity
-from taskscape.targets.known import PROTOTYPES
+from taskscape.targets.known import LEARNER_SETTINGS, PROTOTYPES
 from taskscape.targets.target import Target, find_target
 from taskscape.targets.ways import choose
 from taskscape.tasks import TaskSet, sample_tasks
-from taskscape.themes.estimator import FAR_BELOW, TaskThemes
-from taskscape.themes.prepare import Preparation, PrepareConfig, learn_preparation
+from taskscape.themes.estimator import FAR_BELOW, TaskThemes, without_advice
+from taskscape.themes.prepare import (
+    Preparation,
+    PrepareConfig,
+    learn_preparation,
+    prepared_pool,
+)
 
 __all__ = ["AdvisorSettings", "Outlook", "Sources", "draw_candidates", "learner_settings"]
 
@@ -64,8 +69,7 @@ class AdvisorSettings:
 
 def learner_settings(learner: str, pool: ClassPool) -> Mapping[str, Any]:
     """The settings of a learner that were chosen for such samples."""
-    kind = "images" if pool.is_images else "components"
-    return LEARNER_PRESETS[f"similarity {kind}"].get(learner, {})
+    return LEARNER_SETTINGS["images" if pool.is_images else "components"].get(learner, {})
 
 
 def draw_candidates(pool: ClassPool, settings: AdvisorSettings) -> TaskSet:
@@ -168,14 +172,15 @@ class Sources:
         """A learner trained on each list of candidates, side by side, and tested on each test."""
         s, features = self.settings, self._as_learners_take(self.pool)
         candidates = replace(self.tasks, pool=features)
+        settings = learner_settings(learner, features)
+        kind, training = learner_and_training(learner, settings)
         return train_and_test(
-            learner,
-            {**learner_settings(learner, features), "precision": s.precision},
+            kind,
+            network_for(features, settings),
             [candidates[rows] for rows in lists],
-            *(replace(tasks, pool=self._as_learners_take(tasks.pool)) for tasks in tests),
+            [replace(tasks, pool=self._as_learners_take(tasks.pool)) for tasks in tests],
+            TrainConfig(s.updates, s.batch_size, precision=s.precision, **training),
             seeds=seeds,
-            updates=s.updates,
-            batch_size=s.batch_size,
         )
 
     def _as_learners_take(self, pool: ClassPool) -> ClassPool:

@@ -16,8 +16,8 @@ Where the samples say much, gains are large, and so are the errors:
 A target with a single sample of a class has no evidence. That is not evidence of 0: it might be any
 of those that the way had on other targets, and the gain is what it would be by each of them.
 
-Other cues (``taskscape.targets.cues``) are not used: on targets left out they foretold little more
-for one learner and nothing for the other (docs/targets.md has the figures).
+Other cues were tried and are not used: on targets left out they foretold little more for one
+learner and nothing for the other (docs/targets.md).
 """
 
 import json
@@ -33,6 +33,7 @@ from scipy.stats import t as student
 
 from taskscape.errors import DataError
 from taskscape.targets.known import HALF, RANDOM
+from taskscape.targets.trials import WayTrials
 
 __all__ = [
     "LEAST_TARGETS",
@@ -41,6 +42,7 @@ __all__ = [
     "GainModel",
     "GainSeen",
     "decide",
+    "evidence_of",
     "known_experience",
 ]
 
@@ -49,6 +51,16 @@ _LOSS, _RISK = 0.01, 0.1
 """A choice should not lose more than a point of accuracy, but by this chance."""
 _PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 LEAST_TARGETS = 4
+
+
+def evidence_of(trials: WayTrials, random: WayTrials) -> float | None:
+    """What the target's labelled samples, each left out in turn, say for a way over chance.
+
+    In nats per sample; None where a class has a single sample.
+    """
+    if trials.held_out is None or random.held_out is None:
+        return None
+    return float(trials.held_out.mean() - random.held_out.mean())
 
 
 @dataclass(frozen=True)

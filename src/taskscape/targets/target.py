@@ -16,9 +16,9 @@ from taskscape.files import as_path
 from taskscape.pools import ClassPool, load_pool
 from taskscape.pools.join import in_form_of
 from taskscape.pools.notes import few_names
-from taskscape.recipes import draw_tasks
-from taskscape.tasks import TASKS, TaskSet, load_tasks, make_tasks
+from taskscape.tasks import TASKS, TaskSet, make_tasks
 from taskscape.tasks.draws import subkeys
+from taskscape.tasks.sampling import draw_tasks
 
 __all__ = ["LEAST_QUERIES", "Target", "find_target", "target_of_classes"]
 
@@ -212,7 +212,7 @@ def _listed(path: Path, pool: ClassPool) -> Target | None:
     """The tasks of a list over the pool, or None where the file is something else."""
     if not path.is_file() or not TASKS.known(path):
         return None
-    return _of_tasks(load_tasks(path, pool), path.name)
+    return _of_tasks(TaskSet.load(path, pool), path.name)
 
 
 def _of_tasks(tasks: TaskSet, name: str) -> Target:

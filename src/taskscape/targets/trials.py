@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.statistics import Interval, gain_interval, without_each_class
 from taskscape.targets.advisor import Outlook
 from taskscape.targets.known import RANDOM
 
-__all__ = ["ALL", "WayTrials", "gain_over", "random_of", "source_way", "try_ways"]
+__all__ = ["ALL", "WayTrials", "random_of", "source_way", "try_ways"]
 
 ALL = "all"
 """Training on every candidate."""
@@ -85,27 +84,6 @@ def try_ways(
             )
         )
     return results
-
-
-def gain_over(
-    ours: WayTrials, random: WayTrials, classes: Int[np.ndarray, "tasks way"]
-) -> Interval:
-    """What a way was worth on the target's queries: over trainings and over its classes.
-
-    Over trainings alone where a class is in every task, and so cannot be left out, or where
-    leaving one out leaves a single task.
-    """
-    assert ours.accuracy is not None
-    assert random.accuracy is not None
-    without = None
-    ids = np.unique(classes[classes >= 0])
-    in_all = any((classes == c).any(axis=1).all() for c in ids)
-    if len(ids) > classes.shape[1] + 1 and not in_all:
-        without = (
-            without_each_class(ours.accuracy.mean(0), classes),
-            without_each_class(random.accuracy.mean(0), classes),
-        )
-    return gain_interval(ours.accuracy.mean(1), random.accuracy.mean(1), without)
 
 
 def random_of(trials: Sequence[WayTrials], budget: int) -> WayTrials:

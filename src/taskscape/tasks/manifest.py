@@ -194,18 +194,13 @@ TASKS = Kind("a list of tasks", _is_tasks)
 
 
 def save_tasks(tasks: TaskSet, path: str | os.PathLike[str]) -> None:
-    """Write tasks to a Parquet file that names the pool it belongs to."""
-    check_kind(tasks, TaskSet, "tasks", "Make one with sample_tasks.")
+    """See :meth:`TaskSet.save`."""
     with written_in_one_piece(path, TASKS) as file:
         write_parquet(file, to_table(tasks))
 
 
 def load_tasks(path: str | os.PathLike[str], pool: ClassPool) -> TaskSet:
-    """Read tasks written by :func:`save_tasks`; the pool must be the one they were made from.
-
-    A list of your own in a ``.csv`` file is read too: see
-    :func:`~taskscape.tasks.csv_lists.read_tasks_csv`.
-    """
+    """See :meth:`TaskSet.load`."""
     check_kind(pool, ClassPool, "pool", "Open one with load_pool.")
     if is_csv(path):
         return read_tasks_csv(path, pool)

@@ -1,10 +1,10 @@
-"""Where tasks come from: sampled with a seed, streamed without end, or enumerated one by one."""
+"""Where tasks come from: sampled with a seed, or every combination of classes, or a stream."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped, UInt64
@@ -24,7 +24,7 @@ from taskscape.progress import progress_bar
 from taskscape.tasks.draws import below, distinct, subkeys, task_keys
 from taskscape.tasks.taskset import TaskSet, check_range, check_shots, class_dtype
 
-__all__ = ["TaskStream", "enumerate_tasks", "sample_tasks", "stream_tasks"]
+__all__ = ["TaskStream", "draw_tasks", "sample_tasks"]
 
 _WAY, _GROUP, _SHOT, _CLASSES = range(4)
 """What a task's key is asked for besides its samples; each is a stream of numbers of its own."""
@@ -174,7 +174,7 @@ class _Recipe:
         return np.minimum(np.searchsorted(share, chance, side="right"), len(fits) - 1)
 
     def stream(
-        self, n_tasks: int | None, chunk_size: int, make: Callable[[int, int], TaskSet]
+        self, n_tasks: int | str | None, chunk_size: int, make: Callable[[int, int], TaskSet]
     ) -> TaskStream:
         """A stream of such tasks."""
         chunk_size = check_whole(chunk_size, "chunk_size", 1)
@@ -194,9 +194,45 @@ class _Recipe:
         return TaskSet(self.pool, classes, keys, shots.astype(np.int32), self.n_query)
 
 
+@overload
 def sample_tasks(
     pool: ClassPool,
-    n_tasks: int,
+    n_tasks: int | str,
+    *,
+    n_way: int | tuple[int, int] = ...,
+    n_shot: int | str | tuple[int, int] = ...,
+    n_query: int = ...,
+    split: str | None = ...,
+    within_group: bool = ...,
+    group_weights: GroupWeights = ...,
+    unique: bool = ...,
+    seed: Seed = ...,
+    stream: Literal[False] = ...,
+    chunk_size: int = ...,
+) -> TaskSet: ...
+
+
+@overload
+def sample_tasks(
+    pool: ClassPool,
+    n_tasks: int | str | None = ...,
+    *,
+    n_way: int | tuple[int, int] = ...,
+    n_shot: int | str | tuple[int, int] = ...,
+    n_query: int = ...,
+    split: str | None = ...,
+    within_group: bool = ...,
+    group_weights: GroupWeights = ...,
+    unique: bool = ...,
+    seed: Seed = ...,
+    stream: Literal[True],
+    chunk_size: int = ...,
+) -> TaskStream: ...
+
+
+def sample_tasks(
+    pool: ClassPool,
+    n_tasks: int | str | None = None,
     *,
     n_way: int | tuple[int, int] = 5,
     n_shot: int | str | tuple[int, int] = 5,
@@ -206,28 +242,41 @@ def sample_tasks(
     group_weights: GroupWeights = "groups",
     unique: bool = False,
     seed: Seed = 0,
-) -> TaskSet:
+    stream: bool = False,
+    chunk_size: int = 4096,
+) -> TaskSet | TaskStream:
     """Draw tasks at random: a number of ways, then classes, then samples, uniformly.
 
-    ``n_way`` and ``n_shot`` are a number or a range ``(low, high)``; ``n_shot="all"`` takes every
-    sample that is not a query. ``within_group`` draws a group first, then all classes from it. How
-    likely a group is, ``group_weights`` says: ``"groups"`` each as any other, ``"classes"`` by its
-    number of classes, ``"sources"`` so that each source of a joined pool is as likely as any other
-    and each of its groups too, or a dict of group to weight (others get none). A group with fewer
-    classes than a task has ways is left out. ``unique`` admits each set of classes once. The same
-    seed gives the same tasks; asking for more continues the same row of tasks.
+    ``n_tasks="all"`` lists every combination of ``n_way`` classes once, in lexicographic order.
+    ``stream=True`` returns a :class:`TaskStream` that makes them a chunk at a time; without
+    ``n_tasks`` it has no end. ``n_way`` and ``n_shot`` are a number or a range ``(low, high)``;
+    ``n_shot="all"`` takes every sample that is not a query. ``within_group`` draws a group first,
+    then all classes from it. ``group_weights`` says how likely a group is: ``"groups"`` each as any
+    other, ``"classes"`` by its number of classes, ``"sources"`` so that each source of a joined
+    pool is as likely as any other and each of its groups too, or a dict of group to weight (others
+    get none). A group with fewer classes than a task has ways is left out. ``unique`` admits each
+    set of classes once. The same seed gives the same tasks; asking for more continues the same row.
 
-    >>> pool = ClassPool.from_arrays(np.zeros((60, 2)), np.repeat(np.arange(6), 10))
-    >>> sample_tasks(pool, 100, n_way=(2, 4), n_shot=3, n_query=5, seed=1)
-    TaskSet(100 tasks over 'arrays': 2–4-way, 3-shot, 5 queries)
+    >>> pool = ClassPool.from_arrays(np.zeros((60, 2)), np.repeat(np.arange(20), 3))
+    >>> sample_tasks(pool, 100, n_way=(2, 4), n_shot=1, n_query=2, seed=1)
+    TaskSet(100 tasks over 'arrays': 2–4-way, 1-shot, 2 queries)
+    >>> sample_tasks(pool, "all", n_shot=1, stream=True)
+    TaskStream(15,504 tasks over 'arrays')
     """
     recipe = _Recipe.check(pool, n_way, n_shot, n_query, split, within_group, seed, group_weights)
-    n_tasks = check_whole(n_tasks, "n_tasks", 1)
+    every = _every(recipe, n_way, chunk_size) if n_tasks == "all" else None
+    if check_flag(stream, "stream"):
+        if unique:
+            raise DataError("unique=True has no effect with stream=True; leave one of them out.")
+        return every or recipe.stream(n_tasks, chunk_size, partial(_drawn, recipe))
+    n_tasks = check_whole(len(every) if every else n_tasks, "n_tasks", 1)
     check_memory(
         n_tasks * (_BYTES_PER_TASK + 2 * np.dtype(class_dtype(pool)).itemsize * recipe.way[1]),
         f"n_tasks={n_tasks:,} tasks",
-        "Lower n_tasks, or draw them bit by bit with stream_tasks.",
+        "Lower n_tasks, or draw them a chunk at a time with stream=True.",
     )
+    if every is not None:
+        return every.collect()
     if check_flag(unique, "unique"):
         return _sample_unique(recipe, n_tasks)
     index = np.arange(n_tasks)
@@ -237,60 +286,22 @@ def sample_tasks(
     return recipe.tasks(classes, index)
 
 
-def stream_tasks(
-    pool: ClassPool,
-    n_tasks: int | None = None,
-    *,
-    n_way: int | tuple[int, int] = 5,
-    n_shot: int | str | tuple[int, int] = 5,
-    n_query: int = 0,
-    split: str | None = None,
-    within_group: bool = False,
-    group_weights: GroupWeights = "groups",
-    seed: Seed = 0,
-    chunk_size: int = 4096,
-) -> TaskStream:
-    """The tasks of :func:`sample_tasks`, a chunk at a time; without ``n_tasks``, without end.
-
-    >>> pool = ClassPool.from_arrays(np.zeros((60, 2)), np.repeat(np.arange(6), 10))
-    >>> next(iter(stream_tasks(pool, chunk_size=10)))
-    TaskSet(10 tasks over 'arrays': 5-way, 5-shot)
-    """
-    recipe = _Recipe.check(pool, n_way, n_shot, n_query, split, within_group, seed, group_weights)
-    return recipe.stream(n_tasks, chunk_size, partial(_drawn, recipe))
-
-
 def _drawn(recipe: _Recipe, start: int, stop: int) -> TaskSet:
     index = np.arange(start, max(start, stop))
     return recipe.tasks(recipe.draw(index), index)
 
 
-def enumerate_tasks(
-    pool: ClassPool,
-    *,
-    n_way: int = 5,
-    n_shot: int | str | tuple[int, int] = 5,
-    n_query: int = 0,
-    split: str | None = None,
-    within_group: bool = False,
-    seed: Seed = 0,
-    chunk_size: int = 4096,
-) -> TaskStream:
-    """Every combination of ``n_way`` classes, once, in lexicographic order, a chunk at a time.
-
-    Which samples each task takes follows from ``seed``. Any range can be had at once by slicing.
-
-    >>> pool = ClassPool.from_arrays(np.zeros((60, 2)), np.repeat(np.arange(20), 3))
-    >>> enumerate_tasks(pool, n_way=5, n_shot=1)
-    TaskStream(15,504 tasks over 'arrays')
-    """
-    check_whole(n_way, "n_way")
-    recipe = _Recipe.check(pool, n_way, n_shot, n_query, split, within_group, seed)
+def _every(recipe: _Recipe, n_way: int | tuple[int, int], chunk_size: int) -> TaskStream:
+    """Every combination of ``n_way`` classes, once, in lexicographic order."""
+    if isinstance(n_way, tuple):
+        raise DataError(
+            f"n_tasks='all' lists tasks of one size; n_way={n_way} is a range. Give one number."
+        )
     total = recipe.possible()
     if total > _MOST_TO_ENUMERATE:
         raise DataError(
-            f"there are {total:.1e} tasks of {n_way} classes, too many to number; "
-            "use sample_tasks or stream_tasks."
+            f"there are {total:.1e} tasks of {n_way} classes, too many to number; give a number of "
+            "tasks instead of n_tasks='all'."
         )
     return recipe.stream(total, chunk_size, partial(_listed, recipe, n_way))
 
@@ -443,3 +454,11 @@ def _code(recipe: _Recipe, classes: Int[np.ndarray, "tasks way"]) -> Shaped[np.n
         return code
     wide = np.ascontiguousarray(ordered, dtype=np.int32)
     return wide.view(f"V{wide.shape[1] * 4}")[:, 0]
+
+
+def draw_tasks(
+    pool: ClassPool, most: int, *, n_way: int, split: str | None = None, **options: Any
+) -> TaskSet:
+    """All combinations of classes, or ``most`` of them by chance where there are more."""
+    n_tasks = "all" if math.comb(len(pool.classes_in(split)), n_way) <= most else most
+    return sample_tasks(pool, n_tasks, n_way=n_way, split=split, unique=True, **options)

@@ -1,6 +1,7 @@
 """TaskSet: which classes and which samples make up each task. Indices only, never images."""
 
 import operator
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -212,6 +213,23 @@ class TaskSet:
         behind = n_shot[:, None] + np.arange(self.n_query)
         query[task, slot] = np.take_along_axis(ids, behind, axis=1)
         return support, query
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a Parquet file that names the pool it belongs to."""
+        from taskscape.tasks.manifest import save_tasks
+
+        save_tasks(self, path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str], pool: ClassPool) -> "TaskSet":
+        """Read what :meth:`save` wrote; the pool must be the one that the tasks are from.
+
+        A list of your own in a ``.csv`` file is read too: see
+        :func:`~taskscape.tasks.csv_lists.read_tasks_csv`.
+        """
+        from taskscape.tasks.manifest import load_tasks
+
+        return load_tasks(path, pool)
 
     @staticmethod
     def concatenate(sets: "Sequence[TaskSet]") -> "TaskSet":

@@ -4,7 +4,10 @@ from taskscape.compiling import keep_programs
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import TaskSource
 from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
+from taskscape.themes.into_catalogue import embed_into
 from taskscape.themes.loop import Fit, FitInfo
+from taskscape.themes.prepare import PrepareConfig
+from taskscape.themes.size_search import search_sizes
 from taskscape.themes.steps import FitState
 
 __all__ = [
@@ -14,8 +17,11 @@ __all__ = [
     "FitState",
     "HealthWarning",
     "OutlierTasksWarning",
+    "PrepareConfig",
     "TaskSource",
     "TaskThemes",
+    "embed_into",
+    "search_sizes",
 ]
 
 keep_programs()

@@ -10,8 +10,8 @@ from jax.sharding import Mesh
 from jax.tree_util import register_dataclass
 from jaxtyping import Array, Bool, Float, Int
 
+from taskscape.distributed.mesh import own_places, split_over_devices
 from taskscape.errors import DataError
-from taskscape.mesh import own_places, split_over_devices
 from taskscape.pools import ClassPool
 from taskscape.tasks import TaskSet, TaskStream
 from taskscape.tasks.draws import task_keys

@@ -3,7 +3,8 @@
 import hashlib
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, Literal
 
@@ -14,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from taskscape.arguments import Seed, check_flag, check_kind, check_number, check_seed, check_whole
 from taskscape.compare import member_agreement
+from taskscape.distributed.mesh import all_devices
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
-from taskscape.mesh import all_devices
 from taskscape.model import Covariance, Themes
 from taskscape.pools import ClassPool
 from taskscape.storage import load_arrays, save_arrays
@@ -36,7 +37,7 @@ from taskscape.themes.prepare import (
 from taskscape.themes.steps import FitState
 from taskscape.themes.stored import from_disk, to_disk
 
-__all__ = ["FAR_BELOW", "HealthWarning", "OutlierTasksWarning", "TaskThemes"]
+__all__ = ["FAR_BELOW", "HealthWarning", "OutlierTasksWarning", "TaskThemes", "without_advice"]
 
 Tasks = TaskSet | TaskStream
 _HEALTH_TASKS = 2000
@@ -59,13 +60,22 @@ class OutlierTasksWarning(UserWarning):
     """Tasks that the model explains far worse than the tasks it learned from."""
 
 
+@contextmanager
+def without_advice() -> Iterator[None]:
+    """Silence the warnings about health and outliers, where results keep the same facts."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HealthWarning)
+        warnings.simplefilter("ignore", OutlierTasksWarning)
+        yield
+
+
 class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Task-themes of a collection of classification tasks: a continuous LDCC.
 
-    Parameters carry the names of :class:`taskscape.FitConfig`, where each is explained; besides:
+    Parameters carry the names of :class:`taskscape.themes.FitConfig`, where each is explained.
 
     ``prepare``: ``"auto"`` chooses from the data, None takes the samples as they are, or a
-    :class:`taskscape.PrepareConfig`. ``n_restarts``: fits from different starts, of which the best
+    :class:`taskscape.themes.PrepareConfig`. ``n_restarts``: fits from different starts; the best
     by held-out bound is kept, fewer dead or duplicate themes before more; ``ensemble``: how many of
     the best to keep. ``n_held_out``: tasks to judge by, made of a tenth of the classes (whole
     groups where there are some), which are not learned from; with fewer than 30 classes, tasks that
@@ -150,7 +160,8 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         steps and when interrupted, and ``resume=True`` goes on from there to the same result;
         without it, a file that is there is never replaced. ``distributed`` shares the tasks among
         all devices that JAX sees, of this process and of those that it was joined with
-        (:func:`taskscape.join_processes`), all of which make the same call; the first one writes.
+        (:func:`taskscape.distributed.join_processes`), which all make the same call; the first
+        one writes.
         """
         config = self._config()
         check_whole(checkpoint_every, "checkpoint_every", 1)

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from taskscape.arguments import check_whole
+from taskscape.distributed.engine import map_work
 from taskscape.embeddings import Catalogue, Embeddings, Shard
 from taskscape.embeddings.catalogue import new_name, read_shards
-from taskscape.engine import map_work
 from taskscape.errors import DataError
 from taskscape.files import as_path
 from taskscape.tasks import TaskSet, TaskStream
@@ -30,8 +30,9 @@ def embed_into(
 ) -> Catalogue:
     """Embed tasks, of a set or a stream, and add them to the catalogue at ``path``.
 
-    Every ``shard_size`` tasks are one piece of work (see :mod:`taskscape.engine`) that reads what
-    its tasks need and writes a file of its own. All become part of the catalogue at once, when all
+    Every ``shard_size`` tasks are one piece of work (:mod:`taskscape.distributed.engine`) that
+    reads what its tasks need and writes a file of its own. All become part of the catalogue at
+    once, when all
     are there. Interrupted, the same call goes on: files that were finished are kept.
     """
     folder, fingerprint = as_path(path), model.fingerprint_  # an error where it is not fitted

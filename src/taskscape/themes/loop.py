@@ -14,9 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from taskscape.errors import CheckpointError, DataError
-from taskscape.files import check_output
-from taskscape.mesh import (
+from taskscape.distributed.interrupts import interrupts_wait
+from taskscape.distributed.mesh import (
     alike,
     anyone,
     first_process,
@@ -30,6 +29,8 @@ from taskscape.mesh import (
     several_processes,
     split_over_devices,
 )
+from taskscape.errors import CheckpointError, DataError
+from taskscape.files import check_output
 from taskscape.model import (
     ConditionalPosterior,
     ThemeStatistics,
@@ -60,7 +61,6 @@ from taskscape.themes.steps import (
     step,
 )
 from taskscape.themes.stored import posterior_from_arrays, state_from_arrays
-from taskscape.waiting_interrupts import interrupts_wait
 
 __all__ = ["Callback", "Fit", "FitInfo", "Restarts", "check_no_checkpoint", "mend_on_disk"]
 

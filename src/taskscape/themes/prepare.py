@@ -5,7 +5,7 @@ likelihood. A power transform, unit length, centring and a few principal compone
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -15,8 +15,8 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from taskscape.arguments import check_flag, check_number, check_whole
+from taskscape.distributed.mesh import own_places, split_over_devices
 from taskscape.errors import DataError
-from taskscape.mesh import own_places, split_over_devices
 from taskscape.pools import ClassPool
 from taskscape.themes.places import SamplePlaces, all_rows
 
@@ -30,6 +30,7 @@ __all__ = [
     "learn_preparation",
     "parse_prepare",
     "preparation_for",
+    "prepared_pool",
     "principal_components",
 ]
 
@@ -459,3 +460,28 @@ def _times_transposed(
 def _rows(X: Float[np.ndarray, "n dims"], width: int) -> list[slice]:
     step = max(16, _OPERATIONS_AT_ONCE // (2 * X.shape[1] * width))
     return [slice(start, start + step) for start in range(0, len(X), step)]
+
+
+def prepared_pool(
+    pool: ClassPool,
+    how: PrepareConfig | Preparation,
+    *,
+    unit_length: bool = False,
+    rows_at_once: int = 8192,
+) -> ClassPool:
+    """The pool with prepared samples: as a model does, or learned on the training classes.
+
+    How many rows are prepared at once decides the last bits of principal components.
+    """
+    if isinstance(how, PrepareConfig):
+        how = learn_preparation(pool, pool.classes_in("train"), how)
+    n, name = len(pool.samples), how.config.describe()
+    parts = [
+        how(pool.take(np.arange(start, min(start + rows_at_once, n))))
+        for start in range(0, n, rows_at_once)
+    ]
+    x = np.concatenate(parts).astype(np.float32)
+    if unit_length:
+        x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), np.float32(1e-12))
+        name = f"{name} → unit length"
+    return replace(pool, name=f"{pool.name} ({name})", samples=x, class_digests=None)

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from taskscape.arguments import check_kind
 from taskscape.compare.posteriors import kl
-from taskscape.engine import map_work
+from taskscape.distributed.engine import map_work
 from taskscape.errors import DataError
 from taskscape.files import save_picture
 from taskscape.tasks import TaskSet

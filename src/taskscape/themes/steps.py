@@ -9,7 +9,7 @@ from jax.tree_util import register_dataclass
 from jaxtyping import Array, Bool, Float, Int
 
 from taskscape.compiling import compiled
-from taskscape.mesh import SAME, SPLIT, on_each_device, sum_over_devices
+from taskscape.distributed.mesh import SAME, SPLIT, on_each_device, sum_over_devices
 from taskscape.model import (
     ConditionalPosterior,
     LocalThemes,

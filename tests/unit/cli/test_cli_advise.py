@@ -15,7 +15,7 @@ SMALL = [
     "--task-themes", "2", "--updates", "4", "--trials", "2",
 ]  # fmt: skip
 
-LEDGER = Path(__file__).parents[3] / "docs/results/targets-glyphs-mlp.jsonl"
+LEDGER = Path(__file__).parents[3] / "experiments/results/targets-glyphs-mlp.jsonl.xz"
 SEEN = ["--experience", str(LEDGER)]
 
 

@@ -1,7 +1,6 @@
 import csv
 import json
 import re
-import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -9,14 +8,14 @@ import pytest
 from typer.testing import CliRunner
 
 from taskscape.cli import app
-from taskscape.cli.work import compare
+from taskscape.cli import file_distances as compare
 from taskscape.diagram import join_accuracies
 from taskscape.embeddings import Catalogue, Embeddings
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import Selection
 from taskscape.similarity import SIMILARITIES, TASK_THEMES
-from taskscape.tasks import enumerate_tasks, load_tasks, make_tasks, sample_tasks, save_tasks
+from taskscape.tasks import TaskSet, make_tasks, sample_tasks
 from taskscape.tasks.class_lists import write_classes
 
 RNG = np.random.default_rng(0)
@@ -40,7 +39,7 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     train = sample_tasks(POOL, 2000, split="train", n_way=(2, 4), n_shot=3, n_query=1)
     test = sample_tasks(POOL, 40, split="test", n_way=3, n_shot=3)
-    save_tasks(train, folder / "train_tasks.parquet")
+    train.save(folder / "train_tasks.parquet")
     embedded(train).save(folder / "train.parquet")
     embedded(test).save(folder / "test.parquet")
     embedded(test, model="other").save(folder / "other.parquet")
@@ -184,8 +183,8 @@ def test_select_writes_a_selection_and_its_tasks(run, files, tmp_path):
     )  # fmt: skip
     assert words.startswith("25 tasks by rule 'coverage'")
     chosen = Selection.load(tmp_path / "s.json")
-    tasks = load_tasks(tmp_path / "chosen.parquet", POOL)
-    whole = load_tasks(files / "train_tasks.parquet", POOL)
+    tasks = TaskSet.load(tmp_path / "chosen.parquet", POOL)
+    whole = TaskSet.load(files / "train_tasks.parquet", POOL)
     np.testing.assert_array_equal(tasks.keys, whole.keys[chosen.indices])
     assert pq.read_metadata(tmp_path / "chosen.parquet").num_rows == 25
 
@@ -212,12 +211,12 @@ def test_other_similarities_need_tasks_and_no_model(run, tmp_path, similarity):
     for name, low in zip(names, (20, 0, 10), strict=True):
         classes = [low + RNG.choice(10, 3, replace=False) for _ in range(12)]
         rows = [c.tolist() for c in classes]
-        save_tasks(make_tasks(pool, rows, n_shot=3), tmp_path / f"{name}.parquet")
+        make_tasks(pool, rows, n_shot=3).save(tmp_path / f"{name}.parquet")
     files = [tmp_path / "test.parquet", tmp_path / "train.parquet"]
     rest = ["--similarity", similarity, "--data", tmp_path / "own.npz"]
     out = tmp_path / "chosen.parquet"
     told = json.loads(run("select", *files, "-n", 5, *rest, "--out-tasks", out, "--json"))
-    chosen, whole = load_tasks(out, pool), load_tasks(files[1], pool)
+    chosen, whole = TaskSet.load(out, pool), TaskSet.load(files[1], pool)
     np.testing.assert_array_equal(chosen.keys, whole.keys[told["indices"]])
     assert run("select", *files, "-n", 5, *rest).startswith("5 tasks by rule 'coverage'")
     words = run("compare", *files, *rest, "--reference", tmp_path / "val.parquet")
@@ -231,7 +230,7 @@ def test_other_similarities_need_tasks_and_no_model(run, tmp_path, similarity):
 
 
 def test_select_refuses_other_tasks(run, files, tmp_path):
-    save_tasks(sample_tasks(POOL, 2000, n_way=3, n_shot=3, seed=9), tmp_path / "t.parquet")
+    sample_tasks(POOL, 2000, n_way=3, n_shot=3, seed=9).save(tmp_path / "t.parquet")
     with pytest.raises(DataError, match=r"row by row; give the tasks that were embedded\.$"):
         run("select", files / "test.parquet", files / "train.parquet", "-n", 2, "--tasks",
             tmp_path / "t.parquet")  # fmt: skip
@@ -250,17 +249,6 @@ def test_diagram(run, tmp_path):
     assert json.loads(run("diagram", tmp_path / "r.csv", "--json"))["n_tasks"] == 60
     with pytest.raises(DataError, match=r"expected \.json, \.png, \.svg, \.pdf\.$"):
         run("diagram", tmp_path / "r.csv", "--out", tmp_path / "d.gif")
-
-
-def test_a_catalogue_is_described_checked_and_compacted(run, files, tmp_path):
-    folder = tmp_path / "catalogue"
-    shutil.copytree(files / "catalogue", folder)
-    before = run("compare", files / "test.parquet", folder, "--json")
-    assert "0% of its tasks are sorted for search" in run("catalogue", folder)
-    words = run("catalogue", folder, "--compact", "--check", "--shard-size", 1000)
-    assert "100% of its tasks are sorted for search; all files are whole." in words
-    after = json.loads(run("compare", files / "test.parquet", folder, "--json"))
-    np.testing.assert_allclose(after["nearest_kl"], json.loads(before)["nearest_kl"])
 
 
 def test_diagram_joins_accuracies_by_itself(run, files, tmp_path):
@@ -304,7 +292,7 @@ def test_accuracies_that_cannot_be_joined(run, files, tmp_path):
 
 
 def test_accuracies_are_joined_by_classes(tmp_path):
-    tasks = enumerate_tasks(POOL, n_way=2, n_shot=3, split="test").collect()[:12]
+    tasks = sample_tasks(POOL, "all", n_way=2, n_shot=3, split="test")[:12]
     test = embedded(tasks)
     rows = [write_classes(reversed(test.names(i))) for i in range(12)]
     with (tmp_path / "a.csv").open("w", newline="") as file:

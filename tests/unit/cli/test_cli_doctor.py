@@ -6,8 +6,7 @@ from importlib import metadata
 import pytest
 from typer.testing import CliRunner
 
-from taskscape.cli import app
-from taskscape.cli.work import doctor
+from taskscape.cli import app, doctor
 
 
 def run(*words):

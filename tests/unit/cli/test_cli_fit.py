@@ -10,13 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 from typer.testing import CliRunner
 
 from interrupt_cases import start_hearing
-from taskscape import Catalogue, Embeddings, TaskThemes
+from taskscape import Embeddings, TaskThemes
 from taskscape.cli import app
-from taskscape.errors import DataError
+from taskscape.embeddings import Catalogue
 
 pytestmark = pytest.mark.slow
 SMALL = ["--n-tasks", "300", "--n-way", "3-4", "--n-shot", "5", "--image-themes", "3",
@@ -68,28 +67,6 @@ def test_tasks_are_embedded_into_a_file_and_a_catalogue(data: Path, model: Path,
     assert len(Catalogue(tmp_path / "catalogue")) == 80
     text = run("compare", tmp_path / "test.parquet", tmp_path / "catalogue")
     assert text
-
-
-def test_score(data: Path, model: Path):
-    told = json.loads(run("score", model, data, "--split", "test", "--n-tasks", 30, "--n-way", 3,
-                          "--n-shot", 5, "--json"))  # fmt: skip
-    assert told["tasks"] == 30
-    assert np.isfinite(told["nats_per_sample"])
-
-
-def test_sizes_writes_a_table_and_a_plot(data: Path, tmp_path: Path):
-    text = run("sizes", data, "--split", "train", "--n-tasks", 200, "--n-way", 3, "--n-shot", 5,
-               "--image-themes", "2,3", "--task-themes", "2", "--max-passes", 1,
-               "--out", tmp_path)  # fmt: skip
-    told = json.loads((tmp_path / "sizes.json").read_text())
-    assert {p["image_themes"] for p in told["points"]} == {2, 3}
-    assert "best: K=3, L=2" in text
-    with Image.open(tmp_path / "sizes.png") as image:
-        assert min(image.size) > 400
-    with pytest.raises(DataError, match=r"^--image-themes 'few': use a number, or several"):
-        run("sizes", data, "--image-themes", "few", "--out", tmp_path)
-    with pytest.raises(DataError, match=r"^--targets takes each group of the data as a target"):
-        run("sizes", data, "--targets", "--out", tmp_path)
 
 
 def test_interrupted_with_control_c_it_goes_on_to_the_same_model(data: Path, tmp_path: Path):

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from taskscape import PrepareConfig, TaskThemes
-from taskscape.cli.work import display
-from taskscape.cli.work.display import FitDisplay, print_fit
-from taskscape.themes import FitInfo
+from taskscape import TaskThemes
+from taskscape.cli import display
+from taskscape.cli.display import FitDisplay, print_fit
+from taskscape.themes import FitInfo, PrepareConfig
 from taskscape.themes.health import Health
 from taskscape.themes.prepare import Preparation
 

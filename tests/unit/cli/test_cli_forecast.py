@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 import forecast_cases as cases
-from taskscape import load_pool, sample_tasks, save_tasks
+from taskscape import load_pool, sample_tasks
 from taskscape.cli import app
 from taskscape.errors import DataError
 from taskscape.meta import ProtoNet, TrainConfig, mlp, train
-from taskscape.recipes import prepared_pool
+from taskscape.themes.prepare import prepared_pool
 
 pytestmark = [
     pytest.mark.slow,
@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model.save(folder / "model")
     for split, n in (("train", 60), ("val", 60), ("test", 20)):
         tasks = sample_tasks(pool, n, split=split, seed=3, **SIZES)
-        save_tasks(tasks, folder / f"{split}-tasks.parquet")
+        tasks.save(folder / f"{split}-tasks.parquet")
         model.embed(tasks).save(folder / f"{split}.parquet")
     tasks = sample_tasks(pool, 16, split="train", **SIZES)
     features = prepared_pool(pool, model.preparation_, unit_length=True)

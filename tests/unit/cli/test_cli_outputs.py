@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from taskscape import Catalogue, Embeddings, sample_tasks
+from taskscape import Embeddings, sample_tasks
 from taskscape.cli import app
+from taskscape.embeddings import Catalogue
 from taskscape.errors import DataError
 from taskscape.pools import load_pool
 from taskscape.storage import save_arrays, save_checkpoint
-from taskscape.tasks import save_tasks
 
 WORK = b"years of work"
 ARRAYS = {"a": np.zeros(2)}
@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "d.npz", X=rng.normal(size=(60, 3)), y=np.repeat(np.arange(12), 5))
     tasks = sample_tasks(load_pool(tmp_path / "d.npz"), 8, n_way=3, n_shot=2, seed=0)
-    save_tasks(tasks, tmp_path / "tasks.parquet")
+    tasks.save(tmp_path / "tasks.parquet")
     embedded = Embeddings.of(tasks, np.ones((8, 2)))
     embedded.save(tmp_path / "e.parquet")
     Catalogue.append(tmp_path / "catalogue", embedded)
@@ -99,13 +99,6 @@ def test_what_is_not_ours_is_refused_and_left(folder: Path, command: str):
     assert Path("/dev/null").is_char_device()
 
 
-def test_sizes_leaves_a_file_of_somebody_elses(folder: Path):
-    (folder / "sizes.json").write_bytes(WORK)
-    with pytest.raises(DataError, match="is not a search for sizes written by taskscape"):
-        CliRunner().invoke(app, ["sizes", "d.npz", "--out", "."], catch_exceptions=False)
-    assert (folder / "sizes.json").read_bytes() == WORK
-
-
 def wrote(command: str) -> None:
     done = CliRunner().invoke(app, command.split(), catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -129,16 +122,6 @@ def test_a_table_with_a_column_of_a_users_is_left(folder: Path):
     (folder / "distances.csv").write_text("\n".join(f"{line},accuracy" for line in lines))
     with pytest.raises(DataError, match=r"distances.csv exists and is not a table of distances"):
         wrote("compare e.parquet e.parquet --out distances.csv")
-
-
-def test_reproduce_leaves_figures_and_results_of_somebody_elses(folder: Path):
-    (folder / "fig3.png").write_bytes(WORK)
-    with pytest.raises(DataError, match=r"fig3.png exists without the results.jsonl"):
-        wrote("reproduce fig3 --out .")
-    (folder / "results.jsonl").write_bytes(WORK)
-    with pytest.raises(DataError, match=r"^line 1 of results.jsonl is not a finished cell in JSON"):
-        wrote("reproduce fig3 --out .")
-    assert (folder / "fig3.png").read_bytes() == (folder / "results.jsonl").read_bytes() == WORK
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such shell")

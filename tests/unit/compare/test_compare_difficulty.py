@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from taskscape.compare import class_moments, class_separation, divergence, feature_separation
+from taskscape.compare import class_moments, class_separation, distances, feature_separation
 from taskscape.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -14,7 +14,10 @@ def test_separation_of_class_posteriors_pair_by_pair():
     found = class_separation(gamma, kind="kl")
     for task in range(2):
         pairs = [
-            divergence(gamma[task, i], gamma[task, j]) for i in range(3) for j in range(3) if i != j
+            distances(gamma[task, i], gamma[task, j], paired=True)
+            for i in range(3)
+            for j in range(3)
+            if i != j
         ]
         assert found.mean[task] == pytest.approx(np.mean(pairs))
         assert found.smallest[task] == pytest.approx(np.min(pairs))

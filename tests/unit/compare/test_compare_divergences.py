@@ -3,34 +3,39 @@ import re
 import numpy as np
 import pytest
 
-from taskscape.compare import (
-    cdist,
-    divergence,
-    divergence_with_error,
-    pdist,
-    theme_cost,
-)
+from taskscape.compare import distances, divergence_with_error, theme_cost
 from taskscape.errors import DataError
 
 P, Q = np.array([1.5, 2.0, 0.5]), np.array([0.7, 1.0, 3.0])
 
 
 def test_single_tasks_give_a_number():
-    assert np.ndim(divergence(P, Q)) == 0
-    assert divergence(P[None], Q[None]).shape == (1,)
-    np.testing.assert_allclose(divergence(P, np.stack([Q, Q, P])), [divergence(P, Q)] * 2 + [0])
+    assert np.ndim(distances(P, Q, paired=True)) == 0
+    assert distances(P[None], Q[None], paired=True).shape == (1,)
+    np.testing.assert_allclose(
+        distances(P, np.stack([Q, Q, P]), paired=True), [distances(P, Q, paired=True)] * 2 + [0]
+    )
 
 
 def test_the_default_is_from_the_first_to_the_second():
-    assert divergence(P, Q) == divergence(P, Q, "kl") != divergence(Q, P)
-    np.testing.assert_allclose(divergence(P, Q, "kl_reverse"), divergence(Q, P))
-    np.testing.assert_allclose(divergence(P, Q, "jeffreys"), divergence(P, Q) + divergence(Q, P))
+    assert (
+        distances(P, Q, paired=True)
+        == distances(P, Q, "kl", paired=True)
+        != distances(Q, P, paired=True)
+    )
+    np.testing.assert_allclose(
+        distances(P, Q, "kl_reverse", paired=True), distances(Q, P, paired=True)
+    )
+    np.testing.assert_allclose(
+        distances(P, Q, "jeffreys", paired=True),
+        distances(P, Q, paired=True) + distances(Q, P, paired=True),
+    )
 
 
 def test_unknown_kinds_are_refused():
     message = "kind='cosine' is not known; use 'kl', "
     with pytest.raises(DataError, match=f"^{re.escape(message)}"):
-        divergence(P, Q, "cosine")
+        distances(P, Q, "cosine", paired=True)
 
 
 def test_emd_needs_alpha():
@@ -39,19 +44,19 @@ def test_emd_needs_alpha():
         "moving between themes. Pass alpha=themes.alpha."
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-        divergence(P, Q, "emd")
+        distances(P, Q, "emd", paired=True)
     message = "alpha has shape (2, 5); expected positive concentrations (3, K), or (1, 3, K)"
     with pytest.raises(DataError, match=f"^{re.escape(message)}"):
-        divergence(P, Q, "emd", alpha=np.ones((2, 5)))
+        distances(P, Q, "emd", alpha=np.ones((2, 5)), paired=True)
 
 
 def test_pairs_must_match():
     message = (
-        "test has 2 tasks and train 3; pairs need as many of each, or one. For all against all use "
-        "cdist."
+        "test has 2 tasks and train 3; pairs need as many of each, or one. For all against all "
+        "leave paired=True out."
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-        divergence(np.ones((2, 3)), np.ones((3, 3)))
+        distances(np.ones((2, 3)), np.ones((3, 3)), paired=True)
 
 
 def test_theme_cost_is_a_metric():
@@ -71,15 +76,17 @@ def test_the_standard_error_of_jensen_shannon_shrinks_with_the_sample():
 
 
 def test_jensen_shannon_depends_on_the_seed_and_nothing_else():
-    first = divergence(P, Q, "jensen_shannon", seed=1)
-    assert divergence(P, Q, "jensen_shannon", seed=1) == first
-    assert divergence(P, Q, "jensen_shannon", seed=2) != first
-    np.testing.assert_allclose(divergence(Q, P, "jensen_shannon", seed=1), first, rtol=1e-12)
+    first = distances(P, Q, "jensen_shannon", seed=1, paired=True)
+    assert distances(P, Q, "jensen_shannon", seed=1, paired=True) == first
+    assert distances(P, Q, "jensen_shannon", seed=2, paired=True) != first
+    np.testing.assert_allclose(
+        distances(Q, P, "jensen_shannon", seed=1, paired=True), first, rtol=1e-12
+    )
 
 
 def test_jensen_shannon_survives_tiny_concentrations():
     tiny = np.array([1e-3, 1e-3, 5.0])
-    value = divergence(tiny, tiny[::-1].copy(), "jensen_shannon")
+    value = distances(tiny, tiny[::-1].copy(), "jensen_shannon", paired=True)
     assert 0.68 < value <= np.log(2)
 
 
@@ -87,6 +94,6 @@ def test_matrices_agree_with_pairs():
     rng = np.random.default_rng(2)
     p, q = rng.gamma(2, 1, (4, 3)) + 0.1, rng.gamma(2, 1, (5, 3)) + 0.1
     for kind in ("kl", "hellinger", "jeffreys"):
-        expected = [[divergence(a, b, kind) for b in q] for a in p]
-        np.testing.assert_allclose(cdist(p, q, kind), expected)
-        assert (np.diag(pdist(p, kind)) == 0).all()
+        expected = [[distances(a, b, kind, paired=True) for b in q] for a in p]
+        np.testing.assert_allclose(distances(p, q, kind), expected)
+        assert (np.diag(distances(p, None, kind)) == 0).all()

@@ -6,11 +6,11 @@ import pytest
 from scipy.stats import spearmanr
 
 from taskscape.compare import (
-    cdist,
-    distance_quantiles,
+    distances,
     mean_kl,
     member_agreement,
     member_scales,
+    nearest,
     summarise,
 )
 from taskscape.errors import DataError
@@ -20,7 +20,9 @@ TEST, TRAIN = RNG.gamma(1, 2, (30, 4)) + 0.05, RNG.gamma(1, 2, (500, 4)) + 0.05
 
 
 def test_mean_kl_is_the_mean_of_the_matrix():
-    np.testing.assert_allclose(mean_kl(TEST, TRAIN), cdist(TEST, TRAIN).mean(axis=1), rtol=1e-10)
+    np.testing.assert_allclose(
+        mean_kl(TEST, TRAIN), distances(TEST, TRAIN).mean(axis=1), rtol=1e-10
+    )
 
 
 def test_every_way_to_give_the_training_set_gives_the_same():
@@ -57,13 +59,13 @@ def test_an_ensemble_has_a_mean_of_one():
     test, train = RNG.gamma(1, 2, (2, 3, 40, 4)) + 0.1
     distance = mean_kl(test, train)
     assert distance.mean() == pytest.approx(1)
-    np.testing.assert_allclose(distance, cdist(test, train).mean(axis=1))
+    np.testing.assert_allclose(distance, distances(test, train).mean(axis=1))
     np.testing.assert_allclose(distance, mean_kl(test, train, scales=member_scales(test, train)))
 
 
 def test_members_agree_as_the_ranks_of_their_distances_do():
     test, train = RNG.gamma(1, 2, (2, 3, 40, 4)) + 0.1
-    every = [cdist(a, b).mean(axis=1) for a, b in zip(test, train, strict=True)]
+    every = [distances(a, b).mean(axis=1) for a, b in zip(test, train, strict=True)]
     expected = [spearmanr(every[i], every[j]).statistic for i, j in ((1, 0), (2, 0), (2, 1))]
     for known in (train, [train[:, :15], train[:, 15:]], summarise(train)):
         np.testing.assert_allclose(member_agreement(test, known), expected, atol=1e-12)
@@ -72,20 +74,8 @@ def test_members_agree_as_the_ranks_of_their_distances_do():
     assert member_agreement(TEST, TRAIN).shape == (0,)
 
 
-@pytest.mark.parametrize("train", [TRAIN, [TRAIN[:77], TRAIN[77:]]])
-def test_quantiles_are_within_the_promised_accuracy(train):
-    q = [0, 0.1, 0.5, 0.99, 1]
-    exact = np.quantile(cdist(TEST, TRAIN), q, axis=1, method="lower").T
-    np.testing.assert_allclose(distance_quantiles(TEST, train, q), exact, rtol=0.005 + 1e-9)
-    np.testing.assert_allclose(distance_quantiles(TEST, train, q, accuracy=0.1), exact, rtol=0.1)
-
-
-def test_the_quantile_of_a_copy_is_zero():
-    assert distance_quantiles(TRAIN[:1], TRAIN, [0.0])[0, 0] == 0
-
-
 def test_an_ensemble_cannot_be_streamed_once_without_scales():
     test, train = np.ones((2, 3, 4)), np.ones((2, 5, 4))
     with pytest.raises(DataError, match=r"^train can be read only once"):
-        distance_quantiles(test, iter([train]))
-    distance_quantiles(test, iter([train]), scales=[1.0, 1.0])
+        nearest(test, iter([train]), 1)
+    nearest(test, iter([train]), 1, scales=[1.0, 1.0])

@@ -12,7 +12,7 @@ import pytest
 
 import forecast_cases as cases
 from taskscape import Embeddings, Forecaster, make_tasks, sample_tasks
-from taskscape.cli.work.forecast import print_forecasts
+from taskscape.cli.forecast import _print_forecasts as print_forecasts
 from taskscape.errors import DataError
 from taskscape.forecast import Forecasts, ForecastWarning, Judgement, forecast
 from taskscape.forecast.features import GROUPS, WORDS

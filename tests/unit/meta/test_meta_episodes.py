@@ -10,7 +10,7 @@ from taskscape.errors import DataError
 from taskscape.meta import Shots, tasks_from_episodes
 from taskscape.meta.episodes import EpisodeRows, TaskFeed, gather, redrawn, rows_of
 from taskscape.pools import ClassPool
-from taskscape.tasks import sample_tasks, stream_tasks
+from taskscape.tasks import sample_tasks
 
 
 def one(rows: EpisodeRows, task: int) -> EpisodeRows:
@@ -64,7 +64,7 @@ def test_fresh_samples_keep_the_classes() -> None:
 
 
 def test_a_stream_goes_on_and_grows_to_one_shape() -> None:
-    stream = stream_tasks(toy_pool(), n_way=3, n_shot=(1, 4), n_query=2, split="train")
+    stream = sample_tasks(toy_pool(), n_way=3, n_shot=(1, 4), n_query=2, split="train", stream=True)
     feed = TaskFeed(stream, seed=0)
     shapes = {feed.rows(i * 20, i * 20 + 20).support.shape for i in range(3)}
     assert shapes == {(20, 3, 4)}

@@ -28,7 +28,7 @@ from taskscape.meta import (
 from taskscape.meta.episodes import EpisodeRows, TaskFeed, gather
 from taskscape.meta.training import advance, run_updates
 from taskscape.storage import arrays_of, tree_from
-from taskscape.tasks import TaskSet, stream_tasks
+from taskscape.tasks import TaskSet, sample_tasks
 
 LEARNER, NETWORK = ProtoNet(), mlp(DIMS, (8,))
 CONFIG = TrainConfig(updates=10, batch_size=3, learning_rate=0.01, validate_every=4)
@@ -145,7 +145,7 @@ def test_early_stopping_keeps_the_best_state() -> None:
 
 
 def test_an_endless_stream() -> None:
-    stream = stream_tasks(POOL, n_way=4, n_shot=3, n_query=5, split="train")
+    stream = sample_tasks(POOL, n_way=4, n_shot=3, n_query=5, split="train", stream=True)
     trained = train(LEARNER, NETWORK, stream, CONFIG)
     assert np.isfinite(trained.losses).all()
     assert np.isnan(trained.scores).all()

@@ -1,6 +1,5 @@
 """The embedded pools of letters and symbols: which, in which split, and how they are drawn."""
 
-import json
 import os
 import subprocess
 import sys
@@ -12,20 +11,11 @@ import numpy as np
 import pytest
 
 from taskscape.errors import DataError
-from taskscape.pools import glyph_choice, glyphs
-from taskscape.pools.glyph_choice import (
-    as_ranges,
-    candidates,
-    canonical,
-    choose_glyphs,
-    unmatched_ink,
-)
-from taskscape.pools.glyph_drawing import draw, open_faces, shape_of
+from taskscape.pools import glyphs
+from taskscape.pools.glyph_drawing import draw
 from taskscape.pools.glyphs import (
     BLOCKS,
-    CHARACTERS,
     SCRIPTS,
-    Glyph,
     characters_of,
     load_glyphs,
     load_letters,
@@ -39,6 +29,13 @@ CACHE = os.environ["TASKSCAPE_CACHE"]
 """The cache folder of all tests: drawing takes many seconds."""
 
 
+def drawings_of(character: str, n_drawings: int = 20, size: int = 28, seed: int = 0) -> np.ndarray:
+    group = next(g for g in (*SCRIPTS, *BLOCKS) if character in characters_of(g))
+    (glyph,) = read_shapes({group: [character]}, max(64, size))
+    rng = np.random.default_rng([seed, ord(character)])
+    return draw(list(glyph.shapes.values()), rng, n_drawings, size)
+
+
 @pytest.fixture(scope="module")
 def both() -> Iterator[dict[str, ClassPool]]:
     with pytest.MonkeyPatch.context() as patch:
@@ -49,29 +46,6 @@ def both() -> Iterator[dict[str, ClassPool]]:
 @pytest.fixture(scope="module")
 def pool(both: dict[str, ClassPool]) -> ClassPool:
     return both["letters"]
-
-
-@pytest.fixture(scope="module")
-def all_shapes() -> list[Glyph]:
-    """All candidates with their shapes: reading them takes many seconds."""
-    return read_shapes(ALL)
-
-
-def shapes(among: str, tile: int = 64) -> list[Glyph]:
-    """The candidates among these characters, with their shapes."""
-    return read_shapes({g: [c for c in found if c in among] for g, found in ALL.items()}, tile)
-
-
-ALL = candidates()
-
-
-def drawings_of(character: str, n_drawings: int = 20, size: int = 28, seed: int = 0) -> np.ndarray:
-    (glyph,) = shapes(character, max(64, size))
-    rng = np.random.default_rng([seed, ord(character)])
-    return draw(list(glyph.shapes.values()), rng, n_drawings, size)
-
-
-# -- which characters ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "classes"), [("letters", 1311), ("symbols", 1253)])
@@ -97,25 +71,6 @@ def test_glyphs_are_the_letters_and_then_the_symbols(
         assert everything.subset(list(classes)).fingerprint == both[name].fingerprint
     assert list(everything.info["characters"]) == list(everything.class_names)
     assert everything.hash_classes() == everything.class_digests
-
-
-def test_blocks_lie_in_splits_by_kind_and_size() -> None:
-    strokes = ("Mathematical operators", "Arrows", "Miscellaneous technical")
-    pictures = ("Miscellaneous symbols", "Dingbats", "Geometric shapes", "Emoticons")
-    patterns = ("Braille", "Box drawing", "Dominoes", "Tai Xuan Jing", "Hexagrams", "Playing cards")
-    blocks = {block.name: block for block in BLOCKS}
-    assert set(strokes + pictures + patterns) == set(blocks)
-    for kind in (strokes, pictures, patterns):
-        splits = [blocks[name].split for name in kind]
-        assert splits == ["train", "test", "val", "train", "test", "val"][: len(kind)]
-        sizes = [symbols_in_font(name) for name in kind]
-        assert sizes == sorted(sizes, reverse=True)
-
-
-def symbols_in_font(block_name: str) -> int:
-    """All of a block, with the heavy lines of box drawing that are left out later."""
-    light = {"Box drawing": 128}
-    return light.get(block_name) or len(next(v for g, v in ALL.items() if g.name == block_name))
 
 
 def test_every_script_lies_in_one_split(pool: ClassPool) -> None:
@@ -180,133 +135,6 @@ def test_a_letter_that_many_scripts_share_is_there_once(pool: ClassPool, doubles
 @pytest.mark.parametrize("letters", ["OQ", "طظ", "خجح", "EF", "ij", "PR", "ᐃᐅᐊ", "дб", "בה", "აბგ"])
 def test_letters_that_differ_in_little_are_all_kept(pool: ClassPool, letters: str) -> None:
     assert set(letters) <= set(pool.info["characters"].values())
-
-
-@pytest.mark.slow
-def test_no_test_letter_has_a_double_among_the_others(all_shapes: list[Glyph]) -> None:
-    kept = {script: set(characters_of(script)) for script in SCRIPTS}
-    letters = [glyph for glyph in all_shapes if glyph.character in kept.get(glyph.group, ())]
-    assert len(letters) == sum(len(characters) for characters in kept.values())
-    by_split = {
-        split: np.stack(
-            [canonical(s) for x in letters if x.group.split in split for s in x.shapes.values()]
-        )
-        for split in ("test", "train+val")
-    }
-    some = by_split["test"][::20]
-    tolerance = glyph_choice.TOLERANCE_ACROSS_SPLITS
-    nearest = unmatched_ink(some, by_split["train+val"], tolerance).min(axis=1)
-    assert nearest.min() >= glyph_choice.SAME_DRAWING
-
-
-def test_only_undecomposed_letters_and_symbols_are_candidates() -> None:
-    assert not shapes("é½1ªʰ٠  €")
-    assert [glyph.class_name for glyph in shapes("ߊɴꓐ")] == [
-        "Latin/small capital n",
-        "Lisu/ba",
-        "N'Ko/a",
-    ]
-    assert [glyph.class_name for glyph in shapes("↔⟷━─≠")] == [
-        "Arrows/left right arrow",
-        "Arrows/long left right arrow",
-        "Box drawing/light horizontal",
-    ]
-
-
-def test_blots_are_not_letters() -> None:
-    assert not choose_glyphs(shapes("ᐧᐝﹳ⠁"))
-    assert len(choose_glyphs(shapes("■●"))) == 2  # as symbols they are
-
-
-@pytest.mark.parametrize(
-    ("doubles", "kept"),
-    [
-        ("O○◯", "O"),  # letters go first
-        ("∎■", "∎"),  # then training
-        ("☐□", "☐"),
-        ("⠃⠆⡄⠅⡁", "⠃"),  # shifts, and longer gaps
-        ("⠉⠒⠤⣀", "⠉"),
-        ("⠋⠖", "⠋"),
-    ],
-)
-def test_a_symbol_that_looks_like_another_goes(doubles: str, kept: str) -> None:
-    assert "".join(glyph.character for glyph in choose_glyphs(shapes(doubles))) == kept
-
-
-@pytest.mark.parametrize("symbols", ["←↑→↓↖", "䷁䷂䷃", "🀲🀳🀴", "⠇⠋⠓", "□■", "😀😇😢", "≤≥", "╔╗╚"])
-def test_symbols_that_differ_in_little_are_all_kept(symbols: str) -> None:
-    assert {glyph.character for glyph in choose_glyphs(shapes(symbols))} == set(symbols)
-
-
-@pytest.mark.slow
-def test_the_stored_characters_are_those_that_are_found(all_shapes: list[Glyph]) -> None:
-    stored = {group.name: set(characters_of(group)) for group in ALL}
-    found: dict[str, set[str]] = {name: set() for name in stored}
-    for glyph in choose_glyphs(all_shapes):
-        found[glyph.group.name].add(glyph.character)
-    for name, characters in stored.items():  # versions of FreeType differ by a grey level
-        assert len(characters ^ found[name]) <= max(1, 0.02 * len(characters)), name
-
-
-def test_stored_characters_are_ranges_of_code_points() -> None:
-    assert as_ranges("ACBa") == "41-43 61"
-    stored = json.loads(CHARACTERS.read_text(encoding="utf-8"))
-    assert {name: as_ranges(characters_of(g)) for g in ALL for name in [g.name]} == stored
-
-
-def test_a_face_never_draws_a_letter_it_lacks() -> None:
-    faces = {face.name: face for face in open_faces(64)}
-    assert shape_of(faces["DejaVuSerif"], "ب", 64) is None
-    assert shape_of(faces["DejaVuSans"], " ", 64) is None  # there, but without ink
-    (beh,) = shapes("ب")
-    assert set(beh.shapes) == {
-        "DejaVuSans", "DejaVuSans-Bold", "DejaVuSansMono", "DejaVuSansMono-Bold"
-    }  # fmt: skip
-
-
-def test_pens_leave_the_gaps_of_symbols_open() -> None:
-    (hexagram,) = shapes("䷁")
-    drawn = draw(list(hexagram.shapes.values()), np.random.default_rng(0), 50, 64)
-    middle = drawn[:, :, 26:38].min(axis=2)  # six broken lines: the gap runs from top to bottom
-    assert (middle < 128).mean() > 0.9
-
-
-def test_georgian_keeps_to_one_design() -> None:
-    (an,) = shapes("Ⴀ")
-    assert set(an.shapes) == {"DejaVuSans", "DejaVuSans-Bold"}
-
-
-# -- comparing ----------------------------------------------------------------------------------
-
-
-def test_unmatched_ink_agrees_with_a_slow_loop() -> None:
-    rng = np.random.default_rng(0)
-    some = (rng.random((3, 7, 7)) > 0.8).astype(np.float32)
-    others = (rng.random((2, 7, 7)) > 0.8).astype(np.float32)
-
-    def one_way(a: np.ndarray, b: np.ndarray) -> int:
-        near = np.pad(b, 1)
-        return sum(
-            int(a[y, x]) for y in range(7) for x in range(7) if not near[y : y + 3, x : x + 3].any()
-        )
-
-    slow = [[max(one_way(a, b), one_way(b, a)) for b in others] for a in some]
-    assert np.array_equal(unmatched_ink(some, others, 1), slow)
-
-
-def test_canonical_drawings_forget_size_and_weight() -> None:
-    face = open_faces(64)[0]
-    drawn = {}
-    for character in "SꜱsQ":
-        shape = shape_of(face, character, 64)
-        assert shape is not None
-        drawn[character] = canonical(shape)
-    distance = unmatched_ink(*[np.stack(list(drawn.values()))] * 2, 1)
-    assert distance[0, :3].max() < glyph_choice.SAME_DRAWING
-    assert distance[0, 3] > 10 * glyph_choice.SAME_DRAWING
-
-
-# -- drawing ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "most"), [("letters", 0.5), ("symbols", 0.75)])

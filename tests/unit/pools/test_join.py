@@ -6,14 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from taskscape import (
-    ClassPool,
-    DataError,
-    LookAlikeWarning,
-    find_look_alikes,
-    join_pools,
-    load_pool,
-)
+from taskscape import ClassPool, DataError, join_pools, load_pool
+from taskscape.pools import LookAlikeWarning, find_look_alikes
 from taskscape.pools.cache import read_pool, write_pool
 from taskscape.themes.prepare import PrepareConfig, learn_preparation
 

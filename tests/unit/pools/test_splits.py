@@ -8,8 +8,9 @@ import pyarrow.parquet
 import pytest
 
 import pool_files as files
-from taskscape import load_pool, save_pool, split_classes
+from taskscape import load_pool
 from taskscape.errors import DataError
+from taskscape.pools import split_classes
 from taskscape.pools.pool import ClassPool
 
 X, Y = files.features()
@@ -38,7 +39,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> object:
         files.write_files(tmp_path / "d", {n: files.drawing(i, 8) for i, n in enumerate(names)})
         return tmp_path / "d"
     if request.param == "stored":
-        save_pool(load_pool((X, Y)), tmp_path / "stored")
+        load_pool((X, Y)).save(tmp_path / "stored")
         return tmp_path / "stored"
     return load_pool((X, Y)) if request.param == "pool" else (X, Y)
 
@@ -143,13 +144,13 @@ def test_dealing_classes_out_by_chance() -> None:
 
 def test_a_pool_is_kept_with_all_that_was_decided(tmp_path: Path) -> None:
     pool = load_pool((X, Y), splits=BY_NAME, sample_names=[f"s{i}" for i in range(30)])
-    save_pool(pool, tmp_path / "mine")
+    pool.save(tmp_path / "mine")
     again = load_pool(tmp_path / "mine")
     assert again.fingerprint == pool.fingerprint
     assert again.names_of("2") == tuple(f"s{i}" for i in np.flatnonzero(Y == 2))
-    save_pool(pool.split("test"), tmp_path / "mine")
+    pool.split("test").save(tmp_path / "mine")
     assert len(load_pool(tmp_path / "mine")) == 2
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").touch()
     with pytest.raises(DataError, match="exists and is not a stored pool"):
-        save_pool(pool, tmp_path / "other")
+        pool.save(tmp_path / "other")

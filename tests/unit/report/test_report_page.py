@@ -14,8 +14,8 @@ from report_cases import EVIL, awkward_study, bare_study, with_outcomes
 from taskscape.diagram import correlation_diagram
 from taskscape.embeddings import Embeddings
 from taskscape.report import render_report, write_report
-from taskscape.studies.outcome import gains_of
-from taskscape.studies.result import StudyResult
+from taskscape.select.trials import gains_of
+from taskscape.study.result import StudyResult
 
 
 class Page(HTMLParser):

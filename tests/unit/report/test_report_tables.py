@@ -13,11 +13,11 @@ from taskscape.report.tables import (
     selection_table,
     split_rows,
 )
-from taskscape.studies.outcome import SelectionTrial, outcomes
+from taskscape.select.trials import Trial, outcomes
 
 
 def trials(values, rule="random", budget=100):
-    return [SelectionTrial("maml", rule, budget, i, v) for i, v in enumerate(values)]
+    return [Trial("maml", rule, budget, i, v) for i, v in enumerate(values)]
 
 
 def test_a_cell_is_the_mean_with_students_interval():

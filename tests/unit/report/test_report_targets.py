@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from report_cases import bare_study
 from taskscape.report import render_report
-from taskscape.studies.result import StudyResult
+from taskscape.study.result import StudyResult
 from taskscape.targets import Advice
 from taskscape.targets.advice import SourceShare
 from taskscape.targets.gains import Decision

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from taskscape.compare import cdist
+from taskscape.compare import distances
 from taskscape.errors import DataError
 from taskscape.select import RULES, Selection, TrialOptions, choose_rule, select
 
@@ -23,7 +23,7 @@ class NearIsGood:
         self.strength, self.noise = strength, noise
         self.asked: list[list[np.ndarray]] = []
         self.rng = np.random.default_rng(1)
-        self.distance = cdist(VAL, TRAIN).mean(axis=0)
+        self.distance = distances(VAL, TRAIN).mean(axis=0)
 
     def __call__(self, chosen):
         self.asked.append(list(chosen))
@@ -82,7 +82,7 @@ def test_classes_are_tried_where_they_are_known():
 
 
 def test_any_source_of_distances_will_do():
-    test, val = cdist(TEST, TRAIN), cdist(VAL, TRAIN)
+    test, val = distances(TEST, TRAIN), distances(VAL, TRAIN)
     trial = TrialOptions(rules=("nearest",), trials=4, n=10)
     found = select(
         None, None, 20, "auto", similarity=test, validation=val, judge=NearIsGood(0.3), trial=trial
@@ -121,6 +121,6 @@ def test_a_judge_must_score_every_trial():
         select(TEST, TRAIN, 20, "auto", validation=VAL, judge=lambda lists: [0.5], trial=TRIAL)
     with pytest.raises(DataError, match="distances to 7 training tasks, the test tasks to 300"):
         select(
-            None, None, 5, "auto", similarity=cdist(TEST, TRAIN), validation=np.ones((3, 7)),
+            None, None, 5, "auto", similarity=distances(TEST, TRAIN), validation=np.ones((3, 7)),
             judge=NearIsGood(0.1),
         )  # fmt: skip

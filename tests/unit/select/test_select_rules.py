@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from taskscape.compare import cdist, mean_kl
+from taskscape.compare import distances, mean_kl
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.select import RULES, Selection, select
@@ -19,7 +19,7 @@ CLASSES = np.array([RNG.choice(20, 5, replace=False) for _ in range(300)])
 
 def test_nearest_takes_the_smallest_mean():
     chosen = select(TEST, TRAIN, 20, "nearest")
-    means = cdist(TEST, TRAIN).mean(axis=0)
+    means = distances(TEST, TRAIN).mean(axis=0)
     np.testing.assert_array_equal(chosen.indices, np.argsort(means)[:20])
     np.testing.assert_allclose(chosen.scores, np.sort(means)[:20])
     assert (chosen.for_test == -1).all()
@@ -28,20 +28,20 @@ def test_nearest_takes_the_smallest_mean():
 def test_weights_count():
     weights = RNG.random(12)
     chosen = select(TEST, TRAIN, 20, "nearest", test_weights=weights)
-    means = np.average(cdist(TEST, TRAIN), axis=0, weights=weights)
+    means = np.average(distances(TEST, TRAIN), axis=0, weights=weights)
     np.testing.assert_array_equal(chosen.indices, np.argsort(means)[:20])
     only = select(TEST, TRAIN, 4, "coverage", test_weights=np.eye(12)[3])
-    np.testing.assert_array_equal(only.indices, np.argsort(cdist(TEST[3:4], TRAIN)[0])[:4])
+    np.testing.assert_array_equal(only.indices, np.argsort(distances(TEST[3:4], TRAIN)[0])[:4])
 
 
 def test_coverage_is_what_it_says():
     chosen = select(TEST, TRAIN, 30, "coverage", seed=5)
-    distances, used = cdist(TEST, TRAIN), set()
+    matrix, used = distances(TEST, TRAIN), set()
     for test, task, score in zip(chosen.for_test, chosen.indices, chosen.scores, strict=True):
         left = [i for i in range(300) if i not in used]
-        best = left[int(np.argmin(distances[test, left]))]
+        best = left[int(np.argmin(matrix[test, left]))]
         assert task == best
-        assert score == pytest.approx(distances[test, best], abs=1e-9)
+        assert score == pytest.approx(matrix[test, best], abs=1e-9)
         used.add(best)
     for round_of_turns in (chosen.for_test[:12], chosen.for_test[12:24]):
         assert sorted(round_of_turns) == list(range(12))
@@ -51,9 +51,9 @@ def test_coverage_of_many_turns_is_still_exact():
     # far more turns than are looked up together, all wanting the same tasks
     test = TEST[:1] * (1 + 1e-3 * RNG.random((400, 1)))
     chosen = select(test, TRAIN, 250, "coverage")
-    distances, used = cdist(test, TRAIN), np.zeros(300, dtype=bool)
+    matrix, used = distances(test, TRAIN), np.zeros(300, dtype=bool)
     for t, task in zip(chosen.for_test, chosen.indices, strict=True):
-        assert task == np.argmin(np.where(used, np.inf, distances[t]))
+        assert task == np.argmin(np.where(used, np.inf, matrix[t]))
         used[task] = True
 
 
@@ -67,33 +67,33 @@ def test_turns_follow_the_weights():
 
 def test_facility_is_the_greedy_choice():
     chosen = select(TEST, TRAIN, 8, "facility")
-    distances = cdist(TEST, TRAIN)
-    best = distances.max(axis=1)
+    matrix = distances(TEST, TRAIN)
+    best = matrix.max(axis=1)
     for task, score in zip(chosen.indices, chosen.scores, strict=True):
-        gains = np.maximum(best[:, None] - distances, 0).mean(axis=0)
+        gains = np.maximum(best[:, None] - matrix, 0).mean(axis=0)
         assert gains[task] == pytest.approx(gains.max())
         assert score == pytest.approx(gains.max())
-        best = np.minimum(best, distances[:, task])
+        best = np.minimum(best, matrix[:, task])
 
 
 def test_facility_reaches_its_guarantee():
     from itertools import combinations
 
-    distances = RNG.random((6, 9))
-    start = distances.max(axis=1)
+    matrix = RNG.random((6, 9))
+    start = matrix.max(axis=1)
 
     def value(chosen):
-        return (start - distances[:, list(chosen)].min(axis=1)).sum()
+        return (start - matrix[:, list(chosen)].min(axis=1)).sum()
 
     best = max(value(c) for c in combinations(range(9), 3))
-    chosen = select(None, None, 3, "facility", similarity=distances)
+    chosen = select(None, None, 3, "facility", similarity=matrix)
     assert value(chosen.indices) >= (1 - 1 / np.e) * best
 
 
 def test_facility_starts_again_when_all_are_served():
     chosen = select(TEST, TRAIN, 40, "facility")
     assert len(set(chosen.indices.tolist())) == 40
-    nearest_of_each = set(np.argmin(cdist(TEST, TRAIN), axis=1).tolist())
+    nearest_of_each = set(np.argmin(distances(TEST, TRAIN), axis=1).tolist())
     assert nearest_of_each <= set(chosen.indices[: len(nearest_of_each) + 12].tolist())
 
 

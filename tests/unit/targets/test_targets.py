@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import runpy
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from PIL import Image
 from scipy.stats import t as student
 
 from target_cases import DIMS, mixed_pool
-from taskscape import DataError, TaskSet, load_tasks, make_tasks, sample_tasks, save_tasks
+from taskscape import DataError, TaskSet, make_tasks, sample_tasks
 from taskscape.pools import ClassPool
 from taskscape.pools.glyphs import BLOCKS, SCRIPTS
 from taskscape.similarity import make_similarity
@@ -35,7 +34,6 @@ from taskscape.targets.gains import Expectation, decide, known_experience
 from taskscape.targets.trials import WayTrials
 from taskscape.targets.ways import choose, mean_ranks
 
-RESULTS = Path(__file__).parents[3] / "docs/results"
 SMALL = AdvisorSettings(
     candidates=60, n_way=3, n_shot=3, n_query=6, image_themes=2, task_themes=2, components=4,
     updates=8,
@@ -135,7 +133,7 @@ def _drawings(rng: np.random.Generator, size: int, ink: int, paper: int) -> np.n
 
 def test_a_list_of_tasks_is_a_target(pool: ClassPool, tmp_path: Path):
     tasks = sample_tasks(pool, 5, n_way=3, n_shot=2, n_query=3, split="test", seed=1)
-    save_tasks(tasks, tmp_path / "mine.parquet")
+    tasks.save(tmp_path / "mine.parquet")
     target = find_target(tmp_path / "mine.parquet", pool)
     assert target.queries is not None
     assert np.array_equal(target.queries.batch(slice(None)).query, tasks.batch(slice(None)).query)
@@ -296,14 +294,6 @@ def test_pools_of_several_sources_have_an_experience_of_their_own():
     assert max(usual[True], key=usual[True].__getitem__) == "ranks"
 
 
-def test_the_package_and_the_docs_say_what_the_ledgers_say():
-    told = runpy.run_path(str(RESULTS / "targets.py"))
-    for path, joined in told["PACKAGED"].items():
-        assert path.read_text("utf-8") == told["as_text"](told["experience"](joined))
-    page = told["PAGE"].read_text("utf-8")
-    assert told["TABLES"].filled(page) == page
-
-
 # -- advice -------------------------------------------------------------------------------------
 
 
@@ -383,7 +373,7 @@ def test_distances_are_named_by_their_notion(pool: ClassPool):
 def test_tasks_that_share_a_class_are_a_target(pool: ClassPool, tmp_path: Path):
     classes = [["near left 0", "near left 1"], ["near left 0", "near left 2", "near left 3"]]
     tasks = make_tasks(pool, [[*c, "near left 4"] for c in classes], n_shot=3, n_query=4)
-    save_tasks(tasks, tmp_path / "mine.parquet")
+    tasks.save(tmp_path / "mine.parquet")
     advice = advise(pool, tmp_path / "mine.parquet", 5, way="random", settings=SMALL, trials=2)
     assert advice.measured["all"].low <= advice.measured["all"].high  # over trainings alone
 
@@ -404,7 +394,7 @@ def test_advice_is_written_as_tasks_and_classes_to_train_on(
     advice.save(tmp_path / "advice")
     advice.save(tmp_path / "advice")  # its own folder may be replaced
     assert Advice.load(tmp_path / "advice", sources.pool).to_dict() == advice.to_dict()
-    tasks = load_tasks(tmp_path / "advice" / "tasks.parquet", sources.pool)
+    tasks = TaskSet.load(tmp_path / "advice" / "tasks.parquet", sources.pool)
     assert isinstance(tasks, TaskSet)
     assert len(tasks) == 10
     with (tmp_path / "advice" / "classes.csv").open() as file:

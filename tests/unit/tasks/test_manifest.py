@@ -11,7 +11,7 @@ import pytest
 
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.tasks import TaskSet, load_tasks, make_tasks, sample_tasks, save_tasks
+from taskscape.tasks import TaskSet, make_tasks, sample_tasks
 from taskscape.tasks.manifest import to_table
 
 
@@ -36,8 +36,8 @@ def same(a: TaskSet, b: TaskSet) -> bool:
     ],
 )
 def test_tasks_come_back_the_same(tasks: TaskSet, tmp_path: Path):
-    save_tasks(tasks, tmp_path / "deep" / "tasks.parquet")
-    back = load_tasks(tmp_path / "deep" / "tasks.parquet", tasks.pool)
+    tasks.save(tmp_path / "deep" / "tasks.parquet")
+    back = TaskSet.load(tmp_path / "deep" / "tasks.parquet", tasks.pool)
     assert same(tasks, back)
     assert back.n_query == tasks.n_query
     assert [p.name for p in (tmp_path / "deep").iterdir()] == ["tasks.parquet"]
@@ -45,15 +45,15 @@ def test_tasks_come_back_the_same(tasks: TaskSet, tmp_path: Path):
 
 def test_some_of_the_tasks_keep_their_samples(tmp_path: Path):
     tasks = sample_tasks(pool(), 50, n_way=3, n_shot=2)
-    save_tasks(tasks[[40, 7]], tmp_path / "some.parquet")
-    assert same(load_tasks(tmp_path / "some.parquet", tasks.pool), tasks[[40, 7]])
+    tasks[[40, 7]].save(tmp_path / "some.parquet")
+    assert same(TaskSet.load(tmp_path / "some.parquet", tasks.pool), tasks[[40, 7]])
 
 
 def test_the_wrong_pool_is_refused(tmp_path: Path):
     mine, other = pool(), pool(9)
-    save_tasks(sample_tasks(mine, 5, n_way=3, n_shot=2), tmp_path / "t.parquet")
+    sample_tasks(mine, 5, n_way=3, n_shot=2).save(tmp_path / "t.parquet")
     with pytest.raises(DataError) as error:
-        load_tasks(tmp_path / "t.parquet", other)
+        TaskSet.load(tmp_path / "t.parquet", other)
     assert str(error.value) == (
         f"{tmp_path / 't.parquet'} belongs to pool 'arrays' of 8 classes "
         f"(fingerprint {mine.fingerprint[:12]}…), not to ClassPool('arrays': 9 classes, 90 samples "
@@ -71,13 +71,13 @@ def test_other_files_are_refused(tmp_path: Path):
         ("none", f"no such file: {tmp_path / 'none'}."),
     ]:
         with pytest.raises(DataError, match=f"^{re.escape(message)}"):
-            load_tasks(tmp_path / name, pool())
+            TaskSet.load(tmp_path / name, pool())
 
 
 def test_a_failed_write_leaves_the_file_that_was_there(tmp_path: Path, monkeypatch):
     tasks = sample_tasks(pool(), 5, n_way=3, n_shot=2)
     path = tmp_path / "t.parquet"
-    save_tasks(tasks, path)
+    tasks.save(path)
     before = path.read_bytes()
 
     def fail(*args: object, **kwargs: object) -> None:
@@ -85,7 +85,7 @@ def test_a_failed_write_leaves_the_file_that_was_there(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(pq, "write_table", fail)
     with pytest.raises(OSError, match="disk full"):
-        save_tasks(tasks[:2], path)
+        tasks[:2].save(path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["t.parquet"]
 
@@ -183,7 +183,7 @@ def test_a_changed_file_is_refused(
     table = table.replace_schema_metadata({b"taskscape": json.dumps(header)})
     pq.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(DataError, match=re.escape(message)) as error:
-        load_tasks(tmp_path / "t.parquet", tasks.pool)
+        TaskSet.load(tmp_path / "t.parquet", tasks.pool)
     assert str(error.value).startswith(f"{tmp_path / 't.parquet'}")
     assert str(error.value).endswith("Write it again with save_tasks or `taskscape tasks`.")
 
@@ -196,9 +196,9 @@ def test_other_types_of_column_are_read(tmp_path: Path):
         "n_shot": table["n_shot"].cast(pa.int64()),
     }
     pq.write_table(pa.table(wide).replace_schema_metadata(table.schema.metadata), tmp_path / "t")
-    assert same(load_tasks(tmp_path / "t", DRAWN.pool), DRAWN)
+    assert same(TaskSet.load(tmp_path / "t", DRAWN.pool), DRAWN)
 
 
 def test_no_tasks_come_back_as_none(tmp_path: Path):
-    save_tasks(DRAWN[:0], tmp_path / "t.parquet")
-    assert len(load_tasks(tmp_path / "t.parquet", DRAWN.pool)) == 0
+    DRAWN[:0].save(tmp_path / "t.parquet")
+    assert len(TaskSet.load(tmp_path / "t.parquet", DRAWN.pool)) == 0

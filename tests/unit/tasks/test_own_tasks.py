@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from taskscape import load_pool, load_tasks, make_tasks, save_tasks
+from taskscape import TaskSet, load_pool, make_tasks
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 
@@ -32,8 +32,8 @@ def test_lists_of_any_length_by_number_or_name(pool: ClassPool, tmp_path: Path) 
     )
     assert (tasks.n_shot.tolist(), tasks.n_query) == ([2, 2], 2)
     assert tasks.batch(slice(None)).query_mask.sum(axis=(1, 2)).tolist() == [1, 3]
-    save_tasks(tasks, tmp_path / "t.parquet")
-    np.testing.assert_array_equal(load_tasks(tmp_path / "t.parquet", pool).support, tasks.support)
+    tasks.save(tmp_path / "t.parquet")
+    np.testing.assert_array_equal(TaskSet.load(tmp_path / "t.parquet", pool).support, tasks.support)
 
 
 def test_shots_of_each_task(pool: ClassPool) -> None:
@@ -85,14 +85,14 @@ def test_lists_in_csv_files(pool: ClassPool, tmp_path: Path) -> None:
         "first,a,0.png,support\nfirst,b,1.png,support\nfirst,a,a/2.png,support\n"
         "first,b,3.png,query\nsecond,c,0.png,support\nsecond,d,4.png,support\n"
     )
-    tasks = load_tasks(path, pool)
+    tasks = TaskSet.load(path, pool)
     assert [tasks.names(0), tasks.names(1)] == [("a", "b"), ("c", "d")]
     np.testing.assert_array_equal(tasks.support, [[[0, 2], [1, -1]], [[0, -1], [4, -1]]])
     assert tasks.query is not None
     path.write_text("task,class\n7,a\n7,b\n3,c\n3,d\n")
-    assert load_tasks(path, pool).takes_everything
+    assert TaskSet.load(path, pool).takes_everything
     path.write_text("task,class,n_shot\n7,a,2\n7,b,2\n3,c,4\n3,d,4\n")
-    assert load_tasks(path, pool).n_shot.tolist() == [2, 4]
+    assert TaskSet.load(path, pool).n_shot.tolist() == [2, 4]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_csv_files_that_are_no_tasks(
     path = tmp_path / "mine.csv"
     path.write_text(text)
     with pytest.raises(DataError) as raised:
-        load_tasks(path, pool)
+        TaskSet.load(path, pool)
     assert message in str(raised.value)
     assert str(path) in str(raised.value)
 
@@ -129,5 +129,5 @@ def test_the_page_on_own_tasks_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "mine.csv").write_text(
         next(b for b in page.split("```") if b.startswith("\ntask,"))
     )
-    listed = load_tasks(tmp_path / "mine.csv", names["pool"])
+    listed = TaskSet.load(tmp_path / "mine.csv", names["pool"])
     assert [listed.names(0), listed.names(1)] == [("cat", "dog"), ("cow", "hen")]

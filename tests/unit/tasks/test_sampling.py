@@ -8,7 +8,7 @@ import pytest
 
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool, join_pools
-from taskscape.tasks import TaskSet, enumerate_tasks, sample_tasks, stream_tasks
+from taskscape.tasks import TaskSet, sample_tasks
 
 
 def sets(tasks: TaskSet) -> list[frozenset[int]]:
@@ -37,7 +37,9 @@ def test_the_same_seed_gives_the_same_tasks_and_another_seed_others(pool: ClassP
 def test_chunks_do_not_matter(pool: ClassPool):
     whole = sample_tasks(pool, 100, n_way=(2, 6), n_shot=3, seed=4)
     for chunk_size in (1, 7, 64, 1000):
-        chunks = stream_tasks(pool, 100, n_way=(2, 6), n_shot=3, seed=4, chunk_size=chunk_size)
+        chunks = sample_tasks(
+            pool, 100, n_way=(2, 6), n_shot=3, seed=4, chunk_size=chunk_size, stream=True
+        )
         joined = TaskSet.concatenate(list(chunks))
         np.testing.assert_array_equal(joined.classes, whole.classes)
         np.testing.assert_array_equal(joined.keys, whole.keys)
@@ -103,7 +105,7 @@ def test_unique_works_for_many_classes_per_task():
 
 
 def test_enumeration_lists_every_combination_once_in_order(pool: ClassPool):
-    every = enumerate_tasks(pool, n_way=3, n_shot=1, split="test")
+    every = sample_tasks(pool, "all", n_way=3, n_shot=1, split="test", stream=True)
     wanted = [list(c) for c in itertools.combinations(range(16, 24), 3)]
     assert len(every) == 56
     assert every.collect().classes.tolist() == wanted
@@ -113,7 +115,7 @@ def test_enumeration_lists_every_combination_once_in_order(pool: ClassPool):
 
 def test_fifteen_thousand_tasks_of_five_from_twenty():
     pool = ClassPool.from_arrays(np.zeros((20, 1)), np.arange(20))
-    every = enumerate_tasks(pool, n_way=5, n_shot=1)
+    every = sample_tasks(pool, "all", n_way=5, n_shot=1, stream=True)
     assert len(every) == 15_504
     assert every.collect().classes.tolist() == [
         list(c) for c in itertools.combinations(range(20), 5)
@@ -121,7 +123,7 @@ def test_fifteen_thousand_tasks_of_five_from_twenty():
 
 
 def test_enumeration_within_groups_goes_group_by_group(pool: ClassPool):
-    every = enumerate_tasks(pool, n_way=4, n_shot=1, within_group=True)
+    every = sample_tasks(pool, "all", n_way=4, n_shot=1, within_group=True, stream=True)
     blocks = (range(12), range(12, 20), range(20, 24))
     wanted = [list(c) for b in blocks for c in itertools.combinations(b, 4)]
     assert every.collect().classes.tolist() == wanted
@@ -129,14 +131,14 @@ def test_enumeration_within_groups_goes_group_by_group(pool: ClassPool):
 
 def test_a_slice_deep_inside_a_huge_enumeration_is_immediate():
     pool = ClassPool.from_arrays(np.zeros((964, 1)), np.arange(964))
-    every = enumerate_tasks(pool, n_way=5, n_shot=1)
+    every = sample_tasks(pool, "all", n_way=5, n_shot=1, stream=True)
     assert len(every) == 6_865_809_792_192
     last = every[len(every) - 2 : len(every)]
     assert last.classes.tolist() == [[958, 960, 961, 962, 963], [959, 960, 961, 962, 963]]
 
 
 def test_an_endless_stream_holds_no_more_than_a_chunk(pool: ClassPool):
-    stream = stream_tasks(pool, n_way=3, n_shot=2, chunk_size=16)
+    stream = sample_tasks(pool, n_way=3, n_shot=2, chunk_size=16, stream=True)
     chunks = list(itertools.islice(stream, 5))
     assert [len(c) for c in chunks] == [16] * 5
     assert repr(stream) == "TaskStream(endless over 'arrays')"
@@ -193,12 +195,12 @@ def test_impossible_wishes_are_named_before_any_work(pool: ClassPool, wish, mess
 
 def test_too_many_combinations_to_number_is_said():
     pool = ClassPool.from_arrays(np.zeros((2000, 1)), np.arange(2000))
-    with pytest.raises(DataError, match=r"too many to number; use sample_tasks or stream_tasks\.$"):
-        enumerate_tasks(pool, n_way=10, n_shot=1)
+    with pytest.raises(DataError, match="too many to number; give a number of tasks"):
+        sample_tasks(pool, "all", n_way=10, n_shot=1, stream=True)
     with pytest.raises(DataError, match=r"^chunk_size=0 must be at least 1\.$"):
-        stream_tasks(pool, n_shot=1, chunk_size=0)
+        sample_tasks(pool, n_shot=1, chunk_size=0, stream=True)
     with pytest.raises(DataError, match="plain ascending bounds"):
-        stream_tasks(pool, 100, n_shot=1)[10:2]
+        sample_tasks(pool, 100, n_shot=1, stream=True)[10:2]
 
 
 # -- weights of groups --------------------------------------------------------------------------
@@ -239,8 +241,8 @@ def test_a_weighted_group_is_used_where_it_has_enough_classes():
     groups = np.asarray(pool.groups)[tasks.classes[:, 0]]
     assert set(groups[tasks.n_way > 8]) == {"b"}
     assert set(groups) == {"a/x", "a/y", "a/z", "b"}
-    stream = stream_tasks(pool, 500, n_way=(2, 9), n_shot=1, within_group=True,
-                          group_weights="sources")  # fmt: skip
+    stream = sample_tasks(pool, 500, n_way=(2, 9), n_shot=1, within_group=True,
+                          group_weights="sources", stream=True)  # fmt: skip
     assert np.array_equal(stream.collect().classes, tasks.classes)
 
 

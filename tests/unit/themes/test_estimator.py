@@ -23,19 +23,9 @@ from fit_cases import (
     small_pool,
     small_tasks,
 )
-from taskscape import (
-    ClassPool,
-    FitConfig,
-    HealthWarning,
-    OutlierTasksWarning,
-    PrepareConfig,
-    TaskThemes,
-    make_tasks,
-    sample_tasks,
-    stream_tasks,
-)
+from taskscape import ClassPool, TaskThemes, make_tasks, sample_tasks
 from taskscape.errors import DataError
-from taskscape.themes import health
+from taskscape.themes import FitConfig, HealthWarning, OutlierTasksWarning, PrepareConfig, health
 
 
 def held_out():
@@ -199,7 +189,7 @@ def test_tasks_are_checked_first(tmp_path: Path):
         "sample_tasks."
     ):
         model.fit(iter([1, 2]))
-    endless = stream_tasks(pool, n_way=4, n_shot=6)
+    endless = sample_tasks(pool, n_way=4, n_shot=6, stream=True)
     with expect("a stream without end needs max_tasks, the number of tasks to use."):
         model.fit(endless)
     with expect("a stream without end has no full pass; use method='online'."):
@@ -256,12 +246,16 @@ def test_several_sets_are_as_good_as_one():
 
 def test_streams_with_and_without_end():
     wishes = {"n_way": (2, 4), "n_shot": 6, "split": "train", "seed": 0}
-    ending = small_model().fit(stream_tasks(small_pool(), 100, **wishes))
+    ending = small_model().fit(sample_tasks(small_pool(), 100, **wishes, stream=True))
     assert [i.tasks for i in ending.fit_info_] == [16, 32, 48, 64, 80]  # 90 are learned from
-    endless = small_model(max_tasks=64, n_held_out=10).fit(stream_tasks(small_pool(), **wishes))
+    endless = small_model(max_tasks=64, n_held_out=10).fit(
+        sample_tasks(small_pool(), **wishes, stream=True)
+    )
     assert endless.fit_info_[-1].tasks == 64
     assert endless.fit_info_[-1].done == "the asked number of tasks is reached"
-    again = small_model(max_tasks=64, n_held_out=10).fit(stream_tasks(small_pool(), **wishes))
+    again = small_model(max_tasks=64, n_held_out=10).fit(
+        sample_tasks(small_pool(), **wishes, stream=True)
+    )
     assert_same_model(again, endless)
     for model in (ending, endless):
         assert model.score(held_out()) > fitted().score(held_out()) - 0.2
@@ -299,7 +293,7 @@ def test_partial_fit_goes_on_where_the_fit_stands():
     assert not np.array_equal(first.mu_, learned)
     np.testing.assert_array_equal(first.mu_, first.states_[0].themes.mu)
     first.partial_fit(iter([small_tasks(5, seed=4), small_tasks(6, seed=5)]))
-    first.partial_fit(stream_tasks(small_pool(), 32, n_way=4, n_shot=6, split="train"))
+    first.partial_fit(sample_tasks(small_pool(), 32, n_way=4, n_shot=6, split="train", stream=True))
     assert int(first.states_[0].t) == t + 10 + 1 + 2
 
 
@@ -319,7 +313,7 @@ def test_partial_fit_has_its_limits():
     with expect("partial_fit is online; this model has method='batch'."):
         fitted(method="batch").partial_fit(small_tasks(20))
     with expect("partial_fit needs a task set or a stream with an end."):
-        copy.copy(fitted()).partial_fit(stream_tasks(small_pool(), n_way=4, n_shot=6))
+        copy.copy(fitted()).partial_fit(sample_tasks(small_pool(), n_way=4, n_shot=6, stream=True))
     with expect("there are no tasks to learn from."):
         copy.copy(fitted()).partial_fit(small_tasks(3)[:0])
 

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from taskscape import FitConfig
 from taskscape.errors import DataError
+from taskscape.themes import FitConfig
 
 
 @pytest.mark.parametrize(

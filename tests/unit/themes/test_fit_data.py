@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fit_cases import small_pool, small_tasks
-from taskscape import ClassPool, TaskSet, make_tasks, sample_tasks, stream_tasks
+from taskscape import ClassPool, TaskSet, make_tasks, sample_tasks
 from taskscape.errors import DataError
 from taskscape.themes import TaskSource
 from taskscape.themes.data import classes_to_hold_out, gather, padded_size
@@ -131,7 +131,7 @@ def test_a_remainder_is_left_to_other_passes_and_a_small_set_is_one_batch():
 
 
 def test_a_stream_without_end_holds_out_its_head():
-    stream = stream_tasks(small_pool(), n_way=2, n_shot=6, seed=5)
+    stream = sample_tasks(small_pool(), n_way=2, n_shot=6, seed=5, stream=True)
     source, held_out = TaskSource.of(stream, seed=0, held_out=7)
     assert (source.n_tasks, source.steps_per_pass(4)) == (None, None)
     assert identity(held_out) == identity(stream[:7])
@@ -142,19 +142,19 @@ def test_a_stream_without_end_holds_out_its_head():
 
 
 def test_a_stream_with_an_end_holds_out_a_tenth():
-    stream = stream_tasks(small_pool(), 40, n_way=2, n_shot=6, seed=5)
+    stream = sample_tasks(small_pool(), 40, n_way=2, n_shot=6, seed=5, stream=True)
     source, held_out = TaskSource.of(stream, seed=0, held_out=500)
     assert (source.n_tasks, len(held_out), source.steps_per_pass(8)) == (36, 4, 4)
     assert identity(source.batch(5, 8)) == identity(stream[12:20])
     parts = list(source.all_batches(16))
     assert [key for p in parts for key in identity(p)] == identity(stream[4:40])
-    few = stream_tasks(small_pool(), 5, n_way=2, n_shot=6)
+    few = sample_tasks(small_pool(), 5, n_way=2, n_shot=6, stream=True)
     assert len(TaskSource.of(few, seed=0, held_out=500)[1]) == 1
 
 
 def test_a_stream_is_never_made_whole():
     asked = []
-    stream = stream_tasks(small_pool(), 10**12, n_way=2, n_shot=6)
+    stream = sample_tasks(small_pool(), 10**12, n_way=2, n_shot=6, stream=True)
 
     def make(start: int, stop: int) -> TaskSet:
         asked.append(stop - start)
@@ -173,7 +173,9 @@ def test_a_fit_needs_two_tasks(n: int):
         TaskSource.of(small_tasks(5)[:n], seed=0, held_out=1)
     if n:
         with pytest.raises(DataError, match=message):
-            TaskSource.of(stream_tasks(small_pool(), n, n_way=2, n_shot=6), seed=0, held_out=1)
+            TaskSource.of(
+                sample_tasks(small_pool(), n, n_way=2, n_shot=6, stream=True), seed=0, held_out=1
+            )
 
 
 # -- classes held out ---------------------------------------------------------------------------
@@ -229,7 +231,7 @@ def test_whole_groups_leave_enough_classes():
 def test_held_out_classes_are_never_learned_from(stream: bool):
     pool = pool_of(60)
     if stream:
-        tasks = stream_tasks(pool, 200, n_way=(2, 5), n_shot=2, seed=1)
+        tasks = sample_tasks(pool, 200, n_way=(2, 5), n_shot=2, seed=1, stream=True)
     else:
         tasks = sample_tasks(pool, 200, n_way=(2, 5), n_shot=2, seed=1)
     source, judged = TaskSource.of(tasks, seed=3, held_out=50)

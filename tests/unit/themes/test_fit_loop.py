@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fit_cases import SMALL, small_pool, small_tasks
-from taskscape import ClassPool, FitConfig, sample_tasks, stream_tasks
+from taskscape import ClassPool, sample_tasks
 from taskscape.tasks import TaskSet, TaskStream
-from taskscape.themes import Fit, TaskSource, loop
+from taskscape.themes import Fit, FitConfig, TaskSource, loop
 from taskscape.themes.mending import dead_themes, duplicates
 from taskscape.themes.prepare import PrepareConfig, PreparedSamples, learn_preparation
 from taskscape.themes.steps import FitState
@@ -75,10 +75,10 @@ def test_the_number_of_updates(settings: dict, updates: int):
 
 
 def test_the_number_of_updates_of_a_stream():
-    endless = stream_tasks(small_pool(), n_way=4, n_shot=6, split="train")
+    endless = sample_tasks(small_pool(), n_way=4, n_shot=6, split="train", stream=True)
     assert a_fit(endless).most_updates() is None
     assert a_fit(endless, max_tasks=160).most_updates() == 10
-    ending = stream_tasks(small_pool(), 100, n_way=4, n_shot=6, split="train")
+    ending = sample_tasks(small_pool(), 100, n_way=4, n_shot=6, split="train", stream=True)
     assert a_fit(ending).most_updates() == 5  # one pass over 90, whatever max_passes says
 
 
@@ -191,7 +191,7 @@ def test_several_fits_begin_from_different_starts_best_first():
 
 
 def test_a_stream_learns_as_a_set_does():
-    stream = stream_tasks(small_pool(), n_way=(2, 4), n_shot=6, split="train", seed=0)
+    stream = sample_tasks(small_pool(), n_way=(2, 4), n_shot=6, split="train", seed=0, stream=True)
     fit = a_fit(stream, max_tasks=128)
     steps = list(fit)
     assert len(steps) == 8

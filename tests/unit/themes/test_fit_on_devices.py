@@ -14,10 +14,14 @@ import pytest
 import mesh_cases
 from fit_cases import arrays_of, blobs, small_model, small_tasks
 from mesh_cases import PAPER, learned, trained
-from taskscape import DataError, TaskThemes, join_processes
+from taskscape import DataError, TaskThemes
+from taskscape.distributed import join_processes
 from taskscape.storage import load_checkpoint
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::taskscape.HealthWarning")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::taskscape.themes.HealthWarning"),
+]
 TESTS = Path(mesh_cases.__file__).parent
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from fit_cases import blobs, small_pool, small_tasks
-from taskscape import ClassPool, FitConfig, TaskSet, make_tasks, sample_tasks
+from taskscape import ClassPool, TaskSet, make_tasks, sample_tasks
 from taskscape.errors import DataError
 from taskscape.model import Themes
-from taskscape.themes import start
+from taskscape.themes import FitConfig, start
 from taskscape.themes.data import gather
 from taskscape.themes.mending import flaws
 from taskscape.themes.prepare import Preparation, PrepareConfig, PreparedSamples

@@ -9,8 +9,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import digamma, gammaln, softmax
 
-from taskscape import FitConfig
 from taskscape.model import Themes, ThemeStatistics, m_step, relative_prior
+from taskscape.themes import FitConfig
 from taskscape.themes.data import FitBatch
 from taskscape.themes.mending import dead_themes, duplicates, flaws, mend, revive, split
 from taskscape.themes.steps import FitState, held_out_bound, init, step

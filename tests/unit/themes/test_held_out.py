@@ -11,18 +11,10 @@ import numpy as np
 import pytest
 
 from fit_cases import N, blobs, fitted, small_model, small_tasks
-from taskscape import (
-    ClassPool,
-    HealthWarning,
-    PrepareConfig,
-    TaskSet,
-    TaskThemes,
-    make_tasks,
-    mean_kl,
-    sample_tasks,
-    stream_tasks,
-)
+from taskscape import ClassPool, TaskSet, TaskThemes, make_tasks, sample_tasks
+from taskscape.compare import mean_kl
 from taskscape.statistics import spearman
+from taskscape.themes import HealthWarning, PrepareConfig
 from taskscape.themes.data import classes_to_hold_out
 from taskscape.themes.estimator import _usual
 from taskscape.themes.loop import Restarts
@@ -83,7 +75,7 @@ def listed() -> TaskSet:
 
 def test_classes_are_held_out_where_they_can_be():
     pool, few = many_classes(), ClassPool.from_classes(blobs(n_classes=29))
-    tasks, stream = many_tasks(pool), stream_tasks(pool, 72, n_way=(2, 4), n_shot=6)
+    tasks, stream = many_tasks(pool), sample_tasks(pool, 72, n_way=(2, 4), n_shot=6, stream=True)
     for given, validation, themes, judged_on, n_judged, n_learned in (
         (tasks, None, 2, HELD_OUT, 500, 72),
         (stream, None, 2, HELD_OUT, 500, 72),

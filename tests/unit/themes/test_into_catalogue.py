@@ -1,4 +1,5 @@
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from taskscape.embeddings import Catalogue, Embeddings
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.tasks import sample_tasks, stream_tasks
+from taskscape.tasks import sample_tasks
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.into_catalogue import embed_into
 
@@ -33,7 +34,7 @@ class Model(TaskThemes):
 
 
 def test_an_interrupted_call_goes_on(tmp_path):
-    tasks = stream_tasks(POOL, 45, n_way=3, n_shot=2)
+    tasks = sample_tasks(POOL, 45, n_way=3, n_shot=2, stream=True)
     with pytest.raises(KeyboardInterrupt):
         embed_into(tmp_path / "c", Model(3), tasks, shard_size=10)
     with pytest.raises(DataError, match="has no embedded tasks in it"):
@@ -43,7 +44,9 @@ def test_an_interrupted_call_goes_on(tmp_path):
 
 
 def test_an_interrupted_call_goes_on_though_others_added_tasks(tmp_path):
-    tasks, others = (stream_tasks(POOL, 45, n_way=3, n_shot=2, seed=seed) for seed in (0, 1))
+    tasks, others = (
+        sample_tasks(POOL, 45, n_way=3, n_shot=2, seed=seed, stream=True) for seed in (0, 1)
+    )
     with pytest.raises(KeyboardInterrupt):
         embed_into(tmp_path / "c", Model(3), tasks, shard_size=10)
     embed_into(tmp_path / "c", Model(), others, shard_size=10)
@@ -51,7 +54,7 @@ def test_an_interrupted_call_goes_on_though_others_added_tasks(tmp_path):
     assert len(embed_into(tmp_path / "c", Model(), tasks, shard_size=10)) == 135  # once more
 
 
-@pytest.mark.parametrize("make", [sample_tasks, stream_tasks])
+@pytest.mark.parametrize("make", [sample_tasks, partial(sample_tasks, stream=True)])
 def test_tasks_with_other_queries_are_other_tasks(make, tmp_path):
     # a class gives all samples that are not queries, so the posteriors differ
     few, many = (make(POOL, 45, n_way=3, n_shot="all", n_query=n) for n in (5, 10))
@@ -64,7 +67,7 @@ def test_tasks_with_other_queries_are_other_tasks(make, tmp_path):
 @pytest.mark.parametrize(
     ("tasks", "options", "message"),
     [
-        (stream_tasks(POOL, n_way=3), {},
+        (sample_tasks(POOL, n_way=3, stream=True), {},
          "a stream without end fills no catalogue; give it n_tasks."),
         (sample_tasks(POOL, 5, n_way=3)[:0], {}, "there are no tasks to embed."),
         (sample_tasks(POOL, 5, n_way=3), {"shard_size": 0}, "shard_size=0 must be at least 1."),

@@ -15,7 +15,8 @@ CODE = """
 import json, resource, sys
 from pathlib import Path
 import numpy as np
-from taskscape import PrepareConfig, TaskThemes, load_pool, sample_tasks
+from taskscape import TaskThemes, load_pool, sample_tasks
+from taskscape.themes import PrepareConfig
 from taskscape.pools import cache
 from taskscape.themes import embed, prepare, start
 

@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from taskscape import ClassPool, PrepareConfig
+from taskscape import ClassPool
 from taskscape.errors import DataError
-from taskscape.themes import prepare
+from taskscape.themes import PrepareConfig, prepare
 from taskscape.themes.prepare import (
     Preparation,
     PreparedSamples,

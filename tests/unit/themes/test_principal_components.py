@@ -10,7 +10,8 @@ import pytest
 from sklearn.decomposition import PCA
 
 from interrupt_cases import start_hearing
-from taskscape import ClassPool, PrepareConfig
+from taskscape import ClassPool
+from taskscape.themes import PrepareConfig
 from taskscape.themes import prepare as module
 from taskscape.themes.prepare import learn_preparation, principal_components
 

@@ -17,10 +17,10 @@ from fit_cases import (
     small_pool,
     small_tasks,
 )
-from taskscape import PrepareConfig, stream_tasks
+from taskscape import sample_tasks
 from taskscape.errors import DataError
 from taskscape.storage import load_checkpoint, save_checkpoint
-from taskscape.themes import Fit, FitInfo
+from taskscape.themes import Fit, FitInfo, PrepareConfig
 
 SETTINGS = {"n_restarts": 2, "ensemble": 2}
 
@@ -132,7 +132,7 @@ def other_fits():
         "fewer tasks": (small_model(), tasks[:-1]),
         "other samples": (small_model(), small_tasks(seed=1)),
         "more shots": (small_model(), tasks.with_samples(7)),
-        "a stream": (small_model(), stream_tasks(small_pool(), 72, seed=0, **wishes)),
+        "a stream": (small_model(), sample_tasks(small_pool(), 72, seed=0, **wishes, stream=True)),
     }
 
 
@@ -158,16 +158,20 @@ def test_streams_of_other_lengths_are_other_tasks(tmp_path: Path):
     settings = {"n_held_out": 2}
     with pytest.raises(KeyboardInterrupt):
         small_model(**settings).fit(
-            stream_tasks(small_pool(), 100, **wishes), checkpoint=path, callback=stop_at(0, 2)
+            sample_tasks(small_pool(), 100, **wishes, stream=True),
+            checkpoint=path,
+            callback=stop_at(0, 2),
         )
     with pytest.raises(DataError, match="belongs to a fit with other settings, data or tasks"):
         small_model(**settings).fit(
-            stream_tasks(small_pool(), 200, **wishes), checkpoint=path, resume=True
+            sample_tasks(small_pool(), 200, **wishes, stream=True), checkpoint=path, resume=True
         )
     model = small_model(**settings).fit(
-        stream_tasks(small_pool(), 100, **wishes), checkpoint=path, resume=True
+        sample_tasks(small_pool(), 100, **wishes, stream=True), checkpoint=path, resume=True
     )
-    assert_same_model(model, small_model(**settings).fit(stream_tasks(small_pool(), 100, **wishes)))
+    assert_same_model(
+        model, small_model(**settings).fit(sample_tasks(small_pool(), 100, **wishes, stream=True))
+    )
 
 
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path):

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from fit_cases import small_model, small_tasks
-from taskscape import search_sizes
 from taskscape.errors import DataError
+from taskscape.themes import search_sizes
 from taskscape.themes.size_search import GridPoint, SizeSearch
 
 

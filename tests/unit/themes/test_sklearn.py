@@ -16,8 +16,8 @@ from fit_cases import assert_same_model, fitted, small_model, small_tasks
 from taskscape import TaskThemes
 from taskscape.errors import DataError
 
-pytestmark = pytest.mark.filterwarnings("ignore::taskscape.HealthWarning")
-OUTLIERS = pytest.mark.filterwarnings("ignore::taskscape.OutlierTasksWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::taskscape.themes.HealthWarning")
+OUTLIERS = pytest.mark.filterwarnings("ignore::taskscape.themes.OutlierTasksWarning")
 
 
 def test_a_task_set_has_rows_as_arrays_have():

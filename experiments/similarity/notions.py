@@ -1,0 +1,340 @@
+"""How well every notion of similarity tells accuracy, into a ledger.
+
+Notions come in families that are computed together: distances from tasks to training tasks, and
+what is said of them (the mean, the nearest few), or something that the task alone tells.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from experiments.lab import Lab
+from experiments.recipes import PREFERRED_SIZES
+from experiments.similarity.study import (
+    CONTROLS,
+    AccuracyTarget,
+    Measured,
+    SimilarityStudy,
+    association,
+)
+from taskscape.compare import DIVERGENCES, class_separation, distances
+from taskscape.embeddings import Embeddings
+from taskscape.meta import TrainConfig
+from taskscape.similarity import (
+    OTDD,
+    PrototypeDistance,
+    Similarity,
+    Task2Vec,
+    Task2VecConfig,
+    TaskHardness,
+)
+from taskscape.tasks import TaskSet
+from taskscape.themes.estimator import TaskThemes, without_advice
+
+__all__ = [
+    "CLOSED",
+    "FAMILIES",
+    "Family",
+    "Variant",
+    "run_notions",
+    "summarise_distances",
+]
+
+CLOSED = tuple(d.name for d in DIVERGENCES.values() if not (d.needs_alpha or d.has_stderr))
+"""Divergences with a closed form."""
+_OTHER = tuple(kind for kind in CLOSED if kind != "kl")
+ENSEMBLE = 3
+"""Fits in an ensemble."""
+_OWN = "the task alone"
+_NEAREST = (1, 10, 100)
+_SAMPLES = 256
+"""Points of each task for the Jensen-Shannon divergence."""
+_EMD_SHARE = 5
+"""The earth mover's distance is measured to a fifth of the few training tasks."""
+
+
+def run_notions(
+    study: SimilarityStudy,
+    lab: Lab,
+    measure: Callable[[], Measured],
+    *,
+    learners: Sequence[str],
+    seeds: Sequence[int],
+    families: Sequence[str] | None = None,
+) -> None:
+    """Compute what the ledger does not have; ``measure`` is called when something is missing."""
+    shared: Shared | None = None
+    for seed in seeds:
+        for name in FAMILIES if families is None else families:
+            family = FAMILIES[name]
+            if not family.is_for(study):
+                continue
+            cells = [
+                _cell(study, family, variant, summary, learner, seed)
+                for variant in family.variants
+                for summary in family.summaries(study)
+                for learner in learners
+            ]
+            if lab.missing(cells):
+                shared = shared or Shared(study, measure())
+                _run_family(shared, lab, name, seed, learners)
+
+
+def _run_family(shared: "Shared", lab: Lab, name: str, seed: int, learners: Sequence[str]) -> None:
+    family, began = FAMILIES[name], time.perf_counter()
+    for variant, summaries in zip(family.variants, family.compute(shared, seed), strict=True):
+        seconds = round(time.perf_counter() - began, 2)
+        for summary, x in summaries.items():
+            for learner in learners:
+                cell = _cell(shared.study, family, variant, summary, learner, seed)
+                if lab.get(cell) is None:
+                    results = association(x, shared.target(learner, seed, family.few))
+                    lab.add(cell, {**results, "seconds": seconds})
+        began = time.perf_counter()
+
+
+def _cell(
+    study: SimilarityStudy,
+    family: "Family",
+    variant: "Variant",
+    summary: str,
+    learner: str,
+    seed: int,
+) -> dict[str, Any]:
+    return {
+        "what": "notion",
+        **study.identity(),
+        "learner": learner,
+        "settings": study.settings(learner),
+        **variant._asdict(),
+        **family.size(study),
+        "summary": summary,
+        "reference": family.reference(study),
+        "seed": seed,
+    }
+
+
+# -- distances ----------------------------------------------------------------------------------
+
+
+def summaries_of(n_reference: int) -> tuple[str, ...]:
+    """The mean, and the nearest k where they are at most a tenth of the training tasks."""
+    return ("mean", *(f"nearest {k}" for k in _NEAREST if 10 * k <= n_reference))
+
+
+def summarise_distances(
+    distances: Float[np.ndarray, "tasks others"],
+) -> dict[str, Float[np.ndarray, "tasks"]]:
+    """Mean distance to all training tasks, and to the nearest k."""
+    mean, *nearest = summaries_of(distances.shape[1])
+    summaries = {mean: distances.mean(axis=1)}
+    if nearest:
+        most = _NEAREST[len(nearest) - 1]
+        near = np.sort(np.partition(distances, most - 1, axis=1)[:, :most], axis=1)
+        summaries |= {
+            name: near[:, :k].mean(axis=1) for name, k in zip(nearest, _NEAREST, strict=False)
+        }
+    return summaries
+
+
+# -- families -----------------------------------------------------------------------------------
+
+
+class Variant(NamedTuple):
+    """A notion of similarity; ``fits`` counts the members of an ensemble."""
+
+    notion: str
+    divergence: str = ""
+    fits: int = 1
+
+
+Summaries = Iterator[Mapping[str, Float[np.ndarray, "tasks"]]]
+"""Of each variant of a family, what is said of the distances of each task."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Fits of the model, with a study's tasks and the training tasks as they see them."""
+
+    model: TaskThemes
+    test: Embeddings
+    train: Embeddings
+
+
+class Shared:
+    """A study with what its notions share: fits of the model, measured accuracy and difficulty."""
+
+    def __init__(self, study: SimilarityStudy, measured: Measured) -> None:
+        self.study, self.measured = study, measured
+        self._fits: dict[int, Ensemble] = {}
+        self._targets: dict[tuple[str, int, bool], AccuracyTarget] = {}
+
+    def fit(self, seed: int) -> Ensemble:
+        """The default model from several starts, with λ of the tasks and of the reference."""
+        if seed not in self._fits:
+            self._fits = {seed: self.fit_of_size(seed, {})}
+        return self._fits[seed]
+
+    def fit_of_size(self, seed: int, size: Mapping[str, Any]) -> Ensemble:
+        """The same of another size, which is not kept."""
+        model = TaskThemes(
+            **size, prepare=None, random_state=seed, n_restarts=ENSEMBLE, ensemble=ENSEMBLE
+        )
+        with without_advice():
+            model.fit(self.study.fit_tasks(seed))
+            test = model.embed(self.study.tasks)
+            train = model.embed(self.study.reference(seed))
+        return Ensemble(model, test, train)
+
+    def few(self, seed: int) -> tuple[TaskSet, TaskSet]:
+        """The tasks and the training tasks for notions that cost much per pair."""
+        reference = self.study.reference(seed)[: self.study.sizes.few_reference]
+        return self.study.tasks[self.study.few], reference
+
+    def target(self, learner: str, seed: int, few: bool) -> AccuracyTarget:
+        """The accuracies that distances are compared with; a seed's fits meet its learners."""
+        key = (learner, seed, few)
+        if key not in self._targets:
+            accuracies = self.measured.accuracies[learner][seed]
+            rows = self.study.few if few else np.arange(len(accuracies))
+            self._targets[key] = AccuracyTarget.of(
+                accuracies[rows], self.measured.difficulty[rows], self.study.tasks.classes[rows]
+            )
+        return self._targets[key]
+
+
+def _difficulty(shared: Shared, seed: int) -> Summaries:
+    for measure in shared.measured.difficulty.T:
+        yield {_OWN: measure}
+
+
+def _themes(shared: Shared, seed: int) -> Summaries:
+    yield from _between(shared.fit(seed), ("kl",))
+
+
+def _other_divergences(shared: Shared, seed: int) -> Summaries:
+    yield from _between(shared.fit(seed), _OTHER)
+
+
+def _chosen_size(shared: Shared, seed: int) -> Summaries:
+    yield from _between(shared.fit_of_size(seed, PREFERRED_SIZES[shared.study.pool.name]), ("kl",))
+
+
+def _between(fits: Ensemble, kinds: Sequence[str]) -> Summaries:
+    for n in (1, ENSEMBLE):
+        for kind in kinds:
+            yield summarise_distances(distances(fits.test.lam[:n], fits.train.lam[:n], kind))
+
+
+def _theme_difficulty(shared: Shared, seed: int) -> Summaries:
+    with without_advice():
+        gamma = shared.fit(seed).model.embed(shared.study.tasks, keep_gamma=True).gamma
+    assert gamma is not None
+    yield {_OWN: -class_separation(gamma[0]).mean}
+
+
+def _themes_few(shared: Shared, seed: int) -> Summaries:
+    fits = shared.fit(seed)
+    a, b = fits.test.lam[0][shared.study.few], fits.train.lam[0][: shared.study.sizes.few_reference]
+    for kind in ("kl", "jensen_shannon"):
+        yield summarise_distances(distances(a, b, kind, n_samples=_SAMPLES))
+
+
+def _earth_mover(shared: Shared, seed: int) -> Summaries:
+    fits = shared.fit(seed)
+    a = fits.test.lam[0][shared.study.few]
+    b = fits.train.lam[0][: shared.study.sizes.few_reference // _EMD_SHARE]
+    yield summarise_distances(distances(a, b, "emd", alpha=fits.model.alpha_))
+
+
+def _task2vec(shared: Shared, seed: int) -> Summaries:
+    config = Task2VecConfig(train=TrainConfig(updates=shared.study.sizes.probe_updates))
+    notion = Task2Vec(per="unit", config=config, prepare=None, seed=seed)
+    notion.fit(shared.study.fit_tasks(seed))
+    tasks, reference = shared.few(seed)
+    a, b = notion.embed(tasks), notion.embed(reference)
+    yield summarise_distances(notion.cdist(a, b))
+    # the embedding per layer is the mean over the layer's units
+    ends = np.cumsum(config.widths)[:-1]
+    a, b = (np.stack([p.mean(1) for p in np.split(e, ends, axis=1)], axis=1) for e in (a, b))
+    yield summarise_distances(notion.cdist(a, b))
+
+
+def _by(notion: Similarity, n_shot: int | str | None = None) -> Callable[..., Summaries]:
+    def compute(shared: Shared, seed: int) -> Summaries:
+        tasks, reference = shared.few(seed)
+        if n_shot is not None:
+            tasks, reference = tasks.with_samples(n_shot), reference.with_samples(n_shot)
+        notion.fit(reference)
+        yield summarise_distances(notion.cdist(tasks, reference))
+
+    return compute
+
+
+@dataclass(frozen=True)
+class Family:
+    """Variants that are computed together."""
+
+    variants: tuple[Variant, ...]
+    compute: Callable[[Shared, int], Summaries]
+    few: bool = True
+    own: bool = False
+    """Whether it looks at the task alone and not at the training tasks."""
+    share: int = 1
+    """One in this many of the training tasks is used."""
+    chosen_size: bool = False
+    """Whether its models have the size that validation classes of the data set prefer."""
+
+    def is_for(self, study: SimilarityStudy) -> bool:
+        """Whether it can be computed: no size was chosen for data sets of a user's own."""
+        return not self.chosen_size or study.pool.name in PREFERRED_SIZES
+
+    def size(self, study: SimilarityStudy) -> Mapping[str, int]:
+        """What its cells say of the size of the models, where it is not the default."""
+        return PREFERRED_SIZES[study.pool.name] if self.chosen_size else {}
+
+    def reference(self, study: SimilarityStudy) -> int:
+        """How many training tasks distances are measured to."""
+        sizes = study.sizes
+        return (sizes.few_reference if self.few else sizes.reference) // self.share
+
+    def summaries(self, study: SimilarityStudy) -> tuple[str, ...]:
+        """What is said of the distances."""
+        return (_OWN,) if self.own else summaries_of(self.reference(study))
+
+
+FAMILIES: Mapping[str, Family] = {
+    "difficulty": Family(tuple(Variant(c) for c in CONTROLS), _difficulty, few=False, own=True),
+    "themes": Family(
+        tuple(Variant("task-themes", "kl", n) for n in (1, ENSEMBLE)), _themes, few=False
+    ),
+    "themes, other divergences": Family(
+        tuple(Variant("task-themes", kind, n) for n in (1, ENSEMBLE) for kind in _OTHER),
+        _other_divergences,
+        few=False,
+    ),
+    "theme difficulty": Family(
+        (Variant("separation of γ", "jeffreys"),), _theme_difficulty, few=False, own=True
+    ),
+    "themes, few": Family(
+        tuple(Variant("task-themes", kind) for kind in ("kl", "jensen_shannon")), _themes_few
+    ),
+    "earth mover": Family((Variant("task-themes", "emd"),), _earth_mover, share=_EMD_SHARE),
+    "themes, chosen size": Family(
+        tuple(Variant("task-themes, chosen size", "kl", n) for n in (1, ENSEMBLE)),
+        _chosen_size,
+        few=False,
+        chosen_size=True,
+    ),
+    "task2vec": Family((Variant("Task2Vec per unit"), Variant("Task2Vec per layer")), _task2vec),
+    "prototypes": Family((Variant("prototypes"),), _by(PrototypeDistance(prepare=None))),
+    "otdd": Family((Variant("OTDD"),), _by(OTDD(prepare=None), "all")),
+    "otdd, diagonal": Family(
+        (Variant("OTDD diagonal"),), _by(OTDD(prepare=None, covariance="diagonal"))
+    ),
+    "hardness": Family((Variant("difference in hardness"),), _by(TaskHardness(prepare=None))),
+}

@@ -1,0 +1,207 @@
+"""What the ledgers of notions of similarity say: tables and a figure.
+
+    python -m experiments.tables.similarity
+
+Writes the tables of ``docs/results-similarity.md`` and ``docs/images/notions.png``.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+from experiments.recipes import PREFERRED_SIZES
+from experiments.tables import DOCS, POOLS, Blocks, ledger
+from taskscape.plain_text import markdown_table
+
+PAGE = DOCS / "results-similarity.md"
+IMAGE = DOCS / "images" / "notions.png"
+NOTIONS = {
+    ("nearest centroid", "", 1): "nearest centroid",
+    ("hardness", "", 1): "hardness",
+    ("separation", "", 1): "separation of the classes",
+    ("task-themes", "kl", 1): "task-themes, one fit",
+    ("task-themes", "kl", 3): "task-themes, three fits",
+    ("task-themes, chosen size", "kl", 1): "task-themes of the chosen size, one fit",
+    ("task-themes, chosen size", "kl", 3): "task-themes of the chosen size, three fits",
+    ("task-themes, smaller size", "kl", 1): "task-themes of the smaller size, one fit",
+    ("task-themes, smaller size", "kl", 3): "task-themes of the smaller size, three fits",
+    ("Task2Vec per unit", "", 1): "Task2Vec per unit",
+    ("Task2Vec per layer", "", 1): "Task2Vec per layer",
+    ("prototypes", "", 1): "class prototypes",
+    ("OTDD", "", 1): "OTDD",
+}
+DIFFICULTY = ("nearest centroid", "hardness", "separation of the classes")
+DRAWN = {
+    "nearest centroid": "nearest centroid",
+    "hardness": "hardness",
+    "task-themes, three fits": "task-themes",
+    "task-themes of the chosen size, three fits": "task-themes, chosen size",
+    "Task2Vec per unit": "Task2Vec",
+    "class prototypes": "prototypes",
+    "OTDD": "OTDD",
+}
+"""What the figure has, in shorter words; the tables have all."""
+STATISTICS = ("spearman", "partial", "partial_all")
+
+
+@cache
+def cells_of(pool: str, learner: str = "protonet") -> list[dict[str, Any]]:
+    """The finished cells of a data set and a learner; none where it was not studied."""
+    return [
+        {**e, "cell": {**e["cell"], "notion": _notion(e["cell"], pool)}}
+        for e in ledger(f"similarity-{pool}-test")
+        if e["cell"]["learner"] == learner
+    ]
+
+
+def _notion(cell: Mapping[str, Any], pool: str) -> str:
+    """What a cell is of; fits of the size that was chosen of nine, before all sixteen were tried,
+    have a name of their own."""
+    own = {name: cell[name] for name in ("task_themes", "image_themes") if name in cell}
+    chosen = not own or own == PREFERRED_SIZES[pool]
+    return cell["notion"] if chosen else "task-themes, smaller size"
+
+
+def values(
+    entries: Sequence[dict[str, Any]], notion: tuple[str, str, int], statistic: str
+) -> np.ndarray | None:
+    """A number and the ends of its interval, averaged over seeds."""
+    own = [
+        e
+        for e in entries
+        if (e["cell"]["notion"], e["cell"]["divergence"], e["cell"]["fits"]) == notion
+        and e["cell"]["summary"] in ("mean", "the task alone")
+    ]
+    # where a notion was computed for two numbers of training tasks, the more
+    most = max((e["cell"]["reference"] or 0 for e in own), default=0)
+    seen = [e[statistic] for e in own if (e["cell"]["reference"] or 0) == most]
+    if not seen or seen[0][0] is None:
+        return None
+    return np.mean(seen, axis=0)
+
+
+def table(statistic: str, learner: str = "protonet") -> str:
+    """Notions against data sets."""
+    pools = {name: entries for name in POOLS if (entries := cells_of(name, learner))}
+    if not pools:
+        return "Not measured.\n"
+    rows = []
+    for notion, words in NOTIONS.items():
+        cells = [values(entries, notion, statistic) for entries in pools.values()]
+        if any(c is not None for c in cells):
+            rows.append([words, *("" if c is None else _shown(c) for c in cells)])
+    return markdown_table(["", *(POOLS[name] for name in pools)], rows)
+
+
+def _shown(x: np.ndarray) -> str:
+    value, low, high = (f"{v:z.2f}".replace("-", "−") for v in x)
+    return f"{value} [{low}, {high}]"
+
+
+def about() -> str:
+    """Accuracies, ceilings and counts."""
+    rows = []
+    for name, words in POOLS.items():
+        entries = cells_of(name)
+        if not entries:
+            continue
+        first = [e for e in entries if e["cell"]["notion"] == "nearest centroid"]
+        accuracy = np.mean([e["mean_accuracy"] for e in first])
+        ceiling = np.mean([e["ceiling"] for e in first])
+        seeds = len({e["cell"]["seed"] for e in first})
+        tasks, classes = first[0]["n_tasks"], first[0]["n_classes"]
+        rows.append(
+            [words, f"{tasks:,}", str(classes), str(seeds), f"{accuracy:.2f}", f"{ceiling:.2f}"]
+        )
+    columns = ["", "tasks", "classes", "seeds", "mean accuracy of ProtoNet", "ceiling"]
+    return markdown_table(columns, rows)
+
+
+TABLES = Blocks(
+    "experiments/tables/similarity.py",
+    {
+        "about": about,
+        "maml": lambda: table("spearman", "maml"),
+        **{name: partial(table, name) for name in STATISTICS},
+    },
+)
+
+
+def draw() -> None:
+    """A bar for each notion, alone and given difficulty, a panel for each data set."""
+    from matplotlib import pyplot as plt
+
+    pools = {name: entries for name in POOLS if (entries := cells_of(name))}
+    of = {words: notion for notion, words in NOTIONS.items()}
+    drawn = [
+        w for w in DRAWN if any(values(e, of[w], "spearman") is not None for e in pools.values())
+    ]
+    figure, axes = plt.subplots(
+        1, len(pools), figsize=(2.2 + 2.2 * len(pools), 3.4), sharey=True, sharex=True,
+        layout="constrained", squeeze=False,
+    )  # fmt: skip
+    for axis, (name, entries) in zip(axes[0], pools.items(), strict=True):
+        for row, words in enumerate(drawn):
+            own = words in DIFFICULTY
+            _bar(
+                axis, row - (0 if own else 0.19), values(entries, of[words], "spearman"), "#4c72b0"
+            )
+            if not own:
+                _bar(axis, row + 0.19, values(entries, of[words], "partial_all"), "#dd8452")
+        own_rows = sum(words in DIFFICULTY for words in drawn)
+        axis.axhspan(-0.5, own_rows - 0.5, color="0.93", zorder=0)
+        axis.axvline(0, color="0.3", lw=0.8)
+        ceiling = np.mean([e["ceiling"] for e in entries])
+        axis.axvline(ceiling, color="0.3", lw=0.8, ls=":")
+        axis.set_title(POOLS[name], fontsize=10)
+        axis.tick_params(labelsize=8)
+    axes[0, 0].set_yticks(range(len(drawn)), [DRAWN[words] for words in drawn], fontsize=9)
+    axes[0, 0].set_ylim(len(drawn) - 0.5, -0.5)
+    axes[0, 0].set_xlim(-0.6, 1.02)
+    axes[0, 0].set_xticks([-0.5, 0, 0.5, 1])
+    _explain(figure)
+    figure.savefig(IMAGE, dpi=130, metadata={"Software": None})
+    plt.close(figure)
+
+
+def _bar(axis: Any, at: float, x: np.ndarray | None, colour: str) -> None:
+    if x is not None:
+        value, low, high = -x[0], -x[2], -x[1]  # more is harder or farther: what foretells is < 0
+        axis.barh(at, value, height=0.36, color=colour)
+        axis.plot([low, high], [at, at], color="0.25", lw=0.9)
+
+
+def _explain(figure: Any) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles = [
+        Patch(color="#4c72b0"),
+        Patch(color="#dd8452"),
+        Patch(color="0.93"),
+        Line2D([], [], color="0.3", lw=0.8, ls=":"),
+    ]
+    labels = [
+        "alone",
+        "what it adds to difficulty",
+        "difficulty of the task itself; below, distances from the training tasks",
+        "best possible",
+    ]
+    figure.legend(
+        handles, labels, loc="outside upper center", ncols=4, frameon=False, fontsize=8,
+        columnspacing=1.2,
+    )  # fmt: skip
+    figure.supxlabel(
+        "how well it foretells accuracy: rank correlation, 0 says nothing, below 0 misleads; "
+        "lines are 95 % intervals over classes",
+        fontsize=8,
+    )
+
+
+if __name__ == "__main__":
+    TABLES.write(PAGE)
+    mpl.use("agg")
+    draw()

@@ -1,0 +1,345 @@
+"""What the ledgers of targets say: tables, a figure, the packaged experience.
+
+    python -m experiments.tables.targets
+
+Writes the tables and figures of ``docs/targets.md``, and the gains that
+``taskscape advise`` goes by into the package: those of every group of the embedded pool that is
+not for testing, with the small network that it trains.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from scipy.stats import spearmanr
+from scipy.stats import t as student
+
+from experiments.tables import DOCS, ROOT, Blocks, ledger
+from taskscape.plain_text import markdown_table
+from taskscape.pools.glyphs import BLOCKS, SCRIPTS
+from taskscape.targets.gains import GainModel, GainSeen, decide
+from taskscape.targets.rotation import gains_seen
+
+JOINED = "targets-glyphs-omniglot"
+PACKAGE = ROOT / "src/taskscape/targets"
+PACKAGED = {PACKAGE / "experience.json": False, PACKAGE / "experience_joined.json": True}
+"""The gains that ``advise`` goes by, and whether their pool was a joined one."""
+OMNIGLOT_TEST = {
+    "Angelic",
+    "Atemayar_Qelisayer",
+    "Atlantean",
+    "Aurek-Besh",
+    "Avesta",
+    "Ge_ez",
+    "Glagolitic",
+    "Gurmukhi",
+    "Kannada",
+    "Keble",
+    "Malayalam",
+    "Manipuri",
+    "Mongolian",
+    "Old_Church_Slavonic_(Cyrillic)",
+    "Oriya",
+    "Sylheti",
+    "Syriac_(Serto)",
+    "Tengwar",
+    "Tibetan",
+    "ULOG",
+}
+"""The alphabets of its evaluation set."""
+PAGE = DOCS / "targets.md"
+IMAGES = DOCS / "images"
+SHOWN = {
+    "prototypes": "prototypes",
+    "task_themes": "task-themes, K = 16, L = 8",
+    "task_themes 8×4": "task-themes, K = 8, L = 4 (the paper's)",
+    "task_themes 32×16": "task-themes, K = 32, L = 16",
+    "task_themes ×3": "task-themes, an ensemble of three",
+    "task2vec": "Task2Vec",
+    "ranks": "mean rank of prototypes and task-themes",
+    "half": "half by it, half by chance",
+}
+LEARNERS = {"protonet": "ProtoNet", "maml": "MAML"}
+SOURCE = "source: "
+
+
+def entries_of(network: str, learner: str | None = None) -> list[dict[str, Any]]:
+    """The finished targets of a ledger."""
+    entries = ledger(f"targets-glyphs-{network}")
+    return [e for e in entries if learner in (None, e["cell"]["learner"])]
+
+
+# -- the experience of the package --------------------------------------------------------------
+
+
+def experience(joined: bool) -> dict[str, Any]:
+    """What the ledgers say of groups that are not for testing, in one source or in two."""
+    testing = {group.name for group in (*SCRIPTS, *BLOCKS) if group.split == "test"}
+    within = [e for e in ledger(JOINED) if not e["cell"].get("without_namesakes")]
+    entries = [
+        e
+        for e in (within if joined else entries_of("mlp"))
+        if e["cell"]["target"].split("/")[-1] not in testing | OMNIGLOT_TEST
+    ]
+    made_by = {
+        e["command"]: {k: e[k] for k in ("command", "versions", "hardware")} for e in entries
+    }
+    pool = "the embedded pool and Omniglot, joined" if joined else "the embedded pool"
+    return {
+        "what": f"gains over random choice on groups of {pool}, each left out; none of its test "
+        "groups",
+        "made by": list(made_by.values()),
+        "seen": [
+            {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in vars(seen).items()}
+            for seen in gains_seen(entries)
+        ],
+    }
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """JSON with a line for every gain."""
+    head = json.dumps({k: v for k, v in found.items() if k != "seen"}, indent=1)
+    seen = ",\n".join(json.dumps(s, ensure_ascii=False) for s in found["seen"])
+    return f'{head[:-2]},\n "seen": [\n{seen}\n]\n}}\n'
+
+
+# -- tables -------------------------------------------------------------------------------------
+
+
+def gains(entries: Sequence[dict[str, Any]], way: str, budget: int) -> list[float]:
+    """The gain of a way on every target that it was tried on; ``all`` candidates have no budget."""
+    return [
+        tried["gain"]
+        for e in entries
+        for tried in e["ways"]
+        if tried["way"] == way and (tried["budget"] == budget or way == "all")
+    ]
+
+
+def decided(
+    entries: Sequence[dict[str, Any]], budget: int, of: Sequence[dict[str, Any]] | None = None
+) -> list[tuple[str, str, float]]:
+    """What ``auto`` takes for every target, and gains, with the others as its experience.
+
+    With ``of``, for these alone.
+    """
+    seen, found = gains_seen(entries), []
+    for target in dict.fromkeys(e["cell"]["target"] for e in (entries if of is None else of)):
+        model = GainModel.fit([s for s in seen if s.target != target])
+        own = {s.way: s for s in seen if s.target == target and s.budget == budget}
+        way = decide([model.expect(s.way, s.evidence) for s in own.values()]).way
+        found.append((target, way, own[way].gain if way in own else 0.0))
+    return found
+
+
+def held(seen: Sequence[GainSeen]) -> float:
+    """The share of gains that lie in their 90 % intervals, each target foretold from the others."""
+    inside = []
+    for target in {s.target for s in seen}:
+        model = GainModel.fit([s for s in seen if s.target != target])
+        for s in seen:
+            if s.target == target:
+                e = model.expect(s.way, s.evidence)
+                inside.append(e.low <= s.gain <= e.high)
+    return float(np.mean(inside))
+
+
+def best_sources(entries: Sequence[dict[str, Any]]) -> list[float]:
+    """The gain of the single source that was best, found by trying all on the queries."""
+    return [
+        max(tried["gain"] for tried in e["ways"] if tried["way"].startswith(SOURCE))
+        for e in entries
+        if e["cell"]["with_sources"]
+    ]
+
+
+def points(values: Sequence[float], count: bool = True) -> str:
+    """Mean over targets with its 95 % interval, and the worst; in points of accuracy.
+
+    With ``count``, also how many targets, where they are few.
+    """
+    if not values:
+        return ""
+    x = 100 * np.array(values)
+    half = student(len(x) - 1).ppf(0.975) * x.std(ddof=1) / np.sqrt(len(x))
+    return (
+        f"{_signed(x.mean())} [{_signed(x.mean() - half)}, {_signed(x.mean() + half)}], "
+        f"{_signed(x.min())}{_number(len(x)) if count else ''}"
+    )
+
+
+def _number(targets: int) -> str:
+    return "" if targets > 20 else f" ({targets} targets)"
+
+
+def _signed(x: float) -> str:
+    text = f"{x:+.1f}".replace("-", "−")
+    return "0.0" if text[1:] == "0.0" else text
+
+
+def table(network: str, learners: Sequence[str], budgets: Sequence[int]) -> str:
+    """Gains by way, a column for each learner and budget."""
+    own = {learner: entries_of(network, learner) for learner in learners}
+    cells = [(learner, budget) for learner in learners for budget in budgets]
+    rows = [[SHOWN[w], *(points(gains(own[r], w, b)) for r, b in cells)] for w in SHOWN]
+    rows = [row for row in rows if any(row[1:])]
+    auto = [points([gain for *_, gain in decided(own[r], b)]) for r, b in cells]
+    rows.append(["**auto**, each target foretold from the others", *auto])
+    first = [b == budgets[0] for _, b in cells]
+    every = int(own[learners[0]][0]["cell"]["candidates"])
+    all_of = [
+        points(gains(own[r], "all", every)) if f else ""
+        for (r, _), f in zip(cells, first, strict=True)
+    ]
+    rows.append([f"all {every:,} candidates", *all_of])
+    if any(best_sources(own[r]) for r in learners):
+        best = [
+            points(best_sources(own[r])) if f else ""
+            for (r, _), f in zip(cells, first, strict=True)
+        ]
+        rows.append(["the best single source, found by trying", *best])
+    inside = [
+        f"{100 * held(gains_seen(own[r])):.0f} %" if f else ""
+        for (r, _), f in zip(cells, first, strict=True)
+    ]
+    rows.append(["gains inside `auto`'s 90 % intervals", *inside])
+    return markdown_table(["way", *(f"{LEARNERS[r]}, {b} tasks" for r, b in cells)], rows)
+
+
+def joined_table(learner: str) -> str:
+    """Gains on targets of two joined sources: those of the one and of the other, and the scripts
+    that both have, with and without the other's among the sources."""
+    entries = [e for e in ledger(JOINED) if e["cell"]["learner"] == learner]
+    without = [e for e in entries if e["cell"].get("without_namesakes")]
+    within = [e for e in entries if not e["cell"].get("without_namesakes")]
+    shared = {e["cell"]["target"] for e in without}
+    sets = {
+        "all": within,
+        "scripts that both have": [e for e in within if e["cell"]["target"] in shared],
+        "the same, the other's left out": without,
+    }
+    ways = {w: SHOWN[w] for w in ("prototypes", "task_themes", "ranks")}
+    rows = []
+    for source in ("", "glyphs", "omniglot"):
+        for name, own in sets.items():
+            if not source and own is not within:
+                continue
+            some = [e for e in own if e["cell"]["target"].startswith(source)]
+            auto = points([gain for *_, gain in decided(own, 100, of=some)], count=False)
+            cells = [points(gains(some, way, 100), count=False) for way in (*ways, "all")]
+            cells.insert(-1, auto)
+            rows.append([source or "both", f"{name} ({len(some)})", *cells])
+    held_by = f"{100 * held(gains_seen(within)):.0f} %"
+    rows.append(["both", "gains inside `auto`'s 90 % intervals", *[""] * len(ways), held_by, ""])
+    columns = ["target of", "which", *ways.values(), "**auto**", "all 2,000 candidates"]
+    return markdown_table(columns, rows)
+
+
+TABLES = Blocks(
+    "experiments/tables/targets.py",
+    {
+        "mlp": lambda: table("mlp", ("protonet", "maml"), (100, 400)),
+        "conv4": lambda: table("conv4", ("protonet",), (100,)),
+        "joined_protonet": lambda: joined_table("protonet"),
+        "joined_maml": lambda: joined_table("maml"),
+    },
+)
+
+
+# -- the transfer gap ---------------------------------------------------------------------------
+
+
+def transfer_gaps(learner: str, notion: str) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """For every target: distance to each source, and what training on it alone loses.
+
+    Lost against training on the tasks that prototypes choose: those like the target.
+    """
+    found = []
+    for e in entries_of("mlp", learner):
+        accuracy = {w["way"]: float(np.mean(w["accuracy"])) for w in reversed(e["ways"])}
+        distance = e["distances"][notion]
+        sources = [w.removeprefix(SOURCE) for w in accuracy if w.startswith(SOURCE)]
+        gap = [accuracy["prototypes"] - accuracy[SOURCE + s] for s in sources]
+        found.append((e["cell"]["target"], np.array([distance[s] for s in sources]), np.array(gap)))
+    return found
+
+
+def draw_gains() -> None:
+    """What 100 tasks chosen by ``auto`` gained on every target, ProtoNet beside MAML."""
+    from matplotlib import pyplot as plt
+
+    figure, ax = plt.subplots(figsize=(7.5, 6.4), layout="constrained")
+    by_gain = sorted(decided(entries_of("mlp", "protonet"), 100), key=lambda one: one[2])
+    first = [target for target, *_ in by_gain]
+    for learner, colour, shift in (("protonet", "#4c72b0", 0.18), ("maml", "#dd8452", -0.18)):
+        entries = entries_of("mlp", learner)
+        chosen = {target: (way, gain) for target, way, gain in decided(entries, 100)}
+        bounds = {
+            (e["cell"]["target"], w["way"]): (w["low"], w["high"])
+            for e in entries
+            for w in e["ways"]
+            if w["budget"] == 100 and w["way"] != "random"
+        }
+        x, y = np.array([chosen[t][1] for t in first]), np.arange(len(first)) + shift
+        ends = np.array([bounds.get((t, chosen[t][0]), (0.0, 0.0)) for t in first])
+        errors = 100 * np.abs(ends.T - x)
+        ax.errorbar(
+            100 * x, y, xerr=errors, fmt="o", ms=4, color=colour, lw=1, label=LEARNERS[learner]
+        )
+    ax.axvline(0, color="0.4", lw=0.8)
+    ax.set_yticks(np.arange(len(first)), first, fontsize=8)
+    ax.set_xlabel("points of accuracy over as many tasks chosen at random")
+    ax.grid(axis="x", alpha=0.3)
+    ax.legend(frameon=False, loc="lower right")
+    ax.set_title("100 training tasks chosen for a target by its few labelled samples", fontsize=10)
+    figure.savefig(IMAGES / "gains.png", dpi=130, metadata={"Software": None})
+    plt.close(figure)
+
+
+def draw_transfer_gap() -> None:
+    """One figure: the gap against the distance, for two notions of it."""
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
+    for ax, (notion, label) in zip(
+        axes,
+        {"prototypes": "prototypes", "task_themes": "task-themes (K = 16, L = 8)"}.items(),
+        strict=True,
+    ):
+        found = transfer_gaps("protonet", notion)
+        ranks = np.concatenate([np.argsort(np.argsort(d)) + 1 for _, d, _ in found])
+        gap = 100 * np.concatenate([g for _, _, g in found])
+        ax.scatter(ranks, gap, s=6, alpha=0.25, color="#4c72b0", linewidths=0)
+        places = np.unique(ranks)
+        middle = [gap[ranks == r] for r in places]
+        ax.plot(places, [np.mean(g) for g in middle], color="#c44e52", label="mean over targets")
+        within = np.mean([spearmanr(d, g).statistic for _, d, g in found])
+        ax.set_title(f"{label}: Spearman {within:.2f} within a target", fontsize=10)
+        ax.set_xlabel("source, from the nearest to the farthest")
+        ax.grid(alpha=0.3)
+        ax.legend(frameon=False, fontsize=8, loc="upper left")
+    axes[0].set_ylabel("points lost by training on it alone")
+    figure.savefig(IMAGES / "transfer-gap.png", dpi=130, metadata={"Software": None})
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    for path, joined in PACKAGED.items():
+        path.write_text(as_text(experience(joined)), "utf-8")
+    TABLES.write(PAGE)
+    mpl.use("agg")
+    draw_gains()
+    draw_transfer_gap()
+    for learner in LEARNERS:
+        for notion in ("prototypes", "task_themes"):
+            within = [spearmanr(d, g).statistic for _, d, g in transfer_gaps(learner, notion)]
+            print(
+                learner,
+                notion,
+                f"Spearman within a target: {np.mean(within):.2f}",
+                f"least {min(within):.2f}",
+            )
+        chosen = decided(entries_of("mlp", learner), 100)
+        print(learner, "auto by target:", {t: f"{100 * g:+.1f}" for t, _, g in chosen})

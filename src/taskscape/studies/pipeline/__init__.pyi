@@ -1,9 +1,0 @@
-from taskscape.studies.pipeline.config import PRESETS as PRESETS
-from taskscape.studies.pipeline.config import StudyConfig as StudyConfig
-from taskscape.studies.pipeline.config import config_from as config_from
-from taskscape.studies.pipeline.config import preset as preset
-from taskscape.studies.pipeline.config import read_config as read_config
-from taskscape.studies.pipeline.config import to_toml as to_toml
-from taskscape.studies.pipeline.run import load_study as load_study
-from taskscape.studies.pipeline.run import run_study as run_study
-from taskscape.studies.pipeline.stages import Listener as Listener

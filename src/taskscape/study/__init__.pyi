@@ -1,0 +1,10 @@
+from taskscape.study.config import PRESETS as PRESETS
+from taskscape.study.config import StudyConfig as StudyConfig
+from taskscape.study.config import config_from as config_from
+from taskscape.study.config import preset as preset
+from taskscape.study.config import read_config as read_config
+from taskscape.study.config import to_toml as to_toml
+from taskscape.study.result import StudyResult as StudyResult
+from taskscape.study.run import load_study as load_study
+from taskscape.study.run import run_study as run_study
+from taskscape.study.stages import Listener as Listener

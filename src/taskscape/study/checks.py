@@ -1,0 +1,218 @@
+"""Everything that can be wrong with settings and data, found before any work starts."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from taskscape.arguments import MOST_FOR_JAX, check_choice, check_number, check_seed, check_whole
+from taskscape.errors import DataError
+from taskscape.meta import conv4, find_learner
+from taskscape.pools import ClassPool
+from taskscape.select import RULES
+from taskscape.similarity import SIMILARITIES
+from taskscape.study.config import StudyConfig
+
+__all__ = ["check_config", "fitted_to", "read_rule", "splits_of"]
+
+_LEAST_TEST_TASKS = 10
+_MOST = 1_000_000_000
+_MOST_WIDE = 65_536
+_AT_LEAST = {
+    "source": {"image_size": 0, "min_samples": 0},
+    "tasks": {"n_way": 2, "n_shot": 0, "n_train": 20, "n_val": 1, "n_test": _LEAST_TEST_TASKS},
+    "fit": {"n_tasks": 20, "n_shot": 1},
+    "learners": {"filters": 1, "train_tasks": 1, "epochs": 1, "batch_size": 1},
+    "evaluate": {"n_shot": 1, "n_query": 1, "episodes": 1, "k": 1, "n_bins": 1},
+    "selection": {
+        "candidates": 2, "trials": 2, "repeats": 1, "n_shot": 1, "n_query": 1, "updates": 1,
+        "episodes": 1, "probe_updates": 1,
+    },
+    "targets": {
+        "budget": 1, "candidates": 2, "n_shot": 1, "n_query": 1, "trials": 2, "updates": 1,
+    },
+    "forecast": {"n_shot": 0},
+}  # fmt: skip
+
+
+def check_config(config: StudyConfig) -> None:
+    """Raise an error for a setting that no data could make right."""
+    check_seed(config.seed, most=MOST_FOR_JAX // 2)  # trials count on from it
+    for section, limits in _AT_LEAST.items():
+        for name, least in limits.items():
+            check_whole(getattr(getattr(config, section), name), f"{section}.{name}", least, _MOST)
+    for name in ("val_share", "test_share"):
+        check_number(getattr(config.tasks, name), f"tasks.{name}", 0, 0.8)
+    for section in ("evaluate", "forecast"):
+        confidence = getattr(config, section).confidence
+        check_number(confidence, f"{section}.confidence", 0.5, 1, open_="high")
+    check_choice(config.evaluate.bins, "evaluate.bins", ("paper", "quantile"))
+    if config.fit.n_way[0] > config.fit.n_way[1] or config.fit.n_way[0] < 2:
+        raise DataError(f"fit.n_way={list(config.fit.n_way)} must ascend, from 2 or more.")
+    _check_learners(config)
+    _check_selection(config)
+    targets = config.targets
+    for name in targets.learners:
+        find_learner(name)
+    for what in ("names", "learners"):
+        given = getattr(targets, what)
+        if len(set(given)) < len(given):
+            raise DataError(f"targets.{what}={list(given)} names one twice.")
+    if targets.names and not targets.learners:
+        raise DataError("targets.learners is empty; name at least one, such as ['protonet'].")
+    if targets.names and targets.budget > targets.candidates:
+        raise DataError(
+            f"targets.budget={targets.budget} is more than targets.candidates={targets.candidates}."
+        )
+    config.fit.model(config.seed)._config()
+
+
+def _check_learners(config: StudyConfig) -> None:
+    if not config.learners.names:
+        raise DataError("learners.names is empty; name at least one, such as ['protonet'].")
+    if len(set(config.learners.names)) < len(config.learners.names):
+        raise DataError(f"learners.names={list(config.learners.names)} names one twice.")
+    for name in (*config.learners.names, *config.learners.settings):
+        find_learner(name)
+        config.learners.learner(name)
+    check_choice(config.learners.network, "learners.network", ("mlp", "conv4"))
+    widths = (*config.learners.widths, config.learners.filters)
+    if min(config.learners.widths, default=1) < 1:
+        raise DataError(f"learners.widths={list(config.learners.widths)} must be 1 or more each.")
+    if max(widths) > _MOST_WIDE:
+        raise DataError(
+            f"learners.widths={list(config.learners.widths)}, "
+            f"learners.filters={config.learners.filters}: at most {_MOST_WIDE:,} each."
+        )
+
+
+def _check_selection(config: StudyConfig) -> None:
+    chosen = config.selection
+    check_choice(config.similarity, "similarity", SIMILARITIES)
+    for text in chosen.rules:
+        read_rule(text, config.similarity)
+    if any(budget < 1 for budget in chosen.budgets):
+        raise DataError(f"selection.budgets={list(chosen.budgets)} must be 1 or more each.")
+    if chosen.rules and not chosen.budgets:
+        raise DataError("selection.budgets is empty; give one, or empty selection.rules too.")
+
+
+def read_rule(text: str, similarity: str) -> tuple[str, str]:
+    """A rule and the notion it goes by: ``rule:notion``, or one of the two alone.
+
+    A rule alone goes by the study's ``similarity``; a notion alone means its nearest tasks.
+    """
+    rule, _, notion = ("nearest", "", text) if text in SIMILARITIES else text.partition(":")
+    if rule not in RULES or rule == "random" or (notion or similarity) not in SIMILARITIES:
+        rules = ", ".join(r for r in RULES if r != "random")
+        hint = " Random choice is always there, to compare with." if rule == "random" else ""
+        raise DataError(
+            f"selection.rules: {text!r} is not a rule; choose from {rules}, alone or with a notion "
+            f"of similarity as in 'nearest:task2vec' ({', '.join(SIMILARITIES)}).{hint}"
+        )
+    return rule, notion or similarity
+
+
+def splits_of(pool: ClassPool) -> list[str]:
+    """The splits that tasks are drawn from."""
+    has_val = pool.splits is not None and "val" in pool.splits
+    return ["train", "val", "test"] if has_val else ["train", "test"]
+
+
+def fitted_to(config: StudyConfig, pool: ClassPool) -> tuple[StudyConfig, list[str]]:
+    """The settings with what is 'at most' cut to what the data have, and the cuts in words.
+
+    What cannot be cut without changing the question (ways, shots, budgets) is an error instead.
+    """
+    _check_classes(config, pool)
+    smallest = min(int(pool.counts[pool.classes_in(s)].min()) for s in splits_of(pool))
+    lowered = dict(_lowered(config, pool, smallest))
+    notes = []
+    for (section, name), value in lowered.items():
+        part = getattr(config, section)
+        before = getattr(part, name)
+        config = replace(config, **{section: replace(part, **{name: value})})
+        notes.append(f"{section}.{name} was lowered from {_shown(before)} to {_shown(value)}.")
+    if lowered:
+        notes.append(
+            f"(The data have {_classes(pool)} classes and {smallest} samples in the smallest.)"
+        )
+    for budget in config.selection.budgets if config.selection.rules else ():
+        if budget > config.selection.candidates:
+            raise DataError(
+                f"selection.budgets has {budget}; there are {config.selection.candidates} "
+                "training tasks to choose from. Lower it (--budget), or raise "
+                "selection.candidates and tasks.n_train."
+            )
+    return config, notes
+
+
+def _lowered(
+    config: StudyConfig, pool: ClassPool, smallest: int
+) -> Iterator[tuple[tuple[str, str], int | tuple[int, int]]]:
+    """The settings that the data cannot meet, with what they can."""
+    tasks, n_classes = config.tasks, {s: len(pool.classes_in(s)) for s in splits_of(pool)}
+    most = {("tasks", f"n_{s}"): math.comb(n, tasks.n_way) for s, n in n_classes.items()}
+    limits = most | {
+        ("tasks", "n_shot"): smallest,
+        ("fit", "n_shot"): smallest,
+        ("forecast", "n_shot"): smallest,
+        ("evaluate", "n_query"): smallest - config.evaluate.n_shot,
+        ("selection", "n_query"): smallest - config.selection.n_shot,
+    }
+    n_train = min(tasks.n_train, most["tasks", "n_train"])
+    limits |= {
+        ("learners", "train_tasks"): n_train,
+        ("selection", "candidates"): n_train,
+        ("evaluate", "k"): n_train,
+    }
+    for (section, name), limit in limits.items():
+        if getattr(getattr(config, section), name) > limit:
+            yield (section, name), limit
+    low, high = config.fit.n_way
+    cut = (min(low, n_classes["train"]), min(high, n_classes["train"]))
+    if cut != (low, high):
+        yield ("fit", "n_way"), cut
+
+
+def _check_classes(config: StudyConfig, pool: ClassPool) -> None:
+    """Every split must have classes for a task, and every class samples for an episode."""
+    way = config.tasks.n_way
+    for split in splits_of(pool):
+        n = (pool.splits or ()).count(split)
+        if n < way:
+            raise DataError(
+                f"tasks.n_way={way} needs {way} classes in every split; {pool.name!r} has {n} "
+                f"{split} classes ({_classes(pool)}). Lower tasks.n_way, or give it more classes."
+            )
+    possible = math.comb(len(pool.classes_in("test")), way)
+    if possible < _LEAST_TEST_TASKS:
+        raise DataError(
+            f"the {len(pool.classes_in('test'))} test classes of {pool.name!r} make only "
+            f"{possible} different tasks of {way} classes; a study needs {_LEAST_TEST_TASKS}. "
+            "Lower tasks.n_way, or raise tasks.test_share."
+        )
+    index = [int(c) for s in splits_of(pool) for c in pool.classes_in(s)]
+    for section in ("evaluate", "selection"):
+        shots = getattr(config, section).n_shot
+        if section == "evaluate" or config.selection.rules:
+            pool.require(shots + 1, f"{section}.n_shot={shots} and at least one query", index)
+    notions = {f"similarity={config.similarity!r}": config.similarity} | {
+        f"the rule {text!r} of selection.rules": read_rule(text, config.similarity)[1]
+        for text in config.selection.rules
+    }
+    for what, name in notions.items():
+        pool.require(SIMILARITIES[name].least_samples, what, pool.classes_in("train").tolist())
+    if config.learners.network == "conv4":
+        if not pool.is_images:
+            raise DataError(
+                f"learners.network='conv4' is for images; {pool.name!r} has features. Use 'mlp'."
+            )
+        conv4(pool.sample_shape, config.learners.filters)
+
+
+def _classes(pool: ClassPool) -> str:
+    return ", ".join(f"{(pool.splits or ()).count(s)} {s}" for s in splits_of(pool))
+
+
+def _shown(value: object) -> str:
+    return "–".join(map(str, value)) if isinstance(value, tuple) else f"{value:,}"

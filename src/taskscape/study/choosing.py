@@ -1,0 +1,168 @@
+"""The stages about selection: which tasks each rule chooses, and what training on them is worth."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+from taskscape.arguments import MOST_FOR_JAX
+from taskscape.meta import TrainConfig, label_of
+from taskscape.pools import ClassPool
+from taskscape.select import select
+from taskscape.select.known import RANDOM
+from taskscape.select.trials import Trial, gains_of, train_and_test, without_classes
+from taskscape.similarity import TASK_THEMES, DistanceSource, distances_between
+from taskscape.storage import read_json, write_json, write_table
+from taskscape.study.checks import read_rule
+from taskscape.study.distances import fit_similarity, similarity_settings
+from taskscape.study.plan import Plan
+from taskscape.study.represent import SplitEmbeddings, embed_called
+from taskscape.study.result import plot_selection, ways_and_shots
+from taskscape.study.stages import Stage, Steps
+from taskscape.tasks import TaskSet
+from taskscape.themes.estimator import TaskThemes
+
+__all__ = ["Chosen", "chosen_stage", "selection_stage"]
+
+
+@dataclass(frozen=True)
+class ChosenTasks:
+    """The tasks of one training: rows of the training tasks."""
+
+    rule: str
+    budget: int
+    trial: int
+    tasks: tuple[int, ...]
+
+
+Chosen: TypeAlias = tuple[ChosenTasks, ...]
+
+
+def chosen_stage(plan: Plan, model: TaskThemes, embedded: SplitEmbeddings) -> Stage[Chosen]:
+    """What every rule chooses, for each budget and trial; a smaller budget gets the first ones.
+
+    A test task is known by its labelled samples only: as many as learners will have.
+    """
+    setting = plan.config.selection
+
+    def make(folder: Path, steps: Steps) -> None:
+        candidates = plan.train[: setting.candidates]
+        turns = _turns(plan)
+        notions = dict.fromkeys(notion for *_, notion in turns)
+        distances = {}
+        for notion in notions:
+            with steps.step(0.8 / len(notions), f"distances by {notion}"):
+                distances[notion] = _distances(plan, notion, model, embedded)
+        choices: list[ChosenTasks] = []
+        with steps.step(0.2, "choosing tasks"):
+            for name, trial, rule, notion in turns:
+                chosen = select(
+                    None,
+                    None,
+                    max(setting.budgets),
+                    rule,
+                    similarity=distances[notion],
+                    seed=1000 * plan.config.seed + trial,
+                    train_classes=candidates,
+                )
+                choices += [
+                    ChosenTasks(name, budget, trial, tuple(chosen.indices[:budget].tolist()))
+                    for budget in setting.budgets
+                ]
+        write_json(folder / "chosen.json", [asdict(choice) for choice in choices])
+
+    def load(folder: Path) -> Chosen:
+        stored = read_json(folder / "chosen.json")
+        return tuple(ChosenTasks(**{**c, "tasks": tuple(c["tasks"])}) for c in stored)
+
+    ignored = ("updates", "episodes")
+    settings = {k: v for k, v in asdict(setting).items() if k not in ignored}
+    settings |= {"seed": plan.config.seed, **similarity_settings(plan)}
+    return Stage("selection/chosen", settings, make, load, ("embed",))
+
+
+def _turns(plan: Plan) -> list[tuple[str, int, str, str]]:
+    """Every choice to make: its name, its trial, the rule and the notion of similarity."""
+    setting, own = plan.config.selection, plan.config.similarity
+    turns = {RANDOM: setting.trials} | dict.fromkeys(setting.rules, setting.repeats)
+    read = {RANDOM: (RANDOM, own)} | {text: read_rule(text, own) for text in setting.rules}
+    return [(name, trial, *read[name]) for name, n in turns.items() for trial in range(n)]
+
+
+def _distances(
+    plan: Plan, notion: str, model: TaskThemes, embedded: SplitEmbeddings
+) -> DistanceSource:
+    """From the test tasks, by as many labelled samples as learners will have, to the candidates."""
+    candidates = plan.train[: plan.config.selection.candidates]
+    test = plan.episodes(plan.test, plan.pool, "selection")
+    if notion == TASK_THEMES:
+        train_lam = embedded.train[: len(candidates)].lam.astype(np.float64)
+        called = f"test tasks as rules know them (n_shot={plan.config.selection.n_shot})"
+        test_lam = embed_called(model, {called: test})[called].lam.astype(np.float64)
+        return distances_between(test_lam, train_lam)
+    train = plan.episodes(candidates, plan.pool, "selection")
+    fitted = fit_similarity(plan, notion, train)
+    both = fitted.embed(TaskSet.concatenate([test, train]))
+    return fitted.distances(both[: len(test)], both[len(test) :])
+
+
+def selection_stage(
+    plan: Plan, features: ClassPool, name: str, chosen: Chosen
+) -> Stage[tuple[Trial, ...]]:
+    """Train a learner on what each rule chose, and test it on all test tasks."""
+    setting = plan.config.selection
+
+    def make(folder: Path, steps: Steps) -> None:
+        accuracy = _accuracies(plan, features, name, chosen, steps)
+        shown = label_of(name)
+        trials = [
+            Trial(
+                shown, c.rule, c.budget, c.trial, float(own.mean()),
+                without_classes(own, plan.test.classes),
+            )
+            for c, own in zip(chosen, accuracy, strict=True)
+        ]  # fmt: skip
+        rows = [asdict(t) for t in trials]
+        gains = [asdict(g) for g in gains_of(trials)]
+        write_json(folder / "selection.json", {"trials": rows, "gains": gains})
+        columns = [k for k in rows[0] if k != "without_class"]
+        write_table(folder / "trials.parquet", {k: [r[k] for r in rows] for k in columns})
+        asked = ways_and_shots(plan.test.classes, setting.n_shot)
+        plot_selection(trials, folder / "selection.png", asked)
+
+    def load(folder: Path) -> tuple[Trial, ...]:
+        return tuple(_read_trial(t) for t in read_json(folder / "selection.json")["trials"])
+
+    learners = plan.config.learners
+    settings = {k: getattr(learners, k) for k in ("network", "widths", "filters", "batch_size")}
+    settings |= {k: getattr(setting, k) for k in ("updates", "episodes", "n_shot", "n_query")}
+    settings |= {"own": dict(learners.settings.get(name, {})), "seed": plan.config.seed}
+    return Stage(f"selection/{name}", settings, make, load, ("selection/chosen",))
+
+
+def _accuracies(
+    plan: Plan, features: ClassPool, name: str, chosen: Chosen, steps: Steps
+) -> Float[np.ndarray, "choices tests"]:
+    """The accuracy on each test task after each training; trainings run side by side."""
+    setting = plan.config.selection
+    learner, training = plan.config.learners.learner(name)
+    candidates = plan.episodes(plan.train[: setting.candidates], features, "selection")
+    asked = plan.episodes(plan.test, features, "selection")
+    with steps.step(1.0, "training on chosen tasks"):
+        (evaluations,) = train_and_test(
+            learner,
+            plan.config.learners.network_for(name, features),
+            [candidates[np.array(c.tasks)] for c in chosen],
+            [asked],
+            TrainConfig(setting.updates, plan.config.learners.batch_size, **training),
+            seeds=[(1000 * plan.config.seed + c.trial) % (MOST_FOR_JAX + 1) for c in chosen],
+            seed=plan.config.seed,
+            episodes=setting.episodes,
+        )
+    return np.stack([e.accuracy for e in evaluations]).astype(np.float64)
+
+
+def _read_trial(values: dict[str, Any]) -> Trial:
+    return Trial(**{**values, "without_class": tuple(values.get("without_class", ()))})

@@ -1,0 +1,465 @@
+"""The settings of a whole study, by stage, with three presets; from and to TOML.
+
+Every mistake in a file is named with its key, its value and a remedy.
+"""
+
+import difflib
+import hashlib
+import json
+import math
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin, get_type_hints
+
+from taskscape.errors import DataError
+from taskscape.files import as_path, written_in_one_piece
+from taskscape.meta.learners import LEARNERS
+
+if TYPE_CHECKING:
+    import taskscape.meta
+
+__all__ = [
+    "PRESETS",
+    "EvaluateSettings",
+    "FitSettings",
+    "ForecastSettings",
+    "LearnerSettings",
+    "ReportSettings",
+    "SelectionSettings",
+    "SourceSettings",
+    "StudyConfig",
+    "TargetSettings",
+    "TaskSettings",
+    "config_from",
+    "preset",
+    "read_config",
+    "to_toml",
+    "write_config",
+]
+
+Number: TypeAlias = int | float | str | bool
+_SIGNED = "# Written by taskscape, which never replaces this file once it is edited. Checksum: "
+
+
+@dataclass(frozen=True)
+class SourceSettings:
+    """How the data are opened; see :func:`taskscape.load_pool`."""
+
+    image_size: int = 0
+    """Pixels to bring pictures to; 0 means as they are."""
+    min_samples: int = 0
+    """Classes with fewer samples are left out; 0 means none."""
+    skip_damaged: bool = False
+    """Whether to leave out what cannot be read, instead of an error."""
+    split_file: str = ""
+    """A CSV file with the columns class and split."""
+
+    def options(self) -> dict[str, Any]:
+        """What is asked of :func:`~taskscape.load_pool`."""
+        asked = {
+            "image_size": self.image_size,
+            "min_samples": self.min_samples,
+            "skip_damaged": self.skip_damaged,
+            "splits": self.split_file,
+        }
+        return {name: value for name, value in asked.items() if value}
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """The tasks that are embedded and compared."""
+
+    n_way: int = 5
+    """Classes of a task."""
+    n_shot: int = 16
+    """Most samples of each class that a task is embedded by; 0 means all."""
+    n_train: int = 20_000
+    n_val: int = 500
+    n_test: int = 500
+    val_share: float = 0.2
+    """Part of the (training) classes held out for validation, where the data name none."""
+    test_share: float = 0.2
+    """Part of the classes kept for testing, where the data name none."""
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """The model of task-themes; see :class:`taskscape.TaskThemes`."""
+
+    n_tasks: int = 8000
+    n_way: tuple[int, int] = (5, 10)
+    n_shot: int = 16
+    """Most samples of each class."""
+    task_themes: int = 4
+    image_themes: int = 8
+    delta: float = 0.5
+    covariance: str = "full"
+    prepare: str = "auto"
+    """``auto``, ``none``, or steps such as ``power=0.5,l2,centre,pca=32``."""
+    max_passes: int = 3
+    restarts: int = 1
+    ensemble: int = 1
+
+    def model(self, seed: int) -> "taskscape.TaskThemes":
+        """The model that these settings ask for, not yet fitted."""
+        from taskscape.themes.estimator import TaskThemes
+        from taskscape.themes.prepare import parse_prepare
+
+        return TaskThemes(
+            self.task_themes, self.image_themes, delta=self.delta,
+            covariance=self.covariance,  # type: ignore[arg-type]
+            prepare=parse_prepare(self.prepare, "fit.prepare="),  # type: ignore[arg-type]
+            max_passes=self.max_passes, n_restarts=self.restarts, ensemble=self.ensemble,
+            random_state=seed,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LearnerSettings:
+    """The meta-learners, and how they are trained on random training tasks."""
+
+    names: tuple[str, ...] = ("protonet", "maml")
+    network: str = "mlp"
+    """``mlp`` on prepared features, or ``conv4`` on images."""
+    widths: tuple[int, ...] = (64,)
+    """Hidden layers of ``mlp``."""
+    filters: int = 64
+    """Filters of ``conv4``."""
+    train_tasks: int = 20_000
+    """At most as many as there are training tasks."""
+    epochs: int = 1
+    batch_size: int = 8
+    settings: Mapping[str, Mapping[str, Number]] = field(
+        default_factory=lambda: {name: entry.settings for name, entry in LEARNERS.items()}
+    )
+    """By learner: its own settings, those of the training, and ``scale`` of the features."""
+
+    def learner(self, name: str) -> tuple["taskscape.meta.Learner", dict[str, Any]]:
+        """A learner, and the settings of its training besides."""
+        from taskscape.meta import learner_and_training
+
+        return learner_and_training(name, self.settings.get(name, {}), f"learners.settings.{name}.")
+
+    def network_for(self, name: str, pool: "taskscape.ClassPool") -> "taskscape.meta.Architecture":
+        """The network of a learner, for the samples of a pool."""
+        from taskscape.meta import network_for
+
+        own = self.settings.get(name, {})
+        return network_for(pool, own, widths=self.widths, filters=self.filters)
+
+
+@dataclass(frozen=True)
+class EvaluateSettings:
+    """How accuracy is measured and set against distance."""
+
+    n_shot: int = 1
+    """Labelled samples of each class that learners adapt to, in training and testing."""
+    n_query: int = 15
+    """Most queries of each class."""
+    episodes: int = 10
+    """Draws of samples that the accuracy of a task is averaged over."""
+    k: int = 10
+    """How many nearest training tasks to keep of each test task."""
+    bins: str = "paper"
+    n_bins: int = 10
+    confidence: float = 0.95
+
+
+@dataclass(frozen=True)
+class SelectionSettings:
+    """Training on few tasks, chosen by rules, against as many chosen at random."""
+
+    rules: tuple[str, ...] = ("nearest", "coverage")
+    """A rule alone goes by the study's similarity; ``rule:similarity`` by that one, and a notion of
+    similarity alone means its nearest."""
+    budgets: tuple[int, ...] = (100,)
+    """How many tasks are chosen."""
+    candidates: int = 4000
+    """The training tasks to choose from, at most as many as there are."""
+    trials: int = 6
+    """Random choices."""
+    repeats: int = 3
+    """Trainings on what every other rule chose, from different starts."""
+    n_shot: int = 5
+    n_query: int = 15
+    updates: int = 500
+    """Updates of every training, whatever the budget: small budgets are seen more often."""
+    episodes: int = 2
+    probe_updates: int = 1000
+    """Updates of the network that Task2Vec looks through."""
+
+
+@dataclass(frozen=True)
+class TargetSettings:
+    """What to train on for targets; see :func:`taskscape.advise`."""
+
+    names: tuple[str, ...] = ()
+    """Groups of the data, or paths of folders and files of your own. None: nothing is asked."""
+    learners: tuple[str, ...] = ("protonet",)
+    """Which to train for them."""
+    budget: int = 100
+    """How many tasks are chosen for each."""
+    candidates: int = 2000
+    """Training tasks to choose from, drawn within groups."""
+    n_shot: int = 5
+    """Most labelled samples of each class that a target is known by."""
+    n_query: int = 15
+    trials: int = 3
+    """Trainings of each way to choose."""
+    updates: int = 400
+    fingerprints: tuple[str, ...] = ()
+    """Of the targets that were opened; written, not asked for."""
+
+
+@dataclass(frozen=True)
+class ForecastSettings:
+    """Expected accuracies of the test tasks, learned from the validation tasks."""
+
+    enabled: bool = True
+    confidence: float = 0.9
+    n_shot: int = 0
+    """Most labelled samples of each class that a task is known by; 0 means those that it is
+    embedded by (``tasks.n_shot``)."""
+
+
+@dataclass(frozen=True)
+class ReportSettings:
+    """The HTML report."""
+
+    enabled: bool = True
+
+
+@dataclass(frozen=True)
+class StudyConfig:
+    """All settings of a study; ``preset("quick")`` and others give good ones to start from."""
+
+    preset: str = "default"
+    data: str = "letters"
+    """What to open: a known name or a path. A pool given as an object goes before it."""
+    seed: int = 0
+    similarity: str = "task_themes"
+    """How far tasks are from each other: one of :data:`taskscape.similarity.SIMILARITIES`."""
+    source: SourceSettings = field(default_factory=SourceSettings)
+    tasks: TaskSettings = field(default_factory=TaskSettings)
+    fit: FitSettings = field(default_factory=FitSettings)
+    learners: LearnerSettings = field(default_factory=LearnerSettings)
+    evaluate: EvaluateSettings = field(default_factory=EvaluateSettings)
+    selection: SelectionSettings = field(default_factory=SelectionSettings)
+    targets: TargetSettings = field(default_factory=TargetSettings)
+    forecast: ForecastSettings = field(default_factory=ForecastSettings)
+    report: ReportSettings = field(default_factory=ReportSettings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, nested by stage; tuples become lists."""
+        from taskscape.storage import plain
+
+        settings: dict[str, Any] = plain(asdict(self))
+        return settings
+
+
+_DEFAULT = StudyConfig()
+_QUICK = StudyConfig(
+    preset="quick",
+    tasks=TaskSettings(n_train=4000, n_val=200, n_test=200),
+    fit=FitSettings(n_tasks=2000, max_passes=2),
+    learners=LearnerSettings(names=("protonet",), train_tasks=4000),
+    evaluate=EvaluateSettings(episodes=6),
+    selection=SelectionSettings(
+        rules=("nearest", "coverage"),
+        budgets=(50,),
+        candidates=1000,
+        trials=4,
+        repeats=2,
+        updates=100,
+    ),
+)
+_PAPER = StudyConfig(
+    preset="paper",
+    tasks=TaskSettings(n_shot=0, n_train=1_000_000, n_val=10_000, n_test=20_000),
+    fit=FitSettings(n_tasks=100_000, max_passes=10, restarts=3),
+    learners=LearnerSettings(
+        names=("protonet", "maml", "abml", "bmaml", "vampire"),
+        widths=(128,),
+        train_tasks=100_000,
+        batch_size=4,
+    ),
+    evaluate=EvaluateSettings(episodes=20),
+    selection=SelectionSettings(
+        rules=("nearest", "coverage", "task2vec"),
+        budgets=(100, 500, 1000, 2000, 5000, 10_000),
+        candidates=100_000,
+        trials=50,
+        repeats=10,
+        updates=2500,
+        episodes=1,
+        probe_updates=2000,
+    ),
+)
+PRESETS: Mapping[str, StudyConfig] = MappingProxyType(
+    {"quick": _QUICK, "default": _DEFAULT, "paper": _PAPER}
+)
+"""``quick`` for a look, ``default`` for a laptop, ``paper`` for the paper's sizes on a GPU."""
+
+
+def preset(name: str, **changes: Any) -> StudyConfig:
+    """A preset by name, with some of the top-level values changed.
+
+    >>> preset("quick", seed=3).tasks.n_test
+    200
+    """
+    from taskscape.arguments import check_choice  # imports NumPy, which help texts do not need
+
+    return replace(PRESETS[check_choice(name, "preset", PRESETS)], **changes)
+
+
+# -- TOML ---------------------------------------------------------------------------------------
+
+
+def read_config(path: str | os.PathLike[str], base: StudyConfig | None = None) -> StudyConfig:
+    """The settings of a TOML file over those of ``base``, or of the preset that the file names."""
+    file = as_path(path)
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"no such file: {os.fspath(path)}.") from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{os.fspath(path)} is not readable TOML: {error}.") from error
+    return config_from(values, os.fspath(path), base)
+
+
+def config_from(
+    values: Mapping[str, Any], source: str = "the settings", base: StudyConfig | None = None
+) -> StudyConfig:
+    """The settings of a nested mapping, such as :meth:`StudyConfig.to_dict` gives."""
+    named = values.get("preset")
+    if base is None:
+        if named is not None and not isinstance(named, str):
+            raise DataError(f"preset={named!r} in {source} must be text, such as 'quick'.")
+        base = preset(named or "default")
+    rest = {k: v for k, v in values.items() if k != "preset"}
+    return changed(base, rest, source)
+
+
+def changed(old: Any, values: Mapping[str, Any], source: str, where: str = "") -> Any:
+    """A dataclass of settings with some values changed, each seen to be of the right kind."""
+    kinds = get_type_hints(type(old))
+    new: dict[str, Any] = {}
+    for key, value in values.items():
+        if key not in kinds:
+            raise DataError(_unknown(key, value, list(kinds), source, where))
+        before = getattr(old, key)
+        if is_dataclass(before):
+            if not isinstance(value, Mapping):
+                raise DataError(
+                    f"{key}={value!r} in {source} must be a section, [{key}], with settings in it."
+                )
+            new[key] = changed(before, value, source, f"{key}.")
+        elif key == "settings":
+            new[key] = _by_learner(value, source, where, before)
+        else:
+            new[key] = _as(kinds[key], value, f"{where}{key}", source)
+    return replace(old, **new)
+
+
+def _unknown(key: str, value: Any, known: list[str], source: str, where: str) -> str:
+    near = difflib.get_close_matches(key, known, n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    section = f"section [{where[:-1]}]" if where else "the top level"
+    return (
+        f"{where}{key}={value!r} in {source} is not a setting; {section} has "
+        f"{', '.join(known)}.{hint}"
+    )
+
+
+def _as(kind: Any, value: Any, name: str, source: str) -> Any:
+    """The value as this kind of setting."""
+    if get_origin(kind) is tuple:
+        inner, *rest = get_args(kind)
+        length = None if rest == [Ellipsis] else 1 + len(rest)
+        if isinstance(value, list | tuple) and length in (None, len(value)):
+            return tuple(_as(inner, v, name, source) for v in value)
+        many = "a list" if length is None else f"a list of {length}"
+        example = ["a", "b"] if inner is str else [5, 10]
+        raise DataError(
+            f"{name}={value!r} in {source} must be {many}, such as {json.dumps(example)}."
+        )
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    finite = not isinstance(value, float) or math.isfinite(value)
+    if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)) and finite:
+        return value
+    words = {
+        int: "a whole number",
+        float: "a finite number",
+        str: "text in quotes",
+        bool: "true or false",
+    }
+    raise DataError(f"{name}={value!r} in {source} must be {words[kind]}.")
+
+
+def _by_learner(
+    value: Any, source: str, where: str, before: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Settings of learners: a table of plain values for each, over those there were before."""
+    merged = {name: dict(own) for name, own in before.items()}
+    named = value if isinstance(value, Mapping) else {"": value}
+    for name, own in named.items():
+        if not isinstance(own, Mapping) or any(isinstance(v, Mapping | list) for v in own.values()):
+            raise DataError(
+                f"{where}settings in {source} must have a table for each learner, such as "
+                "[learners.settings.maml] with inner_steps = 5 in it."
+            )
+        for key, number in own.items():
+            if isinstance(number, float) and not math.isfinite(number):
+                raise DataError(
+                    f"{where}settings.{name}.{key}={number} in {source} must be a finite number."
+                )
+        merged[name] = {**merged.get(name, {}), **own}
+    return merged
+
+
+def to_toml(config: StudyConfig) -> str:
+    """All settings as TOML, which :func:`read_config` reads back."""
+    values = config.to_dict()
+    lines = [f"{k} = {_toml(v)}" for k, v in values.items() if not isinstance(v, dict)]
+    for section in (f.name for f in fields(config) if isinstance(values[f.name], dict)):
+        tables = {k: v for k, v in values[section].items() if isinstance(v, dict)}
+        lines += ["", f"[{section}]"]
+        lines += [f"{k} = {_toml(v)}" for k, v in values[section].items() if k not in tables]
+        for key, table in tables.items():
+            for name, own in table.items():
+                lines += ["", f"[{section}.{key}.{name}]"]
+                lines += [f"{k} = {_toml(v)}" for k, v in own.items()]
+    return "\n".join(lines) + "\n"
+
+
+def write_config(path: Path, config: StudyConfig, *also: StudyConfig) -> None:
+    """Write all settings; a file that was edited stays, and must say the same (or as ``also``)."""
+    if path.is_file() and _edited(path):
+        if read_config(path) not in (config, *also):
+            raise DataError(
+                f"{path} was edited, and has other settings than this run. Run with them by "
+                f"--config {path}, or move the file away."
+            )
+        return
+    text = to_toml(config)
+    with written_in_one_piece(path) as file:
+        file.write_text(f"{_SIGNED}{_checksum(text)}\n{text}", encoding="utf-8", newline="\n")
+
+
+def _edited(path: Path) -> bool:
+    first, _, rest = path.read_bytes().decode("utf-8", "replace").partition("\n")
+    return first != f"{_SIGNED}{_checksum(rest)}"
+
+
+def _checksum(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _toml(value: Any) -> str:
+    """A plain value; JSON's text, numbers and lists are TOML's too."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,165 @@
+"""The stage about distances: how far the test tasks are, how hard, and whether that is usual."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from taskscape.compare import Resemblance, class_moments, feature_separation, resemblance
+from taskscape.compare.resemblance import LEAST_REFERENCES
+from taskscape.csv_tables import write_csv
+from taskscape.errors import DataError
+from taskscape.pools import ClassPool
+from taskscape.similarity import (
+    TASK_THEMES,
+    DistanceSource,
+    Similarity,
+    distances_between,
+    make_similarity,
+    nearest_tasks,
+)
+from taskscape.similarity.nearest_tasks import TIE
+from taskscape.storage import read_json, read_table, write_json, write_table
+from taskscape.study.plan import Plan
+from taskscape.study.represent import SplitEmbeddings
+from taskscape.study.stages import Stage, Steps
+from taskscape.tasks import TaskSet
+from taskscape.tasks.class_lists import write_classes
+from taskscape.themes.places import all_rows
+from taskscape.themes.prepare import Preparation
+
+__all__ = ["Distances", "difficulty", "distances_stage", "fit_similarity", "similarity_settings"]
+
+_LEAST_SEPARATION = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """How far the test tasks are from the training tasks, and how hard they are."""
+
+    distance: Float[np.ndarray, "tests"]
+    nearest: Int[np.ndarray, "tests k"]
+    nearest_distance: Float[np.ndarray, "tests k"]
+    nearest_by_classes: Float[np.ndarray, "tests k"]
+    ties: Int[np.ndarray, "tests"]
+    difficulty: Float[np.ndarray, "tests"]
+    resemblance: Resemblance | None
+
+
+def distances_stage(plan: Plan, embedded: SplitEmbeddings, features: ClassPool) -> Stage[Distances]:
+    """Distances, neighbours and difficulty of the test tasks; their likeness to training."""
+
+    def make(folder: Path, steps: Steps) -> None:
+        with steps.step(0.8, "nearest training tasks"):
+            distances, likeness = _measure(plan, embedded)
+            near = nearest_tasks(
+                replace(plan.test, pool=features), replace(plan.train, pool=features), distances,
+                plan.config.evaluate.k, tie=_tie(plan),
+            )  # fmt: skip
+        columns = {
+            "task": embedded.test.ids,
+            "distance": distances.mean_distance(),
+            "nearest": near.indices,
+            "nearest_distance": near.distances,
+            "nearest_by_classes": near.by_classes,
+            "ties": near.ties,
+            "difficulty": difficulty(features, plan.test)[:, 0],
+        }
+        write_table(folder / "distances.parquet", columns)
+        sheet: dict[str, Any] = {
+            "task": embedded.test.ids,
+            "classes": [write_classes(embedded.test.names(i)) for i in range(len(embedded.test))],
+            "distance": columns["distance"],
+            "nearest": near.distances.mean(axis=1),
+            "difficulty": columns["difficulty"],
+        }
+        if likeness is not None:
+            sheet["percentile"] = likeness.percentile
+        write_csv(folder / "distances.csv", sheet)
+        write_json(folder / "resemblance.json", None if likeness is None else likeness.to_dict())
+
+    def load(folder: Path) -> Distances:
+        table = read_table(folder / "distances.parquet")
+        stored = read_json(folder / "resemblance.json")
+        return Distances(
+            table["distance"], table["nearest"], table["nearest_distance"],
+            table["nearest_by_classes"], table["ties"], table["difficulty"],
+            None if stored is None else Resemblance.from_dict(stored),
+        )  # fmt: skip
+
+    settings = {"k": plan.config.evaluate.k, "tie": _tie(plan), "seed": plan.config.seed}
+    settings |= similarity_settings(plan)
+    return Stage("distances", settings, make, load, ("embed",))
+
+
+def _tie(plan: Plan) -> float:
+    """How near to each other distances are equal: only those of task-themes are coarse."""
+    return TIE if plan.config.similarity == TASK_THEMES else 0.0
+
+
+def similarity_settings(plan: Plan) -> dict[str, Any]:
+    """What distances follow from besides the model; nothing where they are the model's own."""
+    if plan.config.similarity == TASK_THEMES:
+        return {}
+    updates = plan.config.selection.probe_updates
+    return {"similarity": plan.config.similarity, "probe_updates": updates}
+
+
+def fit_similarity(plan: Plan, name: str, train: TaskSet) -> Similarity:
+    """A notion of similarity other than the study's own model, fitted to training tasks."""
+    updates = plan.config.selection.probe_updates
+    return make_similarity(name, seed=plan.config.seed, updates=updates).fit(train)
+
+
+def _measure(plan: Plan, embedded: SplitEmbeddings) -> tuple[DistanceSource, Resemblance | None]:
+    """The distances of the test tasks, and whether they are usual: like those of held-out classes.
+
+    That is told by validation tasks, or, where these are few, by task-themes and folds of the
+    training classes; None where neither can be.
+    """
+    name = plan.config.similarity
+    if name == TASK_THEMES:
+        test, train = (e.lam.astype(np.float64) for e in (embedded.test, embedded.train))
+        return distances_between(test, train), _likeness(embedded, test, train, plan.config.seed)
+    fitted = fit_similarity(plan, name, plan.train)
+    known = fitted.embed(plan.train)
+    distances = fitted.distances(plan.test, known)
+    if plan.val is None or len(plan.val) < LEAST_REFERENCES:
+        return distances, None
+    reference = fitted.mean_distance(plan.val, known)
+    measure = f"mean distance ({name})"
+    return distances, Resemblance.of(distances.mean_distance(), reference, measure, len(known))
+
+
+def _likeness(
+    embedded: SplitEmbeddings,
+    test: Float[np.ndarray, "members tests L"],
+    train: Float[np.ndarray, "members trains L"],
+    seed: int,
+) -> Resemblance | None:
+    if embedded.val is not None and len(embedded.val) >= LEAST_REFERENCES:
+        return resemblance(test, train, reference=embedded.val.lam.astype(np.float64))
+    try:
+        return resemblance(test, train, train_classes=embedded.train.classes, seed=seed)
+    except DataError:
+        return None
+
+
+def difficulty(
+    pool: ClassPool, tasks: TaskSet, preparation: Preparation | None = None
+) -> Float[np.ndarray, "tasks 2"]:
+    """How much the classes of each task overlap: spread within over distance between them.
+
+    On average over pairs of classes, and of the two nearest; from all samples of the classes, as
+    they are or prepared. More is harder.
+    """
+    ids = tasks.class_ids
+    rows = all_rows(pool, ids)
+    owner = np.empty(len(pool.samples), dtype=np.int64)
+    for c in ids:
+        owner[pool.starts[c] : pool.starts[c] + pool.counts[c]] = c
+    x = pool.samples[rows] if preparation is None else preparation(pool.take(rows))
+    apart = feature_separation(class_moments(x, owner[rows], len(pool)), tasks)
+    return 1 / np.maximum(np.stack([apart.mean, apart.smallest], axis=1), _LEAST_SEPARATION)

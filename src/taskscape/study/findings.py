@@ -1,0 +1,325 @@
+"""The main findings of a study in plain words: a verdict first, then what it rests on.
+
+A sentence has at most three numbers; the rest is in the tables of the report. No effect reads as
+no effect, and nothing is called clear whose interval, as it is shown, touches zero.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from taskscape.compare import Resemblance
+from taskscape.diagram import CorrelationDiagram, Curve
+from taskscape.forecast import Judgement
+from taskscape.meta import label_of
+from taskscape.select.trials import Gain
+from taskscape.statistics import Interval
+from taskscape.targets import Advice
+
+__all__ = ["Finding", "Reached", "find"]
+
+_SHOWN = 2
+"""Decimals with which a correlation is shown."""
+_MOST = 0.5
+"""With more of the test tasks unexplained, their distances are no ground for a verdict."""
+_NAMED = 3
+"""Up to this many learners are named one by one."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding: its verdict, and the sentences behind it."""
+
+    about: str
+    """The part of the report that has its numbers: targets, map, diagram, forecasts, selection."""
+    verdict: str
+    because: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verdict} {self.because}".strip()
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The accuracies that learners reached on the test tasks, and what guessing would."""
+
+    accuracy: Mapping[str, Interval]
+    """By learner, the mean over the tasks, with its interval over classes."""
+    guessing: float
+    way: str = ""
+    """How many classes a task has, in words such as ``5`` or ``2 to 4``."""
+    shot: int | None = None
+    """Labelled samples of each class; None where it is not known."""
+
+    def asked(self) -> str:
+        """What a test task is, in a sentence; empty where it is not known."""
+        if not self.way:
+            return ""
+        if self.shot is None:
+            return f"A test task has {self.way} classes that were not trained on."
+        samples = "sample" if self.shot == 1 else "samples"
+        return (
+            f"A test task has {self.way} classes that were not trained on, with {self.shot} "
+            f"labelled {samples} of each."
+        )
+
+    def above_guessing(self, learner: str) -> bool:
+        """Whether a learner clearly does better than guessing."""
+        reached = self.accuracy[learner]
+        least = reached.value if np.isnan(reached.low) else reached.low
+        return round(least, 3) > round(self.guessing, 3)
+
+
+def find(
+    *,
+    resemblance: Resemblance | None = None,
+    remarks: Sequence[str] = (),
+    unexplained: float = 0.0,
+    reached: Reached | None = None,
+    diagram: CorrelationDiagram | None = None,
+    judgements: Mapping[str, Judgement] | None = None,
+    gains: Sequence[Gain] = (),
+    targets: Sequence[Advice] = (),
+) -> tuple[Finding, ...]:
+    """The findings in the order of interest; what a study did not look at has none.
+
+    ``remarks`` are those on the representation, which all distances rest on; ``unexplained`` is the
+    share of test tasks that the model explains far worse than those it learned from.
+    """
+    findings = []
+    if targets:
+        findings.append(_targets(targets))
+    findings.append(_likeness(resemblance, remarks, unexplained))
+    if reached is not None and reached.accuracy:
+        findings.append(_accuracy(reached))
+    if diagram is not None:
+        findings.append(_distance(diagram))
+    if judgements:
+        findings.append(_forecast(judgements))
+    if gains:
+        findings.append(_selection(gains))
+    return tuple(findings)
+
+
+# -- what to train on ---------------------------------------------------------------------------
+
+
+def _targets(targets: Sequence[Advice]) -> Finding:
+    """How often to choose, and what that was worth where it was seen."""
+    chosen = [a for a in targets if a.way != "random"]
+    if len(targets) == 1:
+        only = targets[0]
+        how = "Do not choose training tasks" if not chosen else "Choose training tasks"
+        verdict = f"{how} for {only.target}{f' (by {only.way})' if chosen else ''}."
+    else:
+        verdict = f"Choosing training tasks is advised in {len(chosen)} of {len(targets)} cases."
+    return Finding("targets", verdict, " ".join([*_seen_gains(chosen), *_sources(chosen)]))
+
+
+def _seen_gains(chosen: Sequence[Advice]) -> list[str]:
+    seen = [(a, a.measured[a.way]) for a in chosen if a.way in a.measured]
+    if not seen:
+        return []
+    if len(seen) == 1:
+        gain = seen[0][1].in_points()
+        return [f"On its queries that gained {gain} points over random choice."]
+    mean = float(np.mean([gain.value for _, gain in seen]))
+    (worst, least), *_, (best, most) = sorted(seen, key=lambda pair: pair[1].value)
+    return [
+        f"That gained {100 * mean:+.1f} points over random choice on average, measured on their "
+        "queries.",
+        f"The least was {100 * least.value:+.1f} ({worst.target}, {label_of(worst.learner)}), the "
+        f"most {100 * most.value:+.1f} ({best.target}, {label_of(best.learner)}).",
+    ]
+
+
+def _sources(chosen: Sequence[Advice]) -> list[str]:
+    """Where most of the chosen tasks come from, or at least the largest part."""
+    largest = [(a, a.chosen_from[0]) for a in chosen if a.chosen_from]
+    if not largest:
+        return []
+    by_target = dict.fromkeys((advice.target, source.name) for advice, source in largest)
+    each = _list([f"{source} for {target}" for target, source in by_target])
+    where = each if len(by_target) > 1 else largest[0][1].name
+    if all(2 * source.chosen > sum(s.chosen for s in a.sources) for a, source in largest):
+        return [f"Most of the tasks to train on come from {where}."]
+    return [f"The largest part of the tasks to train on comes from {where}."]
+
+
+# -- likeness, accuracy and distance ------------------------------------------------------------
+
+
+def _likeness(likeness: Resemblance | None, remarks: Sequence[str], unexplained: float) -> Finding:
+    unknown = "Whether the test tasks are like the training tasks cannot be told."
+    if unexplained > _MOST:
+        because = (
+            f"The model explains {100 * unexplained:.0f} % of them far worse than the tasks it "
+            f"learned from: read the {_remarks(len(remarks))} on that first."
+        )
+        return Finding("map", unknown, because)
+    if likeness is None:
+        verdict, because = unknown, "There are too few tasks to compare with."
+    else:
+        verdict = {
+            "alike": "Test tasks are like the training tasks.",
+            "nearer": "Test tasks are nearer to the training tasks than usual.",
+            "somewhat farther": "Test tasks are somewhat unlike the training tasks.",
+            "unlike": "Test tasks are unlike the training tasks.",
+        }[likeness.answer]
+        whose = "validation" if likeness.folds == 0 else "held-out training"
+        farther = round(likeness.median_percentile)
+        where, share = ("farther from", farther) if farther >= 50 else ("nearer to", 100 - farther)
+        because = (
+            f"The middle one lies {where} them than {share} % of the tasks of {whose} classes do; "
+            "50 % would be usual."
+        )
+    if remarks:
+        because += (
+            " But the representation needs attention, and distances may mean little: read the "
+            f"{_remarks(len(remarks))} on it first."
+        )
+    return Finding("map", verdict, because)
+
+
+def _remarks(n: int) -> str:
+    return "remark" if n == 1 else f"{n} remarks"
+
+
+def _accuracy(reached: Reached) -> Finding:
+    means = {name: found.value for name, found in reached.accuracy.items()}
+    low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
+    guessing = f"guessing would be on {100 * reached.guessing:.1f} %"
+    learners = list(means)
+    poor = [name for name in learners if not reached.above_guessing(name)]
+    if len(means) == 1:
+        how_often = f"{low} is right on {100 * means[low]:.1f} % of the queries; {guessing}."
+    else:
+        how_often = (
+            f"Learners are right on {100 * means[low]:.1f} % ({low}) to {100 * means[high]:.1f} % "
+            f"({high}) of the queries; {guessing}."
+        )
+    if not poor:
+        return Finding("diagram", how_often, reached.asked())
+    does = "does" if len(poor) == 1 else "do"
+    verdict = f"{_list(poor)} {does} not clearly better than guessing."
+    return Finding("diagram", verdict, f"{how_often} {reached.asked()}".strip())
+
+
+def _distance(diagram: CorrelationDiagram) -> Finding:
+    curves = [c for c in diagram.curves if not np.isnan(c.spearman.value)]
+    if not curves:
+        verdict = "Whether distance to the training tasks explains accuracy cannot be told."
+        return Finding("diagram", verdict, "All test tasks are equally far, or equally accurate.")
+    clear = [c for c in curves if c.spearman.clear_to(_SHOWN)]
+    falling = [c for c in clear if c.spearman.value < 0]
+    rising = [c for c in clear if c.spearman.value > 0]
+    with_distance = "with distance to the training tasks"
+    if not clear:
+        verdict = "Distance to the training tasks does not clearly explain accuracy"
+    elif rising:
+        parts = [f"falls for {_list([c.learner for c in falling])}"] if falling else []
+        parts.append(f"rises for {_list([c.learner for c in rising])}")
+        verdict = f"Accuracy does not just fall {with_distance}: it clearly {' and '.join(parts)}"
+    elif len(falling) < len(curves):
+        names = _list([c.learner for c in falling])
+        verdict = f"Accuracy clearly falls {with_distance} for {names} only{_given(falling)}"
+    else:
+        verdict = f"Accuracy falls {with_distance}{_given(falling)}"
+    return Finding("diagram", f"{verdict}.", _correlations(curves))
+
+
+def _given(falling: Sequence[Curve]) -> str:
+    """Whether that is so among equally difficult tasks; nothing where it was not looked at."""
+    known = [(c.learner, c.partial) for c in falling if c.partial is not None]
+    if not known:
+        return ""
+    same = [name for name, given in known if given.clear_to(_SHOWN) and given.value < 0]
+    if len(same) == len(falling):
+        return ", also among tasks that are equally difficult"
+    if same:
+        return f", among equally difficult tasks clearly so for {_list(same)}"
+    return ", but not clearly so among tasks that are equally difficult"
+
+
+def _correlations(curves: Sequence[Curve]) -> str:
+    if len(curves) == 1:
+        return f"Their rank correlation (Spearman) is {curves[0].spearman}."
+    if len(curves) <= _NAMED:
+        each = _list([f"{c.spearman.value:z.2f} for {c.learner}" for c in curves])
+        return f"Their rank correlation (Spearman) is {each}."
+    low, *_, high = sorted(curves, key=lambda c: c.spearman.value)
+    return (
+        f"Their rank correlation (Spearman) lies between {low.spearman.value:z.2f} ({low.learner}) "
+        f"and {high.spearman.value:z.2f} ({high.learner})."
+    )
+
+
+# -- forecasts and selection --------------------------------------------------------------------
+
+
+def _forecast(judgements: Mapping[str, Judgement]) -> Finding:
+    good = [name for name, judged in judgements.items() if judged.beats_mean]
+    poor = [name for name in judgements if name not in good]
+    tell = "Forecasts come closer to the accuracy on a test task than the mean does"
+    if not poor:
+        verdict = f"{tell}."
+    elif good:
+        verdict = f"{tell} for {_list(good)}; no forecast for {_list(poor)}."
+    else:
+        verdict = "No forecast: expecting the mean accuracy for every test task is as good."
+    return Finding("forecasts", verdict, _errors(judgements))
+
+
+def _errors(judgements: Mapping[str, Judgement]) -> str:
+    if len(judgements) <= _NAMED:
+        return " ".join(_error(name, judged) for name, judged in judgements.items())
+    low, *_, high = sorted(judgements, key=lambda name: judgements[name].mean_absolute_error)
+    least, most = (100 * judgements[name].mean_absolute_error for name in (low, high))
+    return f"They are off by {least:.1f} ({low}) to {most:.1f} points ({high}) on average."
+
+
+def _error(name: str, judged: Judgement) -> str:
+    text = f"{name}: off by {100 * judged.mean_absolute_error:.1f} points on average"
+    if judged.always_mean_error is not None:
+        text += f", always expecting the mean by {100 * judged.always_mean_error:.1f}"
+    if not judged.beats_mean:
+        return f"{text}."
+    nominal, held = 100 * judged.confidence, 100 * judged.coverage
+    return f"{text}. Its {nominal:.0f} % intervals held {held:.0f} % of the tasks."
+
+
+def _selection(gains: Sequence[Gain]) -> Finding:
+    better = [g for g in gains if g.clear and g.value > 0]
+    worse = [g for g in gains if g.clear and g.value < 0]
+    n = f"{len(gains)} comparison{'s' if len(gains) > 1 else ''} with random choice"
+    if not better and not worse:
+        largest = max(gains, key=lambda g: abs(g.value))
+        where = (
+            f"The largest difference in {n}"
+            if len(gains) > 1
+            else "The one comparison with random choice"
+        )
+        size = f"{where} was {100 * largest.value:+.1f} points ({_of(largest)})."
+        verdict = "Choosing training tasks for all test tasks together made no clear difference."
+        return Finding("selection", verdict, size)
+    parts, because = [], []
+    if better:
+        most = max(better, key=lambda g: g.value)
+        parts.append(f"helped in {len(better)}")
+        because.append(f"The most it gained was {100 * most.value:+.1f} points ({_of(most)}).")
+    if worse:
+        least = min(worse, key=lambda g: g.value)
+        parts.append(f"did harm in {len(worse)}")
+        because.append(f"The most it lost was {100 * least.value:+.1f} points ({_of(least)}).")
+    does = " and ".join(parts)
+    verdict = f"Choosing training tasks for all test tasks together clearly {does} of {n}."
+    return Finding("selection", verdict, " ".join(because))
+
+
+def _of(gain: Gain) -> str:
+    return f"{gain.learner}, {gain.budget:,} tasks by {gain.rule}"
+
+
+def _list(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else " and ".join([", ".join(names[:-1]), names[-1]])

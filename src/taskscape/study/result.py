@@ -1,0 +1,231 @@
+"""What a study came to: numbers, sentences and a picture; what the report and the folder show."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from taskscape.compare import Resemblance
+from taskscape.diagram import CorrelationDiagram
+from taskscape.diagram.plot import COLOURS, MARKERS
+from taskscape.embeddings import Embeddings
+from taskscape.errors import DataError
+from taskscape.files import picture
+from taskscape.forecast import Forecasts, Judgement
+from taskscape.plain_text import for_matplotlib, low_to_high
+from taskscape.pools import ClassPool
+from taskscape.select.trials import Gain, Trial
+from taskscape.similarity import TASK_THEMES
+from taskscape.statistics import Interval, class_interval
+from taskscape.study.findings import Finding, Reached, find
+from taskscape.targets import Advice
+from taskscape.themes.estimator import TaskThemes
+
+__all__ = ["StudyResult", "plot_selection", "ways_and_shots"]
+
+_OF_REPRESENTATION = ("fit", "embed", "health")
+"""The stages whose remarks cast doubt on all distances."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StudyResult:
+    """What :func:`taskscape.study.run_study` returns, and ``load_study`` reads back."""
+
+    pool: ClassPool
+    """The samples as they came, for pictures."""
+    model: TaskThemes
+    train: Embeddings
+    test: Embeddings
+    distance: Float[np.ndarray, "tests"]
+    """Mean distance from each test task to all training tasks, by the study's similarity."""
+    nearest: Int[np.ndarray, "tests k"]
+    """Rows of ``train``: the nearest training tasks of each test task."""
+    nearest_distance: Float[np.ndarray, "tests k"]
+    difficulty: Float[np.ndarray, "tests"]
+    """How hard each test task is in itself; more is harder."""
+    accuracy: Mapping[str, Float[np.ndarray, "tests episodes"]]
+    """By learner, the accuracy of each test task in each evaluation episode."""
+    diagram: CorrelationDiagram | None
+    selection: tuple[Trial, ...]
+    forecasts: Mapping[str, Forecasts]
+    """By learner, for the test tasks."""
+    judgements: Mapping[str, Judgement]
+    settings: Mapping[str, Any]
+    """The effective settings, plain values, nested by stage."""
+    seed: int
+    timings: Mapping[str, float]
+    """Seconds by stage."""
+    versions: Mapping[str, str]
+    hardware: Mapping[str, Any]
+    command: str
+    """What makes the same study again."""
+    nearest_by_classes: Float[np.ndarray, "tests k"] | None = None
+    """How alike each of the nearest is class by class, which settled ties; None: nothing did."""
+    ties: Int[np.ndarray, "tests"] | None = None
+    """How many training tasks are equally near as the nearest; None where they were not counted."""
+    resemblance: Resemblance | None = None
+    """How like the test tasks are to tasks of held-out classes; None where it cannot be told."""
+    gains: tuple[Gain, ...] = ()
+    """What every rule is worth against random choice."""
+    targets: tuple[Advice, ...] = ()
+    """For every target and learner, what to train on."""
+    notes: tuple[str, ...] = ()
+    """What had to be decided or lowered to fit the data, in sentences."""
+    warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By stage, what needs attention."""
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """The main findings in words; always those of the numbers above."""
+        return find(
+            resemblance=self.resemblance,
+            remarks=self.representation_remarks,
+            unexplained=self._unexplained(),
+            reached=self._reached(),
+            diagram=self.diagram,
+            judgements=self.judgements,
+            gains=self.gains,
+            targets=self.targets,
+        )
+
+    def _unexplained(self) -> float:
+        """Share of test tasks whose distances say nothing, since the model knows nothing alike."""
+        if self.settings.get("similarity", TASK_THEMES) != TASK_THEMES:
+            return 0.0
+        return float(self.model.outliers(self.test).mean())
+
+    def remarks(self, *stages: str) -> tuple[str, ...]:
+        """What needs attention, each said once: in some stages, or without a name in all."""
+        said = list(self.model.health_.advice) if not stages or "fit" in stages else []
+        for stage in stages or self.warnings:
+            said += self.warnings.get(stage, ())
+        return tuple(dict.fromkeys(said))
+
+    @property
+    def representation_remarks(self) -> tuple[str, ...]:
+        """The remarks that cast doubt on all distances."""
+        return self.remarks(*_OF_REPRESENTATION)
+
+    def has_forecast(self, learner: str) -> bool:
+        """Whether forecasts for a learner tell more than its mean accuracy."""
+        if learner not in self.forecasts:
+            return False
+        return learner not in self.judgements or self.judgements[learner].beats_mean
+
+    def asked(self, section: str) -> str:
+        """What learners were asked in a section of the settings, such as ``5-way 1-shot``."""
+        return ways_and_shots(self.test.classes, self.shot(section))
+
+    @property
+    def guessing(self) -> float:
+        """The accuracy of guessing on the test tasks."""
+        return float((1 / (self.test.classes >= 0).sum(axis=1)).mean())
+
+    def shot(self, section: str) -> int | None:
+        """The labelled samples of each class in a section of the settings, if it says so."""
+        part = self.settings.get(section)
+        return part.get("n_shot") if isinstance(part, Mapping) else None
+
+    def _reached(self) -> Reached:
+        means = {name: _mean_accuracy(a, self.test.classes) for name, a in self.accuracy.items()}
+        return Reached(
+            accuracy={name: mean for name, mean in means.items() if np.isfinite(mean.value)},
+            guessing=self.guessing,
+            way=_ways(self.test.classes),
+            shot=self.shot("evaluate"),
+        )
+
+    def __repr__(self) -> str:
+        learners = ", ".join(self.accuracy)
+        return (
+            f"StudyResult({self.pool.name!r}: {len(self.test):,} test and {len(self.train):,} "
+            f"training tasks, {learners})"
+        )
+
+    def summary(self) -> str:
+        """The main findings, a paragraph each."""
+        return "\n\n".join(map(str, self.findings))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The main numbers as plain values: the same for the same inputs."""
+        likeness: Mapping[str, Any] | None = None
+        if self.resemblance is not None:
+            kept = ("answer", "summary", "median_percentile", "beyond_95", "measure", "folds")
+            likeness = {k: v for k, v in self.resemblance.to_dict().items() if k in kept}
+        return {
+            "findings": [asdict(finding) for finding in self.findings],
+            "notes": self.notes,
+            "remarks": self.remarks(),
+            "warnings": self.warnings,
+            "data": {"name": self.pool.name, "fingerprint": self.pool.fingerprint},
+            "health": self.model.health_.to_dict(),
+            "resemblance": likeness,
+            "accuracy": {name: float(a.mean()) for name, a in self.accuracy.items()},
+            "diagram": None if self.diagram is None else self.diagram.to_dict(),
+            "gains": [asdict(g) for g in self.gains],
+            "targets": [advice.to_dict() for advice in self.targets],
+            "forecasts": {name: j.to_dict() for name, j in self.judgements.items()},
+        }
+
+
+def ways_and_shots(classes: Int[np.ndarray, "tasks way"], shot: int | None) -> str:
+    """What a learner is asked, such as ``5-way 1-shot``, from class ids padded with -1."""
+    way = f"{_ways(classes)}-way".replace(" to ", "- to ")
+    return way if shot is None else f"{way} {shot}-shot"
+
+
+def _ways(classes: Int[np.ndarray, "tasks way"]) -> str:
+    return low_to_high((classes >= 0).sum(axis=1).tolist())
+
+
+def _mean_accuracy(
+    accuracy: Float[np.ndarray, "tests episodes"], classes: Int[np.ndarray, "tests way"]
+) -> Interval:
+    """The mean over the tasks that were evaluated, and its interval by leaving out classes."""
+    known = np.isfinite(accuracy).all(axis=1)
+    if not known.any():
+        return Interval(np.nan)
+    values = accuracy[known].mean(axis=1).astype(np.float64)
+    try:
+        return class_interval(values, classes[known])
+    except DataError:  # every task has one class in common, say
+        return Interval(float(values.mean()))
+
+
+# -- as a picture -------------------------------------------------------------------------------
+
+
+def plot_selection(trials: Sequence[Trial], path: Path, asked: str = "") -> None:
+    """Draw the trials of one learner into a PNG; ``asked`` is such as ``5-way 5-shot``."""
+    rules = list(dict.fromkeys(t.rule for t in trials))
+    budgets = sorted({t.budget for t in trials})
+    with picture(path, 5.6, 3.8, dpi=150) as figure:
+        axes = figure.subplots()
+        for i, rule in enumerate(rules):
+            offset = (i - (len(rules) - 1) / 2) * 0.8 / len(rules)
+            colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
+            for place, budget in enumerate(budgets):
+                values = np.array(
+                    [100 * t.accuracy for t in trials if (t.rule, t.budget) == (rule, budget)]
+                )
+                axes.scatter(
+                    np.full(len(values), place + offset), values, s=12, color=colour, alpha=0.4,
+                    linewidths=0,
+                )  # fmt: skip
+                axes.errorbar(
+                    place + offset, values.mean(),
+                    yerr=values.std(ddof=1) if len(values) > 1 else 0, color=colour, marker=marker,
+                    markersize=6, capsize=3, label=for_matplotlib(rule) if place == 0 else None,
+                )  # fmt: skip
+        axes.set_xticks(range(len(budgets)), [f"{b:,}" for b in budgets])
+        axes.set_xlabel("training tasks chosen")
+        axes.set_ylabel(f"{asked} accuracy on the test tasks (%)".lstrip())
+        heading = f"{trials[0].learner}: mean ± standard deviation of trials"
+        axes.set_title(for_matplotlib(heading), loc="left")
+        axes.grid(axis="y", color="0.9", linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.legend(frameon=False, ncols=min(4, len(rules)))

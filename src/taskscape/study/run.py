@@ -1,0 +1,252 @@
+"""The whole study, stage by stage, into one folder, and back from it."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from taskscape import __version__
+from taskscape.errors import DataError
+from taskscape.files import (
+    as_path,
+    check_output,
+    check_seal,
+    json_with,
+    only_run_in,
+    sealed,
+    written_in_one_piece,
+)
+from taskscape.meta import label_of
+from taskscape.pools import ClassPool, load_pool
+from taskscape.select.trials import Trial, gains_of
+from taskscape.storage import CHECKPOINT, plain, read_json, versions_and_hardware, write_json
+from taskscape.study.checks import check_config
+from taskscape.study.choosing import chosen_stage, selection_stage
+from taskscape.study.config import StudyConfig, config_from, write_config
+from taskscape.study.distances import distances_stage
+from taskscape.study.learn import (
+    Accuracy,
+    LearnerForecasts,
+    diagram_stage,
+    forecast_stage,
+    learner_stage,
+)
+from taskscape.study.plan import Plan, make_plan
+from taskscape.study.represent import data_stage, embed_stage, fit_stage, health_stage
+from taskscape.study.result import StudyResult
+from taskscape.study.stages import Listener, StageRunner, read_note
+from taskscape.study.targets import open_targets, targets_stage
+from taskscape.targets import Advice, Target
+from taskscape.themes.prepare import prepared_pool
+
+__all__ = ["load_study", "run_study"]
+
+_FILES = ("study.toml", "study.json", "results.json", "report.html", "fit.checkpoint")
+_RESULTS = json_with("the results of a study", "findings", "notes", "health", "gains")
+_REMEDY = "Run the study there again with --resume, which writes it anew."
+_ABOUT = json_with("an account of a study", "command", "seed", "settings", "timings", "versions")
+
+
+def run_study(
+    pool: ClassPool | None,
+    config: StudyConfig,
+    out: str | os.PathLike[str],
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    command: str = "",
+    listener: Listener | None = None,
+) -> StudyResult:
+    """Fit, embed, compare, train, correlate, select and forecast; all results go into ``out``.
+
+    Without a pool, what ``config.data`` names is opened; with one, its name takes that place. What
+    ``config.source`` asks for is done to both.
+    Everything is checked before work starts. Every stage writes a folder of its own in one piece;
+    ``resume`` takes from there what was made from the same inputs (data, settings, the stages
+    before, version) and makes the rest. Without it, ``out`` must not hold a study, unless
+    ``overwrite`` says to make all of it anew. Only one run at a time works in a folder. The HTML
+    report, which `taskscape run` adds, is written from the result by
+    :func:`taskscape.report.write_report`.
+    """
+    check_config(config)
+    config = replace(config, seed=int(config.seed))
+    opened = load_pool(config.data if pool is None else pool, **config.source.options())
+    if pool is not None:
+        config = replace(config, data=pool.name)
+    plan, targets = open_targets(make_plan(opened, config))
+    folder = as_path(out)
+    listener = listener or Listener()
+    stages = stage_list(plan)
+    check = partial(_check_folder, folder, [name for name, _ in stages], resume, overwrite)
+    check()
+    folder.mkdir(parents=True, exist_ok=True)
+    with only_run_in(folder):
+        check()  # another run may have ended there in between
+        write_config(folder / "study.toml", plan.config, config)
+        listener.plan(stages, plan.notes)
+        identity = f"{plan.pool.fingerprint} {__version__}"
+        about = versions_and_hardware()
+        about |= {"command": command, "versions": {"taskscape": __version__, **about["versions"]}}
+        result = _run(plan, StageRunner(folder, identity, resume, listener), about, targets)
+        _write_results(folder, result)
+    return result
+
+
+def stage_list(plan: Plan) -> list[tuple[str, str]]:
+    """The stages of a study, by name and in words, in order."""
+    learners = [(n, label_of(n)) for n in plan.config.learners.names]
+    stages = [
+        ("fit", "fit task-themes"),
+        ("data", "describe the data and its classes"),
+        ("embed", "embed tasks"),
+        ("health", "check the representation"),
+        ("distances", "measure distances"),
+        *((f"learners/{n}", f"train and test {shown}") for n, shown in learners),
+        ("diagram", "draw the correlation diagram"),
+    ]
+    if plan.config.selection.rules:
+        stages.append(("selection/chosen", "choose training tasks"))
+        stages += [(f"selection/{n}", f"train {shown} on chosen tasks") for n, shown in learners]
+    if plan.config.targets.names:
+        stages.append(("targets", "find what to train on for targets"))
+    if plan.config.forecast.enabled and plan.val is not None:
+        stages.append(("forecast", "forecast accuracy"))
+    return stages
+
+
+def _run(
+    plan: Plan, runner: StageRunner, about: Mapping[str, Any], targets: Sequence[Target] = ()
+) -> StudyResult:
+    config = plan.config
+    model = runner.run(fit_stage(plan, runner.out))
+    runner.run(data_stage(plan, model))
+    embedded = runner.run(embed_stage(plan, model))
+    runner.run(health_stage(model, embedded, runner.warnings["embed"]))
+    prepared = features = plan.pool  # what learners take; where all is read, nothing is looked at
+    if not runner.read_only:
+        prepared = prepared_pool(plan.pool, model.preparation_, unit_length=True)
+    if config.learners.network == "mlp":
+        features = prepared
+    distances = runner.run(distances_stage(plan, embedded, prepared))
+    names = config.learners.names
+    learning = [learner_stage(plan, features, name) for name in names]
+    runner.make_together(learning)
+    accuracies: list[Accuracy] = [runner.run(stage) for stage in learning]
+    diagram = runner.run(diagram_stage(plan, distances, accuracies))
+    trials: list[Trial] = []
+    if config.selection.rules:
+        chosen = runner.run(chosen_stage(plan, model, embedded))
+        choosing = [selection_stage(plan, features, name, chosen) for name in names]
+        runner.make_together(choosing)
+        for of_learner in choosing:
+            own = runner.run(of_learner)
+            trials += own
+    advice: tuple[Advice, ...] = ()
+    if config.targets.names:
+        advice = runner.run(targets_stage(plan, model, targets))
+    forecasts: list[LearnerForecasts] = []
+    if config.forecast.enabled and plan.val is not None:
+        forecasts = runner.run(forecast_stage(plan, model, embedded, accuracies))
+    return StudyResult(
+        pool=plan.pool,
+        model=model,
+        train=embedded.train,
+        test=embedded.test,
+        distance=distances.distance,
+        nearest=distances.nearest,
+        nearest_distance=distances.nearest_distance,
+        nearest_by_classes=distances.nearest_by_classes,
+        ties=distances.ties,
+        difficulty=distances.difficulty,
+        accuracy={a.learner: a.test for a in accuracies},
+        diagram=diagram,
+        selection=tuple(trials),
+        forecasts={f.forecasts.learner: f.forecasts for f in forecasts},
+        judgements={f.judgement.learner: f.judgement for f in forecasts},
+        settings=config.to_dict(),
+        seed=config.seed,
+        timings=dict(runner.timings),
+        versions=about["versions"],
+        hardware=about["hardware"],
+        command=about["command"],
+        resemblance=distances.resemblance,
+        gains=gains_of(trials),
+        targets=advice,
+        notes=plan.notes,
+        warnings={stage: tuple(said) for stage, said in runner.warnings.items() if said},
+    )
+
+
+def load_study(folder: str | os.PathLike[str], pool: ClassPool | None = None) -> StudyResult:
+    """Read back what :func:`run_study` wrote into a folder; nothing is computed again.
+
+    The data are opened by the name in the settings, unless ``pool`` is given: a study of a pool in
+    memory needs it. It must be the data that the study was made from.
+    """
+    folder = as_path(folder)
+    for name in ("study.json", "results.json"):
+        if not (folder / name).is_file():
+            raise DataError(
+                f"{folder} holds no finished study: it has no {name}. Give the folder that "
+                "taskscape run wrote (--out), or finish the study there with --resume."
+            )
+    about = _read_back(folder / "study.json", settings=dict, versions=dict)
+    written = _read_back(folder / "results.json", data=dict, notes=list)
+    config = config_from(about["settings"], str(folder / "study.json"))
+    check_config(config)
+    opened = load_pool(config.data if pool is None else pool, **config.source.options())
+    plan = make_plan(opened, config)
+    fingerprint = plan.pool.fingerprint
+    if fingerprint != written["data"].get("fingerprint"):
+        raise DataError(
+            f"{plan.pool.name!r} is not the data that the study in {folder} was made from; those "
+            f"had the fingerprint {written['data'].get('fingerprint')}. Give them as pool."
+        )
+    plan = replace(plan, notes=tuple(written["notes"]))
+    return _run(plan, StageRunner(folder, fingerprint, read_only=True), about)
+
+
+def _read_back(path: Path, **kinds: type) -> dict[str, Any]:
+    """A file that :func:`_write_results` wrote, seen to be whole."""
+    try:
+        values = read_json(path)
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: it is not JSON ({error}). {_REMEDY}") from error
+    held = values if isinstance(values, dict) else {}
+    check_seal(held, path, _REMEDY, **kinds)
+    return held
+
+
+def _check_folder(folder: Path, stages: list[str], resume: bool, overwrite: bool) -> None:
+    """Never write over what is not a study, nor over a study without being told to."""
+    if resume and overwrite:
+        raise DataError("--resume keeps finished stages and --overwrite none; use one of them.")
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"{folder} is a file; --out needs a folder.")
+    there = [name for name in (*_FILES, *stages) if (folder / name).exists()]
+    if there and not (resume or overwrite):
+        raise DataError(
+            f"{folder} already has {there[0]}. Use --resume to go on with the study there, which "
+            "re-uses its finished stages; --overwrite to make it anew; or another --out."
+        )
+    for name in stages:
+        if (folder / name).exists() and read_note(folder / name, name) is None:
+            raise DataError(
+                f"{folder / name} was not written by a study; writing there would delete it. Use "
+                "another --out."
+            )
+    check_output(folder / "results.json", _RESULTS)
+    check_output(folder / "study.json", _ABOUT)
+    check_output(folder / "fit.checkpoint", CHECKPOINT)
+
+
+def _write_results(folder: Path, result: StudyResult) -> None:
+    """All findings in one file, and beside it what made them."""
+    with written_in_one_piece(folder / "results.json", _RESULTS) as file:
+        write_json(file, sealed(plain(result.to_dict())))
+    about = {k: getattr(result, k) for k in ("command", "seed", "settings", "timings", "versions")}
+    about |= {"hardware": result.hardware, "data": repr(result.pool)}
+    with written_in_one_piece(folder / "study.json", _ABOUT) as file:
+        write_json(file, sealed(plain(about)))

@@ -1,0 +1,268 @@
+"""Stages that are kept: each writes its own folder in one piece, known by a hash of its inputs."""
+
+import hashlib
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from taskscape import files
+from taskscape.distributed.engine import map_work, on_workers
+from taskscape.errors import DataError
+from taskscape.forecast import ForecastWarning
+from taskscape.progress import heard_by
+from taskscape.storage import write_json
+from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning
+
+__all__ = ["Listener", "Stage", "StageRunner", "Steps", "read_note"]
+
+T = TypeVar("T")
+_FORMAT = 2
+"""Raised when stages of before must not be used again: their numbers would be other ones now."""
+_NOTE = "stage.json"
+_REMEDY = "Delete that folder and run the same command with --resume."
+_KEPT = (HealthWarning, OutlierTasksWarning, ForecastWarning)
+"""Warnings that are kept with the results instead of printed."""
+
+
+class Listener:
+    """Is told how a study gets on. This base class ignores it; override what you want to show."""
+
+    def plan(self, stages: list[tuple[str, str]], notes: tuple[str, ...]) -> None:
+        """All stages, by name and in words, and what had to be decided before them."""
+
+    def begin(self, stage: str) -> None:
+        """A stage begins."""
+
+    def advance(self, done: float, what: str) -> None:
+        """The part of the current stage that is done, and what it is doing."""
+
+    def end(self, stage: str, seconds: float, reused: bool) -> None:
+        """A stage is finished, or was before."""
+
+
+@dataclass(frozen=True)
+class Stage(Generic[T]):
+    """A step of a study: what it depends on, how it is made, and how it is read back."""
+
+    name: str
+    """Also its folder, such as ``learners/maml``."""
+    settings: Mapping[str, Any]
+    """Plain values that decide the result, besides the stages before it."""
+    make: Callable[[Path, "Steps"], None]
+    """Writes the result into a folder."""
+    load: Callable[[Path], T]
+    needs: tuple[str, ...] = ()
+
+
+class Steps:
+    """Divides the time of a stage among its steps, and passes on the progress inside them."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener, self._done = listener, 0.0
+
+    @contextmanager
+    def step(self, share: float, what: str) -> Iterator[None]:
+        """A step that takes about this share of the stage; several bars in it start anew."""
+        begin = self._done
+        self._listener.advance(begin, what)
+
+        def listen(description: str, done: int, total: int | None) -> None:
+            part = min(done / total, 1.0) if total else 0.0
+            self._listener.advance(begin + share * part, what)
+
+        with heard_by(listen):
+            yield
+        self._done = begin + share
+        self._listener.advance(self._done, what)
+
+
+@dataclass
+class StageRunner:
+    """Runs stages in a folder, or takes them from there where they are finished."""
+
+    out: Path
+    identity: str = ""
+    """What all stages depend on: data and version; where all is read, the data alone."""
+    resume: bool = False
+    listener: Listener = field(default_factory=Listener)
+    read_only: bool = False
+    """Take every stage from the folder, whatever version wrote it; make none."""
+    hashes: dict[str, str] = field(default_factory=dict)
+    timings: dict[str, float] = field(default_factory=dict)
+    warnings: dict[str, list[str]] = field(default_factory=dict)
+    made_elsewhere: set[str] = field(default_factory=set)
+    """Stages that workers have made in this run."""
+
+    def make_together(self, stages: Sequence[Stage[Any]]) -> None:
+        """Let the engine make stages that need nothing of each other, before they are run.
+
+        Without an engine of several workers this does nothing: :meth:`run` makes what is missing.
+        """
+        missing = [stage for stage in stages if not self._is_finished(stage)]
+        if self.read_only or not on_workers() or len(missing) < 2:
+            return
+        self.listener.begin(missing[0].name)
+        with Steps(self.listener).step(1.0, f"{len(missing)} stages on workers"):
+            keys = [(stage, self._hash(stage)) for stage in missing]
+            maker = replace(self, listener=Listener())
+            for name in map_work(_make_elsewhere, keys, shared=(maker,), description="stages"):
+                self.made_elsewhere.add(name)
+
+    def _is_finished(self, stage: Stage[Any]) -> bool:
+        note = self.note(stage.name) if self.resume else None
+        whole = note is not None and not _damaged(self.out / stage.name, note)
+        return whole and (note or {}).get("hash") == self._hash(stage)
+
+    def run(self, stage: Stage[T]) -> T:
+        """The result of a stage, made now or before; always as it was read back from disk."""
+        self.listener.begin(stage.name)
+        began = time.perf_counter()
+        folder, key = self.out / stage.name, self._hash(stage)
+        known = self.resume or self.read_only or stage.name in self.made_elsewhere
+        note = self.note(stage.name) if known else None
+        if self.read_only:
+            note = self._fitting(stage, note)
+            key = note["hash"]
+        reused = note is not None and note.get("hash") == key
+        if reused and (damaged := _damaged(folder, note or {})):
+            self._say_damaged(stage.name, folder / damaged)
+            reused = False
+        self.hashes[stage.name] = key
+        if note is None or not reused:
+            note = self._make(stage, folder, key, began)
+        result = self._load(stage, folder)
+        if (read_note(folder, stage.name) or {}).get("hash") != key:
+            raise DataError(
+                f"stage {stage.name!r} in {folder} was changed while it was read: something else "
+                "writes there. Run the same command with --resume when it has ended."
+            )
+        self.timings[stage.name] = float(note["seconds"])
+        self.warnings[stage.name] = list(note["warnings"])
+        now = reused and stage.name in self.made_elsewhere
+        seconds = self.timings[stage.name] if now else time.perf_counter() - began
+        self.listener.end(stage.name, seconds, reused and not now)
+        return result
+
+    def _say_damaged(self, name: str, file: Path) -> None:
+        """A finished stage is made anew where a study goes on, and refused where it is read."""
+        what = f"stage {name!r} is damaged: {file} is not as it was written."
+        if self.read_only:
+            raise DataError(f"{what} Run the study there again with --resume, which makes it anew.")
+        warnings.warn(f"{what} It is made anew.", stacklevel=2)
+
+    def _fitting(self, stage: Stage[Any], note: dict[str, Any] | None) -> dict[str, Any]:
+        """The note of a stage that is to be read, if it belongs to the others and the settings."""
+        inputs = json.loads(json.dumps(self._inputs(stage)))
+        other = note is not None and (
+            {k: note.get(k) for k in inputs} != inputs
+            or not str(note.get("of", self.identity)).startswith(self.identity)
+        )
+        if note is None or other:
+            what = "is not finished"
+            if other:
+                what = "was made with other settings or stages, or from other data"
+            raise DataError(
+                f"stage {stage.name!r} in {self.out} {what}. Run the study there again with "
+                "--resume."
+            )
+        return note
+
+    def _make(self, stage: Stage[Any], folder: Path, key: str, began: float) -> dict[str, Any]:
+        _check_nothing_added(folder, read_note(folder, stage.name))
+        with files.folder_in_one_piece(folder) as new:
+            with warnings.catch_warnings(record=True) as heard:
+                for kind in _KEPT:
+                    warnings.simplefilter("always", kind)
+                stage.make(new, Steps(self.listener))
+            kept = {str(w.message) for w in heard if issubclass(w.category, _KEPT)}
+            for other in (w for w in heard if not issubclass(w.category, _KEPT)):
+                warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
+            note = {
+                "format": _FORMAT,
+                "stage": stage.name,
+                "hash": key,
+                "of": self.identity,
+                **self._inputs(stage),
+                "warnings": sorted(kept),
+                "seconds": round(time.perf_counter() - began, 3),
+                "files": _names(new),
+                "sha256": {name: files.sha256_of(new / name) for name in _names(new)},
+            }
+            note = files.sealed(json.loads(json.dumps(note)))
+            write_json(new / _NOTE, note)
+        return note
+
+    def _load(self, stage: Stage[T], folder: Path) -> T:
+        try:
+            return stage.load(folder)
+        except (DataError, OSError, KeyError, ValueError, TypeError) as error:
+            raise DataError(
+                f"stage {stage.name!r} in {folder} is damaged: {error} {_REMEDY}"
+            ) from error
+
+    def note(self, name: str) -> dict[str, Any] | None:
+        """What a finished stage wrote down about itself."""
+        note = read_note(self.out / name, name)
+        if note is None or note.get("format") != _FORMAT:
+            return None
+        path = self.out / name / _NOTE
+        files.check_seal(note, path, _REMEDY, hash=str, seconds=int | float, warnings=list)
+        return note
+
+    def _inputs(self, stage: Stage[Any]) -> dict[str, Any]:
+        needs = {name: self.hashes[name] for name in stage.needs}
+        return {"settings": dict(stage.settings), "needs": needs}
+
+    def _hash(self, stage: Stage[Any]) -> str:
+        inputs = {"format": _FORMAT, "stage": stage.name, "of": self.identity}
+        text = json.dumps({**inputs, **self._inputs(stage)}, sort_keys=True, ensure_ascii=False)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _make_elsewhere(asked: tuple[Stage[Any], str], runner: StageRunner) -> str:
+    """Make a stage on a worker, into the folder that all of them share."""
+    stage, key = asked
+    runner._make(stage, runner.out / stage.name, key, time.perf_counter())
+    return stage.name
+
+
+def read_note(folder: Path, name: str) -> dict[str, Any] | None:
+    """What a stage of any version wrote down about itself; None if no stage wrote the folder."""
+    files.recover(folder)
+    try:
+        note = json.loads((folder / _NOTE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    ours = isinstance(note, dict) and note.get("stage") == name and "hash" in note
+    return note if ours else None
+
+
+def _names(folder: Path) -> list[str]:
+    """All files below a folder but the note."""
+    inside = (str(p.relative_to(folder)) for p in folder.rglob("*") if not p.is_dir())
+    return sorted(name for name in inside if name != _NOTE)
+
+
+def _damaged(folder: Path, note: Mapping[str, Any]) -> str | None:
+    """The first file of a stage that is missing or not as it was written, if there is one."""
+    for name, checksum in note.get("sha256", {}).items():
+        if not (folder / name).is_file() or files.sha256_of(folder / name) != checksum:
+            return str(name)
+    return None
+
+
+def _check_nothing_added(folder: Path, note: Mapping[str, Any] | None) -> None:
+    """A stage is not made anew over files that were put into its folder."""
+    there = _names(folder)
+    written = there if note is None else note.get("files", there)
+    added = sorted(set(there) - set(written))
+    if added:
+        raise DataError(
+            f"{folder / added[0]} was not written by a study; making the stage anew would delete "
+            "it. Move it away and run the same command with --resume."
+        )

@@ -1,0 +1,89 @@
+"""The stage about targets: which sources are like each, and which tasks to train on for it."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from taskscape.errors import DataError
+from taskscape.meta import label_of
+from taskscape.pools import ClassPool
+from taskscape.storage import plain
+from taskscape.study.config import TargetSettings
+from taskscape.study.plan import Plan
+from taskscape.study.stages import Stage, Steps
+from taskscape.targets import Advice, AdvisorSettings, Sources, Target, advise_on, find_target
+from taskscape.targets.advisor import draw_candidates
+from taskscape.themes.estimator import TaskThemes
+
+__all__ = ["open_targets", "targets_stage"]
+
+
+def _settings(plan: Plan) -> AdvisorSettings:
+    asked, config = plan.config.targets, plan.config
+    return AdvisorSettings(
+        candidates=asked.candidates, n_way=config.tasks.n_way, n_shot=asked.n_shot,
+        n_query=asked.n_query, updates=asked.updates, seed=config.seed,
+    )  # fmt: skip
+
+
+def open_targets(plan: Plan) -> tuple[Plan, tuple[Target, ...]]:
+    """The targets that the settings name, and the plan with what they are known by."""
+    asked, settings = plan.config.targets, _settings(plan)
+    if not asked.names:
+        return plan, ()
+    draw_candidates(plan.pool, settings)  # an error now, and not after the stages before
+    sizes = settings.target_sizes()
+    targets = _told_apart([find_target(name, plan.pool, **sizes) for name in asked.names], asked)
+    for target in targets:
+        _check_unseen(target, plan.pool)
+    known = replace(asked, fingerprints=tuple(t.fingerprint for t in targets))
+    return replace(plan, config=replace(plan.config, targets=known)), targets
+
+
+def _told_apart(targets: Sequence[Target], asked: TargetSettings) -> tuple[Target, ...]:
+    """The targets; where two have one name, such as two folders, each by how it was asked for."""
+    names = [target.name for target in targets]
+    return tuple(
+        target if names.count(target.name) == 1 else replace(target, name=name)
+        for target, name in zip(targets, asked.names, strict=True)
+    )
+
+
+def _check_unseen(target: Target, pool: ClassPool) -> None:
+    """A study fits its themes to all training classes: a target must not be among them."""
+    training = pool.split("train")
+    if own := target.classes_in(training):
+        raise DataError(
+            f"the target {target.name} has {len(own)} training classes of the pool, such as "
+            f"{training.class_names[own[0]]}, and the study trains on them. Name a group of "
+            "another split, or ask `taskscape advise`, which leaves the target's classes out."
+        )
+
+
+def targets_stage(
+    plan: Plan, model: TaskThemes, targets: Sequence[Target]
+) -> Stage[tuple[Advice, ...]]:
+    """Advice for every target and learner, in a folder each."""
+    asked, names = plan.config.targets, plan.config.targets.learners
+
+    def make(folder: Path, steps: Steps) -> None:
+        with steps.step(0.1, "drawing candidates"):
+            sources = Sources.of(plan.pool, _settings(plan), model=model)
+        share = 0.9 / (len(targets) * len(names))
+        for t, target in enumerate(targets):
+            outlook = sources.look_at(target)
+            for name in names:
+                with steps.step(share, f"{label_of(name)} for {target.name}"):
+                    advice = advise_on(outlook, asked.budget, learner=name, trials=asked.trials)
+                advice.save(folder / f"{t + 1}-{name}")
+
+    def load(folder: Path) -> tuple[Advice, ...]:
+        pool = plan.pool.split("train")
+        return tuple(
+            Advice.load(folder / f"{t + 1}-{name}", pool)
+            for t in range(len(asked.names))
+            for name in names
+        )
+
+    settings = plain(asdict(asked)) | {"seed": plan.config.seed, "n_way": plan.config.tasks.n_way}
+    return Stage("targets", settings, make, load, ("fit",))

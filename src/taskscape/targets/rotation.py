@@ -1,0 +1,286 @@
+"""Every group of a pool is the target once: what choosing for it gains, and what that tells.
+
+Groups are dealt into folds. For every fold, candidates are drawn and similarities fitted on the
+groups outside of it; then each of its groups is a target with a few labelled samples a class.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from taskscape.arguments import check_whole
+from taskscape.errors import DataError
+from taskscape.files import cache_dir
+from taskscape.ledger import Ledger
+from taskscape.pools import ClassPool
+from taskscape.pools.look_alikes import same_name
+from taskscape.progress import progress_bar
+from taskscape.select.trials import gain_over
+from taskscape.similarity import Similarity, make_similarity
+from taskscape.similarity.known import TASK_THEMES
+from taskscape.similarity.task_themes import ThemeSimilarity
+from taskscape.statistics import Interval, mean_interval
+from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources
+from taskscape.targets.gains import LEAST_TARGETS, GainSeen, evidence_of
+from taskscape.targets.known import HALF, PROTOTYPES, RANDOM, RANKS, WAYS
+from taskscape.targets.target import LEAST_QUERIES, Target, target_of_classes
+from taskscape.targets.trials import ALL, WayTrials, random_of, source_way, try_ways
+from taskscape.themes.estimator import TaskThemes
+
+__all__ = ["Rotation", "SizeGain", "Turn", "experience_of", "gains_by_size", "gains_seen"]
+
+_SIZED = re.compile(rf"{TASK_THEMES} (?:(\d+)×(\d+))?(?:×(\d+))?")
+"""Task-themes of another size than the settings have, or an ensemble: ``task_themes 32×16``,
+``task_themes ×3``."""
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """The groups of a pool, dealt into folds, and how each is tried as the target."""
+
+    pool: ClassPool
+    ways: tuple[str, ...]
+    """Ways to choose: those of ``WAYS``, other similarity measures, and ``task_themes 32×16``, with
+    so many image-themes and task-themes."""
+    folds: int = 7
+    without_namesakes: bool = False
+    """Only targets of which another source has one by the same name, and without that."""
+    settings: AdvisorSettings = field(default_factory=AdvisorSettings)
+
+    @cached_property
+    def dealt(self) -> list[list[str]]:
+        """The targets of every fold; an error where some cannot be tried, or there are none."""
+        given, n_folds = self.settings, check_whole(self.folds, "folds", 2)
+        folds = _dealt_groups(self.pool, n_folds, given.n_way, self.without_namesakes)
+        targets = [name for fold in folds for name in fold]
+        if not targets:
+            namesake = " and another group of its name" if self.without_namesakes else ""
+            raise DataError(
+                f"no group of {self.pool!r} can be a target: that takes the {given.n_way} classes "
+                f"of a task{namesake}. Give a pool with groups, or lower n_way."
+            )
+        check_whole(given.n_query, "n_query", LEAST_QUERIES)
+        self.pool.require(
+            given.n_shot + LEAST_QUERIES, f"n_shot={given.n_shot} and {LEAST_QUERIES} queries",
+            np.flatnonzero(np.isin(self.pool.groups or (), targets)).tolist(),
+        )  # fmt: skip
+        return folds
+
+    def sources_without(self, fold: Sequence[str]) -> Sources:
+        """Candidates of the groups outside of a fold, and similarities fitted to them."""
+        outside = np.flatnonzero(~np.isin(self.pool.groups or (), fold))
+        rest = replace(self.pool.subset(outside.tolist()), splits=None)
+        return Sources.of(rest, self.settings, _measures(self.ways, self.settings))
+
+    def target(self, name: str) -> Target:
+        """A group as the target."""
+        classes = np.flatnonzero(np.asarray(self.pool.groups) == name)
+        return target_of_classes(self.pool, classes, name, **self.settings.target_sizes())
+
+
+def _dealt_groups(
+    pool: ClassPool, folds: int, n_way: int, without_namesakes: bool = False
+) -> list[list[str]]:
+    """The groups that a task can be drawn from, in folds; the pool's kinds of groups are spread.
+
+    Groups of one name, such as the Greek of two sources, go into different folds, so that a target
+    has the other one among its sources; or those alone are dealt, and go into the same fold.
+    """
+    groups = list(dict.fromkeys(pool.groups or ()))
+    sizes = {g: (pool.groups or ()).count(g) for g in groups}
+    by_name: list[list[str]] = []
+    for group in (g for g in groups if sizes[g] >= n_way):
+        known = next((of_name for of_name in by_name if same_name(of_name[0], group)), None)
+        if known is None:
+            by_name.append([group])
+        else:
+            known.append(group)
+    if without_namesakes:
+        shared = [of_name for of_name in by_name if len(of_name) > 1]
+        return [[g for of_name in shared[i::folds] for g in of_name] for i in range(folds)]
+    in_order = [g for of_name in by_name for g in of_name]
+    return [in_order[i::folds] for i in range(folds)]
+
+
+def _measures(ways: Sequence[str], settings: AdvisorSettings) -> dict[str, Similarity]:
+    """The similarity measures that ways need."""
+    needed: dict[str, Similarity] = {}
+    ranked = (TASK_THEMES, PROTOTYPES) if {RANKS, HALF} & set(ways) else ()
+    for name in dict.fromkeys((TASK_THEMES, *ranked, *ways)):
+        size = _SIZED.fullmatch(name)
+        if name == TASK_THEMES or size:
+            K, L, fits = (None, None, None) if size is None else size.groups()
+            model = TaskThemes(
+                image_themes=int(K or settings.image_themes),
+                task_themes=int(L or settings.task_themes),
+                n_restarts=int(fits or 1), ensemble=int(fits or 1), random_state=settings.seed,
+            )  # fmt: skip
+            needed[name] = ThemeSimilarity(model)
+        elif name not in (RANKS, HALF, RANDOM, ALL):
+            needed[name] = make_similarity(name, seed=settings.seed)
+    return needed
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """What a learner made of one target after training by each way, by budget."""
+
+    outlook: Outlook
+    tried: tuple[WayTrials, ...]
+
+    @staticmethod
+    def of(
+        outlook: Outlook,
+        learner: str,
+        ways: Sequence[str],
+        budgets: Sequence[int],
+        *,
+        trials: int = 3,
+        random_trials: int = 6,
+        with_sources: bool = False,
+    ) -> "Turn":
+        """Train by each way, by chance and on all candidates; on every source alone if asked."""
+        asked: list[tuple[str, int, int]] = []
+        for budget in budgets:
+            asked.append((RANDOM, budget, random_trials))
+            asked += [(way, budget, trials) for way in ways]
+        everything = len(outlook.sources.tasks)
+        asked.append((ALL, everything, 2))
+        if with_sources:
+            asked += [(source_way(g), everything, 1) for g in outlook.sources.groups]
+        seed = outlook.sources.settings.seed
+        return Turn(outlook, tuple(try_ways(outlook, learner, asked, seed=seed)))
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """By way and budget, the gain over random choice, and what spoke for it beforehand."""
+        queries = self.outlook.target.queries
+        assert queries is not None
+        rows = []
+        for trials in self.tried:
+            assert trials.accuracy is not None
+            has_budget = trials.way != ALL and not trials.way.startswith(source_way(""))
+            random = random_of(self.tried, trials.budget if has_budget else self.tried[0].budget)
+            assert random.accuracy is not None
+            gain = gain_over(trials.accuracy, random.accuracy, queries.classes)
+            on_folds = trials.held_out_accuracy
+            rows.append(
+                {
+                    "way": trials.way,
+                    "budget": trials.budget,
+                    "accuracy": trials.accuracy.mean(1).tolist(),
+                    "gain": gain.value,
+                    "low": gain.low,
+                    "high": gain.high,
+                    "held_out": None if trials.held_out is None else trials.held_out.tolist(),
+                    "held_out_accuracy": None if on_folds is None else on_folds.mean(1).tolist(),
+                    "evidence": evidence_of(trials, random) or 0.0,
+                }
+            )
+        return rows
+
+
+def gains_seen(entries: Iterable[Mapping[str, Any]]) -> list[GainSeen]:
+    """What a ledger of targets tells :func:`taskscape.advise` of others."""
+    return [
+        GainSeen(
+            entry["cell"]["target"], entry["cell"]["learner"], seen["way"], seen["budget"],
+            seen["gain"], seen["evidence"],
+        )
+        for entry in entries
+        for seen in entry["ways"]
+        if seen["way"] in WAYS and seen["way"] != RANDOM
+    ]  # fmt: skip
+
+
+def experience_of(
+    pool: ClassPool,
+    learner: str = "protonet",
+    n: int = 100,
+    settings: AdvisorSettings | None = None,
+    *,
+    but: str | None = None,
+) -> list[GainSeen]:
+    """What choosing gains on a pool's own groups of training classes, each the target once.
+
+    For ``advise(…, experience=…)``. What was seen is kept in the cache folder, so that only the
+    first target of a pool waits for it. ``but`` is a group that is left out: the target itself.
+    """
+    ways = tuple(way for way in WAYS if way != RANDOM)
+    rotation = Rotation(_to_learn_from(pool), ways, settings=settings or AdvisorSettings())
+    others = {g for fold in rotation.dealt for g in fold} - {but}
+    if len(others) < LEAST_TARGETS:
+        raise DataError(
+            f"{pool!r} has {len(others)} groups of {rotation.settings.n_way} or more training "
+            f"classes besides the target; at least {LEAST_TARGETS} are needed to see what choosing "
+            "gains on it. Leave experience out, to go by gains on the embedded data."
+        )
+    return [seen for seen in gains_seen(_rotated(rotation, learner, n)) if seen.target != but]
+
+
+def _to_learn_from(pool: ClassPool) -> ClassPool:
+    """The training classes of a pool, or all of them where it has no splits."""
+    return pool if pool.splits is None else pool.split("train")
+
+
+def _rotated(rotation: Rotation, learner: str, n: int) -> list[dict[str, Any]]:
+    """Every group of a pool as the target once; what was seen is kept in the cache folder."""
+    ledger = Ledger(cache_dir() / "targets" / f"{rotation.pool.fingerprint}.jsonl")
+    cells = []
+    with progress_bar("groups as targets", sum(map(len, rotation.dealt))) as advance:
+        for number, fold in enumerate(rotation.dealt):
+            sources: Sources | None = None
+            for name in fold:
+                cell = {
+                    "what": "target", "target": name, "learner": learner, "budget": n,
+                    "fold": number, "folds": rotation.folds, "ways": list(rotation.ways),
+                    **asdict(rotation.settings),
+                }  # fmt: skip
+                if ledger.get(cell) is None:
+                    sources = sources or rotation.sources_without(fold)
+                    outlook = sources.look_at(rotation.target(name))
+                    turn = Turn.of(outlook, learner, rotation.ways, [n])
+                    ledger.add(cell, {"ways": turn.summaries()})
+                entry = ledger.get(cell)
+                assert entry is not None
+                cells.append(entry)
+                advance(1)
+    return cells
+
+
+@dataclass(frozen=True)
+class SizeGain:
+    """What choosing tasks by task-themes of one size gains over random choice."""
+
+    image_themes: int
+    task_themes: int
+    gain: Interval
+    """The mean over targets, with its 95 % interval over them."""
+    worst: float
+    """On the target that gained least."""
+    n_targets: int
+
+
+def gains_by_size(
+    pool: ClassPool,
+    sizes: Sequence[tuple[int, int]],
+    learner: str = "protonet",
+    n: int = 100,
+    settings: AdvisorSettings | None = None,
+) -> list[SizeGain]:
+    """What choosing by task-themes of several sizes (K, L) gains on a pool's own groups.
+
+    Each group of training classes is the target once, and the sizes are fitted to the others. What
+    was seen is kept in the cache folder.
+    """
+    ways = tuple(f"{TASK_THEMES} {K}×{L}" for K, L in sizes)
+    rotation = Rotation(_to_learn_from(pool), ways, settings=settings or AdvisorSettings())
+    rows = [row for entry in _rotated(rotation, learner, n) for row in entry["ways"]]
+    gains = {way: np.array([row["gain"] for row in rows if row["way"] == way]) for way in ways}
+    return [
+        SizeGain(K, L, mean_interval(gains[way]), float(gains[way].min()), len(gains[way]))
+        for (K, L), way in zip(sizes, ways, strict=True)
+    ]

@@ -1,0 +1,73 @@
+"""The committed ledgers: their commands still ask for the cells that they hold."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import choosing, forecasting, similarity
+from experiments.__main__ import EXPERIMENTS, main
+from experiments.lab import Lab, packed
+from experiments.recipes import unit_length
+from taskscape.ledger import read_ledger
+from taskscape.pools import ClassPool, load_pool
+
+RESULTS = Path(__file__).parents[2] / "experiments" / "results"
+LETTERS = (
+    "auto-glyphs",
+    "forecast-glyphs",
+    "similarity-glyphs-test-cpu",
+    "similarity-vary-glyphs-small",
+)
+
+
+def name(cell: Mapping[str, Any]) -> str:
+    return json.dumps(cell, sort_keys=True)
+
+
+def asked_by(command: str, ledger: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The cells that a command asks for, with nothing run."""
+    words = shlex.split(command)
+    assert words[:3] == ["python", "-m", "experiments"]
+    assert words[3] in EXPERIMENTS
+    asked: set[str] = set()
+
+    def missing(lab: Lab, cells: Any) -> list[Any]:
+        asked.update(map(name, cells))
+        return []
+
+    monkeypatch.setattr(Lab, "missing", missing)
+    words[words.index("--out") + 1] = str(ledger)
+    main(words[3:])
+    return asked
+
+
+@cache
+def letters() -> ClassPool:
+    return load_pool("letters")
+
+
+@cache
+def features() -> ClassPool:
+    return unit_length(letters(), pca=64)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("shared_cache")
+@pytest.mark.parametrize("file", LETTERS)
+def test_finished_cells_are_recognised(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (choosing, forecasting, similarity):
+        monkeypatch.setattr(module, "load_pool", lambda name: {"letters": letters()}[name])
+    for module in (choosing, forecasting):
+        monkeypatch.setattr(module, "unit_length", lambda pool, pca: {64: features()}[pca])
+    path = RESULTS / f"{file}.jsonl"
+    entries = read_ledger(packed(path))
+    for command in dict.fromkeys(e["command"] for e in entries):
+        asked = asked_by(command, path, monkeypatch)
+        own = [name(e["cell"]) for e in entries if e["command"] == command]
+        assert [cell for cell in own if cell not in asked] == []
+    assert not path.exists()

@@ -1,0 +1,73 @@
+"""Two runs never work in one folder."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from run_cases import go
+from taskscape.errors import DataError
+from taskscape.files import only_run_in
+from taskscape.study.stages import Stage, StageRunner
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from taskscape.files import only_run_in
+with only_run_in(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_second_run_is_told_who_works_there(tmp_path: Path) -> None:
+    said = rf"^another run \(process {os.getpid()}\) works in {re.escape(str(tmp_path))}\. Wait "
+    with only_run_in(tmp_path):
+        with pytest.raises(DataError, match=said), only_run_in(tmp_path):
+            pass
+        with pytest.raises(DataError, match=said):
+            go(tmp_path, resume=True)
+    assert list(tmp_path.iterdir()) == []
+    with only_run_in(tmp_path):
+        pass
+
+
+def test_a_killed_run_leaves_the_folder_free(tmp_path: Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "held\n"
+        with pytest.raises(DataError, match=f"process {child.pid}"), only_run_in(tmp_path):
+            pass
+    finally:
+        child.kill()
+        child.communicate()
+    assert list(tmp_path.iterdir())  # it had no time to tidy up
+    with only_run_in(tmp_path):
+        pass
+
+
+def test_a_run_that_fails_frees_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), only_run_in(tmp_path):
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stage_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    def make(folder: Path, steps: object) -> None:
+        (folder / "value.txt").write_text("1")
+
+    def load(folder: Path) -> str:
+        note = folder / "stage.json"
+        note.write_text(json.dumps({**json.loads(note.read_text()), "hash": "another"}))
+        return (folder / "value.txt").read_text()
+
+    runner = StageRunner(tmp_path, "data", resume=True)
+    with pytest.raises(DataError, match=r"stage 'fit' in .* was changed while it was read"):
+        runner.run(Stage("fit", {}, make, load))

@@ -1,0 +1,224 @@
+"""Settings of a study: presets, TOML, and every mistake by its whole message."""
+
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskscape.errors import DataError
+from taskscape.meta import LEARNERS, MAML
+from taskscape.select import RULES
+from taskscape.similarity import SIMILARITIES
+from taskscape.study import (
+    PRESETS,
+    StudyConfig,
+    config_from,
+    preset,
+    read_config,
+    to_toml,
+)
+from taskscape.study.checks import check_config
+
+DOCS = Path(__file__).parents[3] / "docs" / "run.md"
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_sound_and_survive_toml(name: str):
+    config = preset(name, seed=3)
+    check_config(config)
+    assert config.preset == name
+    assert config_from(tomllib.loads(to_toml(config))).to_dict() == config.to_dict()
+
+
+def test_the_paper_preset_has_the_papers_sizes():
+    paper = PRESETS["paper"]
+    assert (paper.fit.task_themes, paper.fit.image_themes, paper.fit.delta) == (4, 8, 0.5)
+    assert (paper.fit.n_way, paper.fit.n_shot) == ((5, 10), 16)
+    assert paper.tasks.n_train == 1_000_000
+    assert len(paper.learners.names) == 5
+    assert paper.selection.budgets == (100, 500, 1000, 2000, 5000, 10_000)
+    assert paper.selection.trials == 50
+
+
+def test_a_file_changes_its_preset_and_only_what_it_names(tmp_path: Path):
+    path = tmp_path / "study.toml"
+    path.write_text(
+        'preset = "quick"\nseed = 7\n[fit]\ndelta = 1\n[learners]\nnames = ["maml"]\n'
+        "[learners.settings.maml]\ninner_steps = 2\n"
+    )
+    config = read_config(path)
+    assert (config.preset, config.seed, config.fit.delta) == ("quick", 7, 1.0)
+    assert isinstance(config.fit.delta, float)
+    assert config.tasks == PRESETS["quick"].tasks
+    learner, rest = config.learners.learner("maml")
+    assert learner == MAML(inner_rate=0.5, inner_steps=2)
+    assert rest == {"learning_rate": 0.003}
+
+
+def one_of(names: Iterable[str]) -> str:
+    *others, last = map(repr, names)
+    return f"{', '.join(others)} or {last}"
+
+
+OTHER_RULES = ", ".join(rule for rule in RULES if rule != "random")
+WRONG: list[tuple[dict[str, Any], str]] = [
+    (
+        {"tasks": {"n_ways": 5}},
+        "tasks.n_ways=5 in the settings is not a setting; section [tasks] has n_way, n_shot, "
+        "n_train, n_val, n_test, val_share, test_share. Did you mean n_way?",
+    ),
+    (
+        {"task": {}},
+        "task={} in the settings is not a setting; the top level has preset, data, seed, "
+        "similarity, source, tasks, fit, learners, evaluate, selection, targets, forecast, report. "
+        "Did you mean tasks?",
+    ),
+    ({"tasks": 5}, "tasks=5 in the settings must be a section, [tasks], with settings in it."),
+    ({"seed": "one"}, "seed='one' in the settings must be a whole number."),
+    ({"fit": {"delta": "small"}}, "fit.delta='small' in the settings must be a finite number."),
+    ({"fit": {"n_tasks": True}}, "fit.n_tasks=True in the settings must be a whole number."),
+    ({"data": 3}, "data=3 in the settings must be text in quotes."),
+    ({"report": {"enabled": 1}}, "report.enabled=1 in the settings must be true or false."),
+    (
+        {"fit": {"n_way": [5]}},
+        "fit.n_way=[5] in the settings must be a list of 2, such as [5, 10].",
+    ),
+    (
+        {"learners": {"names": "maml"}},
+        'learners.names=\'maml\' in the settings must be a list, such as ["a", "b"].',
+    ),
+    (
+        {"learners": {"settings": {"maml": 3}}},
+        "learners.settings in the settings must have a table for each learner, such as "
+        "[learners.settings.maml] with inner_steps = 5 in it.",
+    ),
+    ({"preset": "large"}, "preset='large' is not known; use 'quick', 'default' or 'paper'."),
+    ({"preset": 1}, "preset=1 in the settings must be text, such as 'quick'."),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), WRONG, ids=lambda v: str(v)[:30])
+def test_wrong_settings_are_named(values: dict[str, Any], message: str):
+    with pytest.raises(DataError) as raised:
+        config_from(values)
+    assert str(raised.value) == message
+
+
+IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
+    ({"seed": -1}, "seed=-1 must be at least 0."),
+    ({"tasks": {"n_way": 1}}, "tasks.n_way=1 must be at least 2."),
+    ({"selection": {"trials": 1}}, "selection.trials=1 must be at least 2."),
+    ({"tasks": {"val_share": 0.9}}, "tasks.val_share=0.9 must be a number between 0 and 0.8."),
+    (
+        {"forecast": {"confidence": 1.0}},
+        "forecast.confidence=1.0 must be a number of at least 0.5 and below 1.",
+    ),
+    ({"evaluate": {"bins": "ten"}}, "evaluate.bins='ten' is not known; use 'paper' or 'quantile'."),
+    ({"fit": {"n_way": [9, 5]}}, "fit.n_way=[9, 5] must ascend, from 2 or more."),
+    (
+        {"fit": {"prepare": "pcb=3"}},
+        "fit.prepare='pcb=3': use auto, none, or some of power=0.5,l2,centre,pca=32.",
+    ),
+    (
+        {"learners": {"names": []}},
+        "learners.names is empty; name at least one, such as ['protonet'].",
+    ),
+    ({"learners": {"names": ["maml", "maml"]}}, "learners.names=['maml', 'maml'] names one twice."),
+    (
+        {"learners": {"names": ["sgd"]}},
+        f"learner='sgd' is not known; use {one_of(LEARNERS)}.",
+    ),
+    (
+        {"learners": {"network": "resnet"}},
+        "learners.network='resnet' is not known; use 'mlp' or 'conv4'.",
+    ),
+    ({"learners": {"widths": [0]}}, "learners.widths=[0] must be 1 or more each."),
+    (
+        {"learners": {"settings": {"maml": {"inner_steps": "five"}}}},
+        "learners.settings.maml.inner_steps='five' must be a number.",
+    ),
+    (
+        {"selection": {"rules": ["random"]}},
+        f"selection.rules: 'random' is not a rule; choose from {OTHER_RULES}, alone or with a "
+        f"notion of similarity as in 'nearest:task2vec' ({', '.join(SIMILARITIES)}). Random choice "
+        "is always there, to compare with.",
+    ),
+    (
+        {"selection": {"rules": ["nearest:kl"]}},
+        f"selection.rules: 'nearest:kl' is not a rule; choose from {OTHER_RULES}, alone or with a "
+        f"notion of similarity as in 'nearest:task2vec' ({', '.join(SIMILARITIES)}).",
+    ),
+    (
+        {"similarity": "kl"},
+        f"similarity='kl' is not known; use {one_of(SIMILARITIES)}.",
+    ),
+    ({"selection": {"budgets": [0]}}, "selection.budgets=[0] must be 1 or more each."),
+    (
+        {"selection": {"budgets": []}},
+        "selection.budgets is empty; give one, or empty selection.rules too.",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("values", "message"), IMPOSSIBLE, ids=lambda v: str(v)[:30])
+def test_impossible_settings_are_named_before_any_work(values: dict[str, Any], message: str):
+    with pytest.raises(DataError) as raised:
+        check_config(config_from(values))
+    assert str(raised.value) == message
+
+
+def test_unknown_settings_of_a_learner_are_named_with_the_known_ones():
+    config = config_from({"learners": {"settings": {"maml": {"speed": 1}}}})
+    with pytest.raises(DataError) as raised:
+        check_config(config)
+    assert str(raised.value).startswith(
+        "learners.settings.maml.speed=1 is not a setting; maml has scale, first_order, "
+        "inner_rate, inner_steps, clip_norm, fresh_samples, learning_rate"
+    )
+
+
+def test_unreadable_files_are_named(tmp_path: Path):
+    with pytest.raises(DataError, match=r"^no such file: .*nowhere\.toml\.$"):
+        read_config(tmp_path / "nowhere.toml")
+    (tmp_path / "bad.toml").write_text("seed = = 1")
+    with pytest.raises(DataError, match=r"bad\.toml is not readable TOML: "):
+        read_config(tmp_path / "bad.toml")
+
+
+def settings_of(config: Any, prefix: str = "") -> dict[str, Any]:
+    """All settings by their full name."""
+    found: dict[str, Any] = {}
+    for f in fields(config):
+        value = getattr(config, f.name)
+        if is_dataclass(value):
+            found |= settings_of(value, f"{f.name}.")
+        elif f.name == "settings":
+            found |= {
+                f"{prefix}settings.{name}.{k}": v
+                for name, own in value.items()
+                for k, v in own.items()
+            }
+        else:
+            found[prefix + f.name] = value
+    return found
+
+
+def test_the_documented_settings_are_the_settings():
+    """Every setting is in docs/run.md, with its value in each preset, and nothing else is."""
+    rows = re.findall(r"^\| `([\w.]+)` \| (.*?) \| (.*?) \| (.*?) \|", DOCS.read_text(), re.M)
+    documented = {name: values for name, *values in rows}
+    wanted = {name: settings_of(replace(c)) for name, c in PRESETS.items()}
+    assert set(documented) == set(wanted["default"])
+    for setting, cells in documented.items():
+        shown = [tomllib.loads(f"v = {cell.strip('`')}")["v"] for cell in cells]
+        real = [wanted[name][setting] for name in ("quick", "default", "paper")]
+        assert shown == [list(v) if isinstance(v, tuple) else v for v in real], setting
+
+
+def test_settings_can_be_compared_and_replaced():
+    assert StudyConfig() == preset("default")
+    assert replace(preset("quick"), seed=1) == preset("quick", seed=1)

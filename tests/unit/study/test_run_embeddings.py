@@ -1,0 +1,56 @@
+"""Of embedded tasks a study says which are outliers, and what is usual."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from run_cases import own_features
+from taskscape import Embeddings, TaskThemes, load_pool, sample_tasks
+from taskscape.pools import ClassPool
+from taskscape.study.distances import _likeness
+from taskscape.study.represent import SplitEmbeddings, embed_called
+from taskscape.themes import OutlierTasksWarning
+
+
+def own_pool(n_classes: int) -> ClassPool:
+    return load_pool(own_features(n_classes=n_classes))
+
+
+def test_warnings_of_outliers_say_which_tasks_they_are_of():
+    pool = own_pool(6)
+    sets = {
+        "test tasks": sample_tasks(pool, 2, n_way=2, n_shot=1, seed=0),
+        "training tasks": sample_tasks(pool, 3, n_way=2, n_shot=1, seed=1),
+    }
+    model = TaskThemes()
+    model.elbo_reference_ = (0.0, 1.0)
+
+    def embed(tasks):
+        far = Embeddings.of(tasks, np.ones((5, 2)), elbo=[-99.0, 0, -99, 0, 0])
+        model.warn_of_outliers(far)
+        return far
+
+    model.embed = embed
+    with pytest.warns(OutlierTasksWarning) as told:
+        parts = embed_called(model, sets)
+    assert [str(w.message).partition(" are ")[0] for w in told] == [
+        "1 of 2 test tasks",
+        "1 of 3 training tasks",
+    ]
+    assert [part.ids.tolist() for part in parts.values()] == [[0, 1], [0, 1, 2]]
+
+
+def test_a_few_validation_tasks_are_no_reference():
+    """What is usual is then told by the training classes."""
+    rng = np.random.default_rng(0)
+    pool = own_pool(30)
+    splits = {}
+    for name, n in (("train", 400), ("val", 19), ("test", 30)):
+        tasks = sample_tasks(pool, n, n_way=3, n_shot=1, seed=n)
+        splits[name] = Embeddings.of(tasks, 0.5 + rng.gamma(1, 1, (n, 2)))
+    embedded = SplitEmbeddings(**splits)
+    test, train = (e.lam.astype(np.float64) for e in (embedded.test, embedded.train))
+    assert _likeness(embedded, test, train, 0).folds > 0
+    more = replace(embedded, val=embedded.test)
+    assert _likeness(more, test, train, 0).folds == 0

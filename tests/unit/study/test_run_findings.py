@@ -1,0 +1,233 @@
+"""Findings in words: a verdict first, few numbers, and nothing reads as nothing."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from taskscape import ClassPool, make_tasks
+from taskscape.compare import Resemblance
+from taskscape.diagram import CorrelationDiagram, Curve
+from taskscape.forecast import Judgement
+from taskscape.select.trials import Gain
+from taskscape.statistics import Interval
+from taskscape.study.findings import Finding, Reached, find
+from taskscape.targets import Advice
+from taskscape.targets.advice import SourceShare
+
+FALLS, FLAT = Interval(-0.4, -0.6, -0.2), Interval(-0.1, -0.3, 0.1)
+RISES, BARELY = Interval(0.3, 0.1, 0.5), Interval(-0.2, -0.4, -0.003)
+WELL, ILL = (
+    Judgement("A", 50, 0.5, 0.061, 0.88, 0.9, 0.9, 0.072),
+    Judgement("B", 50, 0.0, 0.0724, 0.88, 0.9, 0.9, 0.0721),
+)
+
+
+def likeness(percentile: float) -> Resemblance:
+    at = np.full(20, float(percentile))
+    return Resemblance(at, at, at, "mean KL", 100, 0)
+
+
+def diagram(*curves: tuple[str, Interval, Interval | None]) -> CorrelationDiagram:
+    made = [
+        Curve(name, (), found, found, found, 0.7, 5, 0.8, 0.94, given, FALLS)
+        for name, found, given in curves
+    ]
+    return CorrelationDiagram(
+        tuple(made), 100, 20, "paper", 10, 0.95, "leaving out classes", "d", "a", 0.1
+    )
+
+
+def about(part: str, **found: object) -> Finding:
+    return next(f for f in find(**found) if f.about == part)
+
+
+def distance(*curves: tuple[str, Interval, Interval | None]) -> Finding:
+    return about("diagram", diagram=diagram(*curves))
+
+
+def selection(*gains: Gain) -> Finding:
+    return about("selection", gains=gains)
+
+
+def advice(target: str, way: str, *, latin: int = 9, **measured: Interval) -> Advice:
+    pool = ClassPool.from_classes({name: np.zeros((2, 1)) for name in "abc"})
+    return Advice(
+        target=target, learner="protonet", way=way, why="", chosen=make_tasks(pool, [["a", "b"]]),
+        sources=(SourceShare("Greek", 1.0, 3), SourceShare("Latin", 2.0, latin)), explained=True,
+        gap=None, decision=None, held_out=None, measured=measured, accuracy={},
+    )  # fmt: skip
+
+
+def test_likeness():
+    assert str(about("map", resemblance=likeness(50))) == (
+        "Test tasks are like the training tasks. The middle one lies farther from them than 50 % "
+        "of the tasks of validation classes do; 50 % would be usual."
+    )
+    near = about("map", resemblance=likeness(0))
+    assert near.because.startswith("The middle one lies nearer to them than 100 % of the tasks")
+    odd = about("map", resemblance=likeness(50), remarks=["x"], unexplained=0.9)
+    assert str(odd) == (
+        "Whether the test tasks are like the training tasks cannot be told. The model explains "
+        "90 % of them far worse than the tasks it learned from: read the remark on that first."
+    )
+    far = about("map", resemblance=likeness(99), remarks=["x", "y"])
+    assert far.verdict == "Test tasks are unlike the training tasks."
+    assert far.because.endswith("may mean little: read the 2 remarks on it first.")
+    assert about("map").verdict.endswith("are like the training tasks cannot be told.")
+
+
+def test_accuracy_stands_beside_guessing():
+    reached = Reached({"A": Interval(0.431, 0.4, 0.46)}, 0.2, "5", 1)
+    assert str(about("diagram", reached=reached)) == (
+        "A is right on 43.1 % of the queries; guessing would be on 20.0 %. A test task has 5 "
+        "classes that were not trained on, with 1 labelled sample of each."
+    )
+    two = Reached({"A": Interval(0.5, 0.4, 0.6), "B": Interval(0.21, 0.19, 0.23)}, 0.2)
+    poor = about("diagram", reached=two)
+    assert poor.verdict == "B does not clearly better than guessing."
+    assert poor.because.startswith("Learners are right on 21.0 % (B) to 50.0 % (A) of the queries")
+
+
+@pytest.mark.parametrize(
+    ("curves", "verdict"),
+    [
+        ([("A", FLAT, FLAT)], "Distance to the training tasks does not clearly explain accuracy."),
+        (
+            [("A", BARELY, FLAT)],
+            "Distance to the training tasks does not clearly explain accuracy.",
+        ),
+        (
+            [("A", Interval(-0.5), None)],
+            "Distance to the training tasks does not clearly explain accuracy.",
+        ),
+        (
+            [("A", Interval(float("nan")), None)],
+            "Whether distance to the training tasks explains accuracy cannot be told.",
+        ),
+        ([("A", FALLS, None)], "Accuracy falls with distance to the training tasks."),
+        (
+            [("A", FALLS, FLAT)],
+            "Accuracy falls with distance to the training tasks, but not clearly so among tasks "
+            "that are equally difficult.",
+        ),
+        (
+            [("A", FALLS, FALLS), ("B", FALLS, FALLS)],
+            "Accuracy falls with distance to the training tasks, also among tasks that are "
+            "equally difficult.",
+        ),
+        (
+            [("A", FALLS, FALLS), ("B", FALLS, BARELY)],
+            "Accuracy falls with distance to the training tasks, among equally difficult tasks "
+            "clearly so for A.",
+        ),
+        (
+            [("A", FALLS, FLAT), ("B", FLAT, FLAT)],
+            "Accuracy clearly falls with distance to the training tasks for A only, but not "
+            "clearly so among tasks that are equally difficult.",
+        ),
+        (
+            [("A", FALLS, FLAT), ("B", RISES, FLAT)],
+            "Accuracy does not just fall with distance to the training tasks: it clearly falls "
+            "for A and rises for B.",
+        ),
+    ],
+)
+def test_distance_and_accuracy(curves, verdict):
+    assert distance(*curves).verdict == verdict
+
+
+def test_an_interval_is_said_for_one_learner_and_its_end_is_never_minus_zero():
+    assert distance(("A", BARELY, FLAT)).because == (
+        "Their rank correlation (Spearman) is -0.20 [-0.40, 0.00]."
+    )
+    assert distance(("A", FLAT, FLAT), ("B", FALLS, FLAT)).because == (
+        "Their rank correlation (Spearman) is -0.10 for A and -0.40 for B."
+    )
+
+
+def test_a_forecast_that_does_not_beat_the_mean_is_none():
+    assert str(about("forecasts", judgements={"A": WELL})) == (
+        "Forecasts come closer to the accuracy on a test task than the mean does. A: off by 6.1 "
+        "points on average, always expecting the mean by 7.2. Its 90 % intervals held 88 % of the "
+        "tasks."
+    )
+    none = about("forecasts", judgements={"B": ILL}).verdict
+    assert none == "No forecast: expecting the mean accuracy for every test task is as good."
+    both = about("forecasts", judgements={"A": WELL, "B": ILL}).verdict
+    assert both.endswith("than the mean does for A; no forecast for B.")
+
+
+def test_selection():
+    none, gain = (
+        Gain("A", "nearest", 50, -0.01, -0.03, 0.01),
+        Gain("A", "cover", 50, 0.02, 0.01, 0.03),
+    )
+    harm, barely = (
+        Gain("B", "nearest", 500, -0.05, -0.06, -0.04),
+        Gain("A", "cover", 50, 0.02, 0.0004, 0.04),
+    )
+    assert find(gains=()) == find()
+    assert str(selection(none)) == (
+        "Choosing training tasks for all test tasks together made no clear difference. The one "
+        "comparison with random choice was -1.0 points (A, 50 tasks by nearest)."
+    )
+    assert "made no clear difference" in selection(none, barely).verdict
+    assert "clearly helped in 1 of 2 comparisons" in selection(none, gain).verdict
+    assert str(selection(none, gain, harm)) == (
+        "Choosing training tasks for all test tasks together clearly helped in 1 and did harm in 1 "
+        "of 3 comparisons with random choice. The most it gained was +2.0 points (A, 50 tasks by "
+        "cover). The most it lost was -5.0 points (B, 500 tasks by nearest)."
+    )
+
+
+def test_targets():
+    one = about("targets", targets=[advice("runes", "half", half=Interval(0.08, 0.05, 0.11))])
+    assert str(one) == (
+        "Choose training tasks for runes (by half). On its queries that gained +8.0 [+5.0, +11.0] "
+        "points over random choice. Most of the tasks to train on come from Latin."
+    )
+    assert str(about("targets", targets=[advice("runes", "random")])) == (
+        "Do not choose training tasks for runes."
+    )
+    gains = {"half": Interval(0.01), "ranks": Interval(0.03)}
+    many = [advice("a", "half", **gains), advice("b", "ranks", **gains), advice("c", "random")]
+    told = str(about("targets", targets=many))
+    assert told.startswith("Choosing training tasks is advised in 2 of 3 cases. That gained +2.0")
+    assert "The least was +1.0 (a, ProtoNet), the most +3.0 (b, ProtoNet)." in told
+    assert told.endswith("come from Latin for a and Latin for b.")
+
+
+def test_most_of_the_tasks_are_more_than_half_of_them():
+    greek = advice("runes", "half", latin=2)
+    thirds = replace(greek, sources=(*greek.sources, SourceShare("Thai", 3.0, 2)))
+    assert about("targets", targets=[greek]).because == (
+        "Most of the tasks to train on come from Greek."
+    )
+    assert about("targets", targets=[thirds]).because == (
+        "The largest part of the tasks to train on comes from Greek."
+    )
+    latin = replace(advice("runes", "ranks"), learner="maml")  # what another learner is advised
+    assert about("targets", targets=[greek, latin]).because == (
+        "Most of the tasks to train on come from Greek for runes and Latin for runes."
+    )
+
+
+def test_no_sentence_has_more_than_three_numbers():
+    names = ("A", "B", "C", "D", "E")
+    gains = [Gain(n, "nearest", 500, v, v - 0.01, v + 0.01) for n in names for v in (0.1, -0.1)]
+    gain = {"half": Interval(0.08, 0.05, 0.11)}
+    for n in (1, 3, 5):
+        told = find(
+            resemblance=likeness(99),
+            remarks=["x"] * n,
+            reached=Reached({k: Interval(0.5, 0.4, 0.6) for k in names[:n]}, 0.2, "5", 1),
+            diagram=diagram(*((k, FALLS, FALLS) for k in names[:n])),
+            judgements=dict.fromkeys(names[:n], WELL),
+            gains=gains[:n],
+            targets=[advice(k, "half", **gain) for k in names[:n]],
+        )
+        assert len(told) == 6
+        for sentence in re.split(r"(?<=[.;]) (?=[A-Z])", " ".join(map(str, told))):
+            assert len(re.findall(r"\d+(?:[.,]\d+)?", sentence)) <= 3, sentence

@@ -1,0 +1,131 @@
+"""What is settled before a study starts: splits, tasks, and what the data cannot give."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from meta_cases import toy_pool
+from run_cases import own_features, tiny
+from taskscape import load_pool
+from taskscape.errors import DataError
+from taskscape.pools import ClassPool
+from taskscape.pools.splits import deal_splits
+from taskscape.study.config import TaskSettings
+from taskscape.study.plan import make_plan
+
+
+def counts(pool: ClassPool) -> dict[str, int]:
+    assert pool.splits is not None
+    return {s: pool.splits.count(s) for s in ("train", "val", "test")}
+
+
+def with_splits(pool: ClassPool, tasks: TaskSettings, seed: int) -> tuple[ClassPool, list[str]]:
+    return deal_splits(pool, seed, tasks.test_share, tasks.val_share, tasks.n_way)
+
+
+def test_classes_without_splits_are_dealt_out():
+    pool = load_pool(own_features())
+    dealt, notes = with_splits(pool, tiny().tasks, 0)
+    assert counts(dealt) == {"train": 12, "val": 4, "test": 4}
+    assert notes == [
+        "The data name no training, validation or test classes; they were dealt out by class with "
+        "seed 0: 12 train, 4 val, 4 test."
+    ]
+    assert with_splits(pool, tiny().tasks, 0)[0].splits == dealt.splits
+    assert with_splits(pool, tiny().tasks, 1)[0].splits != dealt.splits
+
+
+def test_groups_stay_together_where_they_can():
+    pool = load_pool(own_features())
+    groups = tuple(f"g{c // 4}" for c in range(20))
+    dealt, notes = with_splits(replace(pool, groups=groups), tiny().tasks, 0)
+    assert counts(dealt) == {"train": 12, "val": 4, "test": 4}
+    assert all(len(set(dealt.splits[i : i + 4])) == 1 for i in range(0, 20, 4))
+    assert "by group with seed 0" in notes[0]
+    two = tuple("ab"[c // 10] for c in range(20))
+    dealt, notes = with_splits(replace(pool, groups=two), tiny().tasks, 0)
+    assert counts(dealt) == {"train": 12, "val": 4, "test": 4}
+    assert "by class with seed 0" in notes[0]
+
+
+def test_validation_classes_are_taken_from_training_where_there_are_none():
+    pool = replace(toy_pool(), splits=("train",) * 16 + ("test",) * 8)
+    dealt, notes = with_splits(pool, tiny().tasks, 0)
+    assert counts(dealt) == {"train": 13, "val": 3, "test": 8}
+    assert dealt.splits[16:] == ("test",) * 8
+    assert notes == [
+        "The data name no val classes; they were dealt out by class with seed 0: 13 train, 3 val, "
+        "8 test."
+    ]
+    only, notes = with_splits(replace(pool, splits=("train",) * 24), tiny().tasks, 0)
+    assert counts(only) == {"train": 14, "val": 5, "test": 5}
+    assert notes[0].startswith("The data name no test and no val classes; they were dealt out")
+    without, notes = with_splits(pool, tiny(tasks={"val_share": 0.0}).tasks, 0)
+    assert (without, notes) == (pool, [])
+
+
+def test_splits_of_the_data_stay():
+    pool = toy_pool()
+    assert with_splits(pool, tiny().tasks, 0) == (pool, [])
+
+
+def test_tasks_are_distinct_and_of_their_splits():
+    plan = make_plan(toy_pool(), tiny())
+    for split, tasks in (("train", plan.train), ("val", plan.val), ("test", plan.test)):
+        assert tasks is not None
+        assert np.isin(tasks.classes, plan.pool.classes_in(split)).all()
+        assert len(np.unique(np.sort(tasks.classes, axis=1), axis=0)) == len(tasks)
+    again = make_plan(toy_pool(), tiny())
+    np.testing.assert_array_equal(plan.test.keys, again.test.keys)
+    other = make_plan(toy_pool(), replace(tiny(), seed=1))
+    assert (plan.test.keys != other.test.keys).any()
+
+
+def test_what_is_at_most_is_cut_to_the_data_and_said():
+    pool = load_pool(own_features(n_classes=30))
+    plan = make_plan(pool, tiny(tasks={"n_shot": 16, "n_train": 9999}))
+    assert plan.config.tasks.n_shot == 9
+    assert plan.config.tasks.n_train == len(plan.train) == 816  # 3 of 18
+    assert plan.notes[1:] == (
+        "tasks.n_train was lowered from 9,999 to 816.",
+        "tasks.n_val was lowered from 30 to 20.",
+        "tasks.n_test was lowered from 30 to 20.",
+        "tasks.n_shot was lowered from 16 to 9.",
+        "(The data have 18 train, 6 val, 6 test classes and 9 samples in the smallest.)",
+    )
+
+
+def error_of(pool: ClassPool, **changes: dict) -> str:
+    with pytest.raises(DataError) as raised:
+        make_plan(pool, tiny(**changes))
+    return str(raised.value)
+
+
+def test_too_few_classes_or_samples_are_named_before_any_work():
+    assert error_of(toy_pool(), tasks={"n_way": 9}) == (
+        "tasks.n_way=9 needs 9 classes in every split; 'arrays' has 8 train classes (8 train, 8 "
+        "val, 8 test). Lower tasks.n_way, or give it more classes."
+    )
+    assert error_of(toy_pool(), tasks={"n_way": 8}) == (
+        "the 8 test classes of 'arrays' make only 1 different tasks of 8 classes; a study needs "
+        "10. Lower tasks.n_way, or raise tasks.test_share."
+    )
+    one = load_pool((np.zeros((9, 2)), np.zeros(9, int)))
+    assert error_of(one).endswith(
+        "has 1 train classes (1 train, 0 test). Lower tasks.n_way, or give it more classes."
+    )
+    few = load_pool(own_features(n_classes=30, n_samples=5))
+    assert error_of(few, evaluate={"n_shot": 5}).startswith(
+        "evaluate.n_shot=5 and at least one query needs 6 samples per class; '0' has 5"
+    )
+    assert error_of(few, selection={"rules": ["task2vec"]}).startswith(
+        "the rule 'task2vec' of selection.rules needs 6 samples per class"
+    )
+    assert error_of(toy_pool(), selection={"budgets": [10, 50]}) == (
+        "selection.budgets has 50; there are 40 training tasks to choose from. Lower it "
+        "(--budget), or raise selection.candidates and tasks.n_train."
+    )
+    assert error_of(toy_pool(), learners={"network": "conv4"}) == (
+        "learners.network='conv4' is for images; 'arrays' has features. Use 'mlp'."
+    )
