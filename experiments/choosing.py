@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from experiments.lab import Lab, option
-from experiments.recipes import LEARNER_PRESETS, PIXEL_COMPONENTS, unit_length
+from experiments.recipes import LEARNER_PRESETS, PIXEL_COMPONENTS
 from taskscape.meta import learner_and_training, network_for
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import LearnerJudge, TrialOptions, select
 from taskscape.statistics import losing_share
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.prepare import unit_length
 
 __all__ = ["ChoosingSettings", "ChoosingSizes", "ChoosingStudy", "run"]
 

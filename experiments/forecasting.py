@@ -26,7 +26,7 @@ from jaxtyping import Float, Int
 
 from experiments.class_splits import ClassSplits, coverage_over_splits
 from experiments.lab import Lab, Store, accuracy_of, count_right, option
-from experiments.recipes import LEARNER_PRESETS, PIXEL_COMPONENTS, unit_length, with_validation
+from experiments.recipes import LEARNER_PRESETS, PIXEL_COMPONENTS, with_validation
 from taskscape.forecast import Forecaster
 from taskscape.meta import (
     TrainConfig,
@@ -42,6 +42,7 @@ from taskscape.pools.cache import cache_key
 from taskscape.tasks import TaskSet, make_tasks, sample_tasks
 from taskscape.tasks.sampling import draw_tasks
 from taskscape.themes.estimator import TaskThemes, without_advice
+from taskscape.themes.prepare import unit_length
 
 __all__ = [
     "ABLATION",

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from experiments.lab import Lab, option
-from experiments.recipes import hold_out, nearest_centroid, unit_length
+from experiments.recipes import hold_out, nearest_centroid
 from taskscape.errors import DataError
 from taskscape.meta import (
     LEARNERS,
@@ -42,7 +42,7 @@ from taskscape.similarity.task2vec import probe_network
 from taskscape.statistics import class_interval
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.places import all_rows
-from taskscape.themes.prepare import choose_config, prepared_pool
+from taskscape.themes.prepare import choose_config, prepared_pool, unit_length
 
 __all__ = ["LearningSettings", "LearningSizes", "LearningStudy", "measure", "run"]
 

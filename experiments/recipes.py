@@ -21,7 +21,6 @@ from taskscape.pools import ClassPool
 from taskscape.select.trials import train_and_test as run_trials
 from taskscape.targets.known import LEARNER_SETTINGS
 from taskscape.tasks import TaskSet
-from taskscape.themes.prepare import PrepareConfig, prepared_pool
 
 __all__ = [
     "LEARNER_PRESETS",
@@ -30,7 +29,6 @@ __all__ = [
     "hold_out",
     "nearest_centroid",
     "train_and_test",
-    "unit_length",
     "with_validation",
 ]
 
@@ -148,16 +146,6 @@ def nearest_centroid(tasks: TaskSet, episodes: int) -> Evaluation:
     flat = mlp(int(np.prod(tasks.pool.sample_shape)), ())
     state = ProtoNet().init(jax.random.key(0), flat, tasks.max_way)
     return evaluate(ProtoNet(), state, tasks, episodes=episodes)
-
-
-def unit_length(pool: ClassPool, power: float | None = None, pca: int | None = None) -> ClassPool:
-    """The pool with every feature vector scaled to length one.
-
-    Before that, where asked for, a power of the features, and principal components of the training
-    classes about their mean.
-    """
-    config = PrepareConfig(power=power, l2=True, centre=pca is not None, pca=pca)
-    return prepared_pool(pool, config, unit_length=True, rows_at_once=len(pool.samples))
 
 
 def hold_out(pool: ClassPool, n_groups: int) -> ClassPool:

@@ -18,13 +18,14 @@ import numpy as np
 from jaxtyping import Float
 
 from experiments.lab import Lab, option
-from experiments.recipes import nearest_centroid, unit_length, with_validation
+from experiments.recipes import nearest_centroid, with_validation
 from taskscape.compare import mean_kl
 from taskscape.pools import ClassPool, load_pool
 from taskscape.statistics import pairwise_spearman, spearman
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.estimator import TaskThemes, without_advice
 from taskscape.themes.health import count_points
+from taskscape.themes.prepare import unit_length
 
 __all__ = ["RepresentationSettings", "Size", "agreement", "represent", "run"]
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from experiments.lab import accuracy_of, count_right
 from experiments.paper.plan import VERSIONS, Experiment, Fig2Plan, as_cell
-from experiments.recipes import LEARNER_PRESETS, train_and_test, unit_length
+from experiments.recipes import LEARNER_PRESETS, train_and_test
 from taskscape.compare import TrainSummary, mean_kl, member_agreement, summarise
 from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.distributed.engine import map_work
@@ -23,7 +23,7 @@ from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.tasks.sampling import draw_tasks
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.health import count_points
-from taskscape.themes.prepare import choose_config, learn_preparation
+from taskscape.themes.prepare import choose_config, learn_preparation, unit_length
 
 __all__ = ["LEARNERS", "Fig2"]
 

@@ -16,7 +16,7 @@ from experiments.paper.plan import (
     as_cell,
     learner_settings,
 )
-from experiments.recipes import LEARNER_PRESETS, train_and_test, unit_length
+from experiments.recipes import LEARNER_PRESETS, train_and_test
 from taskscape.distributed.engine import map_work
 from taskscape.meta import MAML, learner_and_training
 from taskscape.pools import ClassPool
@@ -25,6 +25,7 @@ from taskscape.similarity import Task2Vec, Task2VecConfig
 from taskscape.statistics import without_each_class
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.tasks.sampling import draw_tasks
+from taskscape.themes.prepare import unit_length
 
 __all__ = ["CHOICES", "Choice", "SelectionFigure", "choices_of", "learners_of"]
 

@@ -12,9 +12,9 @@ import pytest
 from experiments import choosing, forecasting, similarity
 from experiments.__main__ import EXPERIMENTS, main
 from experiments.lab import Lab, packed
-from experiments.recipes import unit_length
 from taskscape.ledger import read_ledger
 from taskscape.pools import ClassPool, load_pool
+from taskscape.themes.prepare import unit_length
 
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 LETTERS = (

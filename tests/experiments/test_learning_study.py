@@ -19,12 +19,13 @@ from experiments.learning import (
     measure,
     spread,
 )
-from experiments.recipes import hold_out, unit_length
+from experiments.recipes import hold_out
 from meta_cases import DIMS, toy_pool
 from taskscape.errors import DataError
 from taskscape.meta import BMAML, TrainConfig, mlp
 from taskscape.similarity import Task2Vec, Task2VecConfig
 from taskscape.tasks import sample_tasks
+from taskscape.themes.prepare import unit_length
 
 SIZES = LearningSizes(
     n_way=3, train_way=3, n_shot=2, n_query=4, train_tasks=24, tune_tasks=12, val_tasks=10

@@ -32,6 +32,7 @@ __all__ = [
     "preparation_for",
     "prepared_pool",
     "principal_components",
+    "unit_length",
 ]
 
 _ROWS_TO_LEARN_FROM = 50_000
@@ -485,3 +486,13 @@ def prepared_pool(
         x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), np.float32(1e-12))
         name = f"{name} → unit length"
     return replace(pool, name=f"{pool.name} ({name})", samples=x, class_digests=None)
+
+
+def unit_length(pool: ClassPool, power: float | None = None, pca: int | None = None) -> ClassPool:
+    """The pool with every feature vector scaled to length one.
+
+    Before that, where asked for, a power of the features, and principal components of the training
+    classes about their mean.
+    """
+    config = PrepareConfig(power=power, l2=True, centre=pca is not None, pca=pca)
+    return prepared_pool(pool, config, unit_length=True, rows_at_once=len(pool.samples))
