@@ -36,8 +36,8 @@ _ACCURACIES = "expected a column accuracy, or accuracy/1, accuracy/2, …, and a
 _BECAUSE = "because of "
 
 EPILOG = (
-    "Example:  taskscape forecast model glyphs --train train.parquet --trained out/learner "
-    "--split test --n-way 5 --n-shot 5 --out forecasts.csv  ·  "
+    "Example:  taskscape forecast out/fit/model glyphs --split test --n-shot 1 "
+    "--forecaster out/forecast/forecaster-protonet --out forecasts.csv  ·  "
     "taskscape forecast model glyphs --train train.parquet --calibration val-tasks.parquet "
     "--accuracy val-accuracies.csv --tasks new-tasks.parquet"
 )

@@ -1,7 +1,7 @@
 """The posterior of tasks: in memory and in a Parquet file."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -434,61 +434,21 @@ def to_table(embeddings: Embeddings) -> pa.Table:
 
 
 def _read_header(schema: pa.Schema, source: str) -> Header:
-    """The header of a table made by :func:`to_table`, seen to fit its columns."""
+    """The header of a table made by :func:`to_table`, verified to fit its columns."""
     header = header_of(schema, _WHAT, source)
     if header is None:
         raise DataError(
             f"{source} does not hold embedded tasks. Write them with `taskscape embed`."
         )
     check_format(header, source)
-    values: dict[str, Any] = {f.name: header.get(f.name) for f in fields(Header)}
-    for name, value in values.items():
-        if not _HEADER_VALUES[name](value):
-            raise _damaged(source, f"its header has {name}={_short(value)}")
-    values |= {k: tuple(values[k]) for k in ("class_names", "groups") if values[k] is not None}
-    known = Header(**values)
-    if known.groups is not None and len(known.groups) != len(known.class_names):
-        raise _damaged(source, "its header has other numbers of groups than of classes")
-    expected = {"task": pa.types.is_integer, "classes": _is_lists} | {
-        f"lam_{i}": _holds_lam(known.task_themes) for i in range(known.members)
-    }
-    for name, fits in expected.items():
-        if name not in schema.names or not fits(schema.field(name).type):
-            raise _damaged(source, f"its column {name} is missing or of another type")
+    with damage_named(source, "a file of embedded tasks"):
+        values: dict[str, Any] = {f.name: header[f.name] for f in fields(Header)}
+        values |= {k: tuple(values[k]) for k in ("class_names", "groups") if values[k] is not None}
+        known = Header(**values)
+        sizes = [schema.field(f"lam_{i}").type.list_size for i in range(known.members)]
+    if set(sizes) != {known.task_themes}:
+        raise _damaged(source, f"its columns of λ do not have {known.task_themes} task-themes")
     return known
-
-
-def _is_lists(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
-
-
-def _is_whole(value: Any) -> bool:
-    return type(value) is int and value >= 1
-
-
-def _is_names(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in value)
-
-
-_HEADER_VALUES: dict[str, Callable[[Any], bool]] = {
-    "model": lambda value: isinstance(value, str),
-    "pool": lambda value: isinstance(value, str),
-    "fingerprint": lambda value: isinstance(value, str),
-    "class_names": _is_names,
-    "members": _is_whole,
-    "task_themes": _is_whole,
-    "groups": lambda value: value is None or _is_names(value),
-    "delta": lambda value: value is None or (type(value) in (int, float) and 0 < value < np.inf),
-}
-"""What each value of a header must be."""
-
-
-def _holds_lam(task_themes: int) -> Callable[[pa.DataType], bool]:
-    return lambda kind: (
-        pa.types.is_fixed_size_list(kind)
-        and kind.list_size == task_themes
-        and pa.types.is_floating(kind.value_type)
-    )
 
 
 def _damaged(source: str, what: str) -> DataError:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from taskscape.csv_tables import write_csv
 from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
 from taskscape.forecast import Forecaster, Forecasts, ForecastWarning, Judgement
@@ -23,6 +24,7 @@ from taskscape.study.represent import SplitEmbeddings
 from taskscape.study.result import ways_and_shots
 from taskscape.study.stages import Stage, Steps
 from taskscape.tasks import TaskSet
+from taskscape.tasks.class_lists import write_classes
 from taskscape.themes.estimator import TaskThemes
 
 __all__ = ["Accuracy", "LearnerForecasts", "diagram_stage", "forecast_stage", "learner_stage"]
@@ -128,6 +130,7 @@ def diagram_stage(
             diagram.save(folder / "diagram.json")
             diagram.plot(folder / "diagram.png")
             write_json(folder / "table.json", diagram.table())
+            write_csv(folder / "tasks.csv", _by_task(plan, distances, accuracies))
 
     def load(folder: Path) -> CorrelationDiagram:
         return CorrelationDiagram.load(folder / "diagram.json")
@@ -135,6 +138,19 @@ def diagram_stage(
     settings = {k: getattr(evaluate, k) for k in ("n_bins", "bins", "confidence")}
     needs = ("distances", *(f"learners/{name}" for name in plan.config.learners.names))
     return Stage("diagram", settings, make, load, needs)
+
+
+def _by_task(plan: Plan, distances: Distances, accuracies: list[Accuracy]) -> dict[str, Any]:
+    """What the diagram is drawn from, a row for each task, as `taskscape diagram` reads it."""
+    columns: dict[str, Any] = {
+        "task": range(len(plan.test)),
+        "classes": [write_classes(plan.test.names(i)) for i in range(len(plan.test))],
+        "distance": distances.distance,
+        "difficulty": distances.difficulty,
+    }
+    for a in accuracies:
+        columns |= {f"{a.learner}/{e + 1}": values for e, values in enumerate(a.test.T)}
+    return columns
 
 
 def _label(similarity: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from meta_cases import toy_pool
 from run_cases import TINY, Recorder, go, own_features, tiny
 from target_cases import DIMS, mixed_pool
 from taskscape import Embeddings, TaskThemes, load_pool, sample_tasks
+from taskscape.diagram import correlation_diagram, read_diagram_csv
 from taskscape.errors import DataError
 from taskscape.files import sealed
 from taskscape.report import render_report
@@ -67,6 +68,15 @@ def test_the_sheet_of_distances_lists_classes_by_name(whole):
         rows = list(csv.DictReader(file))
     listed = [tuple(json.loads(row["classes"])) for row in rows]
     assert listed == [result.test.names(i) for i in range(30)]
+
+
+def test_the_diagram_command_reads_what_a_study_wrote(whole):
+    out, result, _ = whole
+    data = read_diagram_csv(out / "diagram" / "tasks.csv")
+    np.testing.assert_allclose(data.distance, result.distance, rtol=1e-6)
+    np.testing.assert_allclose(data.accuracy["ProtoNet"], result.accuracy["ProtoNet"], atol=1e-6)
+    again = correlation_diagram(data.distance, data.accuracy, classes=data.classes)
+    assert again.curves[0].learner == "ProtoNet"
 
 
 def test_the_sheet_of_classes_tells_split_and_task_themes(whole):
