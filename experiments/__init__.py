@@ -1,1 +1,1 @@
-"""The laboratory: the paper's figures and our own studies; it imports the library, never the other way."""
+"""The laboratory: the paper and our own studies; it imports the library, never the reverse."""
