@@ -5,7 +5,7 @@ file is read once and its tasks are put down by cell; then each cell is read, so
 and written as a file of its own. Both are maps over independent pieces, and none holds more
 than one file in memory. All of it happens in a folder inside the catalogue's, which is deleted in
 the end; what a killed process leaves is deleted by the next one that adds to the catalogue (files
-of tasks that are there twice) or a day later (the rest).
+of tasks that are there twice) or an hour later (the rest).
 """
 
 import shutil
@@ -39,7 +39,6 @@ from taskscape.embeddings.embeddings import (
 )
 from taskscape.engine import map_work
 from taskscape.errors import DataError
-from taskscape.files import owned
 from taskscape.tasks.draws import subkeys
 
 __all__ = ["compact"]
@@ -57,19 +56,19 @@ def compact(catalogue: Catalogue, shard_size: int) -> None:
         raise DataError(f"{folder} is a single file; only a catalogue, a folder, is compacted.")
     if not len(catalogue):
         return
-    with owned(lambda: Path(tempfile.mkdtemp(dir=folder, prefix=COMPACTING))) as runs:
-        try:
-            written = _write_sorted(catalogue, shard_size, runs)
-            n_tasks = sum(shard.tasks for shard in written)
-            if n_tasks != len(catalogue):
-                raise DataError(
-                    f"{folder}: {n_tasks:,} of {len(catalogue):,} tasks came back from "
-                    f"{runs.name}, so something deletes or damages files there. The catalogue is "
-                    "as it was."
-                )
-            _exchange(catalogue, written, runs)
-        finally:
-            shutil.rmtree(runs, ignore_errors=True)
+    runs = Path(tempfile.mkdtemp(dir=folder, prefix=COMPACTING))
+    try:
+        written = _write_sorted(catalogue, shard_size, runs)
+        n_tasks = sum(shard.tasks for shard in written)
+        if n_tasks != len(catalogue):
+            raise DataError(
+                f"{folder}: {n_tasks:,} of {len(catalogue):,} tasks came back from "
+                f"{runs.name}, so something deletes or damages files there. The catalogue is "
+                "as it was."
+            )
+        _exchange(catalogue, written, runs)
+    finally:
+        shutil.rmtree(runs, ignore_errors=True)
 
 
 def _write_sorted(catalogue: Catalogue, shard_size: int, runs: Path) -> list[Shard]:

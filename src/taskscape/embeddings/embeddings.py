@@ -363,7 +363,7 @@ class EmbeddingsFile:
 
         None in older files, and in those that others wrote anew with other row groups.
         """
-        header = header_of(self._file.schema_arrow, _WHAT, self.path) or {}
+        header = header_of(self._file.schema_arrow, _WHAT) or {}
         if "statistics" not in header:
             return None
         with damage_named(self.path, "a file of embedded tasks"):
@@ -449,7 +449,7 @@ def to_table(embeddings: Embeddings, statistics: Statistics | None = None) -> pa
 
 def _read_header(schema: pa.Schema, source: str) -> Header:
     """The header of a table made by :func:`to_table`, seen to fit its columns."""
-    header = header_of(schema, _WHAT, source)
+    header = header_of(schema, _WHAT)
     if header is None:
         raise DataError(
             f"{source} does not hold embedded tasks. Write them with `taskscape embed`."

@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import threading
 from dataclasses import replace
@@ -10,7 +11,7 @@ from taskscape.compare import mean_kl, nearest, summarise
 from taskscape.embeddings import Catalogue, Embeddings, EmbeddingsFile, Shard, TaskFilter
 from taskscape.embeddings.catalogue import note_exchange
 from taskscape.errors import DataError
-from taskscape.files import sealed, written_in_one_piece
+from taskscape.files import written_in_one_piece
 from taskscape.pools import ClassPool
 from taskscape.select import select, select_from_catalogue
 from taskscape.tasks import sample_tasks
@@ -209,6 +210,8 @@ def test_what_a_killed_process_left_is_deleted_and_what_is_being_written_is_not(
     (catalogue.path / ".compacting-old").mkdir()
     (catalogue.path / ".compacting-old" / "000000-000000.arrow").write_bytes(b"x")
     (catalogue.path / ".shard-old.parquet-unfinished-x").write_bytes(b"x")
+    for left in (*catalogue.path.glob(".*/*"), *catalogue.path.glob(".*")):
+        os.utime(left, (0, 0))
     with written_in_one_piece(catalogue.path / "shard-y.parquet") as being_written:
         Catalogue.append(catalogue.path, ALL[:1])
         assert list(catalogue.path.glob(".*")) == [being_written]
@@ -224,7 +227,7 @@ def test_files_that_a_killed_compaction_left_are_deleted(catalogue, killed):
     if killed == "after it":
         manifest = json.loads((folder / "manifest.json").read_text())
         values = {**manifest, "shards": [written.to_dict()]}
-        (folder / "manifest.json").write_text(json.dumps(sealed(values)))
+        (folder / "manifest.json").write_text(json.dumps(values))
     ALL[:1].save(folder / "shard-0123456789ab-000000.parquet")  # of an embedding that is under way
     whole = Catalogue.append(folder, ALL[:2])
     assert len(whole) == N + 2
@@ -343,12 +346,6 @@ def test_damage_is_noticed(catalogue):
         damaged.check()
     with pytest.raises(DataError, match=r"is not a readable Parquet file: .*(CRC|checksum)"):
         damaged.read()
-    manifest = catalogue.path / "manifest.json"
-    content = json.loads(manifest.read_text())
-    content["shards"][0]["tasks"] += 1
-    manifest.write_text(json.dumps(content))
-    with pytest.raises(DataError, match=r"manifest\.json is damaged or was edited"):
-        Catalogue(catalogue.path)
 
 
 def test_a_file_with_other_row_groups_is_read_as_a_whole(tmp_path):

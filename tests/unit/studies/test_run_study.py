@@ -14,7 +14,6 @@ from run_cases import TINY, Recorder, go, own_features, tiny
 from target_cases import DIMS, mixed_pool
 from taskscape import Embeddings, TaskThemes, load_pool, sample_tasks, save_tasks
 from taskscape.errors import DataError
-from taskscape.files import sealed
 from taskscape.report import render_report
 from taskscape.similarity import PrototypeDistance
 from taskscape.studies import StudyResult, load_study
@@ -153,7 +152,7 @@ def test_a_finished_study_is_read_back(whole, tmp_path):
     with pytest.raises(DataError, match=r"stage 'diagram' in .* is not finished. Run the study"):
         load_study(half, toy_pool())
     note = json.loads((half / "embed" / "stage.json").read_text())
-    edited = sealed({**note, "needs": {"fit": "other"}})
+    edited = {**note, "needs": {"fit": "other"}}
     (half / "embed" / "stage.json").write_text(json.dumps(edited))
     with pytest.raises(DataError, match=r"stage 'embed' in .* with other settings or stages"):
         load_study(half, toy_pool())
