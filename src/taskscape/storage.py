@@ -370,7 +370,7 @@ def read_batches(
     columns, where they or the header are not.
     """
     header = _any_header(file.schema_arrow)
-    checksum = _TableChecksum(header) if header and columns is None else None
+    checksum = _TableChecksum(header) if "sha256" in header and columns is None else None
     try:
         for batch in file.iter_batches(batch_size, columns=columns):
             table = pa.Table.from_batches([batch])
@@ -379,7 +379,7 @@ def read_batches(
             yield table
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
-    if checksum is not None and checksum.hexdigest() != header.get("sha256"):
+    if checksum is not None and checksum.hexdigest() != header["sha256"]:
         raise DataError(
             f"{os.fspath(path)} is damaged or was edited: it does not match its own checksum. "
             f"{_AGAIN}"

@@ -67,17 +67,6 @@ def rewrite(path: Path, change: Callable[[dict[str, Any]], Any], **columns: Any)
     write_parquet(path, table.replace_schema_metadata({b"taskscape": json.dumps(header)}))
 
 
-def test_a_table_without_its_checksum_is_refused(tmp_path: Path):
-    path = tmp_path / "e.parquet"
-    EMBEDDED.save(path)
-    table = pq.read_table(path)
-    header = json.loads(table.schema.metadata[b"taskscape"])
-    del header["sha256"]
-    pq.write_table(table.replace_schema_metadata({b"taskscape": json.dumps(header)}), path)
-    with pytest.raises(DataError, match="does not match its own checksum"):
-        Embeddings.load(path)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
