@@ -25,6 +25,7 @@ __all__ = [
     "DISK_FULL",
     "PICTURE",
     "Kind",
+    "PathLike",
     "SavedAsJson",
     "as_path",
     "cache_dir",

@@ -27,11 +27,12 @@ from safetensors.numpy import save as save_tensors
 from taskscape.errors import CheckpointError, DataError
 from taskscape.files import (
     Kind,
+    PathLike,
     as_path,
     check_output,
     folder_in_one_piece,
     written_in_one_piece,
-)
+)  # fmt: skip
 
 __all__ = [
     "CHECKPOINT",
@@ -83,7 +84,7 @@ def versions(*names: str) -> dict[str, str]:
 
 
 def save_arrays(
-    path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]
+    path: PathLike, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]
 ) -> None:
     """Write a folder ``arrays.safetensors`` + ``header.json``, in one piece."""
     check_output(path, arrays_of_kind(str(header["what"])))
@@ -114,9 +115,7 @@ def arrays_of_kind(what: str) -> Kind:
     return Kind(f"a {what}", known, folder=True)
 
 
-def load_arrays(
-    path: str | os.PathLike[str], what: str
-) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def load_arrays(path: PathLike, what: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read a folder written by :func:`save_arrays`, checking what it is and that it is whole."""
     folder = as_path(path)
     if not folder.is_dir():
@@ -141,7 +140,7 @@ def load_arrays(
 
 
 def save_checkpoint(
-    path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]
+    path: PathLike, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]
 ) -> None:
     """Write one safetensors file with the header inside, in one piece."""
     whole = {k: np.asarray(v, order="C") for k, v in arrays.items()}
@@ -154,7 +153,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    path: str | os.PathLike[str], of: str = "", identity: str | None = None
+    path: PathLike, of: str = "", identity: str | None = None
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read a file written by :func:`save_checkpoint`.
 
@@ -183,7 +182,7 @@ def load_checkpoint(
     return arrays, header
 
 
-def forget_checkpoint(path: str | os.PathLike[str]) -> None:
+def forget_checkpoint(path: PathLike) -> None:
     """Delete a checkpoint that is not needed any more."""
     Path(path).unlink(missing_ok=True)
 
@@ -209,7 +208,7 @@ def _is_checkpoint(path: Path) -> bool:
 CHECKPOINT = Kind("a checkpoint", _is_checkpoint)
 
 
-def check_format(header: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+def check_format(header: Mapping[str, Any], path: PathLike) -> None:
     """Raise an error unless this version can read what a header of that format describes."""
     written = header.get("format")
     if not isinstance(written, int):
@@ -219,12 +218,15 @@ def check_format(header: Mapping[str, Any], path: str | os.PathLike[str]) -> Non
 
 
 def _checksum(arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> str:
-    rest = {key: value for key, value in header.items() if key != "sha256"}
-    h = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
+    h = hashlib.sha256(_without_checksum(header).encode())
     for name, values in sorted(arrays.items()):
         h.update(f"{name} {values.dtype} {values.shape}".encode())
         h.update(values.tobytes())
     return h.hexdigest()
+
+
+def _without_checksum(header: Mapping[str, Any]) -> str:
+    return json.dumps({k: v for k, v in header.items() if k != "sha256"}, sort_keys=True)
 
 
 def _number(value: Any) -> Any:
@@ -345,13 +347,13 @@ def write_parquet(path: Path, table: pa.Table, **options: Any) -> None:
     metadata = dict(table.schema.metadata or {})
     if _HEADER in metadata:
         header = json.loads(metadata[_HEADER])
-        header["sha256"] = _TableChecksum(header).add(table).hexdigest()
+        header["sha256"] = _TableChecksum(header).add(table)
         metadata[_HEADER] = json.dumps(header, ensure_ascii=False).encode()
         table = table.replace_schema_metadata(metadata)
     pq.write_table(table, path, compression="zstd", write_page_checksum=True, **options)
 
 
-def open_parquet(path: str | os.PathLike[str]) -> pq.ParquetFile:
+def open_parquet(path: PathLike) -> pq.ParquetFile:
     """A Parquet file whose pages are verified as they are read."""
     if not as_path(path).is_file():
         raise DataError(f"no such file: {os.fspath(path)}.")
@@ -370,16 +372,16 @@ def read_batches(
     columns, where they or the header are not.
     """
     header = _any_header(file.schema_arrow)
-    checksum = _TableChecksum(header) if "sha256" in header and columns is None else None
+    checksum, value = _TableChecksum(header), None
     try:
         for batch in file.iter_batches(batch_size, columns=columns):
             table = pa.Table.from_batches([batch])
-            if checksum is not None:
-                checksum.add(table)
+            if "sha256" in header and columns is None:
+                value = checksum.add(table)
             yield table
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
-    if checksum is not None and checksum.hexdigest() != header["sha256"]:
+    if value is not None and value != header["sha256"]:
         raise DataError(
             f"{os.fspath(path)} is damaged or was edited: it does not match its own checksum. "
             f"{_AGAIN}"
@@ -396,7 +398,7 @@ def read_row_group(
         raise _unreadable(path, error) from error
 
 
-def read_parquet(path: str | os.PathLike[str]) -> pa.Table:
+def read_parquet(path: PathLike) -> pa.Table:
     """A whole table, checked to be what was written."""
     file = open_parquet(path)
     tables = list(read_batches(file, Path(path), _BATCH))
@@ -407,7 +409,7 @@ _UNREADABLE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryErro
 """What Arrow raises for damaged files."""
 
 
-def _unreadable(path: str | os.PathLike[str], error: object) -> DataError:
+def _unreadable(path: PathLike, error: object) -> DataError:
     said = " ".join(str(error).split()).rstrip(".")
     return DataError(f"{os.fspath(path)} is not a readable Parquet file: {said}. {_AGAIN}")
 
@@ -416,32 +418,25 @@ class _TableChecksum:
     """SHA-256 of a header and of the columns of a table that comes in pieces, however it is cut."""
 
     def __init__(self, header: Mapping[str, Any]) -> None:
-        rest = {key: value for key, value in header.items() if key != "sha256"}
-        self._header = json.dumps(rest, sort_keys=True)
+        self._header = _without_checksum(header)
         self._columns: dict[str, Any] = {}
 
-    def add(self, table: pa.Table) -> "_TableChecksum":
-        """Go on with the next rows."""
+    def add(self, table: pa.Table) -> str:
+        """Go on with the next rows; the checksum of all that was added."""
         for name in table.column_names:
             for chunk in table[name].chunks:
                 self._add(name, chunk)
-        return self
+        sums = {name: column.hexdigest() for name, column in sorted(self._columns.items())}
+        return hashlib.sha256(f"{self._header} {sums}".encode()).hexdigest()
 
     def _add(self, name: str, values: pa.Array) -> None:
-        if not len(values):
-            return
-        if pa.types.is_nested(values.type):
+        if len(values) and pa.types.is_nested(values.type):
             self._add(f"{name} lengths", values.value_lengths())
             self._add(f"{name} values", values.flatten())
-        else:
+        elif len(values):
             numbers = np.ascontiguousarray(values.to_numpy(zero_copy_only=False))
             column = self._columns.setdefault(f"{name} {numbers.dtype}", hashlib.sha256())
             column.update(numbers.data)
-
-    def hexdigest(self) -> str:
-        """The checksum of all that was added."""
-        sums = {name: column.hexdigest() for name, column in sorted(self._columns.items())}
-        return hashlib.sha256(f"{self._header} {sums}".encode()).hexdigest()
 
 
 def table_with_header(columns: Mapping[str, Any], header: Mapping[str, Any]) -> pa.Table:
