@@ -289,19 +289,9 @@ def written_in_one_piece(path: PathLike, kind: Kind | None = None) -> Iterator[P
         _check_place(path, final, folder=False)
     else:
         check_output(path, kind)
-    final.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = _unfinished(final)
-    unfinished.touch(exist_ok=False)
-    try:
+    with _written_aside(path, final, lambda unfinished: unfinished.replace(final)) as unfinished:
+        unfinished.touch()
         yield unfinished
-        _onto_disk(unfinished)
-        unfinished.replace(final)
-        _onto_disk(final.parent)
-        _remove_leftovers_of(final)
-    except OSError as error:
-        raise _explained(error, path) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -315,24 +305,35 @@ def folder_in_one_piece(path: PathLike, *, replace: bool = True) -> Iterator[Pat
     final = _end_of_links(path)
     if replace:
         _check_place(path, final, folder=True)
+
+    def take_place(unfinished: Path) -> None:
+        if not _take_free_place(unfinished, final) and replace:
+            _replace_folder(unfinished, final)
+
+    with _written_aside(path, final, take_place) as unfinished:
+        unfinished.mkdir()
+        yield unfinished
+
+
+@contextmanager
+def _written_aside(
+    path: PathLike, final: Path, take_place: Callable[[Path], object]
+) -> Iterator[Path]:
+    """A free name beside ``final``; what is written there is put on disk, then takes its place."""
     final.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = _unfinished(final)
-    unfinished.mkdir()
+    beginning = f".{final.name}-unfinished-"
+    unfinished = final.with_name(f"{beginning}{secrets.token_hex(4)}")
     try:
         yield unfinished
-        for inside in unfinished.rglob("*"):
-            _onto_disk(inside)
-        _onto_disk(unfinished)
-        if not _take_free_place(unfinished, final):
-            if not replace:
-                return  # another process finished the same folder first: keep that one
-            _replace_folder(unfinished, final)
+        for written in (*unfinished.rglob("*"), unfinished):
+            _onto_disk(written)
+        take_place(unfinished)
         _onto_disk(final.parent)
-        _remove_leftovers_of(final)
+        remove_leftovers(final.parent.glob(f"{glob.escape(beginning)}*"))
     except OSError as error:
         raise _explained(error, path) from error
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        _remove(unfinished)
 
 
 def _explained(error: OSError, path: PathLike) -> Exception:
@@ -404,16 +405,6 @@ def _replace_folder(unfinished: Path, final: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _unfinished(final: Path) -> Path:
-    """A name beside ``final`` that no other process uses."""
-    return final.with_name(f".{final.name}-unfinished-{secrets.token_hex(4)}")
-
-
-def _remove_leftovers_of(final: Path) -> None:
-    """Remove what killed processes left beside ``final``, which is whole by now."""
-    remove_leftovers(final.parent.glob(f"{glob.escape(f'.{final.name}-unfinished-')}*"))
-
-
 def remove_leftovers(unfinished: Iterable[Path]) -> None:
     """Remove those of some unfinished files and folders that nobody has changed for an hour.
 
@@ -422,12 +413,15 @@ def remove_leftovers(unfinished: Iterable[Path]) -> None:
     for left in unfinished:
         with suppress(OSError):  # another process removes it too, or it is another user's
             changed = max(path.stat().st_mtime for path in (left, *left.rglob("*")))
-            if time.time() - changed < _LEFT_AFTER:
-                continue
-            if left.is_dir():
-                shutil.rmtree(left)
-            else:
-                left.unlink()
+            if time.time() - changed > _LEFT_AFTER:
+                _remove(left)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _end_of_links(path: PathLike) -> Path:
