@@ -67,7 +67,7 @@ class Shard:
     tasks: int
     bytes: int
     sha256: str | None
-    """None of files that no manifest names: single ones, and those of older catalogues."""
+    """None of single files, which no manifest names."""
     statistics: Statistics | None
     """Of all its tasks as one block; those of its blocks are in the file. None in older files."""
 
@@ -376,10 +376,10 @@ def new_name(unique: str) -> str:
 
 
 def read_shards(folder: Path) -> list[Shard]:
-    """The files of a catalogue, seen to be there; none where there is no catalogue."""
+    """The files of a catalogue, which must be there; none where there is no catalogue."""
     manifest = folder / _MANIFEST
-    if not manifest.exists():  # catalogues of older versions had none
-        return [Shard.of(part) for part in sorted(folder.glob("part-*.parquet"))]
+    if not manifest.exists():
+        return []
     with damage_named(manifest, "a catalogue"):
         text = manifest.read_text(encoding="utf-8")
         content = json.loads(text)
@@ -409,8 +409,6 @@ def change_shards(folder: Path, change: Callable[[list[Shard]], list[Shard]]) ->
         _end_exchanges(folder, {shard.file for shard in there})
         for left in (f"{COMPACTING}*", ".shard-*-unfinished-*"):
             remove_leftovers(folder.glob(left))
-        if any(shard.sha256 is None for shard in there):
-            there = [Shard.of(folder / shard.file, hashed=True) for shard in there]
         entries = [shard.to_dict() for shard in change(there)]
         content = {"what": _WHAT, "format": _FORMAT, "shards": entries}
         with written_in_one_piece(folder / _MANIFEST) as file:

@@ -312,23 +312,6 @@ def test_a_file_that_no_manifest_names_is_not_there(tmp_path):
     assert len(Catalogue.append(tmp_path / "c", ALL[:3])) == 3
 
 
-def test_catalogues_of_older_versions_are_read_and_added_to(tmp_path):
-    import pyarrow.parquet as pq
-
-    for i in range(2):
-        part = tmp_path / "c" / f"part-{i:06d}-0a.parquet"
-        ALL[10 * i : 10 * i + 10].save(part)
-        table = pq.read_table(part)
-        old = {b"taskscape": table.schema.metadata[b"taskscape"]}
-        pq.write_table(table.replace_schema_metadata(old), part)
-    catalogue = Catalogue(tmp_path / "c")
-    assert catalogue.read().ids.tolist() == list(range(20))
-    np.testing.assert_allclose(mean_kl(QUERIES, catalogue.lam()), mean_kl(QUERIES, LAM[:, :20]))
-    more = Catalogue.append(tmp_path / "c", ALL[20:25])
-    assert nearest(LAM[:, 22:23], more.lam(), 1).indices.tolist() == [[22]]
-    assert len(more.compact()) == 25
-
-
 def test_damage_is_noticed(catalogue):
     part = catalogue.parts()[1]
     whole = part.read_bytes()
