@@ -41,7 +41,8 @@ def write_folder(path: Path, i: int) -> None:
 
 def read_folder(path: Path) -> int:
     if not path.exists():  # killed while the new one took its name: the old one is beside it
-        (old,) = path.parent.glob(f".{path.name}-unfinished-*-old")
+        asides = path.parent.glob(f".{path.name}-unfinished-*-old")
+        old = max(asides, key=lambda aside: aside.stat().st_ctime_ns)
         MOVED_ASIDE.append(old)
         old.rename(path)
     return int(load_arrays(path, "model")[0]["values"][0])

@@ -393,7 +393,10 @@ def _take_free_place(unfinished: Path, final: Path) -> bool:
 
 
 def _replace_folder(unfinished: Path, final: Path) -> None:
-    """Move the old folder aside and the new one into its place; put it back if that fails."""
+    """Move the old folder aside and the new one into its place; put it back if that fails.
+
+    The old one then has the name of what is unfinished, and is deleted as such.
+    """
     old = unfinished.with_name(f"{unfinished.name}-old")
     try:
         final.rename(old)
@@ -402,7 +405,7 @@ def _replace_folder(unfinished: Path, final: Path) -> None:
         if old.exists() and not final.exists():
             old.rename(final)
         raise
-    shutil.rmtree(old, ignore_errors=True)
+    old.rename(unfinished)  # a folder that is half deleted is never named as a whole one
 
 
 def remove_leftovers(unfinished: Iterable[Path]) -> None:
