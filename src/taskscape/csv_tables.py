@@ -58,7 +58,7 @@ def read_csv(
     """The table in a CSV file, which has a header and one row or more.
 
     ``expected`` says in messages what the file should hold, and ``needed`` are columns that it must
-    have. What is no such table is refused, with its file and line. Empty lines and columns without
+    have. Anything else is refused, with its file and line. Empty lines and columns without
     a name are passed over; with ``any_case``, names of columns are read in small letters.
     """
     where, lines, rows = os.fspath(path), [], []
@@ -66,8 +66,6 @@ def read_csv(
         with expanded(path).open(newline="", encoding="utf-8-sig") as file:
             reader, begin = csv.reader(file), 1
             for row in reader:
-                if any("\0" in value for value in row):
-                    raise csv.Error("it holds zeros and is no text")
                 if row:
                     lines.append(begin)
                     rows.append([value.strip() for value in row])

@@ -1,16 +1,14 @@
 """Files and folders that appear in one piece or not at all, and never over a user's own."""
 
 import csv
-import ctypes
 import errno
 import glob
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,6 +25,7 @@ __all__ = [
     "DISK_FULL",
     "PICTURE",
     "Kind",
+    "PathLike",
     "SavedAsJson",
     "as_path",
     "cache_dir",
@@ -41,22 +40,18 @@ __all__ = [
     "lock_open_file",
     "locked_folder",
     "only_run_in",
-    "owned",
     "picture",
-    "recover",
+    "remove_leftovers",
     "save_picture",
     "sealed",
     "sha256_of",
-    "sweep_abandoned",
     "written_in_one_piece",
 ]
 
 PathLike = str | os.PathLike[str]
 
-_A_DAY = 24 * 3600
-_ASKING_FOR_MASK = threading.Lock()
-"""The system tells the mask of new files only by setting it: a second thread would be told that of
-the first, and leave it so for the whole process."""
+_LEFT_AFTER = 3600
+"""Seconds without a change after which an unfinished file is a leftover of a killed process."""
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says where there is no room to write."""
@@ -159,27 +154,24 @@ def has_columns(names: Sequence[str], columns: Sequence[str], more: str | None) 
     )
 
 
-_SIGNED: dict[str, dict[str, str | None]] = {
-    "png": {"Software": "taskscape"},
-    "svg": {"Creator": "taskscape", "Date": None},
-    "pdf": {"Creator": "taskscape"},
-}
-_SIGNATURES = (b"Software\0taskscape", b"<dc:title>taskscape</dc:title>", b"/Creator (taskscape)")
+_ENDINGS = (".png", ".svg", ".pdf")
 
-PICTURE = Kind("a picture", lambda path: any(s in path.read_bytes() for s in _SIGNATURES))
+PICTURE = Kind("a picture", lambda path: path.suffix.lower() in _ENDINGS)
+"""Drawn again over any file that has such an ending."""
 
 
 def save_picture(
     figure: "Figure", path: PathLike, kind: Kind | None = PICTURE, **options: Any
 ) -> None:
-    """Write a figure in one piece, signed so that it is known as a picture of ours."""
+    """Write a figure in one piece."""
     ending = Path(path).suffix[1:].lower() or "png"
     if ending not in figure.canvas.get_supported_filetypes():
         raise DataError(
             f"{os.fspath(path)}: a picture cannot end in .{ending}. Use .png, .svg or .pdf."
         )
+    undated = {"Date": None} if ending == "svg" else None  # the same figure gives the same file
     with written_in_one_piece(path, kind) as unfinished:
-        figure.savefig(unfinished, format=ending, metadata=_SIGNED.get(ending), **options)
+        figure.savefig(unfinished, format=ending, metadata=undated, **options)
 
 
 @contextmanager
@@ -209,31 +201,30 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-_SEAL = "checksum"
+_CHECKSUM = "checksum"
 
 
 def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain values with a checksum of all of them, so that one that is changed later is noticed."""
-    return {**values, _SEAL: _checksum(values)}
+    """Plain values with a checksum of all of them, so that a later change is noticed."""
+    return {**values, _CHECKSUM: _checksum(values)}
 
 
-def check_seal(
-    values: Mapping[str, Any], path: PathLike, remedy: str, **kinds: Any
-) -> dict[str, Any]:
-    """The values that were :func:`sealed`; an error if they changed since then.
+def check_seal(values: Mapping[str, Any], path: PathLike, remedy: str) -> dict[str, Any]:
+    """The values that :func:`sealed` was given; an error if they changed since then.
 
-    Values that never had a checksum pass: files of earlier versions have none. ``kinds`` are types
-    that some of the values must have.
+    Values without a checksum pass.
     """
-    for name, kind in kinds.items():
-        if not isinstance(values.get(name), kind):
-            raise DataError(f"{os.fspath(path)} is damaged: {name} is missing or wrong. {remedy}")
-    if _SEAL in values and values[_SEAL] != _checksum(values):
+    if _CHECKSUM in values and values[_CHECKSUM] != _checksum(values):
         raise DataError(
             f"{os.fspath(path)} is damaged or was edited: it does not match its own checksum. "
             f"{remedy}"
         )
-    return {key: value for key, value in values.items() if key != _SEAL}
+    return {key: value for key, value in values.items() if key != _CHECKSUM}
+
+
+def _checksum(values: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in values.items() if key != _CHECKSUM}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager
@@ -248,11 +239,6 @@ def damage_named(path: PathLike, what: str) -> Iterator[None]:
             f"{os.fspath(path)} is damaged: it does not hold what belongs into {what} "
             f"({type(error).__name__}: {error}). Make it again."
         ) from error
-
-
-def _checksum(values: Mapping[str, Any]) -> str:
-    rest = {key: value for key, value in values.items() if key != _SEAL}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 ResultT = TypeVar("ResultT", bound="SavedAsJson")
@@ -276,8 +262,7 @@ class SavedAsJson:
     def save(self, path: PathLike) -> None:
         """Write a JSON file that :meth:`load` reads."""
         with written_in_one_piece(path, self.file) as file:
-            values = json.loads(json.dumps(self.to_dict(), allow_nan=False))
-            text = json.dumps(sealed(values), ensure_ascii=False)
+            text = json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False)
             file.write_text(text + "\n", encoding="utf-8")
 
     @classmethod
@@ -288,10 +273,8 @@ class SavedAsJson:
             raise DataError(f"no such file: {os.fspath(path)}.")
         if not cls.file.known(file):
             raise DataError(f"{os.fspath(path)} is not {cls.file.name} written by taskscape.")
-        stored = json.loads(file.read_text(encoding="utf-8"))
-        values = check_seal(stored, path, "Make it again.")
         with damage_named(path, cls.file.name):
-            result: ResultT = cls.from_dict(values)
+            result: ResultT = cls.from_dict(json.loads(file.read_text(encoding="utf-8")))
         return result
 
 
@@ -307,72 +290,51 @@ def written_in_one_piece(path: PathLike, kind: Kind | None = None) -> Iterator[P
         _check_place(path, final, folder=False)
     else:
         check_output(path, kind)
-    final.parent.mkdir(parents=True, exist_ok=True)
-    _sweep_abandoned(final)
-    with owned(lambda: _new_file(final)) as unfinished:
-        try:
-            yield unfinished
-            _as_any_other(unfinished, 0o666)
-            _onto_disk(unfinished)
-            unfinished.replace(final)
-            _onto_disk(final.parent)
-        except OSError as error:
-            raise _explained(error, path) from error
-        finally:
-            unfinished.unlink(missing_ok=True)
+    with _written_aside(path, final, lambda unfinished: unfinished.replace(final)) as unfinished:
+        unfinished.touch()
+        yield unfinished
 
 
 @contextmanager
 def folder_in_one_piece(path: PathLike, *, replace: bool = True) -> Iterator[Path]:
     """A temporary folder that takes the place of ``path`` if the block succeeds.
 
-    Without ``replace``, a folder that stands there by then is kept. With it, both change places in
-    one step where the system can; elsewhere the old one is moved aside first and deleted last, and
-    if the process is killed in between, :func:`recover` puts it back.
+    Without ``replace``, a folder that stands there by then is kept. With it, the old one is moved
+    aside, the new one takes its name, and the old one is deleted. A process that is killed between
+    the first two leaves the old one as ``.NAME-unfinished-…-old``.
     """
     final = _end_of_links(path)
     if replace:
         _check_place(path, final, folder=True)
-    final.parent.mkdir(parents=True, exist_ok=True)
-    _sweep_abandoned(final)
-    with owned(lambda: _new_folder(final)) as unfinished:
-        try:
-            yield unfinished
-            _as_any_other(unfinished, 0o777)
-            for inside in unfinished.rglob("*"):
-                _onto_disk(inside)
-            _onto_disk(unfinished)
-            if not _take_free_place(unfinished, final):
-                if not replace:
-                    return  # somebody else finished the same folder first: keep theirs
-                if not _exchange(unfinished, final):
-                    _take_the_place(unfinished, final)
-            _onto_disk(final.parent)
-        except OSError as error:
-            raise _explained(error, path) from error
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
+
+    def take_place(unfinished: Path) -> None:
+        if not _take_free_place(unfinished, final) and replace:
+            _replace_folder(unfinished, final)
+
+    with _written_aside(path, final, take_place) as unfinished:
+        unfinished.mkdir()
+        yield unfinished
 
 
 @contextmanager
-def owned(create: Callable[[], Path]) -> Iterator[Path]:
-    """A new file or folder that nobody takes for abandoned while this process is in the block."""
-    if sys.platform == "win32":
-        yield create()
-        return
-    descriptor = None
-    while descriptor is None:
-        path = create()
-        with suppress(FileNotFoundError):  # another process swept it before it was locked
-            descriptor = os.open(path, os.O_RDONLY)
-            lock_open_file(descriptor)
-            if not path.exists():
-                os.close(descriptor)
-                descriptor = None
+def _written_aside(
+    path: PathLike, final: Path, take_place: Callable[[Path], object]
+) -> Iterator[Path]:
+    """A free name beside ``final``; what is written there is put on disk, then takes its place."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    beginning = f".{final.name}-unfinished-"
+    unfinished = final.with_name(f"{beginning}{secrets.token_hex(4)}")
     try:
-        yield path
+        yield unfinished
+        for written in (*unfinished.rglob("*"), unfinished):
+            _onto_disk(written)
+        take_place(unfinished)
+        _onto_disk(final.parent)
+        remove_leftovers(final.parent.glob(f"{glob.escape(beginning)}*"))
+    except OSError as error:
+        raise _explained(error, path) from error
     finally:
-        os.close(descriptor)
+        _remove(unfinished)
 
 
 def _explained(error: OSError, path: PathLike) -> Exception:
@@ -386,35 +348,21 @@ def _explained(error: OSError, path: PathLike) -> Exception:
     )
 
 
-def recover(path: PathLike) -> None:
-    """Put back a folder that a killed process had moved aside to replace it."""
-    final = _end_of_links(path)
-    with suppress(OSError):  # another process was faster
-        for aside in sorted(_left(final, "before"), key=os.path.getmtime, reverse=True):
-            if not final.exists() and (aside / final.name).exists():
-                (aside / final.name).rename(final)
-
-
 def lock_open_file(file: int, *, wait: bool = True) -> bool:
     """Lock an open file until it is closed; False where another process holds it.
 
     Where the system has no such locks, nothing is locked.
     """
-    return _lock(file, wait) is not False
-
-
-def _lock(file: int, wait: bool) -> bool | None:
-    """Whether an open file is locked by now; None where the system has no such locks."""
     if sys.platform == "win32":
-        return None
+        return True
     import fcntl
 
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
-    except OSError:  # some network file systems
-        return None
+    except OSError:  # some network file systems have no locks
+        return True
     return True
 
 
@@ -471,48 +419,39 @@ def _take_free_place(unfinished: Path, final: Path) -> bool:
     return True
 
 
-def _exchange(unfinished: Path, final: Path) -> bool:
-    """Let two folders change places in one step; False where the system cannot."""
-    if sys.platform != "linux":
-        return False
+def _replace_folder(unfinished: Path, final: Path) -> None:
+    """Move the old folder aside and the new one into its place; put it back if that fails.
+
+    The old one then has the name of what is unfinished, and is deleted as such.
+    """
+    old = unfinished.with_name(f"{unfinished.name}-old")
     try:
-        renameat2 = ctypes.CDLL(None).renameat2
-    except (OSError, AttributeError):
-        return False
-    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    return bool(renameat2(here, os.fsencode(unfinished), here, os.fsencode(final), exchange) == 0)
+        final.rename(old)
+        unfinished.rename(final)
+    except BaseException:
+        if old.exists() and not final.exists():
+            old.rename(final)
+        raise
+    old.rename(unfinished)  # a folder that is half deleted is never named as a whole one
 
 
-def _take_the_place(unfinished: Path, final: Path) -> None:
-    """The same in several steps, each of which leaves the old or the new one to be found."""
-    with owned(lambda: _new_folder(final, "before")) as aside:
-        try:
-            final.rename(aside / final.name)
-            unfinished.rename(final)
-        except BaseException:
-            recover(final)
-            with suppress(OSError):
-                aside.rmdir()
-            raise
-        aside.rename(unfinished)  # a name that is never put back: it is deleted bit by bit
+def remove_leftovers(unfinished: Iterable[Path]) -> None:
+    """Remove those of some unfinished files and folders that nobody has changed for an hour.
+
+    Another process may be at work on the others.
+    """
+    for left in unfinished:
+        with suppress(OSError):  # another process removes it too, or it is another user's
+            changed = max(path.stat().st_mtime for path in (left, *left.rglob("*")))
+            if time.time() - changed > _LEFT_AFTER:
+                _remove(left)
 
 
-def _new_file(final: Path) -> Path:
-    descriptor, name = tempfile.mkstemp(dir=final.parent, prefix=_prefix(final))
-    os.close(descriptor)
-    return Path(name)
-
-
-def _new_folder(final: Path, what: str = "unfinished") -> Path:
-    return Path(tempfile.mkdtemp(dir=final.parent, prefix=_prefix(final, what)))
-
-
-def _prefix(final: Path, what: str = "unfinished") -> str:
-    return f".{final.name}-{what}-"
-
-
-def _left(final: Path, what: str) -> Iterator[Path]:
-    return final.parent.glob(f"{glob.escape(_prefix(final, what))}*")
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _end_of_links(path: PathLike) -> Path:
@@ -521,7 +460,6 @@ def _end_of_links(path: PathLike) -> Path:
 
 def _check_place(path: PathLike, final: Path, folder: bool) -> None:
     """Raise an error unless ``final`` is free, or what it should become: a folder or a file."""
-    recover(final)
     kind = "a folder" if folder else "a regular file"
     there = final.is_dir() if folder else final.is_file()
     if os.path.lexists(final) and not there:
@@ -540,14 +478,6 @@ def _is_empty(final: Path) -> bool:
     return not any(final.iterdir()) if final.is_dir() else final.stat().st_size == 0
 
 
-def _as_any_other(unfinished: Path, mode: int) -> None:
-    """Temporary files are private; what they become should be as readable as any other file."""
-    with _ASKING_FOR_MASK:
-        mask = os.umask(0)
-        os.umask(mask)
-    unfinished.chmod(mode & ~mask)
-
-
 def _onto_disk(path: Path) -> None:
     """Wait until a file, or the list of names in a folder, would survive a power cut."""
     if path.is_dir():
@@ -560,35 +490,3 @@ def _onto_disk(path: Path) -> None:
     else:
         with path.open("rb+") as file:
             os.fsync(file.fileno())
-
-
-def _sweep_abandoned(final: Path) -> None:
-    """Remove what killed processes left beside ``final``."""
-    kinds = ("unfinished", "before") if final.exists() else ("unfinished",)
-    sweep_abandoned([left for kind in kinds for left in _left(final, kind)])
-
-
-def sweep_abandoned(unfinished: Iterable[Path]) -> None:
-    """Remove those of some unfinished files and folders that no living process owns."""
-    for left in unfinished:
-        # another process sweeps too, or it is another user's
-        with suppress(FileNotFoundError, PermissionError), _abandoned(left) as nobodys:
-            if nobodys and left.is_dir():
-                shutil.rmtree(left, ignore_errors=True)
-            elif nobodys:
-                left.unlink()
-
-
-@contextmanager
-def _abandoned(left: Path) -> Iterator[bool]:
-    """Whether no process owns something, and none begins to in the block.
-
-    Where the system has no locks, it is what nobody wrote to for a day.
-    """
-    descriptor = None if sys.platform == "win32" else os.open(left, os.O_RDONLY)
-    try:
-        free = None if descriptor is None else _lock(descriptor, wait=False)
-        yield time.time() - left.stat().st_mtime >= _A_DAY if free is None else free
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)

@@ -3,9 +3,7 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,6 @@ from taskscape.files import (
     csv_with,
     folder_in_one_piece,
     json_with,
-    recover,
     save_picture,
     written_in_one_piece,
 )
@@ -91,7 +88,6 @@ def test_a_folder_whose_renaming_fails_leaves_what_was_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
 ):
     write_folder(tmp_path / "m", "before")
-    monkeypatch.setattr(files, "_exchange", lambda *_: False)
     rename, calls = Path.rename, []
 
     def sometimes(self: Path, target: Path) -> Path:
@@ -114,6 +110,8 @@ def leavings(tmp_path: Path) -> list[str]:
     (tmp_path / ".m-unfinished-abc" / "half").write_text("half")
     (tmp_path / ".m-unfinished-def").write_text("half")
     (tmp_path / ".m-notes").mkdir()
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (0, 0))
     return names(tmp_path)
 
 
@@ -126,7 +124,7 @@ def write(path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_killed_processes_left_is_swept_by_the_next_that_writes(
+def test_what_killed_processes_left_is_removed_by_the_next_that_writes(
     tmp_path: Path, kind: str, leavings: list[str]
 ):
     write(tmp_path / "m", kind)
@@ -134,57 +132,13 @@ def test_what_killed_processes_left_is_swept_by_the_next_that_writes(
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_a_living_process_writes_is_not_swept_however_long_it_takes(tmp_path: Path, kind: str):
-    opened = "folder_in_one_piece" if kind == "folder" else "written_in_one_piece"
-    script = f"""
-from taskscape.files import {opened}
-
-with {opened}({str(tmp_path / "m")!r}):
-    print("ready", flush=True)
-    input()
-"""
-    words = [sys.executable, "-c", script]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
-        assert writer.stdout is not None
-        writer.stdout.readline()
-        (unfinished,) = tmp_path.iterdir()
-        os.utime(unfinished, (0, 0))
-        write(tmp_path / "m", kind)
-        assert names(tmp_path) == [unfinished.name, "m"]
-        writer.kill()
+def test_what_another_process_may_still_write_is_left(
+    tmp_path: Path, kind: str, leavings: list[str]
+):
+    for changed in (".m-unfinished-abc/half", ".m-unfinished-def"):
+        os.utime(tmp_path / changed)
     write(tmp_path / "m", kind)
-    assert names(tmp_path) == ["m"]
-
-
-def test_where_the_system_has_no_locks_leavings_are_swept_after_a_day(
-    tmp_path: Path, leavings: list[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(files, "_lock", lambda file, wait: None)
-    write(tmp_path / "m", "file")
-    assert names(tmp_path) == [*leavings, "m"]  # they may be another process's, still at work
-    yesterday = time.time() - 25 * 3600
-    for name in leavings:
-        os.utime(tmp_path / name, (yesterday, yesterday))
-    write(tmp_path / "m", "file")
-    assert names(tmp_path) == [".m-notes", "m"]
-
-
-def test_a_new_file_that_was_swept_before_it_was_locked_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    swept = []
-    real = files.lock_open_file
-
-    def late(file: int, *, wait: bool = True) -> bool:
-        if not swept:
-            swept.extend(tmp_path.glob(".m-unfinished-*"))
-            swept[0].unlink()
-        return real(file, wait=wait)
-
-    monkeypatch.setattr(files, "lock_open_file", late)
-    write(tmp_path / "m", "file")
-    assert swept
-    assert names(tmp_path) == ["m"]
+    assert names(tmp_path) == [*leavings, "m"]
 
 
 def test_what_was_private_while_unfinished_becomes_as_readable_as_any_other(tmp_path: Path):
@@ -199,46 +153,11 @@ def test_what_was_private_while_unfinished_becomes_as_readable_as_any_other(tmp_
     assert (tmp_path / "f").stat().st_mode & 0o777 == 0o640
 
 
-def test_threads_that_write_leave_the_mask_of_new_files_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    umask = os.umask
-
-    def slow(mask: int) -> int:
-        was = umask(mask)
-        time.sleep(0.01)
-        return was
-
-    def write(i: int) -> None:
-        with written_in_one_piece(tmp_path / str(i)) as file:
-            file.write_text("x")
-
-    before = umask(0o027)
-    try:
-        monkeypatch.setattr(os, "umask", slow)
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(write, range(8)))
-        assert umask(0o027) == 0o027
-        assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o640}
-    finally:
-        umask(before)
-
-
-@pytest.mark.parametrize("step", ["_exchange", "rename 1", "rename 2", "rename 3", "rmtree"])
-@pytest.mark.parametrize("can_exchange", [True, False])
-def test_killed_at_any_step_the_old_or_the_new_folder_is_there(
-    tmp_path: Path, step: str, can_exchange: bool
-):
-    """A process that ends at a step as if it were killed; then somebody opens the folder."""
+@pytest.mark.parametrize("step", ["rename 1", "rename 2", "rename 3", "rmtree 1"])
+def test_killed_at_any_step_the_old_or_the_new_folder_is_there(tmp_path: Path, step: str):
+    """A process that ends at a step as if it were killed; then another one writes the folder."""
     final = tmp_path / "m"
     write_folder(final, "before")
-    (tmp_path / "other").mkdir()
-    exchanged = files._exchange(final, tmp_path / "other")
-    if can_exchange and not exchanged:
-        pytest.skip("this system cannot exchange folders")
-    if exchanged:
-        files._exchange(final, tmp_path / "other")
-    (tmp_path / "other").rmdir()
     script = f"""
 import os, shutil, sys, types
 from pathlib import Path
@@ -250,37 +169,29 @@ calls = []
 def ending(name, real):
     def call(*args, **rest):
         calls.append(name)
-        if {step!r} in (name, f"{{name}} {{calls.count(name)}}"):
+        if {step!r} == f"{{name}} {{calls.count(name)}}":
             os._exit(9)
         return real(*args, **rest)
     return call
 
 Path.rename = ending("rename", Path.rename)
 files.shutil.rmtree = ending("rmtree", shutil.rmtree)
-files._exchange = ending("_exchange", files._exchange if {can_exchange} else lambda *_: False)
 with files.folder_in_one_piece({str(final)!r}) as made:
     (made / "a.txt").write_text("after")
 """
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True)
-    assert done.returncode == (0 if can_exchange and step.startswith("rename") else 9), done.stderr
-    recover(final)
-    new = step in ("rmtree", "rename 3") or done.returncode == 0
-    assert (final / "a.txt").read_text() == ("after" if new else "before")
+    assert done.returncode == 9, done.stderr
+    old = final if step == "rename 1" else next(tmp_path.glob(".m-unfinished-*-old"), None)
+    if step in ("rename 1", "rename 2"):
+        assert old is not None
+        assert (old / "a.txt").read_text() == "before"
+    else:
+        assert (final / "a.txt").read_text() == "after"
+    for left in (path for path in tmp_path.rglob("*") if path != final):
+        os.utime(left, (0, 0))
     write_folder(final, "again")
     assert (final / "a.txt").read_text() == "again"
     assert names(tmp_path) == ["m"]
-
-
-def test_a_folder_moved_aside_is_put_back_before_sweeping(tmp_path: Path):
-    for aside, text in ((".m-before-old", "older"), (".m-before-new", "newer")):
-        (tmp_path / aside / "m").mkdir(parents=True)
-        (tmp_path / aside / "m" / "a.txt").write_text(text)
-    for name, days in ((".m-before-old", 3), (".m-before-new", 2)):
-        then = time.time() - days * 24 * 3600
-        os.utime(tmp_path / name, (then, then))
-    with pytest.raises(OSError, match="disk full"), folder_in_one_piece(tmp_path / "m"):
-        raise OSError("disk full")
-    assert (tmp_path / "m" / "a.txt").read_text() == "newer"
 
 
 def test_everything_is_on_disk_before_it_takes_its_name(
@@ -396,16 +307,15 @@ def test_tables_and_json_are_known_by_their_columns_and_keys(tmp_path: Path):
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
-def test_a_picture_is_replaced_only_if_it_is_ours(tmp_path: Path, ending: str):
-    path, mine = tmp_path / f"a.{ending}", tmp_path / f"mine.{ending}"
+def test_a_picture_is_replaced_and_other_files_are_not(tmp_path: Path, ending: str):
+    path, mine = tmp_path / f"a.{ending}", tmp_path / "mine"
     for _ in range(2):
         save_picture(Figure(figsize=(1, 1)), path)
     assert PICTURE.known(path)
-    Figure(figsize=(1, 1)).savefig(mine)
-    before = mine.read_bytes()
+    mine.write_text("years of work")
     with pytest.raises(DataError, match="exists and is not a picture written by taskscape"):
         save_picture(Figure(figsize=(1, 1)), mine)
-    assert mine.read_bytes() == before
+    assert mine.read_text() == "years of work"
 
 
 @pytest.mark.parametrize("replace", [True, False])

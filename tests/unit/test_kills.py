@@ -12,14 +12,9 @@ import pytest
 
 import kill_cases
 from experiments.lab import Lab, Store
-from taskscape.errors import CheckpointError, DataError
+from taskscape.errors import DataError
 from taskscape.files import folder_in_one_piece, written_in_one_piece
-from taskscape.storage import (
-    forget_checkpoint,
-    load_checkpoint,
-    mend_checkpoint,
-    save_checkpoint,
-)
+from taskscape.storage import forget_checkpoint, load_checkpoint, save_checkpoint
 from taskscape.study.stages import Stage, StageRunner
 
 TESTS = Path(kill_cases.__file__).parent
@@ -34,43 +29,14 @@ def test_nothing_finished_is_lost_when_writers_are_killed() -> None:
     }
 
 
-def two_checkpoints(path: Path) -> None:
+def test_a_checkpoint_is_replaced_and_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "fit.checkpoint"
     for i in (1, 2):
         save_checkpoint(path, {"values": np.full(9, i)}, {"what": "test"})
-
-
-@pytest.mark.parametrize("damage", ["cut off", "changed"])
-def test_the_checkpoint_before_takes_the_place_of_a_damaged_one(
-    damage: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "fit.checkpoint"
-    two_checkpoints(path)
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content[:50] if damage == "cut off" else content)
-    with pytest.raises(CheckpointError, match="not a readable checkpoint"):
-        load_checkpoint(path)
-    with pytest.warns(UserWarning, match="goes on from the checkpoint before it"):
-        mend_checkpoint(path)
-    assert load_checkpoint(path)[0]["values"][0] == 1
-    save_checkpoint(path, {"values": np.zeros(9)}, {"what": "test"})
-
-
-def test_whole_checkpoints_are_left_alone_and_forgotten_together(tmp_path: Path) -> None:
-    path = tmp_path / "fit.checkpoint"
-    two_checkpoints(path)
-    mend_checkpoint(path)
     assert load_checkpoint(path)[0]["values"][0] == 2
+    assert list(tmp_path.iterdir()) == [path]
     forget_checkpoint(path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_of_others_is_not_taken_for_the_checkpoint_before(tmp_path: Path) -> None:
-    path = tmp_path / "fit.checkpoint"
-    other = tmp_path / "fit.checkpoint.before"
-    other.write_text("mine")
-    two_checkpoints(path)
-    assert other.read_text() == "mine"
 
 
 @pytest.mark.parametrize("kind", [written_in_one_piece, folder_in_one_piece])

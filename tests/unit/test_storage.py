@@ -1,6 +1,5 @@
 """Arrays with a header on disk: what is damaged is said to be, and never read."""
 
-import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -10,10 +9,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from taskscape import files
 from taskscape import storage as module
 from taskscape.errors import DataError
-from taskscape.files import sealed
 from taskscape.storage import load_arrays, load_checkpoint, save_arrays, save_checkpoint, versions
 
 ARRAYS = {
@@ -40,7 +37,7 @@ def file(tmp_path: Path) -> Path:
 def edit_header(folder: Path, **changes: object) -> None:
     """As if it had been written like that."""
     path = folder / "header.json"
-    path.write_text(json.dumps(sealed(json.loads(path.read_text()) | changes)))
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 def assert_same(arrays: dict[str, np.ndarray]) -> None:
@@ -122,23 +119,6 @@ def test_arrays_must_match_the_checksum(folder: Path, damage: str):
     )
 
 
-def test_arrays_must_be_those_that_the_header_lists(folder: Path):
-    raw = save({"a": np.zeros(3, dtype=np.float64)})
-    (folder / "arrays.safetensors").write_bytes(raw)
-    edit_header(folder, sha256=hashlib.sha256(raw).hexdigest())
-    expect(
-        f"{folder} is damaged: its arrays are not those that header.json lists.",
-        lambda: load_arrays(folder, "thing"),
-    )
-
-
-def test_arrays_that_are_no_safetensors(folder: Path):
-    (folder / "arrays.safetensors").write_bytes(b"nothing of the kind")
-    edit_header(folder, sha256=hashlib.sha256(b"nothing of the kind").hexdigest())
-    with pytest.raises(DataError, match=r"m is damaged: arrays.safetensors cannot be read \("):
-        load_arrays(folder, "thing")
-
-
 def test_saving_again_replaces_and_saving_elsewhere_does_not_delete(folder: Path, tmp_path: Path):
     save_arrays(folder, ARRAYS, HEADER | {"words": "again"})
     assert load_arrays(folder, "thing")[1]["words"] == "again"
@@ -165,13 +145,6 @@ def test_saving_again_replaces_and_saving_elsewhere_does_not_delete(folder: Path
     assert load_arrays(tmp_path / "other", "other thing")
 
 
-def test_a_folder_moved_aside_by_a_killed_process_is_found_when_opened(folder: Path):
-    aside = folder.with_name(".m-before-abc")
-    aside.mkdir()
-    folder.rename(aside / "m")
-    assert_same(load_arrays(folder, "thing")[0])
-
-
 @pytest.mark.parametrize("fails", ["write_bytes", "write_text", "rename"])
 def test_a_failure_midway_leaves_the_old_one_whole(
     folder: Path, monkeypatch: pytest.MonkeyPatch, fails: str
@@ -181,7 +154,6 @@ def test_a_failure_midway_leaves_the_old_one_whole(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, fails, fail)
-        patch.setattr(files, "_exchange", lambda *_: False)
         with pytest.raises(OSError, match="disk full"):
             save_arrays(folder, ARRAYS, HEADER | {"words": "new"})
     arrays, header = load_arrays(folder, "thing")
@@ -233,9 +205,10 @@ def test_any_damage_to_a_checkpoint_is_noticed(file: Path):
     whole = file.read_bytes()
     damaged = [b"", b"short", whole[:40], whole[:-3], save(ARRAYS), b"\xff" * 100]
     damaged += [whole[:-1] + bytes([whole[-1] ^ 1])]
+    damaged += [whole.replace(b'"size\\": 3', b'"size\\": 4'), whole.replace(b"F32", b"I32", 1)]
     for raw in damaged:
         file.write_bytes(raw)
-        with pytest.raises(DataError, match=r"c is not a readable checkpoint \(.*start anew\.$"):
+        with pytest.raises(DataError, match=r"c is not a readable checkpoint \(.*start again\.$"):
             load_checkpoint(file)
 
 

@@ -5,67 +5,38 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TextIO
 
 import typer
 
+from taskscape.files import DISK_FULL
+
 __all__ = ["fail", "in_words", "plain_warnings", "prepare_terminal"]
 
-_REMEDIES = {
-    errno.ENOSPC: "Free some space, or choose another place.",
-    errno.EDQUOT: "Free some space, or choose another place.",
-    errno.EFBIG: "Choose another place.",
-    errno.EROFS: "Choose another place.",
-    errno.EACCES: "Choose another place, or have its permissions changed.",
-    errno.EPERM: "Choose another place, or have its permissions changed.",
-    errno.ENAMETOOLONG: "Choose a shorter name.",
-    errno.ELOOP: "Mend the links, or choose another place.",
-    errno.EISDIR: "Give a file.",
-    errno.ENOTDIR: "Give a place below a folder.",
-    errno.EMFILE: "Close other programs, or raise the limit of open files.",
+_NO_ROOM = "Free some space, or choose another place."
+_NOT_ALLOWED = "Choose another place, or change its permissions."
+_REMEDIES = dict.fromkeys(DISK_FULL, _NO_ROOM) | {
+    errno.EACCES: _NOT_ALLOWED,
+    errno.EPERM: _NOT_ALLOWED,
+    errno.EROFS: _NOT_ALLOWED,
 }
-_NO_ROOM = "failed to map segment"
-"""What the system says where a library does not fit into the memory."""
 _NO_BACKEND = "Unable to initialize backend"
-_NO_HOME = "Could not determine home directory"
 
 
 def in_words(error: BaseException) -> str | None:
     """What went wrong and what to do, in one line; None for what must not happen."""
     text = " ".join(str(error).split())
     if isinstance(error, OSError):
-        return _of_the_system(error, text)
-    if isinstance(error, MemoryError) or (isinstance(error, ImportError) and _NO_ROOM in text):
+        what = error.strerror or text or type(error).__name__
+        named = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        remedy = _REMEDIES.get(error.errno or 0, "")
+        return f"{named}{what[:1].lower()}{what[1:].rstrip('.')}. {remedy}".rstrip()
+    if isinstance(error, MemoryError):
         return "there is not enough memory for this. Ask for fewer tasks, samples or themes."
-    if isinstance(error, UnicodeEncodeError):
-        return (
-            f"{error.object[:80]!a} has characters that {error.encoding} cannot write. Rename "
-            "the file or folder, or the class."
-        )
     if isinstance(error, RuntimeError) and text.startswith(_NO_BACKEND):
         return f"{text}. JAX_PLATFORMS={os.environ.get('JAX_PLATFORMS', '')!r} asks for it."
-    if isinstance(error, RuntimeError) and text.startswith((_NO_HOME, "Symlink loop")):
-        return f"{text.rstrip('.')}. Write the whole path out."
     return None
-
-
-def _of_the_system(error: OSError, text: str) -> str:
-    what = error.strerror or text or type(error).__name__
-    if error.errno == errno.ENOENT and not _has_folder():
-        return "the folder that you are in is gone. Change to another one."
-    named = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-    remedy = _REMEDIES.get(error.errno or 0, "")
-    return f"{named}{what[:1].lower()}{what[1:].rstrip('.')}. {remedy}".rstrip()
-
-
-def _has_folder() -> bool:
-    try:
-        Path.cwd()
-    except OSError:
-        return False
-    return True
 
 
 def prepare_terminal() -> None:
@@ -102,14 +73,12 @@ def fail(message: str) -> None:
     """Print an error and end the process."""
     from rich.console import Console
 
-    with suppress(OSError):  # nowhere to say it
-        Console(stderr=True, soft_wrap=True).print("[bold red]error:[/]", end=" ")
-        typer.echo(message, err=True)
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:  # it is full: what is left for it goes nowhere, and Python says no more
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    Console(stderr=True, soft_wrap=True).print("[bold red]error:[/]", end=" ")
+    typer.echo(message, err=True)
+    try:
+        sys.stdout.flush()
+    except OSError:  # a closed pipe or a full disk: Python would complain of it once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if (mesh := sys.modules.get("taskscape.distributed.mesh")) is not None:
         mesh.leave_at_once_if_joined(1)
     sys.exit(1)

@@ -100,7 +100,7 @@ def fit(
     from taskscape.progress import heard_by
     from taskscape.storage import CHECKPOINT, arrays_of_kind, forget_checkpoint
     from taskscape.themes.estimator import HealthWarning, TaskThemes
-    from taskscape.themes.loop import check_no_checkpoint, mend_on_disk
+    from taskscape.themes.loop import check_no_checkpoint
     from taskscape.themes.prepare import parse_prepare
 
     began = time.monotonic()
@@ -119,7 +119,6 @@ def fit(
     saved = checkpoint or checkpoint_beside(out)
     check_output(out, arrays_of_kind("task-theme model"), saved)
     if resume:
-        mend_on_disk(saved)
         check_output(saved, CHECKPOINT)
     else:
         check_no_checkpoint(saved)

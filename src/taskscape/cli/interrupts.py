@@ -1,17 +1,11 @@
-"""Ctrl-C ends a command at once, also in the middle of a long compiled computation.
+"""Ctrl-C, SIGTERM (schedulers) and SIGHUP (a closed terminal) let a command save its state and end.
 
-So do SIGTERM, by which schedulers take a machine back, and SIGHUP, when a terminal is closed.
-Python hears a signal between two of its own steps, so not while compiled code runs; and at the end
-of the process, that code would be waited for. Commands get a moment to keep what they have; then
-the process ends.
+Python hears a signal between two of its own steps, so after the compiled computation that runs.
 """
 
 import os
 import signal
-import socket
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,43 +17,32 @@ from taskscape.distributed.interrupts import wait_with
 
 __all__ = ["heed_interrupts", "resumable"]
 
-_MOMENTS = {signal.SIGINT: 1.5, signal.SIGTERM: 20.0}
-"""Seconds that Python has to hear of a signal: a user waits, a scheduler usually gives 30."""
+_SIGNALS = [signal.SIGINT, signal.SIGTERM]
 if hasattr(signal, "SIGHUP"):
-    _MOMENTS[signal.SIGHUP] = 20.0
+    _SIGNALS.append(signal.SIGHUP)
 _INTERRUPTED = 128 + signal.SIGINT
 _SHOW_CURSOR = "\x1b[?25h"
 
 
 @contextmanager
 def heed_interrupts() -> Iterator[None]:
-    """End the process on an interrupt, whatever it is doing.
+    """Raise ``KeyboardInterrupt`` on the first signal; a second Ctrl-C ends the process at once.
 
-    Where Python hears in time, ``KeyboardInterrupt`` is raised as always, and what handles it may
-    take as long as it needs. Where something else listens to interrupts, or nothing does on
-    purpose, all stays as it is.
+    Signals that something else handles, or that are ignored on purpose, stay as they are.
     """
-    handlers = {number: signal.getsignal(number) for number in _MOMENTS}
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     ours = {number: handler for number, handler in handlers.items() if handler == _usual(number)}
-    if not ours:
-        yield
-        return
-    receiver, sender = socket.socketpair()
-    sender.setblocking(False)
     heard: list[int] = []
 
     def hear(number: int, frame: FrameType | None) -> None:
-        if _is_importing(frame):
-            _leave(128 + number)
+        if number == signal.SIGINT and number in heard:
+            _leave(_INTERRUPTED)
         heard.append(number)
         if not wait_with(number):
             raise KeyboardInterrupt
 
     for number in ours:
         signal.signal(number, hear)
-    before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
-    watch = threading.Thread(target=_watch, args=(receiver, heard, set(ours)), daemon=True)
-    watch.start()
     code = _INTERRUPTED
     try:
         yield
@@ -67,14 +50,10 @@ def heed_interrupts() -> Iterator[None]:
         code = error.code if isinstance(error.code, int) else 1
         raise
     finally:
-        if heard:  # the end of Python would wait for what still computes
+        if heard:  # the end of Python would wait for threads that still compute
             _leave(128 + heard[0] if code == _INTERRUPTED else code)
-        signal.set_wakeup_fd(before)
         for number, handler in ours.items():
             signal.signal(number, handler)
-        sender.close()
-        watch.join()
-        receiver.close()
 
 
 @contextmanager
@@ -94,37 +73,6 @@ def resumable(saved: Path, speaks: bool = True) -> Iterator[None]:
 def _usual(number: int) -> object:
     """What handles a signal where nobody has said otherwise."""
     return signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-
-
-def _is_importing(frame: FrameType | None) -> bool:
-    """Whether an import is under way: the exception could show a traceback of a library, or be lost
-    in it. Commands import what they need before they begin, so there is nothing to be kept.
-    """
-    while frame is not None:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _watch(receiver: socket.socket, heard: list[int], numbers: set[int]) -> None:
-    """The interpreter writes each signal's number to the socket, whatever Python is doing."""
-    asked = 0
-    while sent := receiver.recv(64):
-        ours = [number for number in sent if number in numbers]
-        if not ours:
-            continue
-        asked += len(ours)
-        end = time.monotonic() + min(_MOMENTS[signal.Signals(number)] for number in ours)
-        while len(heard) < asked and time.monotonic() < end:
-            time.sleep(0.02)
-        if len(heard) < asked:
-            print(
-                "\ninterrupted in the middle of a computation. What was finished before is on "
-                "disk; commands that have --resume go on from it.",
-                file=sys.stderr,
-            )
-            _leave(128 + ours[0])
 
 
 def _leave(code: int) -> None:

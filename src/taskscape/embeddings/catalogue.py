@@ -29,6 +29,7 @@ from taskscape.files import (
     check_output,
     damage_named,
     locked_folder,
+    remove_leftovers,
     sha256_of,
     written_in_one_piece,
 )
@@ -331,6 +332,7 @@ def _size(file: Path) -> int | None:
 def change_shards(folder: Path, change: Callable[[list[Shard]], list[Shard]]) -> None:
     """Write the manifest again, from the files that it names by now; one writer at a time."""
     with locked_folder(folder):
+        remove_leftovers(folder.glob(".shard-*-unfinished-*"))
         entries = [shard.to_dict() for shard in change(read_shards(folder))]
         content = {"what": _WHAT, "format": _FORMAT, "shards": entries}
         with written_in_one_piece(folder / _MANIFEST) as file:

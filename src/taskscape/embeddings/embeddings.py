@@ -357,7 +357,7 @@ class EmbeddingsFile:
     @property
     def sums(self) -> Sums:
         """What the mean over its tasks needs, without reading them."""
-        header = header_of(self._file.schema_arrow, _WHAT, self.path) or {}
+        header = header_of(self._file.schema_arrow, _WHAT) or {}
         with damage_named(self.path, "a file of embedded tasks"):
             return Sums.from_dict(header["totals"])
 
@@ -435,7 +435,7 @@ def to_table(embeddings: Embeddings) -> pa.Table:
 
 def _read_header(schema: pa.Schema, source: str) -> Header:
     """The header of a table made by :func:`to_table`, verified to fit its columns."""
-    header = header_of(schema, _WHAT, source)
+    header = header_of(schema, _WHAT)
     if header is None:
         raise DataError(
             f"{source} does not hold embedded tasks. Write them with `taskscape embed`."

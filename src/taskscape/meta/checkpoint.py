@@ -13,9 +13,7 @@ from taskscape.meta.networks import Architecture
 from taskscape.meta.training import TrainConfig, TrainState, begin
 from taskscape.storage import (
     arrays_of,
-    damaged_checkpoint,
     load_checkpoint,
-    mend_checkpoint,
     save_checkpoint,
     tree_from,
 )
@@ -56,17 +54,15 @@ class TrainingCheckpoint:
         self.identity = h.hexdigest()
 
     def write(self, state: TrainState) -> None:
-        """Keep the state; what was kept before stays beside it."""
+        """Keep the state, in place of the one before."""
         header = {"what": "training checkpoint", "identity": self.identity}
         save_checkpoint(self.path, arrays_of(state), header)
 
     def read(self) -> TrainState | None:
         """The state that was kept, if there is one; it must be of the same training."""
-        mend_checkpoint(self.path)
         if not self.path.exists():
             return None
         arrays, _ = load_checkpoint(self.path, "training", self.identity)
         learner, network, config, n_way, seed = self._start
         like = jax.eval_shape(lambda: begin(learner, network, config, n_way=n_way, seeds=(seed,)))
-        with damaged_checkpoint(self.path):
-            return tree_from(arrays, like)
+        return tree_from(arrays, like)

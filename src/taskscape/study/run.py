@@ -12,16 +12,14 @@ from taskscape.errors import DataError
 from taskscape.files import (
     as_path,
     check_output,
-    check_seal,
     json_with,
     only_run_in,
-    sealed,
     written_in_one_piece,
 )
 from taskscape.meta import label_of
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select.trials import Trial, gains_of
-from taskscape.storage import CHECKPOINT, plain, read_json, versions_and_hardware, write_json
+from taskscape.storage import CHECKPOINT, read_json, versions_and_hardware, write_json
 from taskscape.study.checks import check_config
 from taskscape.study.choosing import chosen_stage, selection_stage
 from taskscape.study.config import StudyConfig, config_from, write_config
@@ -209,13 +207,15 @@ def load_study(folder: str | os.PathLike[str], pool: ClassPool | None = None) ->
 
 
 def _read_back(path: Path, **kinds: type) -> dict[str, Any]:
-    """A file that :func:`_write_results` wrote, seen to be whole."""
+    """A file that :func:`_write_results` wrote, with values of these types in it."""
     try:
         values = read_json(path)
     except ValueError as error:
         raise DataError(f"{path} is damaged: it is not JSON ({error}). {_REMEDY}") from error
     held = values if isinstance(values, dict) else {}
-    check_seal(held, path, _REMEDY, **kinds)
+    for name, kind in kinds.items():
+        if not isinstance(held.get(name), kind):
+            raise DataError(f"{path} is damaged: {name} is missing or wrong. {_REMEDY}")
     return held
 
 
@@ -245,8 +245,8 @@ def _check_folder(folder: Path, stages: list[str], resume: bool, overwrite: bool
 def _write_results(folder: Path, result: StudyResult) -> None:
     """All findings in one file, and beside it what made them."""
     with written_in_one_piece(folder / "results.json", _RESULTS) as file:
-        write_json(file, sealed(plain(result.to_dict())))
+        write_json(file, result.to_dict())
     about = {k: getattr(result, k) for k in ("command", "seed", "settings", "timings", "versions")}
     about |= {"hardware": result.hardware, "data": repr(result.pool)}
     with written_in_one_piece(folder / "study.json", _ABOUT) as file:
-        write_json(file, sealed(plain(about)))
+        write_json(file, about)

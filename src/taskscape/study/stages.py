@@ -24,6 +24,7 @@ T = TypeVar("T")
 _FORMAT = 2
 """Raised when stages of before must not be used again: their numbers would be other ones now."""
 _NOTE = "stage.json"
+_NOTED = {"hash", "seconds", "warnings", "sha256"}
 _REMEDY = "Delete that folder and run the same command with --resume."
 _KEPT = (HealthWarning, OutlierTasksWarning, ForecastWarning)
 """Warnings that are kept with the results instead of printed."""
@@ -136,11 +137,6 @@ class StageRunner:
         if note is None or not reused:
             note = self._make(stage, folder, key, began)
         result = self._load(stage, folder)
-        if (read_note(folder, stage.name) or {}).get("hash") != key:
-            raise DataError(
-                f"stage {stage.name!r} in {folder} was changed while it was read: something else "
-                "writes there. Run the same command with --resume when it has ended."
-            )
         self.timings[stage.name] = float(note["seconds"])
         self.warnings[stage.name] = list(note["warnings"])
         now = reused and stage.name in self.made_elsewhere
@@ -173,7 +169,6 @@ class StageRunner:
         return note
 
     def _make(self, stage: Stage[Any], folder: Path, key: str, began: float) -> dict[str, Any]:
-        _check_nothing_added(folder, read_note(folder, stage.name))
         with files.folder_in_one_piece(folder) as new:
             with warnings.catch_warnings(record=True) as heard:
                 for kind in _KEPT:
@@ -190,10 +185,8 @@ class StageRunner:
                 **self._inputs(stage),
                 "warnings": sorted(kept),
                 "seconds": round(time.perf_counter() - began, 3),
-                "files": _names(new),
                 "sha256": {name: files.sha256_of(new / name) for name in _names(new)},
             }
-            note = files.sealed(json.loads(json.dumps(note)))
             write_json(new / _NOTE, note)
         return note
 
@@ -208,11 +201,7 @@ class StageRunner:
     def note(self, name: str) -> dict[str, Any] | None:
         """What a finished stage wrote down about itself."""
         note = read_note(self.out / name, name)
-        if note is None or note.get("format") != _FORMAT:
-            return None
-        path = self.out / name / _NOTE
-        files.check_seal(note, path, _REMEDY, hash=str, seconds=int | float, warnings=list)
-        return note
+        return None if note is None or note.get("format") != _FORMAT else note
 
     def _inputs(self, stage: Stage[Any]) -> dict[str, Any]:
         needs = {name: self.hashes[name] for name in stage.needs}
@@ -233,12 +222,11 @@ def _make_elsewhere(asked: tuple[Stage[Any], str], runner: StageRunner) -> str:
 
 def read_note(folder: Path, name: str) -> dict[str, Any] | None:
     """What a stage of any version wrote down about itself; None if no stage wrote the folder."""
-    files.recover(folder)
     try:
         note = json.loads((folder / _NOTE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    ours = isinstance(note, dict) and note.get("stage") == name and "hash" in note
+    ours = isinstance(note, dict) and note.get("stage") == name and set(note) >= _NOTED
     return note if ours else None
 
 
@@ -250,19 +238,7 @@ def _names(folder: Path) -> list[str]:
 
 def _damaged(folder: Path, note: Mapping[str, Any]) -> str | None:
     """The first file of a stage that is missing or not as it was written, if there is one."""
-    for name, checksum in note.get("sha256", {}).items():
+    for name, checksum in note["sha256"].items():
         if not (folder / name).is_file() or files.sha256_of(folder / name) != checksum:
             return str(name)
     return None
-
-
-def _check_nothing_added(folder: Path, note: Mapping[str, Any] | None) -> None:
-    """A stage is not made anew over files that were put into its folder."""
-    there = _names(folder)
-    written = there if note is None else note.get("files", there)
-    added = sorted(set(there) - set(written))
-    if added:
-        raise DataError(
-            f"{folder / added[0]} was not written by a study; making the stage anew would delete "
-            "it. Move it away and run the same command with --resume."
-        )

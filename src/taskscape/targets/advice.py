@@ -16,18 +16,16 @@ from taskscape.files import (
     Kind,
     as_path,
     check_output,
-    check_seal,
     damage_named,
     folder_in_one_piece,
     json_with,
-    sealed,
 )
 from taskscape.meta.learners import find_learner
 from taskscape.pools import ClassPool
 from taskscape.select.trials import gain_over
 from taskscape.similarity.known import TASK_THEMES
 from taskscape.statistics import Interval, Variance, t_interval
-from taskscape.storage import check_format, plain, read_json, write_json
+from taskscape.storage import check_format, read_json, write_json
 from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources
 from taskscape.targets.gains import (
     Decision,
@@ -186,7 +184,7 @@ class Advice:
         """
         check_output(folder, ADVICE)
         with folder_in_one_piece(folder) as place:
-            write_json(place / "advice.json", sealed(plain(self.to_dict())))
+            write_json(place / "advice.json", self.to_dict())
             self.chosen.save(place / "tasks.parquet")
             pool = self.chosen.pool
             ids, uses = np.unique(self.chosen.classes, return_counts=True)
@@ -215,7 +213,6 @@ class Advice:
             raise DataError(f"{os.fspath(folder)} holds no advice that this taskscape can read.")
         values = read_json(file)
         check_format(values, file)
-        check_seal(values, file, "Ask for the advice again.")
         with damage_named(file, "advice"):
             expected, accuracy = values["expected_gains"], values["expected_accuracy"]
             decision = None

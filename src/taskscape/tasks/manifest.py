@@ -111,7 +111,7 @@ def _checked(table: pa.Table, pool: ClassPool, n_query: int) -> TaskSet:
 
 def read_header(schema: pa.Schema, source: str) -> dict[str, Any]:
     """What the schema of a table made by :func:`to_table` says of the tasks."""
-    header = header_of(schema, "tasks", source)
+    header = header_of(schema, "tasks")
     if header is None:
         raise DataError(
             f"{source} is not a list of tasks written by taskscape. "

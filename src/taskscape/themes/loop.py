@@ -41,9 +41,7 @@ from taskscape.progress import progress_bar
 from taskscape.storage import (
     CHECKPOINT,
     arrays_of,
-    damaged_checkpoint,
     load_checkpoint,
-    mend_checkpoint,
     save_checkpoint,
 )
 from taskscape.tasks import TaskSet
@@ -62,7 +60,7 @@ from taskscape.themes.steps import (
 )
 from taskscape.themes.stored import posterior_from_arrays, state_from_arrays
 
-__all__ = ["Callback", "Fit", "FitInfo", "Restarts", "check_no_checkpoint", "mend_on_disk"]
+__all__ = ["Callback", "Fit", "FitInfo", "Restarts", "check_no_checkpoint"]
 
 _HELD_OUT_PER_BATCH = 256
 
@@ -422,12 +420,10 @@ class Restarts:
     def _read(self) -> list[Fit]:
         if self.path is None:
             return []
-        mend_on_disk(self.path)
         if not self.path.exists():
             return []
         arrays, header = load_checkpoint(self.path, "fit", self.identity)
-        with damaged_checkpoint(self.path):
-            return [self._fit(arrays, i, history) for i, history in enumerate(header["histories"])]
+        return [self._fit(arrays, i, history) for i, history in enumerate(header["histories"])]
 
     def _fit(self, arrays: Mapping[str, np.ndarray], i: int, history: list[dict[str, Any]]) -> Fit:
         """Restart ``i`` as a checkpoint holds it."""
@@ -441,13 +437,6 @@ class Restarts:
             posterior_from_arrays(arrays, f"posteriors{i}"),
             self.mesh,
         )
-
-
-def mend_on_disk(path: Path) -> None:
-    """Put the checkpoint before in the place of one that is damaged; the first process does so."""
-    if first_process():
-        mend_checkpoint(path)
-    anyone(False)  # the others wait for it
 
 
 def check_no_checkpoint(path: str | os.PathLike[str], of: str = "fit") -> None:

@@ -72,7 +72,6 @@ REFUSED = {
     "file, or one without an ending, for a catalogue (a folder).",
     "compare e.parquet e.parquet --out mine.csv": f"mine.csv {NOT.format('a table of distances')}",
     "diagram mine.csv --out mine.json": f"mine.json {NOT.format('a correlation diagram')}",
-    "diagram mine.csv --out mine.png": f"mine.png {NOT.format('a picture')}",
     "select e.parquet e.parquet -n 2 --out mine.json": f"mine.json {NOT.format('a selection')}",
     "select e.parquet e.parquet -n 2 --tasks tasks.parquet --out-tasks tasks.parquet": (
         "tasks.parquet is named twice, and one would replace the other. Choose another name for "
@@ -85,7 +84,7 @@ REFUSED = {
     "forecast model d.npz --forecaster f --out mine.json": "mine.json "
     + NOT.format("a list of forecasts"),
     "forecast model d.npz --forecaster f --save model": f"model {NOT.format('a forecaster')}",
-    "data show d.npz --out mine.png": f"mine.png {NOT.format('a picture')}",
+    "data show d.npz --out mine.txt": f"mine.txt {NOT.format('a picture')}",
 }  # fmt: skip
 
 

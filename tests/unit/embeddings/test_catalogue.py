@@ -1,3 +1,4 @@
+import os
 import re
 import threading
 
@@ -7,6 +8,7 @@ import pytest
 from taskscape.compare import mean_kl, nearest, summarise
 from taskscape.embeddings import Catalogue, Embeddings, EmbeddingsFile, Shard, TaskFilter
 from taskscape.errors import DataError
+from taskscape.files import written_in_one_piece
 from taskscape.pools import ClassPool
 from taskscape.select import select, select_from_catalogue
 from taskscape.tasks import sample_tasks
@@ -61,6 +63,15 @@ def test_nearest_tasks_on_disk_are_those_in_memory(unsorted):
     np.testing.assert_array_equal(one.indices, nearest(QUERIES[:, :1], everything, 1200).indices)
     with pytest.raises(DataError, match=r"^k=30001 is more than the 30000 training tasks"):
         nearest(QUERIES, catalogue.lam(), N + 1)
+
+
+def test_what_a_killed_process_left_is_deleted_and_what_is_being_written_is_not(catalogue):
+    (catalogue.path / ".shard-old.parquet-unfinished-x").write_bytes(b"x")
+    for left in catalogue.path.glob(".*"):
+        os.utime(left, (0, 0))
+    with written_in_one_piece(catalogue.path / "shard-y.parquet") as being_written:
+        Catalogue.append(catalogue.path, ALL[:1])
+        assert list(catalogue.path.glob(".*")) == [being_written]
 
 
 def test_tasks_of_two_models_are_not_mixed_by_two_who_begin_a_catalogue(tmp_path):

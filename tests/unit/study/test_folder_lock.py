@@ -1,6 +1,5 @@
 """Two runs never work in one folder."""
 
-import json
 import os
 import re
 import subprocess
@@ -12,7 +11,6 @@ import pytest
 from run_cases import go
 from taskscape.errors import DataError
 from taskscape.files import only_run_in
-from taskscape.study.stages import Stage, StageRunner
 
 HOLD = """
 import sys, time
@@ -57,17 +55,3 @@ def test_a_run_that_fails_frees_the_folder(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), only_run_in(tmp_path):
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_stage_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
-    def make(folder: Path, steps: object) -> None:
-        (folder / "value.txt").write_text("1")
-
-    def load(folder: Path) -> str:
-        note = folder / "stage.json"
-        note.write_text(json.dumps({**json.loads(note.read_text()), "hash": "another"}))
-        return (folder / "value.txt").read_text()
-
-    runner = StageRunner(tmp_path, "data", resume=True)
-    with pytest.raises(DataError, match=r"stage 'fit' in .* was changed while it was read"):
-        runner.run(Stage("fit", {}, make, load))

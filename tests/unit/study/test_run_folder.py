@@ -11,7 +11,6 @@ from taskscape.cli import app
 from taskscape.errors import DataError
 from taskscape.study import read_config
 from taskscape.study.config import write_config
-from taskscape.study.stages import Stage, StageRunner, Steps
 
 OTHER = tiny(evaluate={"n_bins": 3})
 
@@ -68,40 +67,3 @@ def test_a_page_that_is_no_report_is_left(tmp_path: Path):
             catch_exceptions=False,
         )  # fmt: skip
     assert (tmp_path / "report.html").read_text() == "<p>mine</p>"
-
-
-def make_stage(out: Path, size: int, *, resume: bool = True) -> str:
-    def make(folder: Path, steps: Steps) -> None:
-        (folder / "deep").mkdir()
-        (folder / "deep" / "size.txt").write_text(str(size))
-
-    stage = Stage("part", {"size": size}, make, lambda f: (f / "deep" / "size.txt").read_text())
-    return StageRunner(out, "data", resume).run(stage)
-
-
-def test_a_stage_is_not_made_anew_over_files_that_were_added(tmp_path: Path):
-    assert make_stage(tmp_path, 1) == "1"
-    assert make_stage(tmp_path, 2) == "2"
-    mine = tmp_path / "part" / "deep" / "notes.txt"
-    mine.write_text("keep")
-    assert make_stage(tmp_path, 2) == "2"
-    for resume in (True, False):
-        with pytest.raises(DataError) as raised:
-            make_stage(tmp_path, 3, resume=resume)
-        assert str(raised.value) == (
-            f"{mine} was not written by a study; making the stage anew would delete it. Move it "
-            "away and run the same command with --resume."
-        )
-    assert mine.read_text() == "keep"
-    mine.unlink()
-    assert make_stage(tmp_path, 3) == "3"
-
-
-def test_a_stage_moved_aside_by_a_killed_process_is_not_made_again(tmp_path: Path):
-    make_stage(tmp_path, 1)
-    note = tmp_path / "part" / "stage.json"
-    made = note.stat().st_mtime_ns
-    (tmp_path / ".part-before-abc").mkdir()
-    (tmp_path / "part").rename(tmp_path / ".part-before-abc" / "part")
-    assert make_stage(tmp_path, 1) == "1"
-    assert note.stat().st_mtime_ns == made

@@ -49,7 +49,7 @@ def test_an_interrupted_fit_saves_and_goes_on_to_the_same_end(method: str, tmp_p
         _, header = load_checkpoint(path)
         # the starts of all restarts are prepared first, and kept
         assert [len(h) for h in header["histories"]] == ([last] * restart + [t, 0])[:2]
-        assert {p.name for p in tmp_path.iterdir()} <= {"c", "c.before"}
+        assert {p.name for p in tmp_path.iterdir()} <= {"c"}
     heard = []
     model = small_model(method=method, **SETTINGS).fit(
         small_tasks(), checkpoint=path, resume=True, callback=lambda *a: heard.append(a)
@@ -181,18 +181,15 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path):
     whole = path.read_bytes()
     for raw in (b"", whole[: len(whole) // 2], whole[:-1] + bytes([whole[-1] ^ 1])):
         path.write_bytes(raw)
-        with pytest.raises(DataError, match=r"c is not a readable checkpoint \(.*start anew\.$"):
+        with pytest.raises(DataError, match=r"c is not a readable checkpoint \(.*start again\.$"):
             small_model().fit(small_tasks(), checkpoint=path, resume=True)
         assert path.read_bytes() == raw
     path.write_bytes(whole)
     arrays, header = load_checkpoint(path)
     del arrays["fit0.best.mu"]
     save_checkpoint(path, arrays, header)
-    message = (
-        f"{path} is not a readable checkpoint (fit0.best.mu is missing: the model is damaged, or "
-        "of other settings or another version). Delete it and start anew."
-    )
-    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+    message = "fit0.best.mu is missing: the model is damaged, or of other settings"
+    with pytest.raises(DataError, match=f"^{re.escape(message)}"):
         small_model().fit(small_tasks(), checkpoint=path, resume=True)
 
 
@@ -243,6 +240,6 @@ def test_a_killed_fit_goes_on_to_the_same_end(method: str, tmp_path: Path):
             np.testing.assert_array_equal(ours, theirs)
     assert heard[0] == "0 1"
     assert "" not in heard
-    left = {p.name for p in folder.iterdir()} - {"c", "c.before"}
-    assert all(name.startswith((".c-unfinished-", ".c.before-unfinished-")) for name in left)
+    left = {p.name for p in folder.iterdir()} - {"c"}
+    assert all(name.startswith(".c-unfinished-") for name in left)
     assert path.stat().st_size > 0
