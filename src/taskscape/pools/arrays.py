@@ -1,6 +1,6 @@
 """A user's own arrays: samples with their labels, or one array per class."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -169,18 +169,40 @@ def labelled_pool(
     X = _channels_last(X)
     labels, index = np.unique(y, return_inverse=True)
     given = {"class_names": class_names, "groups": groups, "splits": splits}
-    resolved = {
+    by_class = {
         what: None if v is None else per_class(v, what, labels, index, by_sample=by_sample)
         for what, v in given.items()
     }
+    classes = by_class["class_names"] or [str(label) for label in labels]
+    by_class["class_names"] = classes
     names = None if sample_names is None else _sample_names(sample_names, len(y))
-    if resolved["class_names"] is None:
-        resolved["class_names"] = [str(label) for label in labels]
+    about = dict(info or {})
     if skip_damaged and X.dtype.kind == "f":
         sound = np.isfinite(X.reshape(len(X), -1)).all(axis=1)
         if not sound.all():
-            return _without_damaged(X, index, sound, names, name, info, resolved)
-    return _class_by_class(X, index, names, name, info, resolved)
+            about["notes"] = _notes_on_damaged(name, sound, index, classes)
+            left, index = np.unique(index[sound], return_inverse=True)
+            by_class = {what: v and [v[c] for c in left] for what, v in by_class.items()}
+            names = names and [names[row] for row in np.flatnonzero(sound)]
+            X = X[sound]
+    return _class_by_class(X, index, names, name, about, by_class)
+
+
+def _notes_on_damaged(
+    name: str,
+    sound: Bool[np.ndarray, "rows"],
+    index: Int[np.ndarray, "rows"],
+    class_names: Sequence[str],
+) -> list[str]:
+    if not sound.any():
+        raise DataError(f"all {len(sound)} samples of pool {name!r} have NaN or infinite numbers.")
+    lost = [f"row {row}" for row in np.flatnonzero(~sound)]
+    left = set(index[sound].tolist())
+    empty = [repr(c) for i, c in enumerate(class_names) if i not in left]
+    return [
+        *left_out(lost, f"of {len(sound):,} samples have NaN or infinite numbers"),
+        *left_out(empty, f"of {len(class_names):,} classes had no other samples"),
+    ]
 
 
 def _class_by_class(
@@ -188,7 +210,7 @@ def _class_by_class(
     index: Int[np.ndarray, "rows"],
     sample_names: list[str] | None,
     name: str,
-    info: Mapping[str, Any] | None,
+    info: Mapping[str, Any],
     by_class: Mapping[str, list[str] | None],
 ) -> ClassPool:
     """A pool of samples whose classes are numbered; those of a class stay in their order."""
@@ -204,7 +226,7 @@ def _class_by_class(
         class_names=tuple(names or ()),
         groups=None if groups is None else tuple(groups),
         splits=None if splits is None else tuple(parse_split(s)[0] for s in splits),
-        info=dict(info or {}),
+        info=info,
         sample_names=None if sample_names is None else tuple(sample_names[r] for r in order),
     )
 
@@ -224,31 +246,6 @@ def _sample_names(values: Any, n_samples: int) -> list[str]:
             f"sample_names has {len(names)} names for {n_samples} samples; give one per sample."
         )
     return names
-
-
-def _without_damaged(
-    X: Shaped[np.ndarray, "rows *shape"],
-    index: Int[np.ndarray, "rows"],
-    sound: Bool[np.ndarray, "rows"],
-    names: list[str] | None,
-    name: str,
-    info: Mapping[str, Any] | None,
-    by_class: Mapping[str, list[str] | None],
-) -> ClassPool:
-    """A pool of the sound rows alone, with a note; a class without any is left out."""
-    if not sound.any():
-        raise DataError(f"all {len(X)} samples of pool {name!r} have NaN or infinite numbers.")
-    left, renumbered = np.unique(index[sound], return_inverse=True)
-    lost = [f"row {row}" for row in np.flatnonzero(~sound)]
-    notes = [left_out(lost, f"of {len(X):,} samples have NaN or infinite numbers")]
-    classes = by_class["class_names"] or []
-    if len(left) < len(classes):
-        empty = [repr(c) for i, c in enumerate(classes) if i not in left]
-        notes.append(left_out(empty, f"of {len(classes):,} classes had no other samples"))
-    picked = {what: v and [v[c] for c in left] for what, v in by_class.items()}
-    kept = names and [names[row] for row in np.flatnonzero(sound)]
-    about = {**(info or {}), "notes": notes}
-    return _class_by_class(X[sound], renumbered, kept, name, about, picked)
 
 
 def load_arrays(

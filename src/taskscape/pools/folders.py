@@ -80,9 +80,12 @@ def _read(
     owner = np.repeat(np.arange(len(classes)), [len(c.entries) for c in classes])
     counts = np.bincount(owner[pictures.kept], minlength=len(classes))
     empty = [c.name for c, count in zip(classes, counts, strict=True) if count == 0]
-    notes = _notes(pictures.damaged, len(entries), empty, len(classes))
     without = _empty_folders(tree, tree.pictures)
-    notes += [left_out(without, "folders have no pictures")] if without else []
+    notes = [
+        *left_out(pictures.damaged, f"of {len(entries):,} pictures could not be read"),
+        *left_out(empty, f"of {len(classes):,} classes had no other pictures"),
+        *left_out(without, "folders have no pictures"),
+    ]
     classes = [c for c, count in zip(classes, counts, strict=True) if count > 0]
     if not classes:
         raise DataError(f"{tree.path}: none of its {len(entries)} pictures can be read.")
@@ -106,15 +109,6 @@ def _read(
         },
         sample_names=tuple("/".join(entries[i].parts[wrapper:]) for i in pictures.kept),
     )
-
-
-def _notes(
-    damaged: Sequence[str], n_pictures: int, empty: Sequence[str], n_classes: int
-) -> list[str]:
-    notes = [left_out(damaged, f"of {n_pictures:,} pictures could not be read")] if damaged else []
-    if empty:
-        notes.append(left_out(empty, f"of {n_classes:,} classes had no other pictures"))
-    return notes
 
 
 # -- layout -------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from taskscape.errors import DataError
 from taskscape.files import expanded
 from taskscape.pools.arrays import as_numpy, clean_labels, labelled_pool
 from taskscape.pools.cache import cache_key, cached, file_stamp
+from taskscape.pools.notes import few_names
 from taskscape.pools.pool import SPLITS, ClassPool, parse_split
 
 __all__ = ["join_splits", "load_npz"]
@@ -125,7 +126,7 @@ def _find_keys(path: Path, names: list[str], chosen: Mapping[str, Any]) -> _Keys
     keys = _Keys()
     for kind, named in chosen.items():
         if named is not None and named not in names:
-            raise DataError(f"{path} has no key {named!r}; it has {_listed(names)}.")
+            raise DataError(f"{path} has no key {named!r}; it has {few_names(names, 12)}.")
         if named is not None:
             keys.whole[kind] = named
     for key in names:
@@ -168,7 +169,7 @@ def _check(path: Path, keys: _Keys, names: list[str]) -> None:
         has = next(iter(keys.parts[incomplete[0]].values()))
         raise DataError(
             f"{path}: {has!r} has no partner for {incomplete[0]!r}; samples and labels come in "
-            f"pairs such as X_train, y_train. Found {_listed(names)}."
+            f"pairs such as X_train, y_train. Found {few_names(names, 12)}."
         )
     if keys.parts and needed & keys.whole.keys():
         both = [next(iter(keys.parts.values())), keys.whole]
@@ -180,18 +181,14 @@ def _check(path: Path, keys: _Keys, names: list[str]) -> None:
     if not keys.parts and not needed <= keys.whole.keys():
         missing = "samples" if "samples" not in keys.whole else "labels"
         raise DataError(
-            f"{path} has no {missing} under a known key: found {_listed(names)}; expected one of "
-            f"{_listed(_ROLES[missing][:6])}, or pairs such as X_train, y_train. "
+            f"{path} has no {missing} under a known key: found {few_names(names, 12)}; expected "
+            f"one of {few_names(_ROLES[missing][:6], 6)}, or pairs such as X_train, y_train. "
             f"Or name it with {'features_key' if missing == 'samples' else 'labels_key'}=…"
         )
     if keys.parts and "splits" in keys.whole:
         raise DataError(
             f"{path} has arrays for single splits and also {keys.whole['splits']!r}; keep one."
         )
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(map(repr, names)) or "no keys"
 
 
 def join_splits(path: Path, parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

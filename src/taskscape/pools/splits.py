@@ -210,10 +210,9 @@ def drop_small_classes(pool: ClassPool, min_samples: Any) -> ClassPool:
             f"min_samples={min_samples}: the largest class of {pool.name!r} has "
             f"{pool.counts.max()} samples, so that none is left. Lower it."
         )
-    if not len(small):
+    if not small.size:
         return pool
     names = [f"{pool.class_names[c]!r} ({pool.counts[c]})" for c in small]
     what = f"of {len(pool):,} classes have fewer than {min_samples} samples"
-    return with_notes(
-        pool.subset(np.flatnonzero(pool.counts >= min_samples)), left_out(names, what)
-    )
+    kept = pool.subset(np.flatnonzero(pool.counts >= min_samples))
+    return with_notes(kept, *left_out(names, what))
