@@ -22,8 +22,12 @@ __all__ = [
 
 def as_numpy(values: Any, what: str) -> Shaped[np.ndarray, "..."]:
     """Anything array-like as numpy: lists, numpy, JAX, pandas, SciPy's sparse, torch's tensors."""
-    if callable(getattr(values, "toarray", None)) and hasattr(values, "nnz"):
-        return _dense(values, what)
+    if hasattr(values, "toarray") and hasattr(values, "nnz"):  # a sparse matrix of SciPy's
+        needed = 2 * 4 * int(np.prod(values.shape, dtype=np.float64))
+        what = f"{what}, a sparse matrix of shape {tuple(values.shape)}, when filled in,"
+        remedy = "Shrink it first, for example with sklearn.decomposition.TruncatedSVD(256)."
+        check_memory(needed, what, remedy)
+        return np.asarray(values.astype(np.float32).toarray())
     for method in ("detach", "cpu"):  # a torch tensor, without importing torch
         if callable(getattr(values, method, None)):
             values = getattr(values, method)()
@@ -40,17 +44,6 @@ def as_numpy(values: Any, what: str) -> Shaped[np.ndarray, "..."]:
     if array.ndim == 0:
         raise DataError(f"{what} is a single {type(values).__name__}, not an array of rows.")
     return array
-
-
-def _dense(matrix: Any, what: str) -> Shaped[np.ndarray, "rows columns"]:
-    """A sparse matrix as float32, which is what a pool holds, unless that takes too much memory."""
-    needed = 4 * int(np.prod(matrix.shape, dtype=np.float64))
-    check_memory(
-        2 * needed,
-        f"{what}, a sparse matrix of shape {tuple(matrix.shape)}, when filled in,",
-        "Shrink it first, for example with sklearn.decomposition.TruncatedSVD(256).",
-    )
-    return np.asarray(matrix.astype(np.float32).toarray())
 
 
 def clean_labels(y: Any, what: str = "y") -> Shaped[np.ndarray, "rows"]:
@@ -78,17 +71,13 @@ def clean_labels(y: Any, what: str = "y") -> Shaped[np.ndarray, "rows"]:
     if labels.dtype.kind == "S":
         labels = np.char.decode(labels, "utf-8")
     if labels.dtype.kind == "f":
-        if not (np.isfinite(labels).all() and (labels == np.round(labels)).all()):
+        with np.errstate(invalid="ignore"):
+            whole_numbers = labels.astype(np.int64)
+        if (whole_numbers != labels).any():
             raise DataError(
                 f"{what} holds fractions or NaN: expected class labels, not regression values."
             )
-        largest = np.abs(labels).max(initial=0)
-        if largest >= 2.0**63:
-            raise DataError(
-                f"{what} has a label of size {largest:g}; numbers as large cannot be told apart. "
-                "Give these labels as text."
-            )
-        labels = labels.astype(np.int64)
+        labels = whole_numbers
     if labels.dtype.kind not in "iubU":
         raise DataError(f"{what} has type {labels.dtype}; expected whole numbers or text.")
     return labels
@@ -121,30 +110,21 @@ def per_class(
     if len(texts) == n_classes and not (by_sample and n_rows == n_classes):
         return texts
     if len(texts) == n_rows:
-        return _agreed(texts, what, labels, index)
+        value_of: dict[int, str] = {}
+        for c, text in zip(index.tolist(), texts, strict=True):
+            if value_of.setdefault(c, text) != text:
+                raise DataError(
+                    f"{what}: the samples of class {str(labels[c])!r} are in both {value_of[c]!r} "
+                    f"and {text!r}. Splits and groups here are of classes, not of samples: all "
+                    "samples of a class belong to the same one."
+                )
+        return [value_of[c] for c in range(n_classes)]
     if labels.dtype.kind in "iu" and labels[0] >= 0 and labels[-1] < len(texts):
         return [texts[int(v)] for v in labels]
     raise DataError(
         f"{what} has {len(texts)} entries for {n_classes} classes and {n_rows} samples; "
         "give one per class or one per sample."
     )
-
-
-def _agreed(
-    texts: list[str],
-    what: str,
-    labels: Shaped[np.ndarray, "classes"],
-    index: Int[np.ndarray, "rows"],
-) -> list[str]:
-    value_of: dict[int, str] = {}
-    for c, text in zip(index.tolist(), texts, strict=True):
-        if value_of.setdefault(c, text) != text:
-            raise DataError(
-                f"{what}: the samples of class {str(labels[c])!r} are in both {value_of[c]!r} and "
-                f"{text!r}. Splits and groups here are of classes, not of samples: all samples of "
-                "a class belong to the same one."
-            )
-    return [value_of[c] for c in range(len(labels))]
 
 
 def labelled_pool(
