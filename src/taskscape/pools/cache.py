@@ -63,7 +63,7 @@ def cache_key(*parts: Any) -> str:
 def cached(kind: str, key: str, make: Callable[[], ClassPool]) -> ClassPool:
     """The pool stored under ``kind-key``; made, stored and read back if it is not there yet.
 
-    A damaged entry is made anew, with a warning. Where the cache cannot be written, the pool is
+    A damaged entry is made again, with a warning. Where the cache cannot be written, the pool is
     used unstored.
     """
     folder = cache_dir() / "pools" / f"{kind}-{key}"
