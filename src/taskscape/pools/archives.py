@@ -57,10 +57,10 @@ class FileTree:
 
     def where(self, parts: Parts) -> str:
         """A file or folder of the tree, in words for a message."""
-        raise NotImplementedError
+        return str(self.path.joinpath(*parts))
 
     def _open(self, entry: Entry) -> BufferedReader | BytesIO:
-        raise NotImplementedError
+        return Path(entry.at).open("rb")
 
     def open(self, entry: Entry) -> BufferedReader | BytesIO:
         """An entry as an open file."""
@@ -107,10 +107,6 @@ class FolderTree(FileTree):
     def where(self, parts: Parts) -> str:
         return str(self.path.joinpath(*parts[self._skip :]))
 
-    def _open(self, entry: Entry) -> BufferedReader | BytesIO:
-        file: Path = entry.at
-        return file.open("rb")
-
 
 def _refuse(error: OSError) -> None:
     raise DataError(f"{error.filename} cannot be listed ({error.strerror}).") from error
@@ -148,8 +144,9 @@ class ZipTree(FileTree):
         return f"{self.path}: member {'/'.join(parts)}"
 
     @cached_property
-    def _listing(self) -> dict[Parts, zipfile.ZipInfo]:
-        listing = {}
+    def _listing(self) -> tuple[list[Entry], set[Parts]]:
+        entries: dict[Parts, Entry] = {}
+        folders: set[Parts] = set()
         for info in self._zip.infolist():
             # As zipfile itself does when extracting: no name leads out of the archive.
             names = info.filename.replace("\\", "/").split("/")
@@ -159,21 +156,20 @@ class ZipTree(FileTree):
                     f"{self.where(parts)} is a link. Make the zip again, with the files themselves."
                 )
             if parts and not any(map(_is_hidden, parts)):
-                listing[parts] = info
-        return listing
+                n_folders = len(parts) if info.is_dir() else len(parts) - 1
+                folders.update(parts[:depth] for depth in range(1, n_folders + 1))
+                if not info.is_dir():
+                    where = f"{self.path}: member {info.filename}"
+                    entries[parts] = Entry(parts, info.file_size, info, where)
+        return list(entries.values()), folders
 
-    @cached_property
+    @property
     def entries(self) -> list[Entry]:  # type: ignore[override]
-        return [
-            Entry(parts, info.file_size, info, f"{self.path}: member {info.filename}")
-            for parts, info in self._listing.items()
-            if not info.is_dir()
-        ]
+        return self._listing[0]
 
-    @cached_property
+    @property
     def folders(self) -> set[Parts]:  # type: ignore[override]
-        inside = (p if info.is_dir() else p[:-1] for p, info in self._listing.items())
-        return {parts[:depth] for parts in inside for depth in range(1, len(parts) + 1)}
+        return self._listing[1]
 
     def _open(self, entry: Entry) -> BufferedReader | BytesIO:
         # Small enough to hold (see open), and a picture is read back and forth.

@@ -1,6 +1,6 @@
 """A user's own arrays: samples with their labels, or one array per class."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -153,58 +153,56 @@ def labelled_pool(
         what: None if v is None else per_class(v, what, labels, index, by_sample=by_sample)
         for what, v in given.items()
     }
-    classes = by_class["class_names"] or [str(label) for label in labels]
-    by_class["class_names"] = classes
-    names = None if sample_names is None else _sample_names(sample_names, len(y))
-    about = dict(info or {})
+    by_class["class_names"] = by_class["class_names"] or [str(label) for label in labels]
+    sound = np.ones(len(X), dtype=bool)
     if skip_damaged and X.dtype.kind == "f":
         sound = np.isfinite(X.reshape(len(X), -1)).all(axis=1)
-        if not sound.all():
-            about["notes"] = _notes_on_damaged(name, sound, index, classes)
-            left, index = np.unique(index[sound], return_inverse=True)
-            by_class = {what: v and [v[c] for c in left] for what, v in by_class.items()}
-            names = names and [names[row] for row in np.flatnonzero(sound)]
-            X = X[sound]
-    return _class_by_class(X, index, names, name, about, by_class)
-
-
-def _notes_on_damaged(
-    name: str,
-    sound: Bool[np.ndarray, "rows"],
-    index: Int[np.ndarray, "rows"],
-    class_names: Sequence[str],
-) -> list[str]:
-    if not sound.any():
-        raise DataError(f"all {len(sound)} samples of pool {name!r} have NaN or infinite numbers.")
-    lost = [f"row {row}" for row in np.flatnonzero(~sound)]
-    left = set(index[sound].tolist())
-    empty = [repr(c) for i, c in enumerate(class_names) if i not in left]
-    return [
-        *left_out(lost, f"of {len(sound):,} samples have NaN or infinite numbers"),
-        *left_out(empty, f"of {len(class_names):,} classes had no other samples"),
-    ]
+        if not sound.any():
+            raise DataError(f"all {len(X)} samples of pool {name!r} have NaN or infinite numbers.")
+    names = None
+    if sample_names is not None:
+        names = [str(value) for value in as_numpy(sample_names, "sample_names").tolist()]
+        if len(names) != len(y):
+            raise DataError(
+                f"sample_names has {len(names)} names for {len(y)} samples; give one per sample."
+            )
+    return _class_by_class(X, index, sound, names, name, dict(info or {}), by_class)
 
 
 def _class_by_class(
     X: Shaped[np.ndarray, "rows ..."],
     index: Int[np.ndarray, "rows"],
+    sound: Bool[np.ndarray, "rows"],
     sample_names: list[str] | None,
     name: str,
-    info: Mapping[str, Any],
+    info: dict[str, Any],
     by_class: Mapping[str, list[str] | None],
 ) -> ClassPool:
-    """A pool of samples whose classes are numbered; those of a class stay in their order."""
+    """A pool of the sound samples of numbered classes; those of a class stay in their order."""
     order = np.argsort(index, kind="stable")
-    in_order = bool((order[1:] > order[:-1]).all())
-    samples, counts = as_samples(X), np.bincount(index).astype(np.int64)
-    names, groups, splits = (by_class[what] for what in ("class_names", "groups", "splits"))
+    order = order[sound[order]]
+    counts = np.bincount(index[sound], minlength=len(by_class["class_names"] or ()))
+    if not sound.all():
+        lost = [f"row {row}" for row in np.flatnonzero(~sound)]
+        empty = [repr((by_class["class_names"] or ())[c]) for c in np.flatnonzero(counts == 0)]
+        info["notes"] = [
+            *left_out(lost, f"of {len(X):,} samples have NaN or infinite numbers"),
+            *left_out(empty, f"of {len(counts):,} classes had no other samples"),
+        ]
+    kept = np.flatnonzero(counts)
+    counts = counts[kept].astype(np.int64)
+    names, groups, splits = (
+        None if (texts := by_class[what]) is None else tuple(texts[c] for c in kept)
+        for what in ("class_names", "groups", "splits")
+    )
+    in_order = len(order) == len(X) and bool((order[1:] > order[:-1]).all())
     return ClassPool(
         name=name,
-        samples=samples if in_order else samples[order],
+        samples=as_samples(X if in_order else X[order]),
         starts=np.cumsum(counts) - counts,
         counts=counts,
-        class_names=tuple(names or ()),
-        groups=None if groups is None else tuple(groups),
+        class_names=names or (),
+        groups=groups,
         splits=None if splits is None else tuple(parse_split(s)[0] for s in splits),
         info=info,
         sample_names=None if sample_names is None else tuple(sample_names[r] for r in order),
@@ -217,15 +215,6 @@ def _channels_last(X: Shaped[np.ndarray, "rows ..."]) -> Shaped[np.ndarray, "row
     if X.ndim == 4 and X.shape[1] in channels and X.shape[3] not in channels:
         X = np.moveaxis(X, 1, 3)
     return X[..., 0] if X.ndim == 4 and X.shape[3] == 1 else X
-
-
-def _sample_names(values: Any, n_samples: int) -> list[str]:
-    names = [str(value) for value in as_numpy(values, "sample_names").tolist()]
-    if len(names) != n_samples:
-        raise DataError(
-            f"sample_names has {len(names)} names for {n_samples} samples; give one per sample."
-        )
-    return names
 
 
 def load_arrays(
