@@ -45,15 +45,13 @@ def load_folder(
 
     The layouts are ``class/picture`` and ``group/class/picture``, each with or without ``train``,
     ``val`` and ``test`` (or synonyms such as ``validation``) above; the depth decides. In a zip a
-    single folder around everything is passed over. Hidden files and ``__MACOSX`` are ignored, and
-    so are files that are not pictures, which ``pool.info["ignored_files"]`` counts.
+    single folder around everything is passed over. Hidden files and ``__MACOSX`` are ignored;
+    other files that are not pictures are counted in ``pool.info["ignored_files"]``.
 
-    ``image_size`` is a number of pixels or (height, width); pictures are stretched to it. Left
-    out, pictures that all have the same size of at most 96 pixels keep it, and others become 84×84.
-    ``colour`` left out means colour if any picture has some. Transparency shows white paper.
-    A picture that cannot be read, or a folder without any, is an error; ``skip_damaged=True``
-    leaves it out, with a note in ``pool.info["notes"]``. ``pool.sample_names`` has the file of
-    every sample.
+    Pictures are stretched to ``image_size``, a number of pixels or (height, width). Left out, those
+    that all have the same size of at most 96 pixels keep it, and others become 84×84. Without
+    ``colour``, they are in colour if any has some. ``skip_damaged=True`` leaves out unreadable
+    pictures and empty folders, with a note in ``pool.info["notes"]``, instead of an error.
 
     >>> load_folder("birds", image_size=84)  # doctest: +SKIP
     ClassPool('birds': 100 classes, 60,000 samples of 84×84×3)

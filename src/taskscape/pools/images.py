@@ -226,10 +226,6 @@ def read_pictures(
     """
     damaged: set[int] = set()
 
-    def look(file: Any, where: str) -> tuple[tuple[int, int], bool]:
-        picture = open_picture(file, where)
-        return upright_size(picture), has_colour(picture)
-
     def careful(index: int, decode: Callable[[Any, str], T]) -> T | None:
         try:
             with open_file(pictures[index]) as file:
@@ -241,7 +237,7 @@ def read_pictures(
             return None
 
     with careful_decoding():
-        headers = [careful(i, look) for i in track(range(len(pictures)), "looking at pictures")]
+        headers = [careful(i, _header) for i in track(range(len(pictures)), "looking at pictures")]
         sizes = {header[0] for header in headers if header is not None}
         if size is None:
             size = sizes.pop() if len(sizes) == 1 else (_USUAL_SIZE, _USUAL_SIZE)
@@ -261,6 +257,11 @@ def read_pictures(
     if colour is None and samples.ndim == 4 and _is_grey(samples):
         samples = np.ascontiguousarray(samples[..., 0])
     return Pictures(samples, kept, tuple(where(pictures[i]) for i in sorted(damaged)))
+
+
+def _header(file: BufferedReader | BytesIO, where: str) -> tuple[tuple[int, int], bool]:
+    picture = open_picture(file, where)
+    return upright_size(picture), has_colour(picture)
 
 
 def _in_threads(decode: Callable[[int], None], n: int) -> None:

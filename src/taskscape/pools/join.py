@@ -71,17 +71,12 @@ def join_pools(
     samples = _in_one_form(pools, check_image_size(image_size), check_colour(colour), notes)
     every = list(pools.values())
     counts = np.concatenate([pool.counts for pool in every])
-    used = Counter(name for pool in every for name in pool.class_names)
     joined = ClassPool(
         name=name or "+".join(pools),
         samples=samples,
         starts=np.cumsum(counts) - counts,
         counts=counts,
-        class_names=tuple(
-            f"{source}/{name}" if used[name] > 1 else name
-            for source, pool in pools.items()
-            for name in pool.class_names
-        ),
+        class_names=_class_names(pools),
         groups=tuple(
             source if group is None else f"{source}/{group}"
             for source, pool in pools.items()
@@ -148,6 +143,15 @@ def _check(pools: Mapping[str, ClassPool]) -> None:
             f"{without[0]!r} has no splits and {other!r} has. Give {without[0]!r} a split per "
             "class (splits=…), or join without splits."
         )
+
+
+def _class_names(pools: Mapping[str, ClassPool]) -> tuple[str, ...]:
+    used = Counter(name for pool in pools.values() for name in pool.class_names)
+    return tuple(
+        f"{source}/{name}" if used[name] > 1 else name
+        for source, pool in pools.items()
+        for name in pool.class_names
+    )
 
 
 def joined_sample_names(pools: Mapping[str, ClassPool]) -> tuple[str, ...] | None:

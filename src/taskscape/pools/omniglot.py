@@ -99,15 +99,12 @@ def _open_halves(path: Path) -> list[FileTree]:
         return [FolderTree(path, (path.name,))]
     if (path / "omniglot.zip").is_file():
         return [ZipTree(path / "omniglot.zip")]
-    trees: list[FileTree] = []
-    for half in HALVES:
-        if (path / half).is_dir():
-            trees.append(FolderTree(path / half, (half,)))
-        elif (path / f"{half}.zip").is_file():
-            trees.append(ZipTree(path / f"{half}.zip"))
-    if not trees:
-        raise DataError(f"{path} is not Omniglot: expected {_EXPECTED}.")
-    return trees
+    places = (path / half if (path / half).is_dir() else path / f"{half}.zip" for half in HALVES)
+    return [
+        FolderTree(place, (place.name,)) if place.is_dir() else ZipTree(place)
+        for place in places
+        if place.exists()
+    ]
 
 
 def _read(trees: Sequence[FileTree], size: tuple[int, int], path: Path) -> ClassPool:

@@ -49,7 +49,7 @@ class ClassPool:
     """Samples grouped by class, with an optional group and split for each class.
 
     The samples of class ``c`` are the rows ``starts[c] : starts[c] + counts[c]`` of ``samples``, so
-    a pool of some of the classes shares its parent's array and costs nothing. Images are uint8,
+    a pool of some of the classes shares its parent's array. Images are uint8,
     grey ``(rows, height, width)`` or colour ``(rows, height, width, 3)``; anything else is a
     feature vector ``(rows, dims)`` of floats. Build one with :func:`taskscape.load_pool`,
     :meth:`from_arrays` or :meth:`from_classes`.
@@ -339,18 +339,24 @@ class ClassPool:
     # -- handing over ---------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        """What another process is handed: of samples that are mapped from a file, its name."""
-        state = dict(self.__dict__)
-        samples = self.samples
+        """What another process is handed: of samples mapped from a file, where they are."""
+        state, samples = dict(self.__dict__), self.samples
         if isinstance(samples, np.memmap) and samples.filename is not None:
             file, end = Path(samples.filename), samples.offset + samples.nbytes
             if samples.flags.c_contiguous and file.exists() and file.stat().st_size == end:
-                state["samples"] = _Mapped(file, samples.dtype, samples.shape, samples.offset)
+                state["samples"] = (file, samples.dtype, "r", samples.offset, samples.shape)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        if isinstance(state["samples"], _Mapped):
-            state = {**state, "samples": state["samples"].open(state["name"])}
+        mapped = state["samples"]
+        if isinstance(mapped, tuple):
+            if not mapped[0].exists():
+                raise DataError(
+                    f"the samples of pool {state['name']!r} lie in {mapped[0]}, which "
+                    f"{socket.gethostname()} does not have. Let TASKSCAPE_CACHE name a folder that "
+                    "all machines share."
+                )
+            state = {**state, "samples": np.memmap(*mapped)}
         self.__dict__.update(state)
 
     # -- identity -------------------------------------------------------------------------------
@@ -378,25 +384,6 @@ class ClassPool:
             split = "" if self.splits is None else self.splits[c]
             h.update(repr((self.class_names[c], group, split, digest)).encode())
         return h.hexdigest()
-
-
-@dataclass(frozen=True)
-class _Mapped:
-    """Samples that lie in a file."""
-
-    file: Path
-    dtype: np.dtype
-    shape: tuple[int, ...]
-    offset: int
-
-    def open(self, pool: str) -> Shaped[np.ndarray, "rows *shape"]:
-        """The same samples, mapped here."""
-        if not self.file.exists():
-            raise DataError(
-                f"the samples of pool {pool!r} lie in {self.file}, which {socket.gethostname()} "
-                "does not have. Let TASKSCAPE_CACHE name a folder that all machines share."
-            )
-        return np.memmap(self.file, self.dtype, "r", self.offset, self.shape)
 
 
 def _pick(values: Sequence[str] | None, index: Iterable[int]) -> tuple[str, ...] | None:
