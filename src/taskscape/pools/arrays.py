@@ -268,30 +268,28 @@ def load_classes(
         raise DataError(
             "the dict of classes is empty; give at least one class name and its samples."
         )
-    arrays = {str(c): as_numpy(v, f"class {str(c)!r}") for c, v in classes.items()}
-    if len(arrays) != len(classes):
-        raise DataError("two class names of the dict are the same when written as text.")
-    first = next(iter(arrays))
-    for c, array in arrays.items():
+    names = [str(c) for c in classes]
+    arrays = [as_numpy(v, f"class {c!r}") for c, v in zip(names, classes.values(), strict=True)]
+    first = arrays[0]
+    for c, array in zip(names, arrays, strict=True):
         if len(array) == 0:
             raise DataError(f"class {c!r} has no samples. Add some or drop the class.")
-        if array.shape[1:] != arrays[first].shape[1:]:
+        if array.shape[1:] != first.shape[1:]:
             raise DataError(
-                f"class {c!r} has samples of shape {array.shape[1:]}, class {first!r} of shape "
-                f"{arrays[first].shape[1:]}; all samples need the same shape."
+                f"class {c!r} has samples of shape {array.shape[1:]}, class {names[0]!r} of shape "
+                f"{first.shape[1:]}; all samples need the same shape."
             )
         # Whether pixels run to 1 or to 255 is seen from all of them together.
-        if array.ndim > 2 and array.dtype != arrays[first].dtype:
+        if array.ndim > 2 and array.dtype != first.dtype:
             raise DataError(
-                f"class {c!r} has pixels of type {array.dtype}, class {first!r} of type "
-                f"{arrays[first].dtype}; convert them to one type."
+                f"class {c!r} has pixels of type {array.dtype}, class {names[0]!r} of type "
+                f"{first.dtype}; convert them to one type."
             )
-    y = np.repeat(np.arange(len(arrays)), [len(a) for a in arrays.values()])
     return labelled_pool(
-        np.concatenate(list(arrays.values())),
-        y,
+        np.concatenate(arrays),
+        np.repeat(np.arange(len(arrays)), [len(array) for array in arrays]),
         name=str(name),
-        class_names=list(arrays),
+        class_names=names,
         groups=groups,
         splits=splits,
         info={"source": "arrays"},

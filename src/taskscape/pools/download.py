@@ -39,13 +39,11 @@ class _Bar:
             self._advance = self._stack.enter_context(bar)
         self._advance(int(steps))
 
-    def reset(self) -> None:
-        """Pooch winds its bar back before filling it once more; ours is full already."""
-        self.close()
-
     def close(self) -> None:
         self._stack.close()
         self._advance = lambda steps=1, /: None
+
+    reset = close  # pooch winds its bar back before filling it once more; ours is full already
 
 
 def fetch(files: Sequence[RemoteFile], folder: Path) -> Path:

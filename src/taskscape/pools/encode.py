@@ -95,16 +95,10 @@ def encode_pool(
                     )
                 features[start : start + len(batch)] = batch
                 advance(len(batch))
-        return ClassPool(
-            name=pool.name,
-            samples=features,
-            starts=np.cumsum(pool.counts) - pool.counts,
-            counts=pool.counts,
-            class_names=pool.class_names,
-            groups=pool.groups,
-            splits=pool.splits,
-            info=info,
-        )
+        return replace(
+            pool, samples=features, starts=np.cumsum(pool.counts) - pool.counts, info=info,
+            class_digests=None, sample_names=None,
+        )  # fmt: skip
 
     # The names and the info of the pool at hand: the same content may have been opened elsewhere.
     return replace(cached("encoded", key, make), name=pool.name, info=info, sample_names=names)

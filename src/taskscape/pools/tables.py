@@ -1,7 +1,7 @@
 """A table with a row per sample: Parquet, Arrow and CSV files, data frames, `datasets`."""
 
 import codecs
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from io import BufferedReader, BytesIO
 from pathlib import Path
@@ -89,8 +89,9 @@ def load_table(
         check_flag(skip_damaged, "skip_damaged"),
     )  # fmt: skip
     if not isinstance(source, str | Path):
-        table, where, names_of = _in_memory(source)
-        return _read(table, where, "table" if name is None else str(name), asked, names_of)
+        table, where = _in_memory(source)
+        features = source.features if _is_dataset(source) else {}
+        return _read(table, where, "table" if name is None else str(name), asked, features)
     path = expanded(source)
     name = path.stem if name is None else str(name)
     files = parquet_files(path) if path.is_dir() else [path]
@@ -118,8 +119,8 @@ def _is_dataset(source: Any) -> bool:
     return all(hasattr(source, name) for name in ("column_names", "features", "with_format"))
 
 
-def _in_memory(source: Any) -> tuple[Any, str, Callable[[str], Any]]:
-    """An Arrow table, what it is in words, and the names that its labels have."""
+def _in_memory(source: Any) -> tuple[Any, str]:
+    """An Arrow table, and what it is in words."""
     import pyarrow as pa  # slow to import, and most pools are not tables
 
     if isinstance(source, Mapping):
@@ -131,10 +132,8 @@ def _in_memory(source: Any) -> tuple[Any, str, Callable[[str], Any]]:
         )
     where = f"the {type(source).__name__}"
     try:
-        if _is_dataset(source):
-            table = source.with_format("arrow")[:]
-            return table, where, lambda label: getattr(source.features.get(label), "names", None)
-        return pa.table(source), where, lambda label: None
+        table = source.with_format("arrow")[:] if _is_dataset(source) else pa.table(source)
+        return table, where
     except (TypeError, ValueError, NotImplementedError, pa.ArrowException) as error:
         raise DataError(
             f"{where} is not a table with a row per sample that can be read as a whole ({error})."
@@ -202,13 +201,9 @@ def _read_in_pieces(where: str, opened: Sequence[Any], name: str, columns: "_Col
 
 
 def _read(
-    table: Any,
-    where: str,
-    name: str,
-    asked: _Asked,
-    names_of: Callable[[str], Any] = lambda label: None,
+    table: Any, where: str, name: str, asked: _Asked, features: Mapping[str, Any] | None = None
 ) -> ClassPool:
-    """The pool of an Arrow table."""
+    """The pool of an Arrow table; ``features`` of `datasets` know the names of its classes."""
     if table.num_rows == 0:
         raise DataError(f"{where} has no rows.")
     columns = _Columns.find(where, table, asked)
@@ -223,7 +218,8 @@ def _read(
     else:
         _refuse_image_options(where, asked)
         samples = _features(where, table, columns.features, asked.skip_damaged)
-    pool = _pool(where, name, columns, table, samples, names_of(columns.label), asked.skip_damaged)
+    class_names = getattr((features or {}).get(columns.label), "names", None)
+    pool = _pool(where, name, columns, table, samples, class_names, asked.skip_damaged)
     return with_notes(pool, *notes)
 
 

@@ -139,7 +139,7 @@ def test_pixels_are_scaled_for_all_classes_alike() -> None:
         ({}, "the dict of classes is empty"),
         ({"a": X, "b": X[:0]}, "class 'b' has no samples."),
         ({"a": X, "b": X[:, :1]}, "class 'b' has samples of shape (1,), class 'a' of shape (2,)"),
-        ({1: X, "1": X}, "two class names of the dict are the same"),
+        ({1: X, "1": X}, "class name '1' is used twice"),
         (
             {"a": np.zeros((1, 2, 2), np.uint8), "b": np.zeros((1, 2, 2))},
             "class 'b' has pixels of type float64, class 'a' of type uint8",
