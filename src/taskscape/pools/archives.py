@@ -177,9 +177,5 @@ class ZipTree(FileTree):
 
 
 def open_tree(path: Path) -> FileTree:
-    """The files of a folder or a zip.
-
-    >>> with open_tree(Path("."))  as tree:
-    ...     names = [entry.parts for entry in tree.entries]
-    """
+    """The files of a folder or a zip."""
     return FolderTree(path) if path.is_dir() else ZipTree(path)

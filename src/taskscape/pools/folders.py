@@ -52,9 +52,6 @@ def load_folder(
     that all have the same size of at most 96 pixels keep it, and others become 84×84. Without
     ``colour``, they are in colour if any has some. ``skip_damaged=True`` leaves out unreadable
     pictures and empty folders, with a note in ``pool.info["notes"]``, instead of an error.
-
-    >>> load_folder("birds", image_size=84)  # doctest: +SKIP
-    ClassPool('birds': 100 classes, 60,000 samples of 84×84×3)
     """
     path = expanded(path)
     size, colour = check_image_size(image_size), check_colour(colour)

@@ -36,11 +36,7 @@ class KnownSet:
         return f"KnownSet({self.name!r}: {self.description})"
 
     def download(self) -> Path:
-        """Fetch the data set into the folder of known data sets; nothing is fetched twice.
-
-        >>> POOLS["omniglot"].download()  # doctest: +SKIP
-        PosixPath('/home/me/.cache/taskscape/data/omniglot')
-        """
+        """Fetch the data set into the folder of known data sets; nothing is fetched twice."""
         here = self.locate()
         if here is not None:
             return here

@@ -57,9 +57,6 @@ def load_npz(
     split, such as ``X_train, y_train, X_test, y_test``. Splits are of classes: no class may be
     in two. ``features_key`` and ``labels_key`` name the arrays that are called something else.
     ``sample_names``, ``ids`` or ``filenames`` name the samples, for lists of tasks.
-
-    >>> load_npz("features.npz")  # doctest: +SKIP
-    ClassPool('features': 100 classes, 64 train, 16 val, 20 test, 60,000 samples of 640 features)
     """
     path = expanded(path)
     name = path.stem if name is None else str(name)

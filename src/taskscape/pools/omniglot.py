@@ -72,9 +72,6 @@ def load_omniglot(*, rotations: Any = False, image_size: Any = 28, path: Any = N
     antialiased, from 105×105 to ``image_size``. ``rotations=True`` adds every character turned
     counter-clockwise by 90°, 180° and 270° as further classes ``"…/rot090"`` and so on, in the
     same group and split.
-
-    >>> load_omniglot()  # doctest: +SKIP
-    ClassPool('omniglot': 1,623 classes, 964 train, 659 test, 32,460 samples of 28×28)
     """
     size = check_image_size(image_size) or (28, 28)
     if check_flag(rotations, "rotations") and size[0] != size[1]:

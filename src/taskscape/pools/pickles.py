@@ -87,11 +87,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def load_plain_pickle(path: str | Path) -> Any:
-    """Plain values and numpy arrays from a pickle, also one of Python 2; anything else is refused.
-
-    >>> load_plain_pickle("train_embeddings.pkl").keys()  # doctest: +SKIP
-    dict_keys(['embeddings', 'labels', 'keys'])
-    """
+    """Plain values and arrays from a pickle, also one of Python 2; anything else is refused."""
     try:
         size = Path(path).stat().st_size
         check_memory(2 * size, f"of {size:,} bytes", "Convert it to .npz on a larger machine.")

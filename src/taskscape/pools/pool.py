@@ -153,12 +153,10 @@ class ClassPool:
         info: Mapping[str, Any] | None = None,
         sample_names: Sequence[str] | None = None,
     ) -> "ClassPool":
-        """A pool from samples ``X`` and labels ``y``.
+        """A pool from samples ``X`` and labels ``y``; classes are the sorted distinct labels.
 
-        Classes are the distinct labels in sorted order. ``class_names`` renames them: either in
-        that order, or, for integer labels that index it, by label. ``groups`` and ``splits`` have
-        an entry per class in the same order as ``class_names`` (or as the sorted labels), and
-        ``sample_names`` one per sample.
+        ``class_names``, ``groups`` and ``splits`` have an entry per class in that order, or are
+        indexed by whole-number labels; ``sample_names`` has one per sample.
 
         >>> ClassPool.from_arrays(np.zeros((4, 2)), np.array(["cat", "dog", "cat", "dog"]))
         ClassPool('arrays': 2 classes, 4 samples of 2 features)

@@ -65,9 +65,8 @@ def load_table(
 ) -> ClassPool:
     """Open a table with a row per sample: a file, a data frame, or a dataset of `datasets`.
 
-    A folder of Parquet files is one table in several files, in the order of their names. It, and a
-    large Parquet file, are read a piece at a time, so that they may be larger than memory (unless
-    they hold pictures, or damaged rows are to be skipped).
+    A folder of Parquet files is one table, in the order of their names. It, and a large Parquet
+    file, may be larger than memory (unless they hold pictures, or damaged rows are to be skipped).
 
     The label column is ``label``, ``y``, ``class`` or ``target``, else the only column of text, or
     is named by ``label_column``; ``split`` and ``group`` columns are optional, and so is a column
@@ -76,9 +75,6 @@ def load_table(
     ``feature_columns`` names. A column of encoded pictures (PNG, JPEG, …) is decoded.
     ``pool.info["unused_columns"]`` tells what was left out. Missing and infinite numbers, missing
     labels and damaged pictures are an error; ``skip_damaged`` leaves these rows out, with a note.
-
-    >>> load_table("features.parquet", label_column="species")  # doctest: +SKIP
-    ClassPool('features': 20 classes, 12,000 samples of 512 features)
     """
     columns = feature_columns
     if columns is not None:
