@@ -151,8 +151,8 @@ def _probe(
             "and other noise (torch: model.eval(); Flax: deterministic or use_running_average)."
         )
     if len(probes) > 2:
-        some = np.arange(0, len(probes), 2)[::-1]
-        if _differ(first[some], _answer(pool, encoder, probes[some])):
+        half = np.arange(0, len(probes), 2)[::-1]
+        if _differ(first[half], _answer(pool, encoder, probes[half])):
             raise DataError(
                 "the encoder's features of a sample depend on the other samples of its batch. "
                 "Switch off batch statistics (torch: model.eval(); Flax: use_running_average=True) "

@@ -194,7 +194,7 @@ def _shown(source: Any) -> str:
 
 
 _FOR_ANY = ("splits", "groups", "image_size", "min_samples")
-"""Options that any source takes: they are seen to once it is open, where its loader does not."""
+"""Options that any source takes: they are applied to the open pool, where its loader does not."""
 
 
 def _call(

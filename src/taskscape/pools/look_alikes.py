@@ -62,11 +62,11 @@ class LookAlikes:
 
     def summary(self) -> str:
         """What they have in common, in words."""
-        found = [f"group {a!r} is also {b!r}" for a, b in self.groups[:3]]
-        found += [f"class {name!r} is in both" for name in self.classes[:3]]
-        found += [f"{p.name!r} looks like {p.other!r}" for p in self.pairs[:3]]
-        more = len(self) - len(found)
-        text = "; ".join(found) + (f"; and {more} more" if more else "")
+        shared = [f"group {a!r} is also {b!r}" for a, b in self.groups[:3]]
+        shared += [f"class {name!r} is in both" for name in self.classes[:3]]
+        shared += [f"{p.name!r} looks like {p.other!r}" for p in self.pairs[:3]]
+        more = len(self) - len(shared)
+        text = "; ".join(shared) + (f"; and {more} more" if more else "")
         return f"{' and '.join(map(repr, self.pools))}: {text or 'nothing in common'}"
 
     def to_dict(self) -> dict[str, Any]:

@@ -88,9 +88,9 @@ class ClassPool:
         if self.splits is not None and not set(self.splits) <= set(SPLITS):
             odd = min(set(self.splits) - set(SPLITS))
             raise DataError(f"splits: {odd!r} is not one of {', '.join(map(repr, SPLITS))}.")
-        name, uses = Counter(self.class_names).most_common(1)[0]
-        if uses > 1:
-            raise DataError(f"class name {name!r} is used twice; class names must differ.")
+        if len(set(self.class_names)) < n:
+            twice = Counter(self.class_names).most_common(1)[0][0]
+            raise DataError(f"class name {twice!r} is used twice; class names must differ.")
         empty = np.flatnonzero(self.counts < 1)
         if empty.size:
             raise DataError(f"class {self.class_names[empty[0]]!r} has no samples.")
@@ -401,7 +401,7 @@ def as_samples(X: ArrayLike) -> Shaped[np.ndarray, "rows *shape"]:
         return X.astype(np.float32)
     if X.dtype != np.float64:
         return X
-    with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is told as that
+    with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is reported as that
         return X.astype(np.float32)
 
 

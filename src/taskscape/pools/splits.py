@@ -32,7 +32,7 @@ def split_classes(
     """The pool with training, validation and test classes, dealt out by chance.
 
     Splits that the pool has stay, and only missing ones are taken from its training classes;
-    ``keep=False`` deals all classes anew. Whole groups go to one split where every split can have
+    ``keep=False`` deals all classes again. Whole groups go to one split where every split can have
     ``n_way`` classes or more that way, else single classes. ``pool.info["notes"]`` tells what was
     done, and `taskscape run` does the same.
 
