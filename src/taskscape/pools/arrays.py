@@ -11,13 +11,7 @@ from taskscape.errors import DataError
 from taskscape.pools.notes import left_out
 from taskscape.pools.pool import ClassPool, as_samples, parse_split
 
-__all__ = [
-    "as_numpy",
-    "clean_labels",
-    "labelled_pool",
-    "load_arrays",
-    "load_classes",
-]
+__all__ = ["as_numpy", "clean_labels", "labelled_pool", "load_arrays", "load_classes"]
 
 
 def as_numpy(values: Any, what: str) -> Shaped[np.ndarray, "..."]:
@@ -239,16 +233,10 @@ def load_arrays(
     ClassPool('arrays': 2 classes, 1 train, 1 test, 4 samples of 2 features)
     """
     return labelled_pool(
-        X,
-        y,
-        name=str(name),
-        class_names=class_names,
-        groups=groups,
-        splits=splits,
-        sample_names=sample_names,
-        info={"source": "arrays"},
+        X, y, name=str(name), class_names=class_names, groups=groups, splits=splits,
+        sample_names=sample_names, info={"source": "arrays"},
         skip_damaged=check_flag(skip_damaged, "skip_damaged"),
-    )
+    )  # fmt: skip
 
 
 def load_classes(
@@ -285,13 +273,8 @@ def load_classes(
                 f"class {c!r} has pixels of type {array.dtype}, class {names[0]!r} of type "
                 f"{first.dtype}; convert them to one type."
             )
+    y = np.repeat(np.arange(len(arrays)), [len(array) for array in arrays])
     return labelled_pool(
-        np.concatenate(arrays),
-        np.repeat(np.arange(len(arrays)), [len(array) for array in arrays]),
-        name=str(name),
-        class_names=names,
-        groups=groups,
-        splits=splits,
-        info={"source": "arrays"},
-        skip_damaged=check_flag(skip_damaged, "skip_damaged"),
-    )
+        np.concatenate(arrays), y, name=str(name), class_names=names, groups=groups, splits=splits,
+        info={"source": "arrays"}, skip_damaged=check_flag(skip_damaged, "skip_damaged"),
+    )  # fmt: skip

@@ -105,12 +105,8 @@ def save_pool(pool: ClassPool, folder: str | os.PathLike[str]) -> None:
 def write_pool(pool: ClassPool, folder: Path, *, replace: bool = False) -> None:
     """Store a pool as a folder, in one piece or not at all."""
     with folder_in_one_piece(folder, replace=replace) as draft:
-        rows = np.lib.format.open_memmap(
-            draft / "samples.npy",
-            mode="w+",
-            dtype=pool.samples.dtype,
-            shape=(pool.n_samples, *pool.sample_shape),
-        )
+        shape = (pool.n_samples, *pool.sample_shape)
+        rows = np.lib.format.open_memmap(draft / "samples.npy", "w+", pool.samples.dtype, shape)
         at = 0
         for c, count in enumerate(pool.counts):
             rows[at : at + count] = pool.samples_of(c)

@@ -234,8 +234,8 @@ class _Columns:
     ids: str | None
     features: list[str]
     unused: list[str]
-    unasked: list[str]
-    """Of the unused ones, those that a user may believe to be features."""
+    notes: list[str]
+    """On unused ones that a user may believe to be features."""
 
     @property
     def needed(self) -> list[str]:
@@ -275,7 +275,8 @@ class _Columns:
         used = _feature_columns(where, table, others, asked.features)
         unused = [c for c in others if c not in used]
         unasked = [c for c in unused if asked.features is None and c.lower() not in _NOT_FEATURES]
-        return _Columns(label, split, group, ids, used, unused, unasked)
+        notes = left_out(unasked, f"of {len(names)} columns are not features")
+        return _Columns(label, split, group, ids, used, unused, notes)
 
 
 def _column(where: str, table: Any, usual: Sequence[str], named: Any, argument: str) -> str | None:
@@ -365,20 +366,12 @@ def _pool(
         return None if column is None else _values(table, column)
 
     pool = labelled_pool(
-        samples,
-        values(columns.label),
-        name=name,
-        class_names=class_names,
-        splits=values(columns.split),
-        groups=values(columns.group),
-        sample_names=values(columns.ids),
+        samples, values(columns.label), name=name, class_names=class_names,
+        splits=values(columns.split), groups=values(columns.group),
+        sample_names=values(columns.ids), by_sample=True, skip_damaged=skip_damaged,
         info={"source": where, "unused_columns": columns.unused},
-        by_sample=True,
-        skip_damaged=skip_damaged,
-    )
-    n = len(columns.about) + len(columns.features) + len(columns.unused)
-    notes = left_out(columns.unasked, f"of {n} columns are not features")
-    return with_notes(pool, *notes) if notes else pool
+    )  # fmt: skip
+    return with_notes(pool, *columns.notes)
 
 
 # -- reading ------------------------------------------------------------------------------------
