@@ -451,6 +451,8 @@ def _without_gaps(
             missing |= here
     if not missing.any():
         return table, []
+    if missing.all():
+        raise DataError(f"{where}: every row lacks a value in {few_names(columns, 12)}.")
     lost = [f"row {row}" for row in np.flatnonzero(missing)]
     notes = left_out(lost, f"of {len(missing):,} rows lack a value")
     return table.filter(pa.array(~missing)), notes
