@@ -1,19 +1,15 @@
-"""Folders and zip archives of files, listed and read in the same careful way.
+"""Folders and zip archives of files, listed and read in the same way.
 
 A zip is read in place, entry by entry and in memory; nothing is ever extracted to disk.
 """
 
 import os
-import re
 import stat
 import zipfile
-import zlib
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from io import BufferedReader, BytesIO
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from taskscape.errors import DataError
@@ -22,23 +18,14 @@ from taskscape.pools.images import MAX_BYTES, SUFFIXES
 
 __all__ = ["Entry", "FileTree", "FolderTree", "ZipTree", "open_tree"]
 
-_UNREADABLE = (
-    OSError,
-    ValueError,
-    EOFError,
-    zlib.error,
-    zipfile.BadZipFile,
-    NotImplementedError,  # a way to compress that Python does not know
-    RuntimeError,  # a password is needed
-)
-_DRIVE = re.compile(r"^[A-Za-z]:")
+Parts = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One file of a tree: the names that lead to it, and its size in bytes."""
 
-    parts: tuple[str, ...]
+    parts: Parts
     size: int
     at: Any
     """Where the tree finds it again: a path, or a zip's own record."""
@@ -46,42 +33,21 @@ class Entry:
     """The file, in words for a message."""
 
 
-class FileTree(ABC):
+class FileTree:
     """The files below a folder or inside a zip, without hidden ones and ``__MACOSX``."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.stamp: Any = None
-        """Changes when any file does."""
+    path: Path
+    stamp: Any
+    """Changes when any file does."""
+    entries: list[Entry]
+    folders: set[Parts]
+    """All folders between the root and the files, empty ones too."""
 
     def __enter__(self) -> "FileTree":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:  # noqa: B027 - a folder has nothing to close
+    def __exit__(self, *_: object) -> None:
         """Let go of the file, if one is held open."""
-
-    @property
-    @abstractmethod
-    def listing(self) -> tuple[list[Entry], set[tuple[str, ...]]]:
-        """All files, and all folders between them and the root."""
-
-    @property
-    def entries(self) -> list[Entry]:
-        """All files."""
-        return self.listing[0]
-
-    @property
-    def folders(self) -> set[tuple[str, ...]]:
-        """All folders between the root and the files, empty ones too."""
-        return self.listing[1]
 
     @property
     def pictures(self) -> list[Entry]:
@@ -89,12 +55,12 @@ class FileTree(ABC):
         pictures = (e for e in self.entries if e.parts[-1].lower().endswith(SUFFIXES))
         return sorted(pictures, key=lambda e: e.parts)
 
-    @abstractmethod
-    def where(self, parts: tuple[str, ...]) -> str:
+    def where(self, parts: Parts) -> str:
         """A file or folder of the tree, in words for a message."""
+        return str(self.path.joinpath(*parts))
 
-    @abstractmethod
-    def _open(self, entry: Entry) -> BufferedReader | BytesIO: ...
+    def _open(self, entry: Entry) -> BufferedReader | BytesIO:
+        return Path(entry.at).open("rb")
 
     def open(self, entry: Entry) -> BufferedReader | BytesIO:
         """An entry as an open file."""
@@ -105,126 +71,105 @@ class FileTree(ABC):
             )
         try:
             return self._open(entry)
-        except _UNREADABLE as error:
+        except Exception as error:  # damaged zips raise nearly anything
             raise DataError(
                 f"{entry.where} cannot be read ({error}). Replace it, or fetch the data again."
             ) from error
 
 
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name == "__MACOSX"
+
+
 class FolderTree(FileTree):
     """The files below a folder; links are followed, except into a folder that holds them."""
 
-    def __init__(self, path: Path, prefix: tuple[str, ...] = ()) -> None:
-        super().__init__(path)
-        self._skip = len(prefix)
-        self._found: tuple[list[Entry], set[tuple[str, ...]]] = ([], set())
-        self._stamps: list[Any] = []
-        root = path.stat()
-        self._walk(path, prefix, frozenset({(root.st_dev, root.st_ino)}))
-        self.stamp = [str(path.resolve()), self._stamps]
+    def __init__(self, path: Path, prefix: Parts = ()) -> None:
+        self.path, self._skip = path, len(prefix)
+        self.entries, self.folders = [], set()
+        stamps = []
+        for place, inner, names in os.walk(path, followlinks=True, onerror=_refuse):
+            folder = Path(place)
+            parts = (*prefix, *folder.relative_to(path).parts)
+            inner[:] = [n for n in inner if not _is_hidden(n) and not _leads_up(folder / n)]
+            self.folders.update((*parts, name) for name in inner)
+            for name in (name for name in names if not _is_hidden(name)):
+                file = folder / name
+                if file.is_file():
+                    about = file.stat()
+                    self.entries.append(Entry((*parts, name), about.st_size, file, str(file)))
+                    stamps.append([*parts, name, about.st_size, about.st_mtime_ns])
+                elif name.lower().endswith(SUFFIXES):
+                    raise DataError(f"{file} is a link to nothing. Restore its target, or drop it.")
+        self.entries.sort(key=lambda entry: entry.parts)
+        self.stamp = [str(path.resolve()), sorted(stamps, key=lambda stamp: stamp[:-2])]
 
-    @property
-    def listing(self) -> tuple[list[Entry], set[tuple[str, ...]]]:
-        return self._found
-
-    def where(self, parts: tuple[str, ...]) -> str:
+    def where(self, parts: Parts) -> str:
         return str(self.path.joinpath(*parts[self._skip :]))
 
-    def _walk(
-        self, folder: Path, parts: tuple[str, ...], above: frozenset[tuple[int, int]]
-    ) -> None:
-        try:
-            with os.scandir(folder) as listing:
-                children = sorted(listing, key=lambda child: child.name)
-        except OSError as error:
-            raise DataError(f"{folder} cannot be listed ({error.strerror}).") from error
-        for child in children:
-            if child.name.startswith(".") or child.name == "__MACOSX":
-                continue
-            names = (*parts, child.name)
-            if child.is_dir():
-                self._enter(child, names, above)
-            elif child.is_file():
-                found_stat = child.stat()
-                self._found[0].append(Entry(names, found_stat.st_size, child.path, child.path))
-                self._stamps.append([*names, found_stat.st_size, found_stat.st_mtime_ns])
-            elif child.name.lower().endswith(SUFFIXES):
-                raise DataError(
-                    f"{child.path} is a link to nothing. Restore its target or remove it."
-                )
 
-    def _enter(
-        self, child: os.DirEntry[str], names: tuple[str, ...], above: frozenset[tuple[int, int]]
-    ) -> None:
-        inner = Path(child.path).stat()
-        identity = (inner.st_dev, inner.st_ino)
-        if identity not in above:  # a link back up would never end
-            self._found[1].add(names)
-            self._walk(Path(child.path), names, above | {identity})
+def _refuse(error: OSError) -> None:
+    raise DataError(f"{error.filename} cannot be listed ({error.strerror}).") from error
 
-    def _open(self, entry: Entry) -> BufferedReader | BytesIO:
-        return Path(entry.at).open("rb")
+
+def _leads_up(folder: Path) -> bool:
+    """Whether a folder is a link to one that holds it: following it would never end."""
+    return folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve())
 
 
 class ZipTree(FileTree):
-    """The entries of a zip archive, after refusing names that lead out of it and links.
+    """The entries of a zip archive.
 
     The archive is opened when first needed: a pool that is in the cache needs its stamp alone.
     """
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.stamp = file_stamp(path)
+        self.path, self.stamp = path, file_stamp(path)
 
     @cached_property
     def _zip(self) -> zipfile.ZipFile:
         try:
             return zipfile.ZipFile(self.path)
-        except _UNREADABLE as error:
+        except Exception as error:  # damaged zips raise nearly anything
             raise DataError(
                 f"{self.path} is not a readable zip archive ({error}); it may be cut short. "
                 "Fetch it again."
             ) from error
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         if "_zip" in self.__dict__:
             self._zip.close()
 
-    def where(self, parts: tuple[str, ...]) -> str:
+    def where(self, parts: Parts) -> str:
         return f"{self.path}: member {'/'.join(parts)}"
 
     @cached_property
-    def listing(self) -> tuple[list[Entry], set[tuple[str, ...]]]:
-        entries: dict[tuple[str, ...], Entry] = {}
-        folders: set[tuple[str, ...]] = set()
+    def _listing(self) -> tuple[list[Entry], set[Parts]]:
+        entries: dict[Parts, Entry] = {}
+        folders: set[Parts] = set()
         for info in self._zip.infolist():
-            parts = self._safe_parts(info)
-            if not parts or any(part[0] == "." or part == "__MACOSX" for part in parts):
-                continue
-            inside = parts if info.is_dir() else parts[:-1]
-            folders.update(inside[:depth] for depth in range(1, len(inside) + 1))
-            if info.is_dir():
-                continue
-            if parts in entries:
-                raise DataError(f"{self.where(parts)} is in the archive twice. Make the zip anew.")
-            where = f"{self.path}: member {info.filename}"
-            entries[parts] = Entry(parts, info.file_size, info, where)
+            # As zipfile itself does when extracting: no name leads out of the archive.
+            names = info.filename.replace("\\", "/").split("/")
+            parts = tuple(name for name in names if name not in ("", ".", ".."))
+            if stat.S_ISLNK(info.external_attr >> 16):
+                raise DataError(
+                    f"{self.where(parts)} is a link. Make the zip again, with the files themselves."
+                )
+            if parts and not any(map(_is_hidden, parts)):
+                n_folders = len(parts) if info.is_dir() else len(parts) - 1
+                folders.update(parts[:depth] for depth in range(1, n_folders + 1))
+                if not info.is_dir():
+                    where = f"{self.path}: member {info.filename}"
+                    entries[parts] = Entry(parts, info.file_size, info, where)
         return list(entries.values()), folders
 
-    def _safe_parts(self, info: zipfile.ZipInfo) -> tuple[str, ...]:
-        name = info.filename.replace("\\", "/")
-        parts = tuple(part for part in name.split("/") if part not in ("", "."))
-        if name.startswith("/") or _DRIVE.match(name) or ".." in parts:
-            raise DataError(
-                f"{self.path}: member {info.filename!r} leads out of the archive's folder. "
-                "Such an archive is not to be trusted; get it from its source."
-            )
-        if stat.S_ISLNK(info.external_attr >> 16):
-            raise DataError(
-                f"{self.path}: member {info.filename!r} is a link. Make the zip anew with the "
-                "files themselves in it."
-            )
-        return parts
+    @property
+    def entries(self) -> list[Entry]:  # type: ignore[override]
+        return self._listing[0]
+
+    @property
+    def folders(self) -> set[Parts]:  # type: ignore[override]
+        return self._listing[1]
 
     def _open(self, entry: Entry) -> BufferedReader | BytesIO:
         # Small enough to hold (see open), and a picture is read back and forth.
@@ -232,9 +177,5 @@ class ZipTree(FileTree):
 
 
 def open_tree(path: Path) -> FileTree:
-    """The files of a folder or a zip.
-
-    >>> with open_tree(Path("."))  as tree:
-    ...     names = [entry.parts for entry in tree.entries]
-    """
+    """The files of a folder or a zip."""
     return FolderTree(path) if path.is_dir() else ZipTree(path)

@@ -11,19 +11,17 @@ from taskscape.errors import DataError
 from taskscape.pools.notes import left_out
 from taskscape.pools.pool import ClassPool, as_samples, parse_split
 
-__all__ = [
-    "as_numpy",
-    "clean_labels",
-    "labelled_pool",
-    "load_arrays",
-    "load_classes",
-]
+__all__ = ["as_numpy", "clean_labels", "labelled_pool", "load_arrays", "load_classes"]
 
 
 def as_numpy(values: Any, what: str) -> Shaped[np.ndarray, "..."]:
     """Anything array-like as numpy: lists, numpy, JAX, pandas, SciPy's sparse, torch's tensors."""
-    if callable(getattr(values, "toarray", None)) and hasattr(values, "nnz"):
-        return _dense(values, what)
+    if hasattr(values, "toarray") and hasattr(values, "nnz"):  # a sparse matrix of SciPy's
+        needed = 2 * 4 * int(np.prod(values.shape, dtype=np.float64))
+        what = f"{what}, a sparse matrix of shape {tuple(values.shape)}, when filled in,"
+        remedy = "Shrink it first, for example with sklearn.decomposition.TruncatedSVD(256)."
+        check_memory(needed, what, remedy)
+        return np.asarray(values.astype(np.float32).toarray())
     for method in ("detach", "cpu"):  # a torch tensor, without importing torch
         if callable(getattr(values, method, None)):
             values = getattr(values, method)()
@@ -40,17 +38,6 @@ def as_numpy(values: Any, what: str) -> Shaped[np.ndarray, "..."]:
     if array.ndim == 0:
         raise DataError(f"{what} is a single {type(values).__name__}, not an array of rows.")
     return array
-
-
-def _dense(matrix: Any, what: str) -> Shaped[np.ndarray, "rows columns"]:
-    """A sparse matrix as float32, which is what a pool holds, unless that takes too much memory."""
-    needed = 4 * int(np.prod(matrix.shape, dtype=np.float64))
-    check_memory(
-        2 * needed,
-        f"{what}, a sparse matrix of shape {tuple(matrix.shape)}, when filled in,",
-        "Shrink it first, for example with sklearn.decomposition.TruncatedSVD(256).",
-    )
-    return np.asarray(matrix.astype(np.float32).toarray())
 
 
 def clean_labels(y: Any, what: str = "y") -> Shaped[np.ndarray, "rows"]:
@@ -78,17 +65,13 @@ def clean_labels(y: Any, what: str = "y") -> Shaped[np.ndarray, "rows"]:
     if labels.dtype.kind == "S":
         labels = np.char.decode(labels, "utf-8")
     if labels.dtype.kind == "f":
-        if not (np.isfinite(labels).all() and (labels == np.round(labels)).all()):
+        with np.errstate(invalid="ignore"):
+            whole_numbers = labels.astype(np.int64)
+        if (whole_numbers != labels).any():
             raise DataError(
                 f"{what} holds fractions or NaN: expected class labels, not regression values."
             )
-        largest = np.abs(labels).max(initial=0)
-        if largest >= 2.0**63:
-            raise DataError(
-                f"{what} has a label of size {largest:g}; numbers as large cannot be told apart. "
-                "Give these labels as text."
-            )
-        labels = labels.astype(np.int64)
+        labels = whole_numbers
     if labels.dtype.kind not in "iubU":
         raise DataError(f"{what} has type {labels.dtype}; expected whole numbers or text.")
     return labels
@@ -121,30 +104,21 @@ def per_class(
     if len(texts) == n_classes and not (by_sample and n_rows == n_classes):
         return texts
     if len(texts) == n_rows:
-        return _agreed(texts, what, labels, index)
+        value_of: dict[int, str] = {}
+        for c, text in zip(index.tolist(), texts, strict=True):
+            if value_of.setdefault(c, text) != text:
+                raise DataError(
+                    f"{what}: the samples of class {str(labels[c])!r} are in both {value_of[c]!r} "
+                    f"and {text!r}. Splits and groups here are of classes, not of samples: all "
+                    "samples of a class belong to the same one."
+                )
+        return [value_of[c] for c in range(n_classes)]
     if labels.dtype.kind in "iu" and labels[0] >= 0 and labels[-1] < len(texts):
         return [texts[int(v)] for v in labels]
     raise DataError(
         f"{what} has {len(texts)} entries for {n_classes} classes and {n_rows} samples; "
         "give one per class or one per sample."
     )
-
-
-def _agreed(
-    texts: list[str],
-    what: str,
-    labels: Shaped[np.ndarray, "classes"],
-    index: Int[np.ndarray, "rows"],
-) -> list[str]:
-    value_of: dict[int, str] = {}
-    for c, text in zip(index.tolist(), texts, strict=True):
-        if value_of.setdefault(c, text) != text:
-            raise DataError(
-                f"{what}: the samples of class {str(labels[c])!r} are in both {value_of[c]!r} and "
-                f"{text!r}. Splits and groups here are of classes, not of samples: all samples of "
-                "a class belong to the same one."
-            )
-    return [value_of[c] for c in range(len(labels))]
 
 
 def labelled_pool(
@@ -169,42 +143,62 @@ def labelled_pool(
     X = _channels_last(X)
     labels, index = np.unique(y, return_inverse=True)
     given = {"class_names": class_names, "groups": groups, "splits": splits}
-    resolved = {
+    by_class = {
         what: None if v is None else per_class(v, what, labels, index, by_sample=by_sample)
         for what, v in given.items()
     }
-    names = None if sample_names is None else _sample_names(sample_names, len(y))
-    if resolved["class_names"] is None:
-        resolved["class_names"] = [str(label) for label in labels]
+    by_class["class_names"] = by_class["class_names"] or [str(label) for label in labels]
+    sound = np.ones(len(X), dtype=bool)
     if skip_damaged and X.dtype.kind == "f":
         sound = np.isfinite(X.reshape(len(X), -1)).all(axis=1)
-        if not sound.all():
-            return _without_damaged(X, index, sound, names, name, info, resolved)
-    return _class_by_class(X, index, names, name, info, resolved)
+        if not sound.any():
+            raise DataError(f"all {len(X)} samples of pool {name!r} have NaN or infinite numbers.")
+    names = None
+    if sample_names is not None:
+        names = [str(value) for value in as_numpy(sample_names, "sample_names").tolist()]
+        if len(names) != len(y):
+            raise DataError(
+                f"sample_names has {len(names)} names for {len(y)} samples; give one per sample."
+            )
+    return _class_by_class(X, index, sound, names, name, dict(info or {}), by_class)
 
 
 def _class_by_class(
     X: Shaped[np.ndarray, "rows ..."],
     index: Int[np.ndarray, "rows"],
+    sound: Bool[np.ndarray, "rows"],
     sample_names: list[str] | None,
     name: str,
-    info: Mapping[str, Any] | None,
+    info: dict[str, Any],
     by_class: Mapping[str, list[str] | None],
 ) -> ClassPool:
-    """A pool of samples whose classes are numbered; those of a class stay in their order."""
+    """A pool of the sound samples of numbered classes; those of a class stay in their order."""
     order = np.argsort(index, kind="stable")
-    in_order = bool((order[1:] > order[:-1]).all())
-    samples, counts = as_samples(X), np.bincount(index).astype(np.int64)
-    names, groups, splits = (by_class[what] for what in ("class_names", "groups", "splits"))
+    order = order[sound[order]]
+    counts = np.bincount(index[sound], minlength=len(by_class["class_names"] or ()))
+    if not sound.all():
+        lost = [f"row {row}" for row in np.flatnonzero(~sound)]
+        empty = [repr((by_class["class_names"] or ())[c]) for c in np.flatnonzero(counts == 0)]
+        info["notes"] = [
+            *left_out(lost, f"of {len(X):,} samples have NaN or infinite numbers"),
+            *left_out(empty, f"of {len(counts):,} classes had no other samples"),
+        ]
+    kept = np.flatnonzero(counts)
+    counts = counts[kept].astype(np.int64)
+    names, groups, splits = (
+        None if (texts := by_class[what]) is None else tuple(texts[c] for c in kept)
+        for what in ("class_names", "groups", "splits")
+    )
+    in_order = len(order) == len(X) and bool((order[1:] > order[:-1]).all())
     return ClassPool(
         name=name,
-        samples=samples if in_order else samples[order],
+        samples=as_samples(X if in_order else X[order]),
         starts=np.cumsum(counts) - counts,
         counts=counts,
-        class_names=tuple(names or ()),
-        groups=None if groups is None else tuple(groups),
+        class_names=names or (),
+        groups=groups,
         splits=None if splits is None else tuple(parse_split(s)[0] for s in splits),
-        info=dict(info or {}),
+        info=info,
         sample_names=None if sample_names is None else tuple(sample_names[r] for r in order),
     )
 
@@ -215,40 +209,6 @@ def _channels_last(X: Shaped[np.ndarray, "rows ..."]) -> Shaped[np.ndarray, "row
     if X.ndim == 4 and X.shape[1] in channels and X.shape[3] not in channels:
         X = np.moveaxis(X, 1, 3)
     return X[..., 0] if X.ndim == 4 and X.shape[3] == 1 else X
-
-
-def _sample_names(values: Any, n_samples: int) -> list[str]:
-    names = [str(value) for value in as_numpy(values, "sample_names").tolist()]
-    if len(names) != n_samples:
-        raise DataError(
-            f"sample_names has {len(names)} names for {n_samples} samples; give one per sample."
-        )
-    return names
-
-
-def _without_damaged(
-    X: Shaped[np.ndarray, "rows *shape"],
-    index: Int[np.ndarray, "rows"],
-    sound: Bool[np.ndarray, "rows"],
-    names: list[str] | None,
-    name: str,
-    info: Mapping[str, Any] | None,
-    by_class: Mapping[str, list[str] | None],
-) -> ClassPool:
-    """A pool of the sound rows alone, with a note; a class without any is left out."""
-    if not sound.any():
-        raise DataError(f"all {len(X)} samples of pool {name!r} have NaN or infinite numbers.")
-    left, renumbered = np.unique(index[sound], return_inverse=True)
-    lost = [f"row {row}" for row in np.flatnonzero(~sound)]
-    notes = [left_out(lost, f"of {len(X):,} samples have NaN or infinite numbers")]
-    classes = by_class["class_names"] or []
-    if len(left) < len(classes):
-        empty = [repr(c) for i, c in enumerate(classes) if i not in left]
-        notes.append(left_out(empty, f"of {len(classes):,} classes had no other samples"))
-    picked = {what: v and [v[c] for c in left] for what, v in by_class.items()}
-    kept = names and [names[row] for row in np.flatnonzero(sound)]
-    about = {**(info or {}), "notes": notes}
-    return _class_by_class(X[sound], renumbered, kept, name, about, picked)
 
 
 def load_arrays(
@@ -273,16 +233,10 @@ def load_arrays(
     ClassPool('arrays': 2 classes, 1 train, 1 test, 4 samples of 2 features)
     """
     return labelled_pool(
-        X,
-        y,
-        name=str(name),
-        class_names=class_names,
-        groups=groups,
-        splits=splits,
-        sample_names=sample_names,
-        info={"source": "arrays"},
+        X, y, name=str(name), class_names=class_names, groups=groups, splits=splits,
+        sample_names=sample_names, info={"source": "arrays"},
         skip_damaged=check_flag(skip_damaged, "skip_damaged"),
-    )
+    )  # fmt: skip
 
 
 def load_classes(
@@ -302,32 +256,25 @@ def load_classes(
         raise DataError(
             "the dict of classes is empty; give at least one class name and its samples."
         )
-    arrays = {str(c): as_numpy(v, f"class {str(c)!r}") for c, v in classes.items()}
-    if len(arrays) != len(classes):
-        raise DataError("two class names of the dict are the same when written as text.")
-    first = next(iter(arrays))
-    for c, array in arrays.items():
+    names = [str(c) for c in classes]
+    arrays = [as_numpy(v, f"class {c!r}") for c, v in zip(names, classes.values(), strict=True)]
+    first = arrays[0]
+    for c, array in zip(names, arrays, strict=True):
         if len(array) == 0:
             raise DataError(f"class {c!r} has no samples. Add some or drop the class.")
-        if array.shape[1:] != arrays[first].shape[1:]:
+        if array.shape[1:] != first.shape[1:]:
             raise DataError(
-                f"class {c!r} has samples of shape {array.shape[1:]}, class {first!r} of shape "
-                f"{arrays[first].shape[1:]}; all samples need the same shape."
+                f"class {c!r} has samples of shape {array.shape[1:]}, class {names[0]!r} of shape "
+                f"{first.shape[1:]}; all samples need the same shape."
             )
         # Whether pixels run to 1 or to 255 is seen from all of them together.
-        if array.ndim > 2 and array.dtype != arrays[first].dtype:
+        if array.ndim > 2 and array.dtype != first.dtype:
             raise DataError(
-                f"class {c!r} has pixels of type {array.dtype}, class {first!r} of type "
-                f"{arrays[first].dtype}; convert them to one type."
+                f"class {c!r} has pixels of type {array.dtype}, class {names[0]!r} of type "
+                f"{first.dtype}; convert them to one type."
             )
-    y = np.repeat(np.arange(len(arrays)), [len(a) for a in arrays.values()])
+    y = np.repeat(np.arange(len(arrays)), [len(array) for array in arrays])
     return labelled_pool(
-        np.concatenate(list(arrays.values())),
-        y,
-        name=str(name),
-        class_names=list(arrays),
-        groups=groups,
-        splits=splits,
-        info={"source": "arrays"},
-        skip_damaged=check_flag(skip_damaged, "skip_damaged"),
-    )
+        np.concatenate(arrays), y, name=str(name), class_names=names, groups=groups, splits=splits,
+        info={"source": "arrays"}, skip_damaged=check_flag(skip_damaged, "skip_damaged"),
+    )  # fmt: skip

@@ -63,7 +63,7 @@ def cache_key(*parts: Any) -> str:
 def cached(kind: str, key: str, make: Callable[[], ClassPool]) -> ClassPool:
     """The pool stored under ``kind-key``; made, stored and read back if it is not there yet.
 
-    A damaged entry is made anew, with a warning. Where the cache cannot be written, the pool is
+    A damaged entry is made again, with a warning. Where the cache cannot be written, the pool is
     used unstored.
     """
     folder = cache_dir() / "pools" / f"{kind}-{key}"
@@ -101,12 +101,8 @@ def save_pool(pool: ClassPool, folder: str | os.PathLike[str]) -> None:
 def write_pool(pool: ClassPool, folder: Path, *, replace: bool = False) -> None:
     """Store a pool as a folder, in one piece or not at all."""
     with folder_in_one_piece(folder, replace=replace) as draft:
-        rows = np.lib.format.open_memmap(
-            draft / "samples.npy",
-            mode="w+",
-            dtype=pool.samples.dtype,
-            shape=(pool.n_samples, *pool.sample_shape),
-        )
+        shape = (pool.n_samples, *pool.sample_shape)
+        rows = np.lib.format.open_memmap(draft / "samples.npy", "w+", pool.samples.dtype, shape)
         at = 0
         for c, count in enumerate(pool.counts):
             rows[at : at + count] = pool.samples_of(c)

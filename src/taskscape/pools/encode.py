@@ -83,37 +83,25 @@ def encode_pool(
     info = {**pool.info, "encoder": name, "encoded_from": pool.fingerprint}
 
     def make() -> ClassPool:
-        return ClassPool(
-            name=pool.name,
-            samples=_encode(pool, encoder, rows, answer.shape[1], int(encoder_batch)),
-            starts=np.cumsum(pool.counts) - pool.counts,
-            counts=pool.counts,
-            class_names=pool.class_names,
-            groups=pool.groups,
-            splits=pool.splits,
-            info=info,
-        )
+        features = np.empty((len(rows), answer.shape[1]), dtype=np.float32)
+        with progress_bar("encoding", total=len(rows)) as advance:
+            for start in range(0, len(rows), encoder_batch):
+                batch = _answer(pool, encoder, rows[start : start + encoder_batch])
+                if batch.shape[1] != answer.shape[1]:
+                    raise DataError(
+                        f"the encoder gave {batch.shape[1]} features for samples {start} to "
+                        f"{start + len(batch) - 1} and {answer.shape[1]} before; it must always "
+                        "give the same."
+                    )
+                features[start : start + len(batch)] = batch
+                advance(len(batch))
+        return replace(
+            pool, samples=features, starts=np.cumsum(pool.counts) - pool.counts, info=info,
+            class_digests=None, sample_names=None,
+        )  # fmt: skip
 
     # The names and the info of the pool at hand: the same content may have been opened elsewhere.
     return replace(cached("encoded", key, make), name=pool.name, info=info, sample_names=names)
-
-
-def _encode(
-    pool: ClassPool, encoder: Callable[[Any], Any], rows: Int[np.ndarray, "n"], dims: int, step: int
-) -> Float[np.ndarray, "n dims"]:
-    features = np.empty((len(rows), dims), dtype=np.float32)
-    with progress_bar("encoding", total=len(rows)) as advance:
-        for start in range(0, len(rows), step):
-            some = rows[start : start + step]
-            answer = _answer(pool, encoder, some)
-            if answer.shape[1] != dims:
-                raise DataError(
-                    f"the encoder gave {answer.shape[1]} features for samples {start} to "
-                    f"{start + len(some) - 1} and {dims} before; it must always give the same."
-                )
-            features[start : start + len(some)] = answer
-            advance(len(some))
-    return features
 
 
 def _answer(
@@ -163,8 +151,8 @@ def _probe(
             "and other noise (torch: model.eval(); Flax: deterministic or use_running_average)."
         )
     if len(probes) > 2:
-        some = np.arange(0, len(probes), 2)[::-1]
-        if _differ(first[some], _answer(pool, encoder, probes[some])):
+        half = np.arange(0, len(probes), 2)[::-1]
+        if _differ(first[half], _answer(pool, encoder, probes[half])):
             raise DataError(
                 "the encoder's features of a sample depend on the other samples of its batch. "
                 "Switch off batch statistics (torch: model.eval(); Flax: use_running_average=True) "

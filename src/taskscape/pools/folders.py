@@ -16,7 +16,7 @@ from taskscape.pools.images import check_colour, check_image_size, read_pictures
 from taskscape.pools.notes import left_out
 from taskscape.pools.pool import SPLITS, ClassPool, parse_split
 
-__all__ = ["PictureClass", "classes_of", "load_folder", "refuse_empty_folders"]
+__all__ = ["load_folder", "refuse_empty_folders"]
 
 _VERSION = 2
 _SKIP = " Or leave such folders out, with a note: skip_damaged=True (--skip-damaged)."
@@ -24,7 +24,7 @@ _LAYOUTS = "class/picture, group/class/picture, or either below train, val and t
 
 
 @dataclass
-class PictureClass:
+class _PictureClass:
     """A class of a folder: its pictures, and the group and split that its place gives it."""
 
     name: str
@@ -45,18 +45,13 @@ def load_folder(
 
     The layouts are ``class/picture`` and ``group/class/picture``, each with or without ``train``,
     ``val`` and ``test`` (or synonyms such as ``validation``) above; the depth decides. In a zip a
-    single folder around everything is passed over. Hidden files and ``__MACOSX`` are ignored, and
-    so are files that are not pictures, which ``pool.info["ignored_files"]`` counts.
+    single folder around everything is passed over. Hidden files and ``__MACOSX`` are ignored;
+    other files that are not pictures are counted in ``pool.info["ignored_files"]``.
 
-    ``image_size`` is a number of pixels or (height, width); pictures are stretched to it. Left
-    out, pictures that all have the same size of at most 96 pixels keep it, and others become 84×84.
-    ``colour`` left out means colour if any picture has some. Transparency shows white paper.
-    A picture that cannot be read, or a folder without any, is an error; ``skip_damaged=True``
-    leaves it out, with a note in ``pool.info["notes"]``. ``pool.sample_names`` has the file of
-    every sample.
-
-    >>> load_folder("birds", image_size=84)  # doctest: +SKIP
-    ClassPool('birds': 100 classes, 60,000 samples of 84×84×3)
+    Pictures are stretched to ``image_size``, a number of pixels or (height, width). Left out, those
+    that all have the same size of at most 96 pixels keep it, and others become 84×84. Without
+    ``colour``, they are in colour if any has some. ``skip_damaged=True`` leaves out unreadable
+    pictures and empty folders, with a note in ``pool.info["notes"]``, instead of an error.
     """
     path = expanded(path)
     size, colour = check_image_size(image_size), check_colour(colour)
@@ -70,7 +65,8 @@ def load_folder(
 def _read(
     tree: FileTree, name: str, size: tuple[int, int] | None, colour: bool | None, skip: bool
 ) -> ClassPool:
-    classes = classes_of(tree)
+    wrapper = _check_depth(tree, tree.pictures)
+    classes = _classes_of(tree, tree.pictures, wrapper)
     if not skip:
         refuse_empty_folders(tree, tree.pictures, _SKIP)
     entries = [entry for c in classes for entry in c.entries]
@@ -80,14 +76,16 @@ def _read(
     owner = np.repeat(np.arange(len(classes)), [len(c.entries) for c in classes])
     counts = np.bincount(owner[pictures.kept], minlength=len(classes))
     empty = [c.name for c, count in zip(classes, counts, strict=True) if count == 0]
-    notes = _notes(pictures.damaged, len(entries), empty, len(classes))
     without = _empty_folders(tree, tree.pictures)
-    notes += [left_out(without, "folders have no pictures")] if without else []
+    notes = [
+        *left_out(pictures.damaged, f"of {len(entries):,} pictures could not be read"),
+        *left_out(empty, f"of {len(classes):,} classes had no other pictures"),
+        *left_out(without, "folders have no pictures"),
+    ]
     classes = [c for c, count in zip(classes, counts, strict=True) if count > 0]
     if not classes:
         raise DataError(f"{tree.path}: none of its {len(entries)} pictures can be read.")
     counts = counts[counts > 0]
-    wrapper = _wrapper(entries) if isinstance(tree, ZipTree) else 0
     groups = tuple(c.group for c in classes if c.group is not None)
     splits = tuple(c.split for c in classes if c.split is not None)
     return ClassPool(
@@ -108,40 +106,25 @@ def _read(
     )
 
 
-def _notes(
-    damaged: Sequence[str], n_pictures: int, empty: Sequence[str], n_classes: int
-) -> list[str]:
-    notes = [left_out(damaged, f"of {n_pictures:,} pictures could not be read")] if damaged else []
-    if empty:
-        notes.append(left_out(empty, f"of {n_classes:,} classes had no other pictures"))
-    return notes
-
-
 # -- layout -------------------------------------------------------------------------------------
 
 
-def classes_of(tree: FileTree) -> list[PictureClass]:
+def _classes_of(tree: FileTree, pictures: Sequence[Entry], wrapper: int) -> list[_PictureClass]:
     """The classes of a tree of pictures, from the depth and the names of its folders."""
-    pictures = tree.pictures
-    if not pictures:
-        raise _no_pictures(tree)
-    wrapper = _wrapper(pictures) if isinstance(tree, ZipTree) else 0
-    depth = _depth(tree, pictures, wrapper)
-    split_words = _split_words(tree, pictures, wrapper) if depth >= 2 else {}
-    levels = depth - bool(split_words)
-    if not 1 <= levels <= 2:
+    depth = len(pictures[0].parts) - 1 - wrapper
+    split_of = _split_words(tree, pictures, wrapper) if depth >= 2 else {}
+    levels = depth - bool(split_of)
+    if levels > 2:
         raise DataError(
             f"{pictures[0].where}: pictures lie {depth} folders deep; expected {_LAYOUTS}."
         )
-    classes: dict[str, PictureClass] = {}
+    classes: dict[str, _PictureClass] = {}
     for entry in pictures:
         folders = entry.parts[wrapper:-1]
-        split = split_words.get(folders[0])
+        split = split_of.get(folders[0])
         place = folders[1:] if split else folders
-        name = "/".join(place)
-        known = classes.setdefault(
-            name, PictureClass(name, place[0] if levels == 2 else None, split)
-        )
+        name, group = "/".join(place), place[0] if levels == 2 else None
+        known = classes.setdefault(name, _PictureClass(name, group, split))
         if known.split != split:
             raise DataError(
                 f"class {name!r} is in both {known.split!r} and {split!r} ({entry.where}). "
@@ -152,20 +135,30 @@ def classes_of(tree: FileTree) -> list[PictureClass]:
     return sorted(classes.values(), key=lambda c: SPLITS.index(c.split) if c.split else 0)
 
 
-def _no_pictures(tree: FileTree) -> DataError:
-    other = sorted({Path(e.parts[-1]).suffix for e in tree.entries} - {""})
-    others = f"; it has {len(tree.entries)} other files ({', '.join(other[:5])})" if other else ""
-    return DataError(
-        f"{tree.path} has no pictures{others}. Expected {_LAYOUTS} (png, jpg, …); "
-        "features come as .npz, .parquet or .arrow files, named by their own path."
-    )
-
-
-def _wrapper(pictures: Sequence[Entry]) -> int:
-    """1 if everything lies in one folder that is neither a class nor a split."""
-    tops = {entry.parts[0] for entry in pictures}
-    deep = all(len(entry.parts) > 2 for entry in pictures)
-    return int(len(tops) == 1 and deep and _as_split(next(iter(tops))) is None)
+def _check_depth(tree: FileTree, pictures: Sequence[Entry]) -> int:
+    """How many folders around everything are passed over; an error unless all lie equally deep."""
+    if not pictures:
+        other = sorted({Path(e.parts[-1]).suffix for e in tree.entries} - {""})
+        others = f"; it has {len(tree.entries)} other files ({', '.join(other[:5])})"
+        raise DataError(
+            f"{tree.path} has no pictures{others if other else ''}. Expected {_LAYOUTS} (png, jpg, "
+            "…); features come as .npz, .parquet or .arrow files, named by their own path."
+        )
+    first = pictures[0]
+    for entry in pictures:
+        if len(entry.parts) != len(first.parts):
+            raise DataError(
+                f"{first.where} and {entry.where} lie at different depths; "
+                f"expected all pictures at one depth: {_LAYOUTS}."
+            )
+    if len(first.parts) < 2:
+        raise DataError(
+            f"{first.where} lies in no class folder. Put the pictures of each class in a "
+            f"folder of its own: {_LAYOUTS}."
+        )
+    # In a zip, a single folder around everything is neither a class nor a split.
+    around = isinstance(tree, ZipTree) and len({entry.parts[0] for entry in pictures}) == 1
+    return int(around and len(first.parts) > 2 and _as_split(first.parts[0]) is None)
 
 
 def refuse_empty_folders(tree: FileTree, pictures: Sequence[Entry], remedy: str = "") -> None:
@@ -184,22 +177,6 @@ def _empty_folders(tree: FileTree, pictures: Sequence[Entry]) -> list[str]:
     return [tree.where(folder) for folder in sorted(tree.folders - used)]
 
 
-def _depth(tree: FileTree, pictures: Sequence[Entry], wrapper: int) -> int:
-    first, depth = pictures[0], len(pictures[0].parts)
-    for entry in pictures:
-        if len(entry.parts) != depth:
-            raise DataError(
-                f"{first.where} and {entry.where} lie at different depths; "
-                f"expected all pictures at one depth: {_LAYOUTS}."
-            )
-    if depth - 1 - wrapper < 1:
-        raise DataError(
-            f"{first.where} lies in no class folder. Put the pictures of each class in a "
-            f"folder of its own: {_LAYOUTS}."
-        )
-    return depth - 1 - wrapper
-
-
 def _as_split(word: str) -> str | None:
     try:
         return parse_split(word)[0] if "+" not in word else None
@@ -209,13 +186,12 @@ def _as_split(word: str) -> str | None:
 
 def _split_words(tree: FileTree, pictures: Sequence[Entry], wrapper: int) -> dict[str, str]:
     """What split each topmost folder stands for; nothing if none of them names a split."""
-    tops = sorted({entry.parts[wrapper] for entry in pictures})
-    words = {top: _as_split(top) for top in tops}
-    odd = [top for top, split in words.items() if split is None]
-    if odd and len(odd) < len(tops):
-        named = next(top for top in tops if words[top])
+    words = {top: _as_split(top) for top in sorted({e.parts[wrapper] for e in pictures})}
+    named = {top: split for top, split in words.items() if split is not None}
+    if named and len(named) < len(words):
+        odd = next(top for top in words if top not in named)
         raise DataError(
-            f"{tree.path} has a folder {named!r}, which names a split, beside {odd[0]!r}, which "
-            "does not. Move or rename one of them."
+            f"{tree.path} has a folder {next(iter(named))!r}, which names a split, beside {odd!r}, "
+            "which does not. Move or rename one of them."
         )
-    return {top: split for top, split in words.items() if split is not None}
+    return named

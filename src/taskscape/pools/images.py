@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -141,15 +141,11 @@ def picture_array(
     Transparency shows white paper. The whole picture is stretched to ``size``, antialiased.
     """
     picture = open_picture(data, where)
-    height, width = size
     try:
         if picture.format == "JPEG":  # decodes at a half, quarter or eighth where that is enough
             picture.draft(None, (3 * max(size), 3 * max(size)))
         picture = _eight_bits(ImageOps.exif_transpose(picture), where)
-        picture = _on_white(picture).convert("RGB" if colour else "L")
-        if picture.size != (width, height):
-            picture = picture.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
-        return np.asarray(picture)
+        return _pixels(_on_white(picture), *size, colour)
     except DataError:
         raise
     except Exception as error:  # as above: decoders raise nearly anything on damaged data
@@ -187,19 +183,17 @@ def images_in_shape(
     """Images in another size, in grey or in colour."""
     if images.shape[1:] == shape:
         return images
-    mode = "RGB" if len(shape) == 3 else "L"
-    size = (shape[1], shape[0])
-    pictures = (Image.fromarray(np.ascontiguousarray(image)).convert(mode) for image in images)
-    return np.stack(
-        [
-            np.asarray(
-                picture
-                if picture.size == size
-                else picture.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
-            )
-            for picture in pictures
-        ]
-    )
+    pictures = (Image.fromarray(np.ascontiguousarray(image)) for image in images)
+    return np.stack([_pixels(picture, shape[0], shape[1], len(shape) == 3) for picture in pictures])
+
+
+def _pixels(
+    picture: Image.Image, height: int, width: int, colour: bool
+) -> UInt8[np.ndarray, "height width *channels"]:
+    picture = picture.convert("RGB" if colour else "L")
+    if picture.size != (width, height):
+        picture = picture.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
+    return np.asarray(picture)
 
 
 # -- many files -----------------------------------------------------------------------------------
@@ -243,11 +237,12 @@ def read_pictures(
             return None
 
     with careful_decoding():
-        look = partial(careful, decode=_look_at_header)
-        headers = [look(i) for i in track(range(len(pictures)), "looking at pictures")]
-        seen = [header for header in headers if header is not None]
-        size = size or _common_size({header[0] for header in seen})
-        coloured = any(header[1] for header in seen) if colour is None else colour
+        headers = [careful(i, _header) for i in track(range(len(pictures)), "looking at pictures")]
+        sizes = {header[0] for header in headers if header is not None}
+        if size is None:
+            size = sizes.pop() if len(sizes) == 1 else (_USUAL_SIZE, _USUAL_SIZE)
+            size = size if max(size) <= _KEEP_UP_TO else (_USUAL_SIZE, _USUAL_SIZE)
+        coloured = any(h is not None and h[1] for h in headers) if colour is None else colour
         samples = np.zeros((len(pictures), *size, *((3,) if coloured else ())), dtype=np.uint8)
         pixels = partial(picture_array, size=size, colour=coloured)
 
@@ -264,6 +259,11 @@ def read_pictures(
     return Pictures(samples, kept, tuple(where(pictures[i]) for i in sorted(damaged)))
 
 
+def _header(file: BufferedReader | BytesIO, where: str) -> tuple[tuple[int, int], bool]:
+    picture = open_picture(file, where)
+    return upright_size(picture), has_colour(picture)
+
+
 def _in_threads(decode: Callable[[int], None], n: int) -> None:
     """Call it for every picture; PIL decodes without Python's lock, so threads do help."""
 
@@ -273,25 +273,12 @@ def _in_threads(decode: Callable[[int], None], n: int) -> None:
             decode(index)
         return len(indices)
 
-    threads = ThreadPoolExecutor(min(8, os.cpu_count() or 1))
-    try:
-        with progress_bar("reading pictures", total=n) as advance:
-            for done in threads.map(decode_some, range(0, n, _CHUNK)):
-                advance(done)
-    finally:
-        threads.shutdown(cancel_futures=True)
-
-
-def _look_at_header(file: BufferedReader | BytesIO, where: str) -> tuple[tuple[int, int], bool]:
-    """The size of a picture and whether it may hold colour; a damaged header is found early."""
-    picture = open_picture(file, where)
-    return upright_size(picture), has_colour(picture)
-
-
-def _common_size(sizes: Set[tuple[int, int]]) -> tuple[int, int]:
-    only = next(iter(sizes), (_USUAL_SIZE, _USUAL_SIZE))
-    keep = len(sizes) == 1 and max(only) <= _KEEP_UP_TO
-    return only if keep else (_USUAL_SIZE, _USUAL_SIZE)
+    with (
+        ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads,
+        progress_bar("reading pictures", total=n) as advance,
+    ):
+        for done in threads.map(decode_some, range(0, n, _CHUNK)):
+            advance(done)
 
 
 def _is_grey(samples: UInt8[np.ndarray, "rows height width 3"]) -> bool:

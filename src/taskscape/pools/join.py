@@ -43,11 +43,10 @@ def join_pools(
 ) -> ClassPool:
     """One pool of the classes of several, each under the name of its source.
 
-    Groups become ``"source/group"``, or ``"source"`` where a source has none. Class names stay as
-    they are, but for those that several sources have: they become ``"source/class"``. Every class
-    keeps its split. ``pool.sources`` has the source of each class; what is learned from all classes
-    of a joined pool, such as principal components, gives every source the same weight, however
-    many classes and samples it has.
+    Groups become ``"source/group"``, or ``"source"`` where a source has none; class names that
+    several sources have become ``"source/class"``. Every class keeps its split. ``pool.sources``
+    has the source of each class; what is learned from all classes of a joined pool, such as
+    principal components, gives every source the same weight, however many samples it has.
 
     Images are brought to one form, and ``pool.info["notes"]`` says what was changed: to the
     smallest height and width of the sources, or to ``image_size``; to colour if any source has it,
@@ -63,21 +62,27 @@ def join_pools(
     >>> join_pools({"digits": digits, "letters": letters}).class_names
     ('digits/a', 'letters/a')
     """
-    _check(pools, look_alikes)
+    check_choice(look_alikes, "look_alikes", ("warn", "drop", "keep"))
+    _check(pools)
     notes: list[str] = []
     shared = _leaks(pools) if look_alikes == "warn" else []
     if look_alikes == "drop":
         pools = _without_look_alikes(pools, notes)
     samples = _in_one_form(pools, check_image_size(image_size), check_colour(colour), notes)
-    counts = np.concatenate([pool.counts for pool in pools.values()])
+    every = list(pools.values())
+    counts = np.concatenate([pool.counts for pool in every])
     joined = ClassPool(
         name=name or "+".join(pools),
         samples=samples,
         starts=np.cumsum(counts) - counts,
         counts=counts,
         class_names=_class_names(pools),
-        groups=tuple(g for source, pool in pools.items() for g in _groups(source, pool)),
-        splits=_splits(pools),
+        groups=tuple(
+            source if group is None else f"{source}/{group}"
+            for source, pool in pools.items()
+            for group in pool.groups or [None] * len(pool)
+        ),
+        splits=tuple(s for pool in every for s in pool.splits or ()) or None,
         sample_names=joined_sample_names(pools),
         info={
             "source": "joined",
@@ -103,8 +108,7 @@ def warn_of_look_alikes(pool: ClassPool) -> None:
         )
 
 
-def _check(pools: Mapping[str, ClassPool], look_alikes: str) -> None:
-    check_choice(look_alikes, "look_alikes", ("warn", "drop", "keep"))
+def _check(pools: Mapping[str, ClassPool]) -> None:
     check_kind(pools, Mapping, "pools", "Name each: {'one': …, 'other': …}.")
     if len(pools) < 2:
         raise DataError(f"join_pools needs at least two pools; it got {len(pools)}.")
@@ -125,8 +129,7 @@ def _check(pools: Mapping[str, ClassPool], look_alikes: str) -> None:
             f"{images[0]!r} has images and {features[0]!r} has features; they cannot be joined. "
             "Encode the images with the network that made the features: load_pool(…, encoder=…)."
         )
-    dims = {source: pools[source].sample_shape[0] for source in features}
-    first = next(iter(pools))
+    first, dims = next(iter(pools)), {s: pools[s].sample_shape[0] for s in features}
     for source, n in dims.items():
         if n != dims[first]:
             raise DataError(
@@ -149,16 +152,6 @@ def _class_names(pools: Mapping[str, ClassPool]) -> tuple[str, ...]:
         for source, pool in pools.items()
         for name in pool.class_names
     )
-
-
-def _groups(source: str, pool: ClassPool) -> list[str]:
-    return [source] * len(pool) if pool.groups is None else [f"{source}/{g}" for g in pool.groups]
-
-
-def _splits(pools: Mapping[str, ClassPool]) -> tuple[str, ...] | None:
-    if any(pool.splits is None for pool in pools.values()):
-        return None
-    return tuple(split for pool in pools.values() for split in pool.splits or ())
 
 
 def joined_sample_names(pools: Mapping[str, ClassPool]) -> tuple[str, ...] | None:
@@ -237,7 +230,7 @@ def pool_in_size(pool: ClassPool, size: tuple[int, int]) -> ClassPool:
 
 def in_form_of(pool: ClassPool, like: ClassPool, name: str) -> tuple[ClassPool, list[str]]:
     """The pool with its images in the size, colour and polarity of another's; what was changed."""
-    _check({"pool": replace(like, splits=None), "target": replace(pool, splits=None)}, "keep")
+    _check({"pool": replace(like, splits=None), "target": replace(pool, splits=None)})
     papers = paper_of(pool), paper_of(like)
     invert = None not in papers and papers[0] != papers[1]
     notes = _changes(name, pool, like.sample_shape, invert)
@@ -275,14 +268,16 @@ def _leaks(pools: Mapping[str, ClassPool]) -> list[str]:
     """What stands both in a held-out split and in another source's training split, in words."""
     leaks = []
     for source, split, other, alike in _between(pools):
-        parts = []
-        if alike.groups:
-            named = dict.fromkeys(group for group, _ in alike.groups)
-            parts.append(f"the {_listed(named, 'group')}")
-        if alike.classes:
-            parts.append(f"the {_listed(alike.classes, 'class')}")
-        if alike.pairs:
-            looks = len({pair.name for pair in alike.pairs})
+        groups = list(dict.fromkeys(group for group, _ in alike.groups))
+        looks = len({pair.name for pair in alike.pairs})
+        parts = [
+            f"the {one if len(names) == 1 else several} {few_names(names, 6)}"
+            for names, one, several in (
+                (groups, "group", "groups"), (alike.classes, "class", "classes")
+            )
+            if names
+        ]  # fmt: skip
+        if looks:
             first = alike.pairs[0]
             parts.append(
                 f"{looks} {'class' if looks == 1 else 'classes'} by their looks "
@@ -293,12 +288,6 @@ def _leaks(pools: Mapping[str, ClassPool]) -> list[str]:
             f"{'; '.join(parts)}."
         )
     return leaks
-
-
-def _listed(names: Any, what: str) -> str:
-    listed = list(names)
-    plural = {"group": "groups", "class": "classes"}[what]
-    return f"{what if len(listed) == 1 else plural} {few_names(listed, 6)}"
 
 
 def _without_look_alikes(pools: Mapping[str, ClassPool], notes: list[str]) -> dict[str, ClassPool]:

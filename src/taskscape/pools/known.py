@@ -36,11 +36,7 @@ class KnownSet:
         return f"KnownSet({self.name!r}: {self.description})"
 
     def download(self) -> Path:
-        """Fetch the data set into the folder of known data sets; nothing is fetched twice.
-
-        >>> POOLS["omniglot"].download()  # doctest: +SKIP
-        PosixPath('/home/me/.cache/taskscape/data/omniglot')
-        """
+        """Fetch the data set into the folder of known data sets; nothing is fetched twice."""
         here = self.locate()
         if here is not None:
             return here
@@ -50,10 +46,12 @@ class KnownSet:
 
     def missing(self) -> DataError:
         """The error that says where the data set was looked for, and how to get it."""
+        here = f"(There is a {self.name!r} in the current folder, but a known name wins over it: "
+        here += f"write './{self.name}' to open that.)"
         return DataError(
             f"{self.name!r} is a known data set but is not on this machine: looked in {data_dir()} "
             f"and {data_dir() / self.name} (the environment variable TASKSCAPE_DATA names the "
-            f"folder). {self.how_to_get}"
+            f"folder). {self.how_to_get} {here if Path(self.name).exists() else ''}".rstrip()
         )
 
 

@@ -194,7 +194,7 @@ def _shown(source: Any) -> str:
 
 
 _FOR_ANY = ("splits", "groups", "image_size", "min_samples")
-"""Options that any source takes: they are seen to once it is open, where its loader does not."""
+"""Options that any source takes: they are applied to the open pool, where its loader does not."""
 
 
 def _call(
@@ -209,37 +209,25 @@ def _call(
         if name in _FOR_ANY and (name not in accepted or is_by_name(value))
     }
     own = {name: value for name, value in options.items() if name not in later}
-    unknown = [name for name in own if name not in accepted]
-    if unknown:
+    unknown = next((name for name in own if name not in accepted), None)
+    if unknown is not None:
         takes = ", ".join(dict.fromkeys((*accepted, *_FOR_ANY)))
-        raise DataError(f"{unknown[0]}=… is not an option for {what}; it takes {takes}.")
-    return _arranged(load(*source, **own), **later)
-
-
-def _arranged(
-    pool: ClassPool,
-    *,
-    splits: Any = None,
-    groups: Any = None,
-    image_size: Any = None,
-    min_samples: Any = None,
-) -> ClassPool:
-    """An open pool with what was asked for besides."""
+        raise DataError(f"{unknown}=… is not an option for {what}; it takes {takes}.")
+    pool = load(*source, **own)
     every = pool.class_names
-    if min_samples is not None:
-        pool = drop_small_classes(pool, min_samples)
-    pool = named_splits(pool, splits, groups, dropped=every)
-    size = check_image_size(image_size)
+    if "min_samples" in later:
+        pool = drop_small_classes(pool, later["min_samples"])
+    pool = named_splits(pool, later.get("splits"), later.get("groups"), dropped=every)
+    size = check_image_size(later.get("image_size"))
     return pool if size is None else pool_in_size(pool, size)
 
 
 def _open_known(known: KnownSet, download: bool, options: Mapping[str, Any]) -> ClassPool:
     def load(**kept: Any) -> ClassPool:
         if kept.get("path") is None and known.locate() is None:
-            if download:
-                known.download()
-            else:
-                raise _missing(known)
+            if not download:
+                raise known.missing()
+            known.download()
         return known.load(**kept)
 
     load.__signature__ = inspect.signature(known.load)  # type: ignore[attr-defined]
@@ -291,16 +279,6 @@ def _open_joined(parts: Sequence[str], download: bool, options: Mapping[str, Any
         return joined
 
     return _call(load, options, "joined data", ())
-
-
-def _missing(known: KnownSet) -> DataError:
-    error = known.missing()
-    if Path(known.name).exists():
-        return DataError(
-            f"{error} (There is a {known.name!r} in the current folder, but a known name wins over "
-            f"it: write './{known.name}' to open that.)"
-        )
-    return error
 
 
 def _open_path(source: str | Path, options: Mapping[str, Any]) -> ClassPool:

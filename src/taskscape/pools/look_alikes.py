@@ -62,11 +62,11 @@ class LookAlikes:
 
     def summary(self) -> str:
         """What they have in common, in words."""
-        found = [f"group {a!r} is also {b!r}" for a, b in self.groups[:3]]
-        found += [f"class {name!r} is in both" for name in self.classes[:3]]
-        found += [f"{p.name!r} looks like {p.other!r}" for p in self.pairs[:3]]
-        more = len(self) - len(found)
-        text = "; ".join(found) + (f"; and {more} more" if more else "")
+        shared = [f"group {a!r} is also {b!r}" for a, b in self.groups[:3]]
+        shared += [f"class {name!r} is in both" for name in self.classes[:3]]
+        shared += [f"{p.name!r} looks like {p.other!r}" for p in self.pairs[:3]]
+        more = len(self) - len(shared)
+        text = "; ".join(shared) + (f"; and {more} more" if more else "")
         return f"{' and '.join(map(repr, self.pools))}: {text or 'nothing in common'}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def find_look_alikes(
         (a, b)
         for a in dict.fromkeys(pool.groups or ())
         for b in dict.fromkeys(other.groups or ())
-        if _same_words(_words(a), _words(b))
+        if same_name(a, b)
     ]
     both = set(other.class_names)
     names = tuple(name for name in pool.class_names if name in both and not name.isdecimal())
@@ -121,16 +121,11 @@ def same_name(group: str, other: str) -> bool:
     >>> same_name("glyphs/Georgian", "omniglot/Mkhedruli_(Georgian)")
     True
     """
-    return _same_words(_words(group), _words(other))
-
-
-def _same_words(some: set[str], others: set[str]) -> bool:
-    return bool(some and others) and (some <= others or others <= some)
-
-
-def _words(name: str) -> set[str]:
-    """The words of a group's name, in small letters; those of a script, not of its source."""
-    return set(re.findall(r"[^\W_\d]+", name.rsplit("/", 1)[-1].lower()))
+    # The words of a script, not of its source, in small letters.
+    ours, theirs = (
+        set(re.findall(r"[^\W_\d]+", name.rsplit("/", 1)[-1].lower())) for name in (group, other)
+    )
+    return bool(ours and theirs) and (ours <= theirs or theirs <= ours)
 
 
 def paper_of(pool: ClassPool) -> str | None:
@@ -190,26 +185,22 @@ def _normalised(
 ) -> Float[np.ndarray, "n pixels"]:
     """Drawings with the centre and the size of their ink made the same, and unit length."""
     ink = images.reshape(*images.shape[:3], -1).mean(axis=3)
-    rows, columns = _places(ink.sum(axis=2)), _places(ink.sum(axis=1))
-    reach = _REACH * np.sqrt(rows.variance + columns.variance).clip(0.5)[:, None]
-    step = np.linspace(-1, 1, _SIDE)
-    y, x = rows.centre[:, None] + reach * step, columns.centre[:, None] + reach * step
+    (row, high), (column, wide) = _places(ink.sum(axis=2)), _places(ink.sum(axis=1))
+    reach = _REACH * np.sqrt(high + wide).clip(0.5)[:, None] * np.linspace(-1, 1, _SIDE)
+    y, x = row[:, None] + reach, column[:, None] + reach
     small = _by_columns(_by_columns(ink, x).transpose(0, 2, 1), y).reshape(len(ink), -1)
     length = np.linalg.norm(small, axis=1, keepdims=True)
     return small / np.where(length > 0, length, 1)
 
 
-class _Places(NamedTuple):
-    centre: Float[np.ndarray, "n"]
-    variance: Float[np.ndarray, "n"]
-
-
-def _places(ink: Float[np.ndarray, "n places"]) -> _Places:
-    """Where along an axis the ink of every drawing lies."""
+def _places(
+    ink: Float[np.ndarray, "n places"],
+) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
+    """Centre and variance of where along an axis the ink of every drawing lies."""
     place = np.arange(ink.shape[1])
     total = ink.sum(axis=1).clip(1e-9)
     centre = ink @ place / total
-    return _Places(centre, (ink * (place - centre[:, None]) ** 2).sum(axis=1) / total)
+    return centre, (ink * (place - centre[:, None]) ** 2).sum(axis=1) / total
 
 
 def _by_columns(

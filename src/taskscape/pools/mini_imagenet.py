@@ -64,9 +64,6 @@ def load_mini_imagenet(*, path: Any = None) -> ClassPool:
 
     An npz has ``features``, ``label``, ``class_name`` and ``class_split``. ``path`` names the npz
     or the folder of pickles where it lies elsewhere.
-
-    >>> load_mini_imagenet().split("test")  # doctest: +SKIP
-    ClassPool('mini_imagenet[test]': 20 classes, 20 test, 12,000 samples of 640 features)
     """
     if path is None and len(_npz_files()) > 1:
         files = ", ".join(map(str, _npz_files()))
@@ -86,9 +83,6 @@ def load_leo(folder: str | Path, *, name: Any = None) -> ClassPool:
     They are pickles, so they are read by an unpickler that admits arrays and plain values only, and
     kept in our own format from then on. Classes are given by ``labels``; if those are numbers, they
     take the class names in ``keys`` where the two agree.
-
-    >>> load_leo("embeddings/miniImageNet/center")  # doctest: +SKIP
-    ClassPool('center': 100 classes, 64 train, 16 val, 20 test, 60,000 samples of 640 features)
     """
     folder = expanded(folder)
     files = _pickles(folder)
@@ -102,13 +96,8 @@ def load_leo(folder: str | Path, *, name: Any = None) -> ClassPool:
 def _read(folder: Path, files: Mapping[str, Path], name: str) -> ClassPool:
     parts = {split: _read_one(file, split) for split, file in files.items()}
     whole = join_splits(folder, parts)
-    return labelled_pool(
-        whole["samples"],
-        whole["labels"],
-        name=name,
-        splits=whole["splits"],
-        info={"source": str(folder)},
-    )
+    X, y, info = whole.pop("samples"), whole.pop("labels"), {"source": str(folder)}
+    return labelled_pool(X, y, name=name, info=info, **whole)
 
 
 def _read_one(file: Path, split: str) -> dict[str, np.ndarray]:
@@ -130,15 +119,12 @@ def _read_one(file: Path, split: str) -> dict[str, np.ndarray]:
 
 
 def _class_names(file: Path, split: str, content: Mapping[str, Any]) -> Shaped[np.ndarray, "rows"]:
-    keys = None if content.get("keys") is None else clean_labels(content["keys"], f"{file}: keys")
-    # A key reads "image-class-file"; the class in it names what a number would not.
     from_keys = None
-    if (
-        keys is not None
-        and keys.dtype.kind == "U"
-        and all(k.count("-") >= 2 for k in keys.tolist())
-    ):
-        from_keys = np.array([k.split("-")[1] for k in keys.tolist()])
+    if content.get("keys") is not None:
+        # A key reads "image-class-file"; the class in it names what a number would not.
+        parts = [str(k).split("-") for k in clean_labels(content["keys"], f"{file}: keys").tolist()]
+        if all(len(words) >= 3 for words in parts):
+            from_keys = np.array([words[1] for words in parts])
     if content.get("labels") is None:
         if from_keys is None:
             raise DataError(f"{file} has no labels, and its keys do not read 'image-class-file'.")
@@ -150,5 +136,5 @@ def _class_names(file: Path, split: str, content: Mapping[str, Any]) -> Shaped[n
         pairs = set(zip(labels.tolist(), from_keys.tolist(), strict=True))
         if len(pairs) == len(set(labels.tolist())) == len(set(from_keys.tolist())):
             return from_keys
-    # Numbers may start anew in each file, so the split keeps them apart.
+    # Numbers may start again in each file, so the split keeps them apart.
     return np.array([f"{split}/{label}" for label in labels.tolist()])

@@ -16,17 +16,18 @@ def few_names(names: Sequence[str], most: int = 3) -> str:
     >>> few_names(["a", "b", "c"], 2)
     "'a', 'b', …"
     """
-    return ", ".join(map(repr, names[:most])) + (", …" if len(names) > most else "")
+    return (", ".join(map(repr, names[:most])) or "nothing") + (", …" if len(names) > most else "")
 
 
-def left_out(names: Sequence[str], what: str) -> str:
-    """A note on what was left out, with a few of the names.
+def left_out(names: Sequence[str], what: str) -> list[str]:
+    """A note on what was left out, with a few of the names; none where nothing was.
 
     >>> left_out(["a.png", "b.png"], "of 30 pictures could not be read")
-    '2 of 30 pictures could not be read and were left out: a.png, b.png.'
+    ['2 of 30 pictures could not be read and were left out: a.png, b.png.']
     """
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return f"{len(names):,} {what} and were left out: {', '.join(names[:_SHOWN])}{more}."
+    text = f"{len(names):,} {what} and were left out: {', '.join(names[:_SHOWN])}{more}."
+    return [text] if names else []
 
 
 def with_notes(pool: ClassPool, *notes: str) -> ClassPool:

@@ -1,10 +1,7 @@
 """An npz file of samples and labels, under any sensible key names."""
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ from taskscape.errors import DataError
 from taskscape.files import expanded
 from taskscape.pools.arrays import as_numpy, clean_labels, labelled_pool
 from taskscape.pools.cache import cache_key, cached, file_stamp
+from taskscape.pools.notes import few_names
 from taskscape.pools.pool import SPLITS, ClassPool, parse_split
 
 __all__ = ["join_splits", "load_npz"]
@@ -59,9 +57,6 @@ def load_npz(
     split, such as ``X_train, y_train, X_test, y_test``. Splits are of classes: no class may be
     in two. ``features_key`` and ``labels_key`` name the arrays that are called something else.
     ``sample_names``, ``ids`` or ``filenames`` name the samples, for lists of tasks.
-
-    >>> load_npz("features.npz")  # doctest: +SKIP
-    ClassPool('features': 100 classes, 64 train, 16 val, 20 test, 60,000 samples of 640 features)
     """
     path = expanded(path)
     name = path.stem if name is None else str(name)
@@ -73,7 +68,14 @@ def load_npz(
 
 def _read(path: Path, name: str, chosen: Mapping[str, Any], skip_damaged: bool) -> ClassPool:
     with path.open("rb") as file:
-        arrays = _open(path, file)
+        try:
+            arrays = np.load(file, allow_pickle=False)
+        except Exception as error:  # damaged archives raise nearly anything
+            raise DataError(
+                f"{path} is not a readable npz file ({error}); it may be cut short. Write it again."
+            ) from error
+        if not hasattr(arrays, "files"):
+            raise DataError(f"{path} holds a single array and no labels. Save both with np.savez.")
         keys = _find_keys(path, list(arrays), chosen)
         by_role: dict[str, Any] = {r: _array(path, arrays, key) for r, key in keys.whole.items()}
         parts = {
@@ -91,41 +93,26 @@ def _read(path: Path, name: str, chosen: Mapping[str, Any], skip_damaged: bool) 
     )  # fmt: skip
 
 
-def _open(path: Path, file: BufferedReader) -> Any:
-    try:
-        arrays = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise DataError(
-            f"{path} is not a readable npz file ({error}); it may be cut short. Write it again."
-        ) from error
-    if not hasattr(arrays, "files"):
-        raise DataError(f"{path} holds a single array and no labels. Save both with np.savez.")
-    return arrays
-
-
 def _array(path: Path, arrays: Any, key: str) -> Shaped[np.ndarray, "..."]:
     try:
-        return as_numpy(arrays[key], f"{path}: {key}")
-    except DataError:
-        raise
-    except ValueError as error:
+        array = arrays[key]
+    except Exception as error:  # damaged archives raise nearly anything
         if "allow_pickle" in str(error):
             raise DataError(
                 f"{path}: {key!r} holds Python objects, which would need pickle and are not read. "
                 "Save it as plain numbers or text, such as np.array(names, dtype=str)."
             ) from error
-        raise DataError(f"{path}: {key!r} cannot be read ({error}).") from error
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise DataError(
             f"{path}: {key!r} is damaged or cut short ({error}). Write the file again."
         ) from error
+    return as_numpy(array, f"{path}: {key}")
 
 
 def _find_keys(path: Path, names: list[str], chosen: Mapping[str, Any]) -> _Keys:
     keys = _Keys()
     for kind, named in chosen.items():
         if named is not None and named not in names:
-            raise DataError(f"{path} has no key {named!r}; it has {_listed(names)}.")
+            raise DataError(f"{path} has no key {named!r}; it has {few_names(names, 12)}.")
         if named is not None:
             keys.whole[kind] = named
     for key in names:
@@ -168,11 +155,11 @@ def _check(path: Path, keys: _Keys, names: list[str]) -> None:
         has = next(iter(keys.parts[incomplete[0]].values()))
         raise DataError(
             f"{path}: {has!r} has no partner for {incomplete[0]!r}; samples and labels come in "
-            f"pairs such as X_train, y_train. Found {_listed(names)}."
+            f"pairs such as X_train, y_train. Found {few_names(names, 12)}."
         )
     if keys.parts and needed & keys.whole.keys():
-        both = [next(iter(keys.parts.values())), keys.whole]
-        first, second = (next(iter(part.values())) for part in both)
+        part = next(iter(keys.parts.values()))
+        first, second = (next(iter(named.values())) for named in (part, keys.whole))
         raise DataError(
             f"{path} has arrays for single splits ({first!r}) and for the whole ({second!r}). "
             "Keep one kind."
@@ -180,18 +167,10 @@ def _check(path: Path, keys: _Keys, names: list[str]) -> None:
     if not keys.parts and not needed <= keys.whole.keys():
         missing = "samples" if "samples" not in keys.whole else "labels"
         raise DataError(
-            f"{path} has no {missing} under a known key: found {_listed(names)}; expected one of "
-            f"{_listed(_ROLES[missing][:6])}, or pairs such as X_train, y_train. "
+            f"{path} has no {missing} under a known key: found {few_names(names, 12)}; expected "
+            f"one of {few_names(_ROLES[missing][:6], 6)}, or pairs such as X_train, y_train. "
             f"Or name it with {'features_key' if missing == 'samples' else 'labels_key'}=…"
         )
-    if keys.parts and "splits" in keys.whole:
-        raise DataError(
-            f"{path} has arrays for single splits and also {keys.whole['splits']!r}; keep one."
-        )
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(map(repr, names)) or "no keys"
 
 
 def join_splits(path: Path, parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -199,14 +178,13 @@ def join_splits(path: Path, parts: Mapping[str, Mapping[str, Any]]) -> dict[str,
     ordered = [s for s in SPLITS if s in parts]
     samples = [parts[s]["samples"] for s in ordered]
     labels = [clean_labels(parts[s]["labels"], f"the {s} labels") for s in ordered]
-    for split, part, some in zip(ordered, samples, labels, strict=True):
-        if len(part) != len(some):
-            raise DataError(f"{path}: {split!r} has {len(part)} samples and {len(some)} labels.")
-    joined = np.concatenate(labels)
-    split_of = np.repeat(ordered, [len(some) for some in labels])
+    joined = np.concatenate(labels)  # of one type, also where a part has numbers and another text
+    pieces = np.split(joined, np.cumsum([len(y) for y in labels])[:-1])
     owner: dict[Any, str] = {}
-    for split in ordered:
-        for label in np.unique(joined[split_of == split]).tolist():
+    for split, X, y in zip(ordered, samples, pieces, strict=True):
+        if len(X) != len(y):
+            raise DataError(f"{path}: {split!r} has {len(X)} samples and {len(y)} labels.")
+        for label in np.unique(y).tolist():
             if label in owner:
                 raise DataError(
                     f"{path}: class {label!r} is in both {owner[label]!r} and {split!r}. Splits "
@@ -221,8 +199,5 @@ def join_splits(path: Path, parts: Mapping[str, Mapping[str, Any]]) -> dict[str,
             f"{path}: the splits have samples of different shape or type: "
             f"{', '.join(f'{p.shape[1:]} {p.dtype}' for p in samples)}."
         )
-    return {
-        "samples": np.concatenate(samples),
-        "labels": joined,
-        "splits": [owner[label] for label in np.unique(joined).tolist()],
-    }
+    splits = [owner[label] for label in np.unique(joined).tolist()]
+    return {"samples": np.concatenate(samples), "labels": joined, "splits": splits}

@@ -72,9 +72,6 @@ def load_omniglot(*, rotations: Any = False, image_size: Any = 28, path: Any = N
     antialiased, from 105×105 to ``image_size``. ``rotations=True`` adds every character turned
     counter-clockwise by 90°, 180° and 270° as further classes ``"…/rot090"`` and so on, in the
     same group and split.
-
-    >>> load_omniglot()  # doctest: +SKIP
-    ClassPool('omniglot': 1,623 classes, 964 train, 659 test, 32,460 samples of 28×28)
     """
     size = check_image_size(image_size) or (28, 28)
     if check_flag(rotations, "rotations") and size[0] != size[1]:
@@ -99,15 +96,12 @@ def _open_halves(path: Path) -> list[FileTree]:
         return [FolderTree(path, (path.name,))]
     if (path / "omniglot.zip").is_file():
         return [ZipTree(path / "omniglot.zip")]
-    trees: list[FileTree] = []
-    for half in HALVES:
-        if (path / half).is_dir():
-            trees.append(FolderTree(path / half, (half,)))
-        elif (path / f"{half}.zip").is_file():
-            trees.append(ZipTree(path / f"{half}.zip"))
-    if not trees:
-        raise DataError(f"{path} is not Omniglot: expected {_EXPECTED}.")
-    return trees
+    places = (path / half if (path / half).is_dir() else path / f"{half}.zip" for half in HALVES)
+    return [
+        FolderTree(place, (place.name,)) if place.is_dir() else ZipTree(place)
+        for place in places
+        if place.exists()
+    ]
 
 
 def _read(trees: Sequence[FileTree], size: tuple[int, int], path: Path) -> ClassPool:

@@ -3,7 +3,8 @@
 import hashlib
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -49,7 +50,7 @@ class ClassPool:
     """Samples grouped by class, with an optional group and split for each class.
 
     The samples of class ``c`` are the rows ``starts[c] : starts[c] + counts[c]`` of ``samples``, so
-    a pool of some of the classes shares its parent's array and costs nothing. Images are uint8,
+    a pool of some of the classes shares its parent's array. Images are uint8,
     grey ``(rows, height, width)`` or colour ``(rows, height, width, 3)``; anything else is a
     feature vector ``(rows, dims)`` of floats. Build one with :func:`taskscape.load_pool`,
     :meth:`from_arrays` or :meth:`from_classes`.
@@ -86,13 +87,10 @@ class ClassPool:
                 f"sample_names has {len(self.sample_names)} names for {len(self.samples)} samples."
             )
         if self.splits is not None and not set(self.splits) <= set(SPLITS):
-            odd = sorted(set(self.splits) - set(SPLITS))[0]
+            odd = min(set(self.splits) - set(SPLITS))
             raise DataError(f"splits: {odd!r} is not one of {', '.join(map(repr, SPLITS))}.")
-        if self.starts.shape != (n,) or self.counts.shape != (n,):
-            raise DataError(f"starts and counts must have one entry for each of the {n} classes.")
-        if len(set(self.class_names)) != n:
-            seen: set[str] = set()
-            twice = next(c for c in self.class_names if c in seen or seen.add(c))  # type: ignore[func-returns-value]
+        if len(set(self.class_names)) < n:
+            twice = Counter(self.class_names).most_common(1)[0][0]
             raise DataError(f"class name {twice!r} is used twice; class names must differ.")
         empty = np.flatnonzero(self.counts < 1)
         if empty.size:
@@ -138,23 +136,10 @@ class ClassPool:
         >>> ClassPool.from_classes({"a": np.zeros((3, 2)), "b": np.ones((4, 2))})
         ClassPool('pool': 2 classes, 7 samples of 2 features)
         """
-        arrays = [np.asarray(samples) for samples in classes.values()]
-        if not arrays:
-            raise DataError(f"pool {name!r} has no classes.")
-        shapes = {a.shape[1:] for a in arrays}
-        if len(shapes) > 1:
-            raise DataError(f"classes have samples of different shapes: {sorted(shapes)}.")
-        counts = np.array([len(a) for a in arrays], dtype=np.int64)
-        return cls(
-            name=name,
-            samples=as_samples(np.concatenate(arrays)),
-            starts=np.cumsum(counts) - counts,
-            counts=counts,
-            class_names=tuple(str(c) for c in classes),
-            groups=None if groups is None else tuple(groups),
-            splits=None if splits is None else tuple(parse_split(s)[0] for s in splits),
-            info=dict(info or {}),
-        )
+        from taskscape.pools.arrays import load_classes  # which makes pools of this class
+
+        pool = load_classes(classes, name=name, groups=groups, splits=splits)
+        return replace(pool, info=dict(info or {}))
 
     @classmethod
     def from_arrays(
@@ -169,12 +154,10 @@ class ClassPool:
         info: Mapping[str, Any] | None = None,
         sample_names: Sequence[str] | None = None,
     ) -> "ClassPool":
-        """A pool from samples ``X`` and labels ``y``.
+        """A pool from samples ``X`` and labels ``y``; classes are the sorted distinct labels.
 
-        Classes are the distinct labels in sorted order. ``class_names`` renames them: either in
-        that order, or, for integer labels that index it, by label. ``groups`` and ``splits`` have
-        an entry per class in the same order as ``class_names`` (or as the sorted labels), and
-        ``sample_names`` one per sample.
+        ``class_names``, ``groups`` and ``splits`` have an entry per class in that order, or are
+        indexed by whole-number labels; ``sample_names`` has one per sample.
 
         >>> ClassPool.from_arrays(np.zeros((4, 2)), np.array(["cat", "dog", "cat", "dog"]))
         ClassPool('arrays': 2 classes, 4 samples of 2 features)
@@ -194,14 +177,11 @@ class ClassPool:
 
     def __repr__(self) -> str:
         shape = self.sample_shape
-        kind = f"{shape[0]} features" if not self.is_images else "×".join(map(str, shape))
-        splits = (
-            ""
-            if self.splits is None
-            else ", " + ", ".join(f"{self.splits.count(s)} {s}" for s in SPLITS if s in self.splits)
-        )
+        kind = "×".join(map(str, shape)) if self.is_images else f"{shape[0]} features"
+        splits = self.splits or ()
+        counts = "".join(f", {splits.count(s)} {s}" for s in SPLITS if s in splits)
         return (
-            f"ClassPool({self.name!r}: {len(self):,} classes{splits}, "
+            f"ClassPool({self.name!r}: {len(self):,} classes{counts}, "
             f"{self.n_samples:,} samples of {kind})"
         )
 
@@ -271,12 +251,11 @@ class ClassPool:
                 f"{name!r}: the samples of pool {self.name!r} have no names; give their numbers, "
                 f"from 0 to {self.counts[c] - 1} for class {self.class_names[c]!r}."
             )
-        if c not in self._index_of_sample:
-            by_end: dict[str, list[int]] = {}
-            for i, known in enumerate(self.names_of(c)):
-                by_end.setdefault(known.rsplit("/", 1)[-1], []).append(i)
-            self._index_of_sample[c] = by_end
         asked, names = f"/{name}", self.names_of(c)
+        if c not in self._index_of_sample:
+            by_end = self._index_of_sample[c] = {}
+            for i, known in enumerate(names):
+                by_end.setdefault(known.rsplit("/", 1)[-1], []).append(i)
         matching = [
             i
             for i in self._index_of_sample[c].get(asked.rsplit("/", 1)[-1], [])
@@ -318,14 +297,13 @@ class ClassPool:
                 "some: load_pool(…, splits=…), folders train/val/test, or split_classes(pool); on "
                 "the command line, `taskscape data save` with --split-file or --deal."
             )
-        ids = np.flatnonzero(np.isin(self.splits, names))
         missing = [s for s in names if s not in self.splits]
         if missing:
             have = ", ".join(s for s in SPLITS if s in self.splits)
             raise DataError(
                 f"split={split!r}: pool {self.name!r} has no {missing[0]!r} classes; it has {have}."
             )
-        return ids
+        return np.flatnonzero(np.isin(self.splits, names))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Keep the pool as a folder of its own, which :func:`taskscape.load_pool` opens.
@@ -370,18 +348,24 @@ class ClassPool:
     # -- handing over ---------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        """What another process is handed: of samples that are mapped from a file, its name."""
-        state = dict(self.__dict__)
-        samples = self.samples
+        """What another process is handed: of samples mapped from a file, where they are."""
+        state, samples = dict(self.__dict__), self.samples
         if isinstance(samples, np.memmap) and samples.filename is not None:
-            file = Path(samples.filename)
-            if samples.flags.c_contiguous and _size_of(file) == samples.offset + samples.nbytes:
-                state["samples"] = _Mapped(file, samples.dtype, samples.shape, samples.offset)
+            file, end = Path(samples.filename), samples.offset + samples.nbytes
+            if samples.flags.c_contiguous and file.exists() and file.stat().st_size == end:
+                state["samples"] = (file, samples.dtype, "r", samples.offset, samples.shape)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        if isinstance(state["samples"], _Mapped):
-            state = {**state, "samples": state["samples"].open(state["name"])}
+        mapped = state["samples"]
+        if isinstance(mapped, tuple):
+            if not mapped[0].exists():
+                raise DataError(
+                    f"the samples of pool {state['name']!r} lie in {mapped[0]}, which "
+                    f"{socket.gethostname()} does not have. Let TASKSCAPE_CACHE name a folder that "
+                    "all machines share."
+                )
+            state = {**state, "samples": np.memmap(*mapped)}
         self.__dict__.update(state)
 
     # -- identity -------------------------------------------------------------------------------
@@ -389,9 +373,7 @@ class ClassPool:
     @cached_property
     def digests(self) -> tuple[str, ...]:
         """The content hash of each class: equal for classes of the same samples in one order."""
-        if self.class_digests is not None:
-            return self.class_digests
-        return self.hash_classes()
+        return self.hash_classes() if self.class_digests is None else self.class_digests
 
     def hash_classes(self) -> tuple[str, ...]:
         """The content hash of each class, from the samples as they are now."""
@@ -413,29 +395,6 @@ class ClassPool:
         return h.hexdigest()
 
 
-@dataclass(frozen=True)
-class _Mapped:
-    """Samples that lie in a file."""
-
-    file: Path
-    dtype: np.dtype
-    shape: tuple[int, ...]
-    offset: int
-
-    def open(self, pool: str) -> Shaped[np.ndarray, "rows *shape"]:
-        """The same samples, mapped here."""
-        if not self.file.exists():
-            raise DataError(
-                f"the samples of pool {pool!r} lie in {self.file}, which {socket.gethostname()} "
-                "does not have. Let TASKSCAPE_CACHE name a folder that all machines share."
-            )
-        return np.memmap(self.file, self.dtype, "r", self.offset, self.shape)
-
-
-def _size_of(file: Path) -> int | None:
-    return file.stat().st_size if file.exists() else None
-
-
 def _pick(values: Sequence[str] | None, index: Iterable[int]) -> tuple[str, ...] | None:
     return None if values is None else tuple(str(values[i]) for i in index)
 
@@ -453,7 +412,7 @@ def as_samples(X: ArrayLike) -> Shaped[np.ndarray, "rows *shape"]:
         return X.astype(np.float32)
     if X.dtype != np.float64:
         return X
-    with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is told as that
+    with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is reported as that
         return X.astype(np.float32)
 
 
@@ -470,18 +429,10 @@ def _as_pixels(X: Shaped[np.ndarray, "rows *shape"]) -> Shaped[np.ndarray, "rows
     return np.round(X * np.float32(scale)).astype(np.uint8)
 
 
-def _blocks(
-    samples: Shaped[np.ndarray, "rows *shape"],
-) -> Iterator[Shaped[np.ndarray, "some *shape"]]:
+def _digest(samples: Shaped[np.ndarray, "rows *shape"]) -> str:
+    h = hashlib.blake2b(str(samples.shape).encode(), digest_size=16)
     step = max(1, _BLOCK_BYTES // max(1, samples[:1].nbytes))
     for start in range(0, len(samples), step):
-        yield samples[start : start + step]
-
-
-def _digest(samples: Shaped[np.ndarray, "rows *shape"]) -> str:
-    h = hashlib.blake2b(digest_size=16)
-    h.update(str(samples.shape).encode())
-    for block in _blocks(samples):
-        little = block.dtype.newbyteorder("<")
-        h.update(np.ascontiguousarray(block).astype(little, copy=False).data)
+        block = np.ascontiguousarray(samples[start : start + step])
+        h.update(block.astype(block.dtype.newbyteorder("<"), copy=False).data)
     return h.hexdigest()

@@ -64,7 +64,10 @@ def _images(pool: ClassPool) -> "Figure":
     axes.imshow(sheet, cmap="gray", interpolation="nearest", vmin=0, vmax=255)
     axes.set_yticks(
         [r * (height + gap) + height / 2 for r in range(len(rows))],
-        [for_matplotlib(_label(pool, s, g, len(c))) for s, g, c in rows],
+        [
+            for_matplotlib(" ".join(p for p in (s, pool.groups and g, f"({len(c)})") if p))
+            for s, g, c in rows
+        ],
     )
     for tick, (s, _, _) in zip(axes.get_yticklabels(), rows, strict=True):
         tick.set_color(_COLOURS[s])
@@ -73,11 +76,6 @@ def _images(pool: ClassPool) -> "Figure":
     axes.spines[:].set_visible(False)
     axes.set_title(for_matplotlib(repr(pool)[len("ClassPool(") : -1]), fontsize=10)
     return figure
-
-
-def _label(pool: ClassPool, split: str, group: str, n: int) -> str:
-    parts = [split, group if pool.groups is not None else "", f"({n})"]
-    return " ".join(p for p in parts if p)
 
 
 def _features(pool: ClassPool) -> "Figure":
@@ -98,13 +96,8 @@ def _features(pool: ClassPool) -> "Figure":
         )
     if len(pool) <= 120:
         for c, name in enumerate(pool.class_names):
-            axes.annotate(
-                for_matplotlib(name),
-                where[c],
-                fontsize=5,
-                xytext=(3, 2),
-                textcoords="offset points",
-            )
+            text, offset = for_matplotlib(name), "offset points"
+            axes.annotate(text, where[c], fontsize=5, xytext=(3, 2), textcoords=offset)
     share = flat.explained_variance_ratio_
     axes.set_xlabel(f"first principal component of the class means ({share[0]:.0%})")
     axes.set_ylabel(f"second ({share[1]:.0%})" if n > 1 else "")

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
 
 from taskscape.arguments import Seed, check_flag, check_kind, check_number, check_seed, check_whole
 from taskscape.csv_tables import read_csv
@@ -33,7 +32,7 @@ def split_classes(
     """The pool with training, validation and test classes, dealt out by chance.
 
     Splits that the pool has stay, and only missing ones are taken from its training classes;
-    ``keep=False`` deals all classes anew. Whole groups go to one split where every split can have
+    ``keep=False`` deals all classes again. Whole groups go to one split where every split can have
     ``n_way`` classes or more that way, else single classes. ``pool.info["notes"]`` tells what was
     done, and `taskscape run` does the same.
 
@@ -56,32 +55,18 @@ def deal_splits(
     pool: ClassPool, seed: int, test_share: float, val_share: float, n_way: int
 ) -> tuple[ClassPool, list[str]]:
     """What :func:`split_classes` does, with the notes apart."""
+    splits = list(pool.splits or ("train",) * len(pool))
     shares = {"test": test_share, "val": val_share}
-    if pool.splits is None:
-        return _dealt(pool, np.arange(len(pool)), shares, n_way, seed)
-    missing = {s: share for s, share in shares.items() if s not in pool.splits and share > 0}
-    if not missing or "train" not in pool.splits:
+    given = {s: share for s, share in shares.items() if s not in splits and share > 0}
+    if pool.splits is not None and (not given or "train" not in splits):
         return pool, []
-    return _dealt(pool, pool.classes_in("train"), missing, n_way, seed)
-
-
-def _dealt(
-    pool: ClassPool,
-    classes: Int[np.ndarray, "some"],
-    shares: dict[str, float],
-    n_way: int,
-    seed: int,
-) -> tuple[ClassPool, list[str]]:
-    """Give shares of these classes to other splits; the rest is for training."""
-    given = {split: share for split, share in shares.items() if share > 0}
+    classes = np.flatnonzero(np.asarray(splits) == "train")
     rng = np.random.default_rng(seed)
-    names = np.asarray(pool.class_names if pool.groups is None else pool.groups)[classes]
     by = "class" if pool.groups is None else "group"
-    dealt = _deal(names, given, rng)
+    dealt = _deal(np.asarray(pool.groups or pool.class_names)[classes], given, rng)
     if by == "group" and min(dealt.count(s) for s in ("train", *given)) < n_way:
         by = "class"
         dealt = _deal(np.asarray(pool.class_names)[classes], given, rng)
-    splits = list(pool.splits or ("",) * len(pool))
     for c, split in zip(classes.tolist(), dealt, strict=True):
         splits[c] = split
     counts = ", ".join(f"{splits.count(s)} {s}" for s in SPLITS if s in splits)
@@ -151,29 +136,22 @@ def _by_class(
     if isinstance(values, str | os.PathLike):
         where = os.fspath(values)
         values = _read_class_table(values, column)
-    if isinstance(values, Mapping):
-        return _looked_up(pool, values, where, column, dropped)
-    texts = ["" if v is None else str(v) for v in as_numpy(values, argument).tolist()]
-    if len(texts) != len(pool):
-        raise DataError(
-            f"{argument} has {len(texts)} entries for the {len(pool)} classes of {pool.name!r}; "
-            f"give one for each, in the order of pool.class_names, or a dict of class: {column}."
-        )
-    return texts
-
-
-def _looked_up(
-    pool: ClassPool, values: Mapping[Any, Any], where: str, column: str, dropped: Iterable[str]
-) -> list[str]:
+    if not isinstance(values, Mapping):
+        texts = ["" if v is None else str(v) for v in as_numpy(values, argument).tolist()]
+        if len(texts) != len(pool):
+            raise DataError(
+                f"{argument} has {len(texts)} entries for the {len(pool)} classes of "
+                f"{pool.name!r}; give one for each, in the order of pool.class_names, or a dict of "
+                f"class: {column}."
+            )
+        return texts
     by_name = {str(name): "" if value is None else str(value) for name, value in values.items()}
     known = {*pool.class_names, *dropped}
-    for name in by_name:
-        if name not in known:
-            near = difflib.get_close_matches(name, pool.class_names, n=1)
-            hint = (
-                f"did you mean {near[0]!r}?" if near else f"it has {few_names(pool.class_names)}."
-            )
-            raise DataError(f"{where}: pool {pool.name!r} has no class {name!r}; {hint}")
+    unknown = next((name for name in by_name if name not in known), None)
+    if unknown is not None:
+        near = difflib.get_close_matches(unknown, pool.class_names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {few_names(pool.class_names)}."
+        raise DataError(f"{where}: pool {pool.name!r} has no class {unknown!r}; {hint}")
     missing = [name for name in pool.class_names if name not in by_name]
     if missing:
         remedy = "; an empty one leaves a class out" if column == "split" else ""
@@ -210,10 +188,9 @@ def drop_small_classes(pool: ClassPool, min_samples: Any) -> ClassPool:
             f"min_samples={min_samples}: the largest class of {pool.name!r} has "
             f"{pool.counts.max()} samples, so that none is left. Lower it."
         )
-    if not len(small):
+    if not small.size:
         return pool
     names = [f"{pool.class_names[c]!r} ({pool.counts[c]})" for c in small]
     what = f"of {len(pool):,} classes have fewer than {min_samples} samples"
-    return with_notes(
-        pool.subset(np.flatnonzero(pool.counts >= min_samples)), left_out(names, what)
-    )
+    kept = pool.subset(np.flatnonzero(pool.counts >= min_samples))
+    return with_notes(kept, *left_out(names, what))

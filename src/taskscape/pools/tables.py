@@ -1,7 +1,7 @@
 """A table with a row per sample: Parquet, Arrow and CSV files, data frames, `datasets`."""
 
 import codecs
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from io import BufferedReader, BytesIO
 from pathlib import Path
@@ -16,7 +16,7 @@ from taskscape.files import expanded
 from taskscape.pools.arrays import clean_labels, labelled_pool
 from taskscape.pools.cache import cache_key, cached, file_stamp, mapped_scratch
 from taskscape.pools.images import Pictures, check_colour, check_image_size, read_pictures
-from taskscape.pools.notes import left_out, with_notes
+from taskscape.pools.notes import few_names, left_out, with_notes
 from taskscape.pools.pool import ClassPool, as_samples
 
 __all__ = ["PARQUET", "SUFFIXES", "is_table", "load_table", "parquet_files"]
@@ -33,6 +33,7 @@ _GROUPS = ("group", "class_group")
 _IDS = ("id", "ids", "sample", "sample_name", "filename", "file_name", "file", "path")
 _FEATURES = ("features", "feature", "embedding", "embeddings", "x", "vector", "data")
 _NOT_FEATURES = (*_IDS, "index", "__index_level_0__", "unnamed: 0", "")
+_NUMBERS = ("whole", "fraction")
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,8 @@ def load_table(
 ) -> ClassPool:
     """Open a table with a row per sample: a file, a data frame, or a dataset of `datasets`.
 
-    A folder of Parquet files is one table in several files, in the order of their names. It, and a
-    large Parquet file, are read a piece at a time, so that they may be larger than memory (unless
-    they hold pictures, or damaged rows are to be skipped).
+    A folder of Parquet files is one table, in the order of their names. It, and a large Parquet
+    file, may be larger than memory (unless they hold pictures, or damaged rows are to be skipped).
 
     The label column is ``label``, ``y``, ``class`` or ``target``, else the only column of text, or
     is named by ``label_column``; ``split`` and ``group`` columns are optional, and so is a column
@@ -75,9 +75,6 @@ def load_table(
     ``feature_columns`` names. A column of encoded pictures (PNG, JPEG, …) is decoded.
     ``pool.info["unused_columns"]`` tells what was left out. Missing and infinite numbers, missing
     labels and damaged pictures are an error; ``skip_damaged`` leaves these rows out, with a note.
-
-    >>> load_table("features.parquet", label_column="species")  # doctest: +SKIP
-    ClassPool('features': 20 classes, 12,000 samples of 512 features)
     """
     columns = feature_columns
     if columns is not None:
@@ -88,8 +85,9 @@ def load_table(
         check_flag(skip_damaged, "skip_damaged"),
     )  # fmt: skip
     if not isinstance(source, str | Path):
-        table, where, names_of = _in_memory(source)
-        return _read(table, where, "table" if name is None else str(name), asked, names_of)
+        table, where = _in_memory(source)
+        features = source.features if _is_dataset(source) else {}
+        return _read(table, where, "table" if name is None else str(name), asked, features)
     path = expanded(source)
     name = path.stem if name is None else str(name)
     files = parquet_files(path) if path.is_dir() else [path]
@@ -117,9 +115,9 @@ def _is_dataset(source: Any) -> bool:
     return all(hasattr(source, name) for name in ("column_names", "features", "with_format"))
 
 
-def _in_memory(source: Any) -> tuple[Any, str, Callable[[str], Any]]:
-    """An Arrow table, what it is in words, and the names that its labels have."""
-    import pyarrow as pa
+def _in_memory(source: Any) -> tuple[Any, str]:
+    """An Arrow table, and what it is in words."""
+    import pyarrow as pa  # slow to import, and most pools are not tables
 
     if isinstance(source, Mapping):
         first = next(iter(source))
@@ -130,10 +128,8 @@ def _in_memory(source: Any) -> tuple[Any, str, Callable[[str], Any]]:
         )
     where = f"the {type(source).__name__}"
     try:
-        if _is_dataset(source):
-            table = source.with_format("arrow")[:]
-            return table, where, lambda label: getattr(source.features.get(label), "names", None)
-        return pa.table(source), where, lambda label: None
+        table = source.with_format("arrow")[:] if _is_dataset(source) else pa.table(source)
+        return table, where
     except (TypeError, ValueError, NotImplementedError, pa.ArrowException) as error:
         raise DataError(
             f"{where} is not a table with a row per sample that can be read as a whole ({error})."
@@ -145,20 +141,25 @@ def _read_files(
 ) -> ClassPool:
     """The pool of one file, or of several that make one table."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     if not in_pieces:
         return _read(_open(path), str(path), name, asked)
+    opened = []
+    for file in files:
+        try:
+            opened.append(pq.ParquetFile(file))
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(file, error) from error
+        if not opened[-1].schema_arrow.equals(opened[0].schema_arrow):
+            raise DataError(f"{file} has other columns than {files[0]}; write all alike.")
+    empty = opened[0].schema_arrow.empty_table()
+    columns = _Columns.find(str(path), empty, asked)
+    if asked.skip_damaged or _kind(empty, columns.features[0]) == "picture":
+        whole = pa.concat_tables([_open(file) for file in files])
+        return _read(whole, str(path), name, asked)
+    _refuse_image_options(str(path), asked)
     try:
-        opened = [_open_in_pieces(file) for file in files]
-        schema = opened[0].schema_arrow
-        for file, one in zip(files, opened, strict=True):
-            if not one.schema_arrow.equals(schema):
-                raise DataError(f"{file} has other columns than {files[0]}; write all alike.")
-        columns = _Columns.find(str(path), schema.empty_table(), asked)
-        if asked.skip_damaged or _is_picture(schema.field(columns.features[0]).type):
-            whole = pa.concat_tables([_open(file) for file in files])
-            return _read(whole, str(path), name, asked)
-        _refuse_image_options(str(path), asked)
         return _read_in_pieces(str(path), opened, name, columns)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
@@ -169,6 +170,8 @@ def _read_in_pieces(where: str, opened: Sequence[Any], name: str, columns: "_Col
     import pyarrow as pa
 
     about = pa.concat_tables([one.read(columns.about) for one in opened])
+    if about.num_rows == 0:
+        raise DataError(f"{where} has no rows.")
     _without_gaps(where, about, columns.needed, skip=False)
     labels = clean_labels(_values(about, columns.label))
     place = np.empty(len(labels), dtype=np.int64)
@@ -189,37 +192,30 @@ def _read_in_pieces(where: str, opened: Sequence[Any], name: str, columns: "_Col
                 )
             samples[place[begin : begin + len(X)]] = X
             begin += len(X)
-    if samples is None:
-        raise DataError(f"{where} has no rows.")
     pool = _pool(where, name, columns, about, np.zeros((len(labels), 1), np.float32))
     return replace(pool, samples=samples)
 
 
 def _read(
-    table: Any,
-    where: str,
-    name: str,
-    asked: _Asked,
-    names_of: Callable[[str], Any] = lambda label: None,
+    table: Any, where: str, name: str, asked: _Asked, features: Mapping[str, Any] | None = None
 ) -> ClassPool:
-    """The pool of an Arrow table."""
+    """The pool of an Arrow table; ``features`` of `datasets` know the names of its classes."""
     if table.num_rows == 0:
         raise DataError(f"{where} has no rows.")
     columns = _Columns.find(where, table, asked)
     table, notes = _without_gaps(
         where, table, [*columns.needed, *columns.features], asked.skip_damaged
     )
-    if _is_picture(table.schema.field(columns.features[0]).type):
+    if _kind(table, columns.features[0]) == "picture":
         pictures = _pictures(where, table, columns.features[0], asked)
+        of_all = len(pictures.kept) + len(pictures.damaged)
+        notes += left_out(pictures.damaged, f"of {of_all:,} pictures could not be read")
         samples, table = pictures.samples, table.take(pictures.kept)
-        if pictures.damaged:
-            of_all = len(pictures.kept) + len(pictures.damaged)
-            what = f"of {of_all:,} pictures could not be read"
-            notes.append(left_out(pictures.damaged, what))
     else:
         _refuse_image_options(where, asked)
         samples = _features(where, table, columns.features, asked.skip_damaged)
-    pool = _pool(where, name, columns, table, samples, names_of(columns.label), asked.skip_damaged)
+    class_names = getattr((features or {}).get(columns.label), "names", None)
+    pool = _pool(where, name, columns, table, samples, class_names, asked.skip_damaged)
     return with_notes(pool, *notes)
 
 
@@ -238,8 +234,8 @@ class _Columns:
     ids: str | None
     features: list[str]
     unused: list[str]
-    unasked: list[str]
-    """Of the unused ones, those that a user may believe to be features."""
+    notes: list[str]
+    """On unused ones that a user may believe to be features."""
 
     @property
     def needed(self) -> list[str]:
@@ -259,14 +255,102 @@ class _Columns:
             raise DataError(f"{where} has several columns called {twice[0]!r}. Rename or drop one.")
         split = _column(where, table, _SPLITS, asked.split, "split_column")
         group = _column(where, table, _GROUPS, asked.group, "group_column")
-        ids = _id_column(where, table, asked.ids)
-        label = _label_column(where, table, asked.label, (split, group, ids))
-        others = [c for c in table.column_names if c not in (label, split, group, ids)]
+        ids = _column(where, table, (), asked.ids, "id_column")
+        if ids is None:  # fractions are taken for features
+            by_name = {
+                c.lower(): c for c in reversed(names) if _kind(table, c) in ("text", "whole")
+            }
+            ids = next((by_name[name] for name in _IDS if name in by_name), None)
+        label = _column(where, table, _LABELS, asked.label, "label_column")
+        if label is None:
+            texts = [c for c in names if c not in (split, group, ids) and _kind(table, c) == "text"]
+            if len(texts) != 1:
+                raise DataError(
+                    f"{where} has no label column: found {few_names(names, 12)}; expected one of "
+                    f"{few_names(_LABELS, 12)}, a single column of text, or name it with "
+                    "label_column=…"
+                )
+            label = texts[0]
+        others = [c for c in names if c not in (label, split, group, ids)]
         used = _feature_columns(where, table, others, asked.features)
         unused = [c for c in others if c not in used]
-        unasked = [c for c in unused if c.lower() not in _NOT_FEATURES]
-        unasked = unasked if asked.features is None else []
-        return _Columns(label, split, group, ids, used, unused, unasked)
+        unasked = [c for c in unused if asked.features is None and c.lower() not in _NOT_FEATURES]
+        notes = left_out(unasked, f"of {len(names)} columns are not features")
+        return _Columns(label, split, group, ids, used, unused, notes)
+
+
+def _column(where: str, table: Any, usual: Sequence[str], named: Any, argument: str) -> str | None:
+    names = table.column_names
+    if named is not None:
+        if named not in names:
+            raise DataError(
+                f"{argument}={named!r}: {where} has no such column; it has {few_names(names, 12)}."
+            )
+        return str(named)
+    matching = [c for c in names if c.lower() in usual]
+    if len(matching) > 1:
+        raise DataError(
+            f"{where}: columns {few_names(matching, 12)} could each be meant. Say which with "
+            f"{argument}=…"
+        )
+    return matching[0] if matching else None
+
+
+def _feature_columns(
+    where: str, table: Any, others: Sequence[str], chosen: Sequence[str] | None
+) -> list[str]:
+    kinds = {c: _kind(table, c) for c in others}
+    if chosen is not None:
+        for column in chosen:
+            if kinds.get(column, "") in ("", "text"):
+                raise DataError(
+                    f"feature_columns: {where} has no numeric column {column!r} besides the label, "
+                    f"split and group; it has {few_names(others, 12)}."
+                )
+        if len(chosen) > 1 and not all(kinds[c] in _NUMBERS for c in chosen):
+            raise DataError(
+                "feature_columns: give one column of lists or of pictures, or numeric columns."
+            )
+        return list(chosen)
+    for kind, content in (("list", "lists"), ("picture", "bytes")):
+        matching = [c for c in others if kinds[c] == kind]
+        if len(matching) > 1:
+            matching = [c for c in matching if c.lower() in _FEATURES] or matching
+        if len(matching) > 1:
+            raise DataError(
+                f"{where}: columns {few_names(matching, 12)} all hold {content}. Say which with "
+                "feature_columns=…"
+            )
+        if matching:
+            return matching
+    numbers = [c for c in others if kinds[c] in _NUMBERS and c.lower() not in _NOT_FEATURES]
+    if not numbers:
+        raise DataError(
+            f"{where} has no features: expected a column of number lists, numeric columns or a "
+            f"column of pictures besides the label; it has {few_names(table.column_names, 12)}. "
+            "Text needs to be turned into numbers first, for example by a sentence encoder; "
+            "numbers are written with a point, 1.5."
+        )
+    return numbers
+
+
+def _kind(table: Any, column: str) -> str:
+    """What a column holds: "text", "whole" or "fraction", "list" of numbers, "picture", or ""."""
+    import pyarrow.types as pt
+
+    kind = table.schema.field(column).type
+    text = kind.value_type if pt.is_dictionary(kind) else kind
+    if pt.is_string(text) or pt.is_large_string(text) or pt.is_string_view(text):
+        return "text"
+    is_list = pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind)
+    number = kind.value_type if is_list else kind
+    if pt.is_integer(number):
+        return "list" if is_list else "whole"
+    if pt.is_floating(number) or pt.is_boolean(number) or pt.is_decimal(number):
+        return "list" if is_list else "fraction"
+    # `datasets` keeps a picture as its bytes and its path.
+    encoded = pt.is_struct(kind) and any(field.name == "bytes" for field in kind)
+    return "picture" if encoded or pt.is_binary(kind) or pt.is_large_binary(kind) else ""
 
 
 def _pool(
@@ -282,50 +366,37 @@ def _pool(
         return None if column is None else _values(table, column)
 
     pool = labelled_pool(
-        samples,
-        values(columns.label),
-        name=name,
-        class_names=class_names,
-        splits=values(columns.split),
-        groups=values(columns.group),
-        sample_names=values(columns.ids),
+        samples, values(columns.label), name=name, class_names=class_names,
+        splits=values(columns.split), groups=values(columns.group),
+        sample_names=values(columns.ids), by_sample=True, skip_damaged=skip_damaged,
         info={"source": where, "unused_columns": columns.unused},
-        by_sample=True,
-        skip_damaged=skip_damaged,
-    )
-    if not columns.unasked:
-        return pool
-    n = len(columns.about) + len(columns.features) + len(columns.unused)
-    return with_notes(pool, left_out(columns.unasked, f"of {n} columns are not features"))
+    )  # fmt: skip
+    return with_notes(pool, *columns.notes)
+
+
+# -- reading ------------------------------------------------------------------------------------
 
 
 def _open(path: Path) -> Any:
-    import pyarrow as pa  # slow to import, and most pools are not tables
+    import pyarrow as pa
 
     try:
+        if path.suffix.lower() in TEXT:
+            return _open_text(path)
         if path.suffix.lower() in PARQUET:
             import pyarrow.parquet
 
-            return _valid(pyarrow.parquet.read_table(path))
-        if path.suffix.lower() in TEXT:
-            return _open_text(path)
-        with pa.OSFile(str(path), "rb") as file:
-            try:
-                return _valid(pa.ipc.open_file(file).read_all())
-            except pa.ArrowInvalid:  # the streaming form of the same format
-                file.seek(0)
-                return _valid(pa.ipc.open_stream(file).read_all())
+            table = pyarrow.parquet.read_table(path)
+        else:
+            with pa.OSFile(str(path), "rb") as file:
+                try:
+                    table = pa.ipc.open_file(file).read_all()
+                except pa.ArrowInvalid:  # the streaming form of the same format
+                    file.seek(0)
+                    table = pa.ipc.open_stream(file).read_all()
+        table.validate(full=True)  # to use a damaged one could end the process
+        return table
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
-
-
-def _open_in_pieces(path: Path) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.ParquetFile(path)
-    except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
 
 
@@ -337,9 +408,8 @@ def _unreadable(path: Path, error: Exception) -> DataError:
 
 
 def _open_text(path: Path) -> Any:
-    """A CSV file with a header; whether commas, semicolons or tabs divide it, the header tells."""
+    """A CSV file with a header, which shows whether commas, semicolons or tabs divide it."""
     import pyarrow.csv
-    import pyarrow.types as pt
 
     with path.open("rb") as file:
         header = file.readline(1 << 20)
@@ -349,66 +419,12 @@ def _open_text(path: Path) -> Any:
     options = pyarrow.csv.ParseOptions(delimiter=chr(delimiter), newlines_in_values=True)
     table = pyarrow.csv.read_csv(path, parse_options=options)
     for column in table.schema:
-        if pt.is_binary(column.type):
+        if pyarrow.types.is_binary(column.type):
             raise DataError(
                 f"{path}: column {column.name!r} has letters that are not UTF-8 text. Save the "
                 "file as UTF-8."
             )
     return table
-
-
-def _valid(table: Any) -> Any:
-    """A table that is whole: reading a damaged one could end the process."""
-    table.validate(full=True)
-    _ = table.column_names  # names that are not text are found here
-    return table
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
-    return (", ".join(map(repr, names[:12])) or "no columns") + more
-
-
-def _column(where: str, table: Any, usual: Sequence[str], named: Any, argument: str) -> str | None:
-    names = table.column_names
-    if named is not None:
-        if named not in names:
-            raise DataError(
-                f"{argument}={named!r}: {where} has no such column; it has {_listed(names)}."
-            )
-        return str(named)
-    matching = [c for c in names if c.lower() in usual]
-    if len(matching) > 1:
-        raise DataError(
-            f"{where}: columns {_listed(matching)} could each be meant. Say which with {argument}=…"
-        )
-    return matching[0] if matching else None
-
-
-def _id_column(where: str, table: Any, named: Any) -> str | None:
-    """The column of names of the samples: numbers that are not whole are taken for features."""
-    import pyarrow.types as pt
-
-    if named is not None:
-        return _column(where, table, (), named, "id_column")
-    by_name = {c.lower(): c for c in reversed(table.column_names)}
-    there = (by_name[name] for name in _IDS if name in by_name)
-    usable = (c for c in there if _is_text(k := table.schema.field(c).type) or pt.is_integer(k))
-    return next(usable, None)
-
-
-def _label_column(where: str, table: Any, named: Any, taken: Sequence[str | None]) -> str:
-    label = _column(where, table, _LABELS, named, "label_column")
-    if label is not None:
-        return label
-    kinds = {c: table.schema.field(c).type for c in table.column_names if c not in taken}
-    texts = [c for c, kind in kinds.items() if _is_text(kind)]
-    if len(texts) == 1:
-        return texts[0]
-    raise DataError(
-        f"{where} has no label column: found {_listed(table.column_names)}; expected one of "
-        f"{_listed(_LABELS)}, a single column of text, or name it with label_column=…"
-    )
 
 
 def _without_gaps(
@@ -420,9 +436,9 @@ def _without_gaps(
 
     missing = np.zeros(table.num_rows, dtype=bool)
     for name in columns:
-        column, kind = table.column(name), table.schema.field(name).type
+        column, kind = table.column(name), _kind(table, name)
         gaps = pc.is_null(column)
-        if _is_text(kind) and not pa.types.is_dictionary(kind):
+        if kind == "text" and not pa.types.is_dictionary(column.type):
             gaps = pc.or_(gaps, pc.fill_null(pc.equal(column, ""), True))
         here = np.asarray(gaps.to_numpy())
         if here.any() and not skip:
@@ -431,86 +447,15 @@ def _without_gaps(
                 f"{first_row + here.argmax()} (from 0). Remove or fill these rows, or leave them "
                 "out with skip_damaged=True (--skip-damaged)."
             )
-        if not _is_number(kind) or name == columns[0]:
+        if kind not in _NUMBERS or name == columns[0]:
             missing |= here
     if not missing.any():
         return table, []
     if missing.all():
-        raise DataError(f"{where}: every row lacks a value in {_listed(columns)}.")
+        raise DataError(f"{where}: every row lacks a value in {few_names(columns, 12)}.")
     lost = [f"row {row}" for row in np.flatnonzero(missing)]
-    note = left_out(lost, f"of {len(missing):,} rows lack a value")
-    return table.filter(pa.array(~missing)), [note]
-
-
-def _is_list(kind: Any) -> bool:
-    import pyarrow.types as pt
-
-    lists = pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind)
-    return bool(lists and _is_number(kind.value_type))
-
-
-def _is_text(kind: Any) -> bool:
-    import pyarrow.types as pt
-
-    inner = kind.value_type if pt.is_dictionary(kind) else kind
-    return bool(pt.is_string(inner) or pt.is_large_string(inner) or pt.is_string_view(inner))
-
-
-def _is_picture(kind: Any) -> bool:
-    """Whether a column holds encoded pictures, as bytes or as `datasets` keeps them."""
-    import pyarrow.types as pt
-
-    if pt.is_struct(kind):
-        return any(kind.field(i).name == "bytes" for i in range(kind.num_fields))
-    return bool(pt.is_binary(kind) or pt.is_large_binary(kind))
-
-
-def _is_number(kind: Any) -> bool:
-    import pyarrow.types as pt
-
-    return bool(
-        pt.is_integer(kind) or pt.is_floating(kind) or pt.is_boolean(kind) or pt.is_decimal(kind)
-    )
-
-
-def _feature_columns(
-    where: str, table: Any, others: Sequence[str], chosen: Sequence[str] | None
-) -> list[str]:
-    kinds = {c: table.schema.field(c).type for c in others}
-    if chosen is not None:
-        for column in chosen:
-            kind = kinds.get(column)
-            if kind is None or not (_is_list(kind) or _is_number(kind) or _is_picture(kind)):
-                raise DataError(
-                    f"feature_columns: {where} has no numeric column {column!r} besides the label, "
-                    f"split and group; it has {_listed(others)}."
-                )
-        if len(chosen) > 1 and not all(_is_number(kinds[c]) for c in chosen):
-            raise DataError(
-                "feature_columns: give one column of lists or of pictures, or numeric columns."
-            )
-        return list(chosen)
-    lists = [c for c in others if _is_list(kinds[c])]
-    if len(lists) > 1:
-        lists = [c for c in lists if c.lower() in _FEATURES] or lists
-    if len(lists) > 1:
-        raise DataError(
-            f"{where}: columns {_listed(lists)} all hold lists. Say which with feature_columns=…"
-        )
-    pictures = [c for c in others if _is_picture(kinds[c])]
-    if not lists and len(pictures) > 1:
-        raise DataError(
-            f"{where}: columns {_listed(pictures)} all hold bytes. Say which with feature_columns=…"
-        )
-    numbers = [c for c in others if _is_number(kinds[c]) and c.lower() not in _NOT_FEATURES]
-    if not lists and not pictures and not numbers:
-        raise DataError(
-            f"{where} has no features: expected a column of number lists, numeric columns or a "
-            f"column of pictures besides the label; it has {_listed(table.column_names)}. Text "
-            "needs to be turned into numbers first, for example by a sentence encoder; numbers are "
-            "written with a point, 1.5."
-        )
-    return lists or pictures or numbers
+    notes = left_out(lost, f"of {len(missing):,} rows lack a value")
+    return table.filter(pa.array(~missing)), notes
 
 
 def _values(table: Any, column: str) -> Shaped[np.ndarray, "rows"]:
@@ -544,7 +489,7 @@ def _pictures(where: str, table: Any, column: str, asked: _Asked) -> Pictures:
 def _features(
     where: str, table: Any, columns: Sequence[str], skip: bool, first_row: int = 0
 ) -> Float[np.ndarray, "rows dims"]:
-    if not _is_list(table.schema.field(columns[0]).type):
+    if _kind(table, columns[0]) != "list":
         return np.column_stack([table.column(c).to_numpy().astype(np.float32) for c in columns])
     lists = table.column(columns[0]).combine_chunks()
     lengths = np.asarray(lists.value_lengths().to_numpy(zero_copy_only=False))

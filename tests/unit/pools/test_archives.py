@@ -1,4 +1,4 @@
-"""Folders and zips are listed alike; a zip that is not to be trusted is refused."""
+"""Folders and zips are listed alike; damaged zips are refused."""
 
 import zipfile
 from pathlib import Path
@@ -38,31 +38,29 @@ def test_hidden_files_are_left_out(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     "name", ["../out.png", "a/../../out.png", "/etc/out.png", "C:\\out.png", "..\\out.png"]
 )
-def test_an_entry_that_climbs_out_is_refused(tmp_path: Path, name: str) -> None:
+def test_no_entry_leads_out_of_the_archive(tmp_path: Path, name: str) -> None:
     path = files.write_zip(tmp_path / "bad.zip", {"a/1.png": b"-", name: b"-"})
-    with ZipTree(path) as tree, pytest.raises(DataError) as raised:
-        _ = tree.entries
-    assert str(raised.value) == (
-        f"{path}: member {name!r} leads out of the archive's folder. Such an archive is not to be "
-        "trusted; get it from its source."
-    )
+    with ZipTree(path) as tree:
+        assert not {"..", "", "/"} & {part for entry in tree.entries for part in entry.parts}
+        for entry in tree.entries:
+            tree.open(entry).close()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.zip"]
 
 
 def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
     path = files.write_zip(tmp_path / "bad.zip", {}, links={"a/1.png": "/etc/passwd"})
-    with ZipTree(path) as tree, pytest.raises(DataError, match=r"member 'a/1\.png' is a link"):
+    with ZipTree(path) as tree, pytest.raises(DataError, match=r"member a/1\.png is a link"):
         _ = tree.entries
 
 
-def test_a_name_used_twice_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "bad.zip"
+def test_of_a_name_used_twice_the_last_is_read_as_unzip_does(tmp_path: Path) -> None:
+    path = tmp_path / "twice.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("a/1.png", b"-")
+        archive.writestr("a/1.png", b"old")
         with pytest.warns(UserWarning, match="Duplicate"):
-            archive.writestr("a/1.png", b"-")
-    with ZipTree(path) as tree, pytest.raises(DataError, match=r"a/1\.png is in the archive twice"):
-        _ = tree.entries
+            archive.writestr("a/1.png", b"new")
+    with ZipTree(path) as tree:
+        assert [tree.open(entry).read() for entry in tree.entries] == [b"new"]
 
 
 def test_an_entry_too_large_is_refused_unread(

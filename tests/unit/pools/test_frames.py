@@ -133,6 +133,12 @@ def test_rows_with_gaps_can_be_skipped(tmp_path: Path) -> None:
     ]
 
 
+def test_a_table_of_gaps_alone_is_an_error() -> None:
+    lists = pa.array([None, None], type=pa.list_(pa.float32()))
+    with pytest.raises(DataError, match="every row lacks a value in 'label', 'f'"):
+        load_pool(pa.table({"label": ["x", "y"], "f": lists}), skip_damaged=True)
+
+
 def test_arrays_with_damaged_rows_can_be_cleaned() -> None:
     holes = np.where(np.arange(30)[:, None] == 4, np.nan, X)
     with pytest.raises(DataError, match="has NaN or infinite features"):

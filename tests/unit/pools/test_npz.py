@@ -131,7 +131,7 @@ def test_nan_is_an_error(tmp_path: Path, own_cache: Path) -> None:
 
 def test_an_empty_file_of_arrays(tmp_path: Path, own_cache: Path) -> None:
     assert "has no samples" in _error(tmp_path, own_cache, X=X[:0], y=Y[:0])
-    assert "found no keys" in _error(tmp_path, own_cache)
+    assert "found nothing; expected one of" in _error(tmp_path, own_cache)
 
 
 @pytest.mark.parametrize("part", [0.0, 0.2, 0.7, 0.95])

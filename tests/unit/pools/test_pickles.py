@@ -1,10 +1,7 @@
 """Plain arrays come out of pickles of any age; anything else is refused and never run."""
 
-import json
 import os
 import pickle
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -134,13 +131,10 @@ REFUSED = {
     "too few bytes": _array(b"cnumpy\ndtype\nU\x02i8K\x00K\x01\x87R", b"U\x08" + bytes(8)),
     "ndarray called directly": b"cnumpy\nndarray\n(K\x02tR.",
     "a function given state": b"c_codecs\nencode\n}U\x01aK\x01sb.",
-    "a class given slots": b"cnumpy\ndtype\nN}U\x01aK\x01s\x86b.",
-    "another encoding": b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x05\x00\x00\x00idna!\x86R.",
+    "fewer objects than the shape says": _array(PLAIN_O, b"]K\x01a"),
+    "a class given attributes": b"ccollections\nOrderedDict\nN}U\x01aK\x01s\x86b.",
     "persistent id": b"Pnothing\n.",
     "extension code": b"\x80\x02\x82\x01.",
-    "a bare function": b"c_codecs\nencode\n.",
-    "a list in itself": b"]q\x00h\x00a.",
-    "a set": pickle.dumps({1, 2}, 4),
 }
 
 
@@ -171,127 +165,18 @@ def test_damaged_bytes_give_no_other_error(tmp_path: Path) -> None:
             load_plain_pickle(path)
 
 
-def _text(length: int) -> bytes:
-    return b"X" + length.to_bytes(4, "little") + b"a" * length
-
-
-def _doubled(times: int) -> bytes:
-    """A pair of one pair twice, and so on: 2 bytes for each doubling."""
-    return b"K\x01" + b"2\x86" * times
-
-
-def _raw(size: int) -> bytes:
-    return b"T" + size.to_bytes(4, "little") + bytes(size)
-
-
-_INT8 = b"cnumpy\ndtype\nU\x02i1K\x00K\x01\x87R"
-_NEW = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
-_BILLION = b"\x8a\x05" + (10**10).to_bytes(5, "little")
-_HUGE = (1 << 40).to_bytes(8, "little")
-_STEPS, _MEMORY, _KEY, _SHORT = "more steps", "more memory", "a key of type", "may be cut short"
-
-BOMBS = {
-    "a far place in the memo": (b"\x80\x02K\x01r\xff\xff\xff\x0d.", "1"),
-    "lists of lists": (
-        b"]q\x00(" + b"K\x01" * 20 + b"e"
-        + b"".join(b"]q%c(" % (i + 1) + b"h%c" % i * 20 + b"e" for i in range(7)) + b".",
-        _MEMORY,
-    ),
-    "pairs of pairs": (_doubled(60) + b".", "nested more than 8 deep"),
-    "pairs of pairs as a key": (b"}" + _doubled(60) + b"K\x01s.", _KEY),
-    "pairs of pairs as a key of many": (b"}(" + _doubled(60) + b"K\x01u.", _KEY),
-    "pairs of pairs as a key of a whole": (b"(" + _doubled(60) + b"K\x01d.", _KEY),
-    "pairs of pairs in a set": (b"\x80\x04\x8f(" + _doubled(60) + b"\x90.", "a set"),
-    "pairs of pairs in a frozen set": (b"\x80\x04(" + _doubled(60) + b"\x91.", "a set"),
-    "pairs of pairs as a type": (b"cnumpy\ndtype\n" + _doubled(60) + b"\x85R.", "unknown form"),
-    "pairs of pairs as an encoding": (
-        b"c_codecs\nencode\n" + _text(1) + _doubled(60) + b"\x86R.",
-        "text encoding",
-    ),
-    "a deep tuple": (b"K\x01" + b"\x85" * 300_000 + b".", "nested more than 8 deep"),
-    "a deep tuple as a key": (b"}K\x01" + b"\x85" * 300_000 + b"K\x01s.", _KEY),
-    "a deeper tuple": (b"K\x01" + b"\x85" * 1_300_000 + b".", _STEPS),
-    "a deep list": (b"]" * 200_000 + b"a" * 199_999 + b".", "nested more than 8 deep"),
-    "deep arrays of objects": (
-        b"K\x01" + b"q\x000" + (_NEW + b"(K\x01K\x01\x85" + PLAIN_O + b"\x89]h\x00atbq\x00") * 9,
-        "other than numbers and text",
-    ),
-    "many marks": (b"(" * 1_300_000, _STEPS),
-    "many lists": (b"]" * 1_300_000, _STEPS),
-    "a long number as many keys": (
-        b"\x80\x02\x8b" + (10**6).to_bytes(4, "little") + b"\x7f" * 10**6 + b"q\x000}("
-        + b"h\x00K\x01" * 200_000 + b"u.",
-        _KEY,
-    ),
-    "a long type": (b"cnumpy\ndtype\n" + _text(10**6) + b"\x85R.", "the array type 'aaaa"),
-    "many arguments": (
-        b"(" + b"K\x01" * 500_000 + b"tq\x000cnumpy.core.multiarray\n_reconstruct\nq\x010"
-        + b"h\x01h\x00R0" * 90_000 + b"N.",
-        "a call with more than 8 arguments",
-    ),
-    "one text encoded many times": (
-        _text(10**6) + b"\x85q\x000c_codecs\nencode\nq\x010" + b"h\x01h\x00R" * 90_000 + b"N.",
-        _MEMORY,
-    ),
-    "one text as many arrays": (
-        _raw(10**6) + b"q\x000" + _INT8 + b"q\x010" + b"J\x40\x42\x0f\x00\x85q\x020"
-        + (_NEW + b"(K\x01h\x02h\x01\x89h\x00tb") * 3_000 + b"N.",
-        _MEMORY,
-    ),
-    "one array many times": (
-        _array(_INT8, _raw(10**6), b"J\x40\x42\x0f\x00\x85")[:-1]
-        + b"q\x000](" + b"h\x00" * 90_000 + b"e.",
-        _MEMORY,
-    ),
-    "a number for an array's bytes": (_array(_INT8, _BILLION), "unknown form"),
-    "one long text among many": (b"](" + _text(10**5) + b"U\x01a" * 90_000 + b"e.", _MEMORY),
-    "a long frame": (b"\x80\x04\x95" + _HUGE + b"N.", _SHORT),
-    "long bytes": (b"\x80\x04\x8e" + _HUGE + b"N.", _SHORT),
-    "a long bytearray": (b"\x80\x05\x96" + _HUGE + b"N.", _SHORT),
-}  # fmt: skip
-
-_CHILD = """
-import json, resource, sys, time
-from pathlib import Path
-from taskscape.errors import DataError
-from taskscape.pools.pickles import load_plain_pickle
-
-taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (taken + (1 << 30),) * 2)
-for path in sorted(Path(sys.argv[1]).iterdir()):
-    began = time.monotonic()
-    print(path.stem, end=" ", flush=True)
-    try:
-        found = str(load_plain_pickle(path))[:100]
-    except DataError as error:
-        found = str(error)
-    print(json.dumps([time.monotonic() - began, found]), flush=True)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process")
-def test_a_bomb_takes_neither_time_nor_memory(tmp_path: Path) -> None:
-    for i, (data, _) in enumerate(BOMBS.values()):
-        (tmp_path / f"{i:02}.pkl").write_bytes(data)
-    told = subprocess.run(
-        [sys.executable, "-c", _CHILD, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    lines = [line.split(" ", 1)[1] for line in told.stdout.splitlines()]
-    for (kind, (_, expected)), line in zip(BOMBS.items(), lines, strict=False):
-        assert line, f"{kind}: the process ended, {told.returncode}"
-        seconds, found = json.loads(line)
-        assert expected in found, f"{kind}: {found}"
-        assert seconds < 20, f"{kind}: {seconds} s"
-    assert len(lines) == len(BOMBS), told.stderr
+def test_a_file_that_memory_cannot_hold_is_refused_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.pkl"
+    path.write_bytes(pickle.dumps(VALUE))
+    monkeypatch.setattr("taskscape.arguments.free_memory", lambda: 100)
+    with pytest.raises(DataError, match=r"x\.pkl of .* bytes would take about .*GiB are free"):
+        load_plain_pickle(path)
 
 
 @pytest.mark.parametrize("protocol", range(6))
-def test_large_files_are_no_bombs(tmp_path: Path, protocol: int) -> None:
+def test_large_files(tmp_path: Path, protocol: int) -> None:
     rng, n = np.random.default_rng(0), 2_000
     value = {
         "embeddings": rng.normal(size=(n, 64)).astype(np.float32),

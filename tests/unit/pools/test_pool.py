@@ -95,7 +95,7 @@ def test_the_fingerprint_is_the_same_on_every_machine():
 def test_empty_classes_are_impossible_and_one_sample_classes_are_not():
     pool = ClassPool.from_classes({"one": np.zeros((1, 2)), "two": np.zeros((2, 2))})
     assert pool.counts.tolist() == [1, 2]
-    with pytest.raises(DataError, match=r"^class 'none' has no samples\.$"):
+    with pytest.raises(DataError, match=r"^class 'none' has no samples\."):
         ClassPool.from_classes({"one": np.zeros((1, 2)), "none": np.zeros((0, 2))})
 
 
@@ -165,9 +165,13 @@ NAN[7, 2] = np.nan
         ),
         (
             lambda: ClassPool.from_classes({"a": np.zeros((2, 2)), "b": np.zeros((2, 3))}),
-            "classes have samples of different shapes: [(2,), (3,)].",
+            "class 'b' has samples of shape (3,), class 'a' of shape (2,); all samples need the "
+            "same shape.",
         ),
-        (lambda: ClassPool.from_classes({}), "pool 'pool' has no classes."),
+        (
+            lambda: ClassPool.from_classes({}),
+            "the dict of classes is empty; give at least one class name and its samples.",
+        ),
         (
             lambda: ClassPool.from_arrays(features(), np.repeat([0, 1], 6)).split("train"),
             "split='train': pool 'arrays' has no splits. Leave split out, or give it some: "
