@@ -128,7 +128,10 @@ def evaluate(
     as are useful and fit, and fewer where memory runs out. ``precision`` is that of the network, as
     in :class:`taskscape.meta.TrainConfig`.
     """
-    return _evaluate(learner, _alone(state), 1, tasks, seed, episodes, chunk_size, precision)[0]
+    return evaluate_many(
+        learner, _alone(state), tasks, seed=seed, episodes=episodes, chunk_size=chunk_size,
+        precision=precision,
+    )[0]  # fmt: skip
 
 
 def evaluate_many(
@@ -142,20 +145,7 @@ def evaluate_many(
     precision: str = "float32",
 ) -> list[Evaluation]:
     """:func:`evaluate` for many trained states at once, stacked along a first axis."""
-    trials = jax.tree.leaves(states)[0].shape[0]
-    return _evaluate(learner, states, trials, tasks, seed, episodes, chunk_size, precision)
-
-
-def _evaluate(
-    learner: Learner,
-    states: PyTree,
-    trials: int,
-    tasks: TaskSet,
-    seed: Seed,
-    episodes: int,
-    chunk_size: int | None,
-    precision: str,
-) -> list[Evaluation]:
+    trials = next((leaf.shape[0] for leaf in jax.tree.leaves(states)), 1)
     check_choice(precision, "precision", PRECISIONS)
     check_whole(episodes, "episodes", 1)
     if chunk_size is not None:
