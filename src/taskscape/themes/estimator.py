@@ -27,12 +27,7 @@ from taskscape.themes.data import TaskSource, check_enough
 from taskscape.themes.embed import embed
 from taskscape.themes.health import Health, check_health
 from taskscape.themes.loop import Callback, Fit, Restarts, check_no_checkpoint
-from taskscape.themes.prepare import (
-    PrepareConfig,
-    PreparedSamples,
-    check_prepare,
-    preparation_for,
-)
+from taskscape.themes.prepare import PrepareConfig, PreparedSamples, check_prepare, preparation_for
 from taskscape.themes.steps import FitState
 from taskscape.themes.stored import from_disk, to_disk
 
@@ -167,7 +162,8 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if checkpoint is not None and not resume:
             check_no_checkpoint(checkpoint)
         tasks = _as_tasks(tasks)
-        seed = _drawn_seed() if self.random_state is None else int(self.random_state)
+        drawn = int(np.random.SeedSequence().generate_state(1)[0])
+        seed = drawn if self.random_state is None else int(self.random_state)
         source, held_out, judged_on = self._source(tasks, validation, config, seed)
         classes = np.setdiff1d(tasks.class_ids, list(source.held_out))
         preparation = preparation_for(self.prepare, tasks.pool, classes)
@@ -177,8 +173,9 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.get_params(), config, source, held_out, prepared,
             checkpoint, checkpoint_every, callback, all_devices() if distributed else None,
         ).run(resume)  # fmt: skip
-        order = sorted(range(len(finished)), key=lambda i: _quality(finished[i].state))
-        kept = [finished[i] for i in order[: self.ensemble]]
+        # few dead and duplicate themes, then a high bound
+        finished.sort(key=lambda fit: (int(fit.state.best_flaws), -float(fit.state.best_bound)))
+        kept = finished[: self.ensemble]
         self.preparation_, self.held_out_, self.random_state_ = preparation, judged_on, seed
         self._set_states([f.state for f in kept])
         self.fit_info_ = kept[0].history
@@ -266,13 +263,9 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if several and len(some) > 2:
             agreement = float(member_agreement(seen.lam, known.lam).mean())
         stats = self.states_[0].stats
+        classes = np.asarray(stats.w / stats.classes)
         self.health_: Health = check_health(
-            self.members_[0],
-            self.theme_usage_,
-            np.asarray(stats.w / stats.classes),
-            seen.lam[0],
-            self.held_out_,
-            agreement,
+            self.members_[0], self.theme_usage_, classes, seen.lam[0], self.held_out_, agreement
         )
         self.elbo_reference_ = _usual(seen.elbo[0], known.elbo[0])
         for advice in self.health_.advice:
@@ -387,12 +380,9 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Identifies the fitted model: distances mean something within one model only."""
         check_is_fitted(self, "states_")
         h = hashlib.blake2b(digest_size=16)
-        for themes in self.members_:
-            for part in (themes.mu, themes.Sigma, themes.alpha, themes.delta):
-                h.update(np.asarray(part).tobytes())
-        h.update(self.preparation_.mean.tobytes())
-        if self.preparation_.components is not None:
-            h.update(self.preparation_.components.tobytes())
+        parts = [part for t in self.members_ for part in (t.mu, t.Sigma, t.alpha, t.delta)]
+        for part in (*parts, self.preparation_.mean, self.preparation_.components):
+            h.update(b"" if part is None else np.asarray(part).tobytes())
         return h.hexdigest()
 
     # -- disk -----------------------------------------------------------------------------------
@@ -430,15 +420,6 @@ def _usual(
         for part, middle in zip(parts, middles, strict=True)
     ]
     return min(middles), max(*spreads, 1e-3)
-
-
-def _quality(state: FitState) -> tuple[int, float]:
-    """Sorts fits, the best first: few dead and duplicate themes, then a high bound."""
-    return int(state.best_flaws), -float(state.best_bound)
-
-
-def _drawn_seed() -> int:
-    return int(np.random.SeedSequence().generate_state(1)[0])
 
 
 def _as_tasks(tasks: Tasks | Iterable[TaskSet]) -> Tasks:

@@ -124,7 +124,8 @@ def solve(
         return finish(begun._replace(point=point))
     n = jax.tree.leaves(problems)[0].shape[-1]
     enough = size // _SHRINK if n > size else 0
-    results, moving, places = [], [], []
+    moving: list[list[Any]] = []
+    results, places = [], []
     for start, here, block in _blocks(size, n, problems):
         begun = begin(*block)
         point = _sweep_until(sweep, begun.point, begun.data, prior, tol, max_iter, enough)
@@ -132,12 +133,12 @@ def solve(
         results.append(_at_places(finish(begun), slice(here)))
         change, sweeps = np.asarray(point.change)[:here], np.asarray(point.sweeps)[:here]
         ids = np.flatnonzero((change >= tol) & (sweeps < max_iter))
-        moving.append(_at_places(begun, ids))
+        moving.append(_at_places(jax.tree.leaves(begun), ids))
         places.append(start + ids)
     whole, left = _joined(results), np.concatenate(places)
     if len(left):
-        rest = (_joined(moving),)
-        again = solve(size, lambda begun: begun, sweep, finish, rest, prior, tol, max_iter)
+        as_it_was = partial(_unflattened, jax.tree.structure(begun))
+        again = solve(size, as_it_was, sweep, finish, tuple(_joined(moving)), prior, tol, max_iter)
         for x, moved in zip(jax.tree.leaves(whole), jax.tree.leaves(again), strict=True):
             x[..., left] = moved
     return whole
@@ -157,6 +158,11 @@ def _blocks(size: int, n: int, problems: T) -> Iterator[tuple[int, int, T]]:
 def _at_places(values: T, places: slice | Int[np.ndarray, "..."]) -> T:
     """The problems at some places, on the host."""
     return jax.tree.map(lambda x: np.asarray(x)[..., places], values)
+
+
+def _unflattened(tree: Any, *leaves: Array) -> Begun:
+    begun: Begun = jax.tree.unflatten(tree, leaves)
+    return begun
 
 
 def _joined(blocks: list[T]) -> T:
