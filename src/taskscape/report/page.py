@@ -296,7 +296,6 @@ def _themes(result: StudyResult, views: ThemeViews, book: _ClassBook) -> Content
             "number": i + 1,
             "usage": model.health_.task_theme_usage[i],
             "colour": theme_colours(len(mixture))[i],
-            "concentration": model.alpha_[i].sum(),
             "top": [(int(k), float(mixture[i, k])) for k in np.argsort(-mixture[i])[:_PARTS]],
             "classes": [int(book.place[c]) for c in classes],
         }

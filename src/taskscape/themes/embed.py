@@ -79,7 +79,9 @@ class LikelihoodTable(SamplePlaces):
         whitening = whiten(themes)
         at_once = _ROWS_AT_ONCE if on_cpu() else 8 * _ROWS_AT_ONCE
         shape, dtype = (len(self.rows), themes.K), themes.mu.dtype
-        self.on_host = on_cpu() or not _fits_on_device(4 * len(self.rows) * themes.K)
+        free = free_bytes(jax.devices()[0])  # most of it stays so
+        too_large = free is not None and 4 * len(self.rows) * themes.K > free // 4
+        self.on_host = on_cpu() or too_large
         host = _room(shape, dtype) if self.on_host else None
         parts, finite = [], []
         for start in range(0, len(self.rows), at_once):
@@ -101,12 +103,6 @@ class LikelihoodTable(SamplePlaces):
     def at(self, index: Int[Array | np.ndarray, "*some"]) -> Float[Array | np.ndarray, "*some K"]:
         """The log-likelihoods of the samples in some places."""
         return self.values[np.asarray(index)] if self.on_host else _at(self.values, index)
-
-
-def _fits_on_device(size: int) -> bool:
-    """Whether a table of so many bytes leaves most of the device's memory free."""
-    free = free_bytes(jax.devices()[0])
-    return free is None or size <= free // 4
 
 
 def _room(shape: tuple[int, int], dtype: np.dtype) -> Float[np.ndarray, "rows K"]:

@@ -4,7 +4,7 @@ import hashlib
 import os
 import warnings
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -54,6 +54,7 @@ class OutlierTasksWarning(UserWarning):
     """Tasks that the model explains far worse than the tasks it learned from."""
 
 
+@dataclass(eq=False, repr=False)
 class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Task-themes of a collection of classification tasks: a continuous LDCC.
 
@@ -73,56 +74,30 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ``theme_usage_``, ``health_``, ``preparation_``, ``random_state_``, ``n_features_in_``.
     """
 
-    def __init__(
-        self,
-        task_themes: int = 4,
-        image_themes: int = 8,
-        *,
-        delta: float = 0.5,
-        covariance: Covariance = "full",
-        prepare: PrepareConfig | Literal["auto"] | None = "auto",
-        method: Literal["online", "batch"] = "online",
-        update: Literal["statistics", "paper"] = "statistics",
-        batch_size: int = 256,
-        tau0: float = 4.0,
-        tau1: float = 0.7,
-        tol: float = 3e-4,
-        max_iter: int = 50,
-        max_tasks: int | None = None,
-        max_passes: int = 10,
-        evaluate_every: int = 10,
-        patience: int = 5,
-        min_gain: float = 1e-3,
-        nu_fraction: float = 1e-3,
-        kappa: float = 0.02,
-        n_restarts: int = 1,
-        ensemble: int = 1,
-        n_held_out: int = 500,
-        random_state: Seed | None = 0,
-    ) -> None:
-        self.task_themes = task_themes
-        self.image_themes = image_themes
-        self.delta = delta
-        self.covariance = covariance
-        self.prepare = prepare
-        self.method = method
-        self.update = update
-        self.batch_size = batch_size
-        self.tau0 = tau0
-        self.tau1 = tau1
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_tasks = max_tasks
-        self.max_passes = max_passes
-        self.evaluate_every = evaluate_every
-        self.patience = patience
-        self.min_gain = min_gain
-        self.nu_fraction = nu_fraction
-        self.kappa = kappa
-        self.n_restarts = n_restarts
-        self.ensemble = ensemble
-        self.n_held_out = n_held_out
-        self.random_state = random_state
+    task_themes: int = 4
+    image_themes: int = 8
+    _: KW_ONLY
+    delta: float = 0.5
+    covariance: Covariance = "full"
+    prepare: PrepareConfig | Literal["auto"] | None = "auto"
+    method: Literal["online", "batch"] = "online"
+    update: Literal["statistics", "paper"] = "statistics"
+    batch_size: int = 256
+    tau0: float = 4.0
+    tau1: float = 0.7
+    tol: float = 3e-4
+    max_iter: int = 50
+    max_tasks: int | None = None
+    max_passes: int = 10
+    evaluate_every: int = 10
+    patience: int = 5
+    min_gain: float = 1e-3
+    nu_fraction: float = 1e-3
+    kappa: float = 0.02
+    n_restarts: int = 1
+    ensemble: int = 1
+    n_held_out: int = 500
+    random_state: Seed | None = 0
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -225,7 +200,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             fit = Fit(source, tasks[:1], prepared, config, state)
             for t in range(source.steps_per_pass(fit.batch_size) or 0):
                 fit.learn(fit.mini_batch(t))
-            states.append(fit.settled())
+            states.append(replace(fit.state, best=fit.state.themes))
         self._set_states(states)
         return self
 

@@ -185,10 +185,6 @@ class Fit:
             return gather_shares(tasks, self.prepared, shape, self.mesh)
         return gather(tasks, self.prepared, shape, room)
 
-    def settled(self) -> FitState:
-        """The state with its present themes taken as the best, as after a partial fit."""
-        return replace(self.state, best=self.state.themes)
-
     def _mini_batches(self) -> Iterator[FitInfo]:
         most = self.most_updates()
         judged = self._held_out_batches()
@@ -199,8 +195,6 @@ class Fit:
             last = most is not None and info.t >= most
             if last or info.t % self.config.evaluate_every == 0:
                 info = self._look(info, judged, last)
-            if last and not info.done:
-                info = replace(info, done="the asked number of tasks is reached")
             yield info
 
     def _held_out_batches(self) -> list[FitBatch]:
@@ -243,7 +237,10 @@ class Fit:
             if revived:
                 self.posteriors = None  # they have no place for it, and would leave it dead
         self.state = same_on_all(self.state, self.mesh)
-        done = "the held-out bound no longer rises" if stale >= self.config.patience else ""
+        counted = "passes" if self.config.method == "batch" else "tasks"
+        done = f"the asked number of {counted} is reached" if last else ""
+        if stale >= self.config.patience:
+            done = "the held-out bound no longer rises"
         return replace(info, held_out=bound, revived=revived, done="" if revived else done)
 
     # -- batch ----------------------------------------------------------------------------------
@@ -271,10 +268,7 @@ class Fit:
                 penalised=penalised / samples,
                 usage=tuple(np.asarray(stats.N_k / stats.samples).round(6).tolist()),
             )
-            info = self._look(info, judged, t + 1 >= most)
-            if t + 1 >= most and not info.done:
-                info = replace(info, done="the asked number of passes is reached")
-            yield info
+            yield self._look(info, judged, t + 1 >= most)
 
     def _full_pass(self, shape: tuple[int, int, int]) -> tuple[ThemeStatistics, float]:
         size = shape[0]

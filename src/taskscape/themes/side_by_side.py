@@ -8,9 +8,8 @@ at once; what still moves goes on in a batch a quarter of the size, and so on, a
 never waits for a count, runs ahead.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -57,14 +56,12 @@ def in_order(job: Callable[[int], T], inputs: Sequence[int], at_once: int) -> It
 def read_ahead(job: Callable[[int], T], inputs: Iterable[int]) -> Iterator[T]:
     """The results of a job, one by one; the next one is under way while one is worked with."""
     job, thread = _as_here(job), ThreadPoolExecutor(1)
-    coming: deque[Future[T]] = deque()
+    coming = (thread.submit(job, item) for item in inputs)
     try:
-        for item in inputs:
-            coming.append(thread.submit(job, item))
-            if len(coming) > 1:
-                yield coming.popleft().result()
-        while coming:
-            yield coming.popleft().result()
+        ahead = next(coming, None)
+        while ahead is not None:
+            now, ahead = ahead, next(coming, None)
+            yield now.result()
     finally:
         thread.shutdown(cancel_futures=True)
 
@@ -137,8 +134,9 @@ def solve(
         places.append(start + ids)
     whole, left = _joined(results), np.concatenate(places)
     if len(left):
-        as_it_was = partial(_unflattened, jax.tree.structure(begun))
-        again = solve(size, as_it_was, sweep, finish, tuple(_joined(moving)), prior, tol, max_iter)
+        as_it_was = partial(jax.tree.unflatten, jax.tree.structure(begun))
+        rest = (_joined(moving),)
+        again = solve(size, as_it_was, sweep, finish, rest, prior, tol, max_iter)
         for x, moved in zip(jax.tree.leaves(whole), jax.tree.leaves(again), strict=True):
             x[..., left] = moved
     return whole
@@ -158,11 +156,6 @@ def _blocks(size: int, n: int, problems: T) -> Iterator[tuple[int, int, T]]:
 def _at_places(values: T, places: slice | Int[np.ndarray, "..."]) -> T:
     """The problems at some places, on the host."""
     return jax.tree.map(lambda x: np.asarray(x)[..., places], values)
-
-
-def _unflattened(tree: Any, *leaves: Array) -> Begun:
-    begun: Begun = jax.tree.unflatten(tree, leaves)
-    return begun
 
 
 def _joined(blocks: list[T]) -> T:

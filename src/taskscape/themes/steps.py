@@ -88,18 +88,11 @@ class StepInfo:
     rho: Float[Array, ""]
 
 
-def init(
-    themes: Themes,
-    shift: Float[Array, " D"],
-    Psi0: Float[Array, " D"],
-    stats: ThemeStatistics | None = None,
-) -> FitState:
-    """The state of a fit about to start from these themes, and what they were learned from."""
-    if stats is None:
-        stats = zero_statistics(themes.K, themes.L, themes.D, themes.covariance, themes.mu.dtype)
+def init(themes: Themes, shift: Float[Array, " D"], Psi0: Float[Array, " D"]) -> FitState:
+    """The state of a fit about to start from these themes."""
     return FitState(
         themes=themes,
-        stats=stats,
+        stats=zero_statistics(themes.K, themes.L, themes.D, themes.covariance, themes.mu.dtype),
         t=jnp.zeros((), jnp.int32),
         shift=shift,
         Psi0=Psi0,
