@@ -23,7 +23,7 @@ from taskscape.arguments import MOST_FOR_JAX, Seed, check_choice, check_seed, ch
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.meta.episodes import EpisodeRows, gather, redrawn, rows_of
 from taskscape.meta.learner import Bayesian, Learner, Number, Shots, with_numbers, without_numbers
-from taskscape.meta.learners import bayesian_labels
+from taskscape.meta.learners import LEARNERS
 from taskscape.meta.networks import PRECISIONS
 from taskscape.progress import track
 from taskscape.tasks import TaskSet
@@ -302,9 +302,10 @@ def weight_spread(
     tasks are held in memory side by side.
     """
     if not isinstance(learner, Bayesian):
+        several = [e.label for e in LEARNERS.values() if issubclass(e.kind, Bayesian)]
         raise DataError(
             f"{type(learner).__name__} adapts one set of weights, which has no spread; "
-            f"weight_spread is for {bayesian_labels()}."
+            f"weight_spread is for {', '.join(several)}."
         )
     if len(tasks) == 0 or (chunk_size is not None and chunk_size < 1):
         raise DataError(f"{len(tasks)} tasks and chunk_size={chunk_size}: give at least 1 of each.")

@@ -214,14 +214,8 @@ class Trained:
             learner = make_learner(header["learner"], **header["settings"])
             network, n_way = architecture(header["network"]), int(header["n_way"])
             like = jax.eval_shape(lambda: learner.init(jax.random.key(0), network, n_way))
-            return Trained(
-                learner=learner,
-                network=network,
-                n_way=n_way,
-                state=tree_from(arrays, like),
-                losses=arrays["history.losses"],
-                scores=arrays["history.scores"],
-            )
+            history = arrays["history.losses"], arrays["history.scores"]
+            return Trained(learner, network, n_way, tree_from(arrays, like), *history)
 
 
 def learner_and_training(
@@ -330,21 +324,15 @@ def train_many(
             )
             _raise_if_diverged(trials.losses[:, done : done + live], done)
             if check is not None:
-                trials = _keep_best(
-                    trials, check(trials.state), done // config.validate_every, config
-                )
+                number = done // config.validate_every
+                trials = _keep_best(trials, check(trials.state), number, config)
             done += live
             advance_bar(live)
             if checkpoint is not None:
                 checkpoint(trials)
-    return Trained(
-        learner=learner,
-        network=network,
-        n_way=n_way,
-        state=trials.state if validation is None else trials.best,
-        losses=np.asarray(trials.losses),
-        scores=np.asarray(trials.scores),
-    )
+    state = trials.state if validation is None else trials.best
+    history = np.asarray(trials.losses), np.asarray(trials.scores)
+    return Trained(learner, network, n_way, state, *history)
 
 
 def begin(
@@ -356,18 +344,13 @@ def begin(
     seeds: Sequence[int] = (0,),
 ) -> TrainState:
     """The start of a training, one trial for each seed."""
-    start = jnp.asarray(seeds)
     fixed, numbers = without_numbers(learner)
-    state, opt_state = _fresh(fixed, network, n_way, numbers, config.pace(), start)
-    checks = -(-config.updates // config.validate_every)
-    return TrainState(
-        state=state,
-        opt_state=opt_state,
-        best=state,
-        losses=np.full((len(start), config.updates), np.nan, np.float32),
-        scores=np.full((len(start), checks), np.nan, np.float32),
-        step=jnp.zeros(len(start), jnp.int32),
+    state, opt_state = _fresh(fixed, network, n_way, numbers, config.pace(), jnp.asarray(seeds))
+    losses, scores = (
+        np.full((len(seeds), n), np.nan, np.float32)
+        for n in (config.updates, -(-config.updates // config.validate_every))
     )
+    return TrainState(state, opt_state, state, losses, scores, jnp.zeros(len(seeds), jnp.int32))
 
 
 @partial(jax.jit, static_argnames=("learner", "network", "n_way"))

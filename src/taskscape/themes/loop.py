@@ -398,16 +398,10 @@ class Restarts:
 
     def _fit(self, arrays: Mapping[str, np.ndarray], i: int, history: list[dict[str, Any]]) -> Fit:
         """Restart ``i`` as a checkpoint holds it."""
-        return Fit(
-            self.source,
-            self.held_out,
-            self.prepared,
-            self.config,
-            state_from_arrays(arrays, f"fit{i}", self.config.covariance),
-            [FitInfo(**{**info, "usage": tuple(info["usage"])}) for info in history],
-            posterior_from_arrays(arrays, f"posteriors{i}"),
-            self.mesh,
-        )
+        given = self.source, self.held_out, self.prepared, self.config
+        state = state_from_arrays(arrays, f"fit{i}", self.config.covariance)
+        steps = [FitInfo(**{**info, "usage": tuple(info["usage"])}) for info in history]
+        return Fit(*given, state, steps, posterior_from_arrays(arrays, f"posteriors{i}"), self.mesh)
 
 
 def mend_on_disk(path: Path) -> None:
