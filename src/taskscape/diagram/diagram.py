@@ -73,17 +73,7 @@ def correlation_diagram(
     n_resamples = check_whole(n_resamples, "n_resamples", 1, _MOST)
     for label in (distance_label, accuracy_label):
         check_kind(label, str, "a label", "Give it as text.")
-    if isinstance(distance, DistanceSource):
-        distance = distance.mean_distance()
-    x = _as_numbers(distance, "distance", "one for each test task")
-    if x.ndim != 1 or len(x) < 3:
-        raise DataError(
-            f"distance has shape {x.shape}; expected a number for at least 3 test tasks."
-        )
-    _check_finite(x, "distance")
-    if x.min() < -1e-6:
-        raise DataError(f"distance goes down to {x.min():g}; distances are not negative.")
-    x = np.maximum(x, 0.0)
+    x = _read_distance(distance)
     ids = None if classes is None else read_classes(classes, len(x), "classes")
     resamples = make_resamples(
         ids, len(x), method=interval, n_resamples=n_resamples, confidence=confidence, seed=seed
@@ -199,6 +189,20 @@ def make_bins(
             )
         )
     return tuple(bins)
+
+
+def _read_distance(distance: Any) -> Float[np.ndarray, "tasks"]:
+    if isinstance(distance, DistanceSource):
+        distance = distance.mean_distance()
+    x = _as_numbers(distance, "distance", "one for each test task")
+    if x.ndim != 1 or len(x) < 3:
+        raise DataError(
+            f"distance has shape {x.shape}; expected a number for at least 3 test tasks."
+        )
+    _check_finite(x, "distance")
+    if x.min() < -1e-6:
+        raise DataError(f"distance goes down to {x.min():g}; distances are not negative.")
+    return np.maximum(x, 0.0)
 
 
 def _as_numbers(values: Any, name: str, how_many: str) -> Float[np.ndarray, "..."]:

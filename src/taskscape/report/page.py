@@ -23,13 +23,14 @@ from taskscape.report.palette import SCALE, SPLITS, learner_colours, rule_colour
 from taskscape.report.tables import flat_settings, in_rows, percent, selection_table, split_rows
 from taskscape.report.targets import view_targets
 from taskscape.report.tasks import Shown, choose_shown, task_data, used_classes
-from taskscape.report.themes import Sheet, ThemeViews, evenly_spaced, make_sheet, view_themes
+from taskscape.report.themes import Sheet, ThemeViews, make_sheet, view_themes
 from taskscape.similarity import TASK_THEMES
 from taskscape.similarity.nearest_tasks import TIE
 from taskscape.storage import plain
 from taskscape.studies.outcome import outcomes
 from taskscape.studies.result import StudyResult
 from taskscape.themes.health import count_points
+from taskscape.themes.places import evenly_spaced
 
 __all__ = ["REPORT", "data_island", "render_report", "write_report"]
 

@@ -19,7 +19,7 @@ from taskscape.arguments import check_flag, check_number, check_whole
 from taskscape.errors import DataError
 from taskscape.mesh import own_places, split_over_devices
 from taskscape.pools import ClassPool
-from taskscape.themes.places import SamplePlaces, all_rows
+from taskscape.themes.places import SamplePlaces, all_rows, evenly_spaced
 
 __all__ = [
     "Preparation",
@@ -268,10 +268,7 @@ def _spread_rows(
     pool: ClassPool, classes: Int[np.ndarray, "some"], most: int
 ) -> Int[np.ndarray, "rows"]:
     """At most ``most`` rows, spread evenly over the classes and within them."""
-    rows = all_rows(pool, classes)
-    if len(rows) <= most:
-        return rows
-    return rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
+    return evenly_spaced(all_rows(pool, classes), most)
 
 
 def _source_weights(

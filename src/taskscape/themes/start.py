@@ -17,7 +17,7 @@ from taskscape.tasks import TaskSet
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import FitBatch
 from taskscape.themes.mending import flaws, mend
-from taskscape.themes.places import all_rows
+from taskscape.themes.places import all_rows, evenly_spaced
 from taskscape.themes.prepare import PreparedSamples
 from taskscape.themes.steps import FitState, batch_part, cold_posterior, init, maximise
 
@@ -132,10 +132,9 @@ def _samples(
         share = _MOST_SAMPLES / len(rows)
         some = max(int(share * len(named)), config.task_themes)
         if len(rows) <= _DOCUMENT * len(named) and some < len(named):
-            spread = np.linspace(0, len(named) - 1, some).astype(np.int64)
-            pick = np.flatnonzero(np.isin(owner, named[spread]))
+            pick = np.flatnonzero(np.isin(owner, evenly_spaced(named, some)))
         else:
-            pick = np.linspace(0, len(rows) - 1, _MOST_SAMPLES).astype(np.int64)
+            pick = evenly_spaced(np.arange(len(rows)), _MOST_SAMPLES)
         rows, owner = rows[pick], owner[pick]
     _, owner = np.unique(owner, return_inverse=True)
     order = np.argsort(owner, kind="stable")
