@@ -79,7 +79,7 @@ class LikelihoodTable(SamplePlaces):
         whitening = whiten(themes)
         at_once = _ROWS_AT_ONCE if on_cpu() else 8 * _ROWS_AT_ONCE
         shape, dtype = (len(self.rows), themes.K), themes.mu.dtype
-        free = free_bytes(jax.devices()[0])  # most of it stays so
+        free = free_bytes(jax.local_devices()[0])  # most of it stays so
         too_large = free is not None and 4 * len(self.rows) * themes.K > free // 4
         self.on_host = on_cpu() or too_large
         host = _room(shape, dtype) if self.on_host else None
