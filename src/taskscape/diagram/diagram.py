@@ -73,12 +73,7 @@ def correlation_diagram(
     n_resamples = check_whole(n_resamples, "n_resamples", 1, _MOST)
     for label in (distance_label, accuracy_label):
         check_kind(label, str, "a label", "Give it as text.")
-    if isinstance(distance, DistanceSource):
-        distance = distance.mean_distance()
     x = _read_distance(distance)
-    if x.min() < -1e-6:
-        raise DataError(f"distance goes down to {x.min():g}; distances are not negative.")
-    x = np.maximum(x, 0.0)
     ids = None if classes is None else read_classes(classes, len(x), "classes")
     resamples = make_resamples(
         ids, len(x), method=interval, n_resamples=n_resamples, confidence=confidence, seed=seed
@@ -196,24 +191,29 @@ def make_bins(
     return tuple(bins)
 
 
-def _read_distance(values: Any) -> Float[np.ndarray, "tasks"]:
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError("distance must be numbers, one for each test task.") from None
-    if numbers.ndim != 1 or len(numbers) < 3:
+def _read_distance(distance: Any) -> Float[np.ndarray, "tasks"]:
+    if isinstance(distance, DistanceSource):
+        distance = distance.mean_distance()
+    x = _as_numbers(distance, "distance", "one for each test task")
+    if x.ndim != 1 or len(x) < 3:
         raise DataError(
-            f"distance has shape {numbers.shape}; expected a number for at least 3 test tasks."
+            f"distance has shape {x.shape}; expected a number for at least 3 test tasks."
         )
-    _check_finite(numbers, "distance")
-    return numbers
+    _check_finite(x, "distance")
+    if x.min() < -1e-6:
+        raise DataError(f"distance goes down to {x.min():g}; distances are not negative.")
+    return np.maximum(x, 0.0)
+
+
+def _as_numbers(values: Any, name: str, how_many: str) -> Float[np.ndarray, "..."]:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} must be numbers, {how_many}.") from None
 
 
 def _read_table(values: Any, name: str, n_tasks: int) -> Float[np.ndarray, "tasks columns"]:
-    try:
-        table = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError(f"{name} must be numbers, one or several for each test task.") from None
+    table = _as_numbers(values, name, "one or several for each test task")
     if table.ndim == 1:
         table = table[:, None]
     if table.ndim != 2 or len(table) != n_tasks or table.shape[1] == 0:

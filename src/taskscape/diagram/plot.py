@@ -50,18 +50,13 @@ def save_figure(
         if title:
             above.set_title(for_matplotlib(title), fontsize=10, loc="left")
         bins = diagram.curves[0].bins
+        counts, widths = [b.n_tasks for b in bins], [max(b.high - b.low, 1e-9) for b in bins]
         below.bar(
-            [b.low for b in bins],
-            [b.n_tasks for b in bins],
-            width=[max(b.high - b.low, 1e-9) for b in bins],
-            align="edge",
-            color="0.75",
-            edgecolor="white",
-            linewidth=0.6,
-        )
+            [b.low for b in bins], counts, width=widths, align="edge", color="0.75",
+            edgecolor="white", linewidth=0.6,
+        )  # fmt: skip
         below.set_ylabel("tasks")
         below.set_xlabel(for_matplotlib(diagram.distance_label))
-        counts = [b.n_tasks for b in bins]
         if max(counts) > 20 * min(counts):
             below.set_yscale("log")
             below.set_ylim(bottom=0.7)
@@ -79,23 +74,14 @@ def save_figure(
 
 def _draw_curve(axes: "Axes", curve: "Curve", i: int, n_curves: int) -> None:
     colour = COLOURS[i % len(COLOURS)]
-    x = np.array([b.distance for b in curve.bins])
-    low = np.array([b.accuracy_low for b in curve.bins])
-    high = np.array([b.accuracy_high for b in curve.bins])
-    y = np.array([b.accuracy for b in curve.bins])
+    x, y, low, high = np.array(
+        [(b.distance, b.accuracy, b.accuracy_low, b.accuracy_high) for b in curve.bins]
+    ).T
     axes.plot(
-        x,
-        y,
-        marker=MARKERS[i % len(MARKERS)],
-        linestyle=DASHES[i % len(DASHES)],
-        color=colour,
-        markersize=5,
-        linewidth=1.4,
-        markeredgecolor="white",
-        markeredgewidth=0.5,
+        x, y, marker=MARKERS[i % len(MARKERS)], linestyle=DASHES[i % len(DASHES)], color=colour,
+        markersize=5, linewidth=1.4, markeredgecolor="white", markeredgewidth=0.5, zorder=3,
         label=for_matplotlib(label_in_legend(curve)),
-        zorder=3,
-    )
+    )  # fmt: skip
     known = np.isfinite(low)
     if n_curves <= 2:
         axes.fill_between(x[known], low[known], high[known], color=colour, alpha=0.15, linewidth=0)
@@ -123,32 +109,23 @@ def plotly_figure(diagram: "CorrelationDiagram") -> dict[str, Any]:
         "hovertemplate": "%{y} tasks<extra></extra>",
     }
     axis = {"showgrid": True, "gridcolor": "#E5E5E5", "zeroline": False}
+    below = {"text": for_plotly(diagram.distance_label)}
+    beside = {"text": for_plotly(diagram.accuracy_label)}
     layout = {
         "template": "none",
         "hovermode": "closest",
-        "xaxis": {
-            "title": {"text": for_plotly(diagram.distance_label)},
-            "anchor": "y2",
-            "showgrid": False,
-            "zeroline": False,
-        },
-        "yaxis": {
-            "title": {"text": for_plotly(diagram.accuracy_label)},
-            "domain": [0.24, 1.0],
-            **axis,
-        },
+        "xaxis": {"title": below, "anchor": "y2", "showgrid": False, "zeroline": False},
+        "yaxis": {"title": beside, "domain": [0.24, 1.0], **axis},
         "yaxis2": {"title": {"text": "tasks"}, "domain": [0.0, 0.18], "nticks": 3, **axis},
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
         "margin": {"l": 60, "r": 20, "t": 30 + 20 * len(diagram.curves), "b": 50},
     }
-    return {
-        "data": [*(_trace(c, i) for i, c in enumerate(diagram.curves)), tasks],
-        "layout": layout,
-    }
+    curves = [_trace(curve, i) for i, curve in enumerate(diagram.curves)]
+    return {"data": [*curves, tasks], "layout": layout}
 
 
 def _trace(curve: "Curve", i: int) -> dict[str, Any]:
-    known = all(math.isfinite(b.accuracy_low) for b in curve.bins)
+    colour = COLOURS[i % len(COLOURS)]
     trace: dict[str, Any] = {
         "type": "scatter",
         "mode": "lines+markers",
@@ -162,16 +139,11 @@ def _trace(curve: "Curve", i: int) -> dict[str, Any]:
             "<extra></extra>"
         ),
         "marker": {
-            "color": COLOURS[i % len(COLOURS)],
-            "symbol": _PLOTLY_MARKERS[i % len(_PLOTLY_MARKERS)],
-            "size": 9,
+            "color": colour, "symbol": _PLOTLY_MARKERS[i % len(_PLOTLY_MARKERS)], "size": 9,
         },
-        "line": {
-            "color": COLOURS[i % len(COLOURS)],
-            "dash": _PLOTLY_DASHES[i % len(_PLOTLY_DASHES)],
-        },
-    }
-    if known:
+        "line": {"color": colour, "dash": _PLOTLY_DASHES[i % len(_PLOTLY_DASHES)]},
+    }  # fmt: skip
+    if all(math.isfinite(b.accuracy_low) for b in curve.bins):
         trace["error_y"] = {
             "type": "data",
             "symmetric": False,

@@ -83,10 +83,8 @@ def join_accuracies(
     known = np.flatnonzero(rows >= 0)
     if not len(known):
         raise DataError(f"{table.path} has no accuracy of any of the {len(tasks)} tasks.")
-    lines = rows[known]
-    left = (
-        f"; {len(tasks) - len(known):,} of the tasks have none" if len(known) < len(tasks) else ""
-    )
+    lines, missing = rows[known], len(tasks) - len(known)
+    left = f"; {missing:,} of the tasks have none" if missing else ""
     data = DiagramData(
         distance=np.asarray(distance)[known],
         accuracy={name: values[lines] for name, values in learners.items()},
@@ -101,7 +99,13 @@ def _matched(table: CsvTable, tasks: Embeddings) -> tuple[str, Int[np.ndarray, "
     columns, where, n_rows = table.columns, table.path, len(table.lines)
     named = next((name for name in _TASK_COLUMNS if name in columns), None)
     if named is not None:
-        numbers = _task_numbers(table, named)
+        for row, cell in enumerate(columns[named]):
+            if not cell.isdecimal():
+                raise DataError(
+                    f"{table.place(row)}: {cell!r} in column {named!r} is not the number of a "
+                    "task; they count from 0, as in `taskscape compare … --out`."
+                )
+        numbers = [int(cell) for cell in columns[named]]
         return f"column {named!r}", _rows_of(tasks.ids.tolist(), numbers, f"{where}: {named}")
     if "classes" in columns:
         listed = [parse_classes(cell) for cell in columns["classes"]]
@@ -139,16 +143,6 @@ def _rows_of(wanted: list[Any], keys: list[Any], where: str) -> Int[np.ndarray, 
             )
         row_of[key] = row
     return np.array([row_of.get(key, -1) for key in wanted], dtype=np.int64)
-
-
-def _task_numbers(table: CsvTable, name: str) -> list[int]:
-    for row, cell in enumerate(table.columns[name]):
-        if not cell.isdecimal():
-            raise DataError(
-                f"{table.place(row)}: {cell!r} in column {name!r} is not the number of a task; "
-                "they count from 0, as in `taskscape compare … --out`."
-            )
-    return [int(cell) for cell in table.columns[name]]
 
 
 def _measured(

@@ -1,8 +1,7 @@
 """From numbers of calibration tasks and a learner's accuracies to expected accuracies."""
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import expit, logit
 from scipy.stats import t as student
 
-from taskscape.errors import DataError
 from taskscape.forecast.regression import (
     PENALTIES,
     Ridge,
@@ -76,13 +74,13 @@ class Calibration:
     mean_accuracy: float
     error: float
     """Mean absolute error on held-out classes."""
-    mean_error: float = math.nan
-    """That of always expecting the mean accuracy; NaN where it was not kept."""
+    mean_error: float
+    """That of always expecting the mean accuracy."""
 
     @property
     def beats_mean(self) -> bool:
         """Whether it errs less on held-out classes than the mean, to a tenth of a point."""
-        return not round(self.error, 3) >= round(self.mean_error, 3)
+        return round(self.error, 3) < round(self.mean_error, 3)
 
     def expect(
         self,
@@ -175,15 +173,15 @@ def calibrate(
     n_way = (classes >= 0).sum(axis=1)
     chance = -np.log(n_way - 1.0)
     y = _log_odds(accuracy) - chance
-    held = hold_out_classes(X, y, classes, trust)
-    known = np.isfinite(held.predicted[0])
-    errors = ((y[known] - held.predicted[:, known]) ** 2).mean(axis=1)
-    allowed = np.array(PENALTIES) >= (_LEAST_IF_SHARED if held.shared else 0.0)
+    predicted, shared = hold_out_classes(X, y, classes, trust)
+    known = np.isfinite(predicted[0])
+    errors = ((y[known] - predicted[:, known]) ** 2).mean(axis=1)
+    allowed = np.array(PENALTIES) >= (_LEAST_IF_SHARED if shared else 0.0)
     best = int(np.argmin(np.where(allowed, errors, np.inf)))
     ridge = fit_ridge(X, y, trust, PENALTIES[best])
     Z = standardised(X, ridge.mean, ridge.scale)
     spread = fit_spread(Z, y, classes, PENALTIES[best])
-    guesses = _accuracy(held.predicted[best, known] + chance[known])
+    guesses = _accuracy(predicted[best, known] + chance[known])
     return Calibration(
         columns=tuple(columns),
         ridge=ridge,
@@ -195,7 +193,7 @@ def calibrate(
         highest=np.where(np.isnan(X), -np.inf, X).max(axis=0),
         n_tasks=len(X),
         n_classes=len(np.unique(classes[classes >= 0])),
-        shared=held.shared,
+        shared=shared,
         mean_accuracy=float(accuracy.mean()),
         error=float(np.abs(guesses - accuracy[known]).mean()),
         mean_error=float(np.abs(accuracy[known] - accuracy.mean()).mean()),
@@ -205,49 +203,23 @@ def calibrate(
 # -- on disk ------------------------------------------------------------------------------------
 
 FORMAT = 2
-"""Of stored calibrations. In format 1, intervals came from errors on held-out tasks."""
-_PLAIN = (
-    "penalty",
-    "typical",
-    "offset",
-    "n_tasks",
-    "n_classes",
-    "shared",
-    "mean_accuracy",
-    "error",
-)
-_ARRAYS = ("lowest", "highest")
+"""Of what a calibration computes, which is part of what cached ones are found by."""
 
 
 def to_disk(calibration: Calibration) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """A calibration as named arrays and a header of plain values."""
-    ridge, spread = calibration.ridge, calibration.spread
-    arrays = {name: getattr(calibration, name) for name in _ARRAYS}
-    arrays |= {"mean": ridge.mean, "scale": ridge.scale, "weights": ridge.weights}
-    arrays |= {"of_coefficients": spread.of_coefficients}
-    header: dict[str, Any] = {name: getattr(calibration, name) for name in _PLAIN}
-    header |= {"of_classes": spread.of_classes, "of_tasks": spread.of_tasks}
-    header |= {"columns": list(calibration.columns), "intercept": ridge.intercept}
-    header |= {"mean_error": calibration.mean_error}
-    return arrays, header | {"calibration_format": FORMAT}
+    values = asdict(calibration)
+    flat = values.pop("ridge") | values.pop("spread") | values
+    arrays = {name: value for name, value in flat.items() if isinstance(value, np.ndarray)}
+    return arrays, {name: value for name, value in flat.items() if name not in arrays}
 
 
 def from_disk(arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> Calibration:
     """The calibration that :func:`to_disk` took apart."""
-    written = header.get("calibration_format", 1)
-    if written != FORMAT:
-        raise DataError(
-            f"the forecaster has calibration_format={written}; this version reads {FORMAT}, whose "
-            "intervals are made from other numbers. Fit the forecaster again and save it."
-        )
-    try:
-        ridge = Ridge(
-            arrays["mean"], arrays["scale"], arrays["weights"], float(header["intercept"])
-        )
-        spread = Spread(header["of_classes"], header["of_tasks"], arrays["of_coefficients"])
-        values: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
-        values |= {name: header[name] for name in _PLAIN}
-        values |= {"mean_error": header.get("mean_error", math.nan)}
-        return Calibration(columns=tuple(header["columns"]), ridge=ridge, spread=spread, **values)
-    except KeyError as error:
-        raise DataError(f"{error} is missing: the forecaster is damaged.") from error
+    stored = {**header, **arrays, "columns": tuple(header["columns"])}
+
+    def filled(kind: type[Any], **parts: Any) -> Any:
+        own = {f.name: stored[f.name] for f in fields(kind) if f.name not in parts}
+        return kind(**own, **parts)
+
+    return filled(Calibration, ridge=filled(Ridge), spread=filled(Spread))

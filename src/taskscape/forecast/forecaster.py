@@ -14,13 +14,7 @@ from taskscape.compare.posteriors import check_together, read_lam
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.files import damage_named
-from taskscape.forecast.calibration import (
-    Calibration,
-    Expected,
-    calibrate,
-    from_disk,
-    to_disk,
-)
+from taskscape.forecast.calibration import Calibration, Expected, calibrate, from_disk, to_disk
 from taskscape.forecast.features import (
     GROUPS,
     LESS_TRUSTED,
@@ -130,13 +124,8 @@ class Forecaster:
             )
         self._warn_if_shared(tasks, self._train_classes, "training tasks", "too high")
         trust = np.array([1.0 if name in MAIN else LESS_TRUSTED for name in self.columns])
-        self.calibration = calibrate(
-            self.columns,
-            self._numbers(tasks, described),
-            measured.mean(axis=1),
-            tasks.classes,
-            trust,
-        )
+        X = self._numbers(tasks, described)
+        self.calibration = calibrate(self.columns, X, measured.mean(axis=1), tasks.classes, trust)
         self._seen = (tasks.pool.fingerprint, frozenset(tasks.class_ids.tolist()))
         if self.calibration.shared:
             warnings.warn(
@@ -173,14 +162,9 @@ class Forecaster:
     ) -> Judgement:
         """Compare the forecasts for tasks with accuracies (tasks, episodes) measured on them."""
         measured = _read_accuracy(accuracy, len(tasks))
-        calibration = self._fitted()
+        mean = self._fitted().mean_accuracy
         self._warn_if_shared(tasks, self._seen, "calibration tasks", "flattering")
-        return judge(
-            self.predict(tasks, described=described),
-            measured,
-            tasks.classes,
-            calibration.mean_accuracy,
-        )
+        return judge(self.predict(tasks, described=described), measured, tasks.classes, mean)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a folder (safetensors and JSON) that :meth:`load` reads, given the same model."""
@@ -218,10 +202,8 @@ class Forecaster:
                 confidence=header["confidence"], groups=groups,
             )  # fmt: skip
             forecaster.calibration = calibration
-            forecaster._seen = (
-                header["calibration_pool"],
-                frozenset(header["calibration_classes"]),
-            )
+            classes = frozenset(header["calibration_classes"])
+            forecaster._seen = header["calibration_pool"], classes
             return forecaster
 
     def _fitted(self) -> Calibration:
@@ -308,21 +290,15 @@ def forecast(
     train = model.transform(train_tasks) if by_model else train_tasks
     learner = type(trained.learner).__name__
     forecaster = Forecaster(model, train, learner, confidence=confidence, similarity=similarity)
-    taken = calibration_tasks
-    if learner_pool is not None:
-        taken = _as_learned(calibration_tasks, learner_pool)
-    measured = evaluate(trained.learner, trained.state, taken, episodes=episodes, seed=seed)
-    return forecaster.fit(calibration_tasks, measured).predict(new_tasks)
-
-
-def _as_learned(tasks: TaskSet, pool: ClassPool) -> TaskSet:
-    """The same tasks over another pool of the same classes and samples."""
-    if pool.class_names != tasks.pool.class_names or (pool.counts != tasks.pool.counts).any():
+    own, pool = calibration_tasks.pool, learner_pool or calibration_tasks.pool
+    if pool.class_names != own.class_names or (pool.counts != own.counts).any():
         raise DataError(
             f"learner_pool {pool!r} has other classes, or other numbers of samples, than "
-            f"{tasks.pool!r}; both must hold the same samples."
+            f"{own!r}; both must hold the same samples."
         )
-    return replace(tasks, pool=pool)
+    taken = replace(calibration_tasks, pool=pool)
+    measured = evaluate(trained.learner, trained.state, taken, episodes=episodes, seed=seed)
+    return forecaster.fit(calibration_tasks, measured).predict(new_tasks)
 
 
 def _read_train(
@@ -358,9 +334,9 @@ def _read_accuracy(accuracy: Any, n_tasks: int) -> Float[np.ndarray, "tasks epis
             f"accuracy has shape {np.shape(values)}; expected ({n_tasks},) or ({n_tasks}, "
             "episodes), a value for every task."
         )
-    if not ((values >= 0) & (values <= 1)).all():
-        bad = values[~((values >= 0) & (values <= 1))][0]
-        raise DataError(f"accuracy holds {bad:g}; give fractions from 0 to 1, not percent.")
+    bad = values[~((values >= 0) & (values <= 1))]
+    if len(bad):
+        raise DataError(f"accuracy holds {bad[0]:g}; give fractions from 0 to 1, not percent.")
     if n_tasks == 0:
         raise DataError("there are no tasks.")
     return values
@@ -371,6 +347,4 @@ def _classes_known(train: Any) -> tuple[str, frozenset[int]]:
         return train.pool.fingerprint, frozenset(train.class_ids.tolist())
     if not isinstance(train, Embeddings):
         return "", frozenset()
-    return train.header.fingerprint, frozenset(
-        np.unique(train.classes[train.classes >= 0]).tolist()
-    )
+    return train.header.fingerprint, frozenset(train.classes[train.classes >= 0].tolist())

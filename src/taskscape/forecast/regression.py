@@ -18,14 +18,12 @@ from taskscape.errors import DataError
 
 __all__ = [
     "PENALTIES",
-    "HeldOut",
     "Ridge",
     "Spread",
     "class_shares",
     "fit_ridge",
     "fit_spread",
     "hold_out_classes",
-    "shared_classes",
     "standardised",
 ]
 
@@ -51,16 +49,6 @@ class Ridge:
     def parts(self, X: Float[np.ndarray, "tasks columns"]) -> Float[np.ndarray, "tasks columns"]:
         """What each column adds to the intercept."""
         return standardised(X, self.mean, self.scale) * self.weights
-
-
-@dataclass(frozen=True, eq=False)
-class HeldOut:
-    """Predictions for tasks by fits that saw none of their classes."""
-
-    predicted: Float[np.ndarray, "penalties tasks"]
-    """NaN for tasks that too few others share no class with."""
-    shared: int
-    """Classes that a task may have had in common with those learned from; 0 is as it should be."""
 
 
 def standardised(
@@ -120,36 +108,23 @@ def _solve(
     return weights, mean_y - (weights * mean_z).sum(axis=1)
 
 
-def shared_classes(
-    classes: Int[np.ndarray, "tasks way"], others: Int[np.ndarray, "others other_way"]
-) -> Int[np.ndarray, "tasks others"]:
-    """How many classes each task has in common with each of the others."""
-    ids = np.unique(np.concatenate([classes.ravel(), others.ravel()]))
-    member = []
-    for rows in (classes, others):
-        table = np.zeros((len(rows), len(ids)), dtype=np.float32)
-        table[np.arange(len(rows))[:, None], np.searchsorted(ids, rows)] = 1
-        member.append(table[:, ids >= 0])
-    return np.rint(member[0] @ member[1].T).astype(np.int32)
-
-
 def hold_out_classes(
     X: Float[np.ndarray, "tasks columns"],
     y: Float[np.ndarray, "tasks"],
     classes: Int[np.ndarray, "tasks way"],
     trust: Float[np.ndarray, "columns"],
-) -> HeldOut:
+) -> tuple[Float[np.ndarray, "penalties tasks"], int]:
     """Predict every task from the tasks that share no class with it, for every penalty.
 
     Where there are too few such tasks, those that share one class count too, or two, and so on;
-    the result says so.
+    the second result says how many. NaN for tasks that too few others can predict.
     """
     Z = standardised(X, *moments(X, trust))
     way = int((classes >= 0).sum(axis=1).max())
     for shared in range(way):
         predicted = _predictions(Z, y, classes, shared)
         if np.isfinite(predicted[0]).sum() >= _LEAST_HELD_OUT:
-            return HeldOut(predicted, shared)
+            return predicted, shared
     raise DataError(
         f"{len(X)} calibration tasks over {len(np.unique(classes[classes >= 0]))} classes are too "
         f"few: a forecast is judged on at least {_LEAST_HELD_OUT} tasks by fits to at least "
@@ -164,20 +139,13 @@ def _predictions(
     shared: int,
 ) -> Float[np.ndarray, "penalties tasks"]:
     n, p = Z.shape
-    terms = np.concatenate(
-        [
-            np.ones((n, 1)),
-            y[:, None],
-            Z,
-            Z * y[:, None],
-            (Z[:, :, None] * Z[:, None]).reshape(n, -1),
-        ],
-        axis=1,
-    )
+    squared = (Z[:, :, None] * Z[:, None]).reshape(n, -1)
+    terms = np.column_stack([np.ones(n), y, Z, Z * y[:, None], squared])
+    member = (class_shares(classes) > 0).astype(np.float32)
     predicted = np.full((len(PENALTIES), n), np.nan)
     for start in range(0, n, _ROWS_AT_ONCE):
         rows = np.arange(start, min(start + _ROWS_AT_ONCE, n))
-        apart = (shared_classes(classes[rows], classes) <= shared).astype(np.float64)
+        apart = (member[rows] @ member.T <= shared).astype(np.float64)
         apart[np.arange(len(rows)), rows] = 0
         sums = apart @ terms
         enough = sums[:, 0] >= _LEAST_TO_LEARN_FROM
@@ -219,7 +187,7 @@ class Spread:
 
         .. math:: v = \tau^2 / C + \sigma^2 + (1, z)\, S\, (1, z)^\top
         """
-        A = _with_intercept(Z)
+        A = np.column_stack([np.ones(len(Z)), Z])
         fit = ((A @ self.of_coefficients) * A).sum(axis=1)
         return np.asarray(self.of_classes / n_way + self.of_tasks + fit)
 
@@ -254,7 +222,7 @@ def fit_spread(
     R holds what the fit has taken up of the classes' effects, so that these are not underrated.
     """
     n = len(Z)
-    A, M = _with_intercept(Z), class_shares(classes)
+    A, M = np.column_stack([np.ones(n), Z]), class_shares(classes)
     ridge = penalty * n * np.diag(np.r_[0.0, np.ones(Z.shape[1])])
     B = np.linalg.solve(A.T @ A + ridge, A.T)
     BA, BM = B @ A, B @ M
@@ -276,9 +244,3 @@ def _not_negative(
     if sigma2 < 0:
         return float(seen[0] / expected[0, 0]), 0.0
     return float(tau2), float(sigma2)
-
-
-def _with_intercept(
-    Z: Float[np.ndarray, "tasks columns"],
-) -> Float[np.ndarray, "tasks coefficients"]:
-    return np.concatenate([np.ones((len(Z), 1)), Z], axis=1)

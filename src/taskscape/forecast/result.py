@@ -63,9 +63,7 @@ class Forecasts(SavedAsJson):
         tasks = [
             {
                 "task": i,
-                "expected": float(self.expected[i]),
-                "low": float(self.low[i]),
-                "high": float(self.high[i]),
+                **{name: float(getattr(self, name)[i]) for name in ("expected", "low", "high")},
                 "outside": None if self.outside is None else bool(self.outside[i]),
                 "reasons": {what: float(moved[i]) for what, moved in self.reasons.items()},
             }
@@ -79,21 +77,16 @@ class Forecasts(SavedAsJson):
         rows = values["tasks"]
         if not rows:
             raise DataError("these are forecasts of no task.")
-        numbers = {
-            name: np.array([row[name] for row in rows], dtype=np.float64)
-            for name in ("expected", "low", "high")
-        }
         known = rows[0]["outside"] is not None
+        about: dict[str, Any] = {
+            name: values[name] for name in ("learner", "confidence", "average")
+        }
+        for name in ("expected", "low", "high"):
+            about[name] = np.array([row[name] for row in rows], dtype=np.float64)
         return Forecasts(
-            learner=values["learner"],
-            confidence=values["confidence"],
-            average=values["average"],
+            **about,
             outside=np.array([row["outside"] for row in rows], dtype=bool) if known else None,
-            reasons={
-                what: np.array([row["reasons"][what] for row in rows])
-                for what in rows[0]["reasons"]
-            },
-            **numbers,
+            reasons={k: np.array([row["reasons"][k] for row in rows]) for k in rows[0]["reasons"]},
         )
 
     def plot(

@@ -29,9 +29,9 @@ class EpisodeRows(eqx.Module):
     query: Int[Array, "*batch way asked"] | Int[np.ndarray, "*batch way asked"]
 
 
-def rows_of(tasks: TaskSet) -> EpisodeRows:
-    """The rows of all samples of all tasks; the tasks must have queries."""
-    batch = tasks.batch(slice(None))
+def rows_of(tasks: TaskSet, which: slice | Int[np.ndarray, "some"] = slice(None)) -> EpisodeRows:
+    """The rows of all samples of all tasks, or of some; the tasks must have queries."""
+    batch = tasks.batch(which)
     if batch.query.shape[2] == 0:
         raise DataError("these tasks have no queries; make them with n_query=15, for instance.")
     return EpisodeRows(
@@ -105,21 +105,13 @@ class TaskFeed:
         for epoch in range(start // n, (stop - 1) // n + 1):
             order = np.random.default_rng([self.seed, epoch]).permutation(n)
             rest = order[max(start - epoch * n, 0) : stop - epoch * n]
-            tasks = redrawn(self.tasks, epoch if self.fresh_samples else 0)
-            batch = tasks.batch(rest)
-            parts.append(
-                EpisodeRows(
-                    np.where(batch.support_mask, batch.support, -1).astype(np.int32),
-                    np.where(batch.query_mask, batch.query, -1).astype(np.int32),
-                )
-            )
+            parts.append(rows_of(redrawn(self.tasks, epoch if self.fresh_samples else 0), rest))
         return self._padded(jax.tree.map(lambda *a: np.concatenate(a), *parts))
 
     def _padded(self, rows: EpisodeRows) -> EpisodeRows:
         """Pad to the largest shape seen, so that chunks of a stream compile once or twice."""
-        _, way, shot = rows.support.shape
-        asked = rows.query.shape[2]
-        self._shape = tuple(np.maximum(self._shape, (way, shot, asked)).tolist())
+        shape = (*rows.support.shape[1:], rows.query.shape[2])
+        self._shape = tuple(np.maximum(self._shape, shape).tolist())
         return pad_rows(rows, *self._shape)
 
 

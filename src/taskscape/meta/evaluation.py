@@ -2,8 +2,8 @@
 
 Tasks are evaluated in one compiled pass: a loop over chunks of tasks that are adapted and predicted
 side by side. What a task gets does not depend on the chunk it is in. Chunks are as large as is
-useful and as the device's free memory allows. There is room for a power of two of them, so that
-other numbers of tasks seldom need another program; the loop ends with the last chunk that has
+useful, and halved where the device's memory runs out. There is room for a power of two of them, so
+that other numbers of tasks seldom need another program; the loop ends with the last chunk that has
 tasks. Products have the whole precision of float32, however the learner was trained, unless another
 is asked for.
 """
@@ -20,11 +20,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree, Shaped
 
 from taskscape.arguments import MOST_FOR_JAX, Seed, check_choice, check_seed, check_whole
-from taskscape.devices import free_bytes
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.meta.episodes import EpisodeRows, gather, redrawn, rows_of
 from taskscape.meta.learner import Bayesian, Learner, Number, Shots, with_numbers, without_numbers
-from taskscape.meta.learners import bayesian_labels
+from taskscape.meta.learners import LEARNERS
 from taskscape.meta.networks import PRECISIONS
 from taskscape.progress import track
 from taskscape.tasks import TaskSet
@@ -35,7 +34,6 @@ __all__ = [
     "disagreement",
     "evaluate",
     "evaluate_many",
-    "fitting_size",
     "halved_until_it_fits",
     "score",
     "weight_spread",
@@ -46,8 +44,6 @@ T = TypeVar("T")
 BINS = 15
 """Equal-width bins of the confidence, from 0 to 1, that calibration errors are computed with."""
 _TINY = 1e-12
-_SHARE = 0.8
-"""Of the free memory; the rest is for what the compiler's account leaves out."""
 _USEFUL = 1024
 """Tasks and trials side by side that fill an accelerator."""
 _sizes: dict[Hashable, int] = {}
@@ -125,10 +121,13 @@ def evaluate(
 
     ``episodes`` evaluates each task that often with freshly drawn samples. Random learners draw
     from ``seed``. At most ``chunk_size`` tasks are held in memory side by side: by default as many
-    as are useful and fit, and fewer where memory runs out. ``precision`` is that of the network, as
+    as are useful, and fewer where memory runs out. ``precision`` is that of the network, as
     in :class:`taskscape.meta.TrainConfig`.
     """
-    return _evaluate(learner, _alone(state), 1, tasks, seed, episodes, chunk_size, precision)[0]
+    return evaluate_many(
+        learner, _alone(state), tasks, seed=seed, episodes=episodes, chunk_size=chunk_size,
+        precision=precision,
+    )[0]  # fmt: skip
 
 
 def evaluate_many(
@@ -142,20 +141,7 @@ def evaluate_many(
     precision: str = "float32",
 ) -> list[Evaluation]:
     """:func:`evaluate` for many trained states at once, stacked along a first axis."""
-    trials = jax.tree.leaves(states)[0].shape[0]
-    return _evaluate(learner, states, trials, tasks, seed, episodes, chunk_size, precision)
-
-
-def _evaluate(
-    learner: Learner,
-    states: PyTree,
-    trials: int,
-    tasks: TaskSet,
-    seed: Seed,
-    episodes: int,
-    chunk_size: int | None,
-    precision: str,
-) -> list[Evaluation]:
+    trials = next((leaf.shape[0] for leaf in jax.tree.leaves(states)), 1)
     check_choice(precision, "precision", PRECISIONS)
     check_whole(episodes, "episodes", 1)
     if chunk_size is not None:
@@ -202,12 +188,8 @@ def score(
 
     shapes = [(a.shape, str(a.dtype)) for a in jax.tree.leaves((states, samples, rows))]
     program = (fixed, precision, trials, most, jax.tree.structure(states), tuple(shapes))
-    size = _sizes.get(program)
-    if size is None:
-        free = free_bytes(next(iter(samples.devices())))
-        size = fitting_size(most, lambda size: _score_chunks.lower(*arguments(size)), free)
     scores, _sizes[program] = halved_until_it_fits(
-        size,
+        _sizes.get(program, most),
         lambda size: _score_chunks(*arguments(size)),
         f"evaluating tasks with {trials} trained state(s)",
         "Evaluate fewer states together, tasks with fewer samples, or a smaller network.",
@@ -320,9 +302,10 @@ def weight_spread(
     tasks are held in memory side by side.
     """
     if not isinstance(learner, Bayesian):
+        several = [e.label for e in LEARNERS.values() if issubclass(e.kind, Bayesian)]
         raise DataError(
             f"{type(learner).__name__} adapts one set of weights, which has no spread; "
-            f"weight_spread is for {bayesian_labels()}."
+            f"weight_spread is for {', '.join(several)}."
         )
     if len(tasks) == 0 or (chunk_size is not None and chunk_size < 1):
         raise DataError(f"{len(tasks)} tasks and chunk_size={chunk_size}: give at least 1 of each.")
@@ -369,9 +352,6 @@ def disagreement(p: Float[Array, "members n way"], query: Shots) -> Float[Array,
     return other.mean(0).sum() / jnp.maximum(query.mask.sum(), 1)
 
 
-# -- work side by side, as far as the device's memory allows ------------------------------------
-
-
 def halved_until_it_fits(
     size: int, run: Callable[[int], T], what: str, remedy: str
 ) -> tuple[T, int]:
@@ -389,32 +369,3 @@ def halved_until_it_fits(
                     f"{remedy}"
                 ) from error
         size = (size + 1) // 2
-
-
-def fitting_size(most: int, program: Callable[[int], jax.stages.Lowered], free: int | None) -> int:
-    """The largest size tried whose compiled program needs no more than a share of free memory.
-
-    ``program(size)`` is lowered; what it needs grows with the size, so the next size tried follows
-    from what the last one needed. Without a figure for free memory it is ``most``.
-    """
-    size = most
-    while free is not None and size > 1:
-        need = _bytes_of(program(size), otherwise=4 * free)
-        if need <= _SHARE * free:
-            break
-        size = max(1, min(size // 2, int(size * _SHARE * free / need)))
-    return size
-
-
-def _bytes_of(program: jax.stages.Lowered, otherwise: int) -> int:
-    """The memory that a program needs, or ``otherwise`` where the compiler already lacks it.
-
-    A compiler that tries out ways to multiply asks for the memory of the products themselves.
-    """
-    try:
-        analysis: Any = program.compile().memory_analysis()
-    except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
-            raise
-        return otherwise
-    return 0 if analysis is None else analysis.temp_size_in_bytes + analysis.output_size_in_bytes

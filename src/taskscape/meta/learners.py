@@ -11,14 +11,7 @@ from taskscape.errors import DataError
 if TYPE_CHECKING:
     import taskscape.meta.learner
 
-__all__ = [
-    "LEARNERS",
-    "LearnerEntry",
-    "bayesian_labels",
-    "find_learner",
-    "label_of",
-    "make_learner",
-]
+__all__ = ["LEARNERS", "LearnerEntry", "find_learner", "label_of", "make_learner"]
 
 Setting: TypeAlias = int | float | str | bool
 
@@ -138,11 +131,3 @@ def label_of(name: str) -> str:
     if base not in LEARNERS:
         return name
     return ", ".join([LEARNERS[base].label, *([variant] if variant else [])])
-
-
-def bayesian_labels() -> str:
-    """The learners that adapt many sets of weights, in words."""
-    from taskscape.meta.learner import Bayesian
-
-    *most, last = sorted(e.label for e in LEARNERS.values() if issubclass(e.kind, Bayesian))
-    return f"{', '.join(most)} and {last}" if most else last

@@ -169,10 +169,8 @@ class Trained:
 
     def __getitem__(self, trial: int) -> "Trained":
         """One of many trials."""
-        state = _one_of(self.state, trial)
-        return Trained(
-            self.learner, self.network, self.n_way, state, self.losses[trial], self.scores[trial]
-        )
+        state, losses, scores = _one_of(self.state, trial), self.losses[trial], self.scores[trial]
+        return replace(self, state=state, losses=losses, scores=scores)
 
     def __repr__(self) -> str:
         """Settings and sizes; never the weights."""
@@ -216,14 +214,8 @@ class Trained:
             learner = make_learner(header["learner"], **header["settings"])
             network, n_way = architecture(header["network"]), int(header["n_way"])
             like = jax.eval_shape(lambda: learner.init(jax.random.key(0), network, n_way))
-            return Trained(
-                learner=learner,
-                network=network,
-                n_way=n_way,
-                state=tree_from(arrays, like),
-                losses=arrays["history.losses"],
-                scores=arrays["history.scores"],
-            )
+            history = arrays["history.losses"], arrays["history.scores"]
+            return Trained(learner, network, n_way, tree_from(arrays, like), *history)
 
 
 def learner_and_training(
@@ -307,9 +299,11 @@ def train_many(
     config = config or TrainConfig()
     mesh = devices_for(len(seeds)) if distributed else None
     starts = [check_seed(s, most=MOST_FOR_JAX) for s in seeds]
-    feeds = _feeds(tasks, starts, config)
-    n_way = n_way or max(_way(t) for t in (*tasks, *([validation] if validation else [])))
-    _check_network(network, feeds[0])
+    feeds = _feeds(tasks, starts, config, network)
+    ways = [
+        t[0:1] if isinstance(t, TaskStream) else t for t in (*tasks, validation) if t is not None
+    ]
+    n_way = n_way or max(t.max_way for t in ways)
     samples = same_on_all(jnp.asarray(feeds[0].pool.samples), mesh)
     check = None if validation is None else _validation(learner, validation, feeds[0], samples)
     trials = resume or begin(learner, network, config, n_way=n_way, seeds=starts)
@@ -317,30 +311,28 @@ def train_many(
     done, together = int(trials.step[0]), len(feeds)
     with progress_bar("meta-training", config.updates) as advance_bar:
         advance_bar(done)
-        while done < config.updates and not _all_stale(trials.scores, config.patience):
+        while done < config.updates and not _stale(trials.scores, config.patience).all():
             live = min(config.validate_every, config.updates - done)
             rows = _dispatch_rows(feeds, config, done, live)
             if mesh is not None:
                 rows = split_among_devices(rows, mesh)
-            step = partial(_in_groups, learner, config, samples, rows, live, starts, trials)
-            trials, together = _fitted(step, together, config)
+            trials, together = halved_until_it_fits(
+                together,
+                partial(_in_groups, learner, config, samples, rows, live, starts, trials),
+                f"training {together} trial(s)",
+                f"Lower batch_size={config.batch_size}, the samples of a task, or the network.",
+            )
             _raise_if_diverged(trials.losses[:, done : done + live], done)
             if check is not None:
-                trials = _keep_best(
-                    trials, check(trials.state), done // config.validate_every, config
-                )
+                number = done // config.validate_every
+                trials = _keep_best(trials, check(trials.state), number, config)
             done += live
             advance_bar(live)
             if checkpoint is not None:
                 checkpoint(trials)
-    return Trained(
-        learner=learner,
-        network=network,
-        n_way=n_way,
-        state=trials.state if validation is None else trials.best,
-        losses=np.asarray(trials.losses),
-        scores=np.asarray(trials.scores),
-    )
+    state = trials.state if validation is None else trials.best
+    history = np.asarray(trials.losses), np.asarray(trials.scores)
+    return Trained(learner, network, n_way, state, *history)
 
 
 def begin(
@@ -352,18 +344,13 @@ def begin(
     seeds: Sequence[int] = (0,),
 ) -> TrainState:
     """The start of a training, one trial for each seed."""
-    start = jnp.asarray(seeds)
     fixed, numbers = without_numbers(learner)
-    state, opt_state = _fresh(fixed, network, n_way, numbers, config.pace(), start)
-    checks = -(-config.updates // config.validate_every)
-    return TrainState(
-        state=state,
-        opt_state=opt_state,
-        best=state,
-        losses=np.full((len(start), config.updates), np.nan, np.float32),
-        scores=np.full((len(start), checks), np.nan, np.float32),
-        step=jnp.zeros(len(start), jnp.int32),
+    state, opt_state = _fresh(fixed, network, n_way, numbers, config.pace(), jnp.asarray(seeds))
+    losses, scores = (
+        np.full((len(seeds), n), np.nan, np.float32)
+        for n in (config.updates, -(-config.updates // config.validate_every))
     )
+    return TrainState(state, opt_state, state, losses, scores, jnp.zeros(len(seeds), jnp.int32))
 
 
 @partial(jax.jit, static_argnames=("learner", "network", "n_way"))
@@ -479,14 +466,6 @@ def _one_of(states: PyTree, trial: int | Int[Array, ""]) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[trial], states)
 
 
-def _fitted(
-    step: Callable[[int], TrainState], together: int, config: TrainConfig
-) -> tuple[TrainState, int]:
-    """The next updates, with as many trials side by side as memory allows; and how many."""
-    remedy = f"Lower batch_size={config.batch_size}, the samples of a task, or the network."
-    return halved_until_it_fits(together, step, f"training {together} trial(s)", remedy)
-
-
 def _in_groups(
     learner: Learner,
     config: TrainConfig,
@@ -502,27 +481,28 @@ def _in_groups(
         return advance(learner, config, samples, rows, live, jnp.asarray(seeds), trials)
     parts = []
     for start in range(0, len(seeds), size):
-        group = slice(start, start + size)
-        theirs, state = jax.tree.map(lambda a, group=group: a[group], (rows, trials))
-        parts.append(
-            advance(learner, config, samples, theirs, live, jnp.asarray(seeds[group]), state)
-        )
-    return jax.tree.map(_joined, *parts)
-
-
-def _joined(*parts: Array | np.ndarray) -> Array | np.ndarray:
-    """Trials one after another; histories are on the host and stay there."""
-    on_host = isinstance(parts[0], np.ndarray)
-    return np.concatenate(parts) if on_host else jnp.concatenate(parts)
+        of_group = (rows, jnp.asarray(seeds), trials)
+        group = jax.tree.map(lambda a, start=start: a[start : start + size], of_group)
+        parts.append(advance(learner, config, samples, group[0], live, *group[1:]))
+    # histories are on the host and stay there
+    return jax.tree.map(
+        lambda *p: (np if isinstance(p[0], np.ndarray) else jnp).concatenate(p), *parts
+    )
 
 
 def _feeds(
-    tasks: Sequence[TaskSet | TaskStream], seeds: Sequence[int], config: TrainConfig
+    tasks: Sequence[TaskSet | TaskStream],
+    seeds: Sequence[int],
+    config: TrainConfig,
+    network: Architecture,
 ) -> list[TaskFeed]:
     if len(tasks) != len(seeds) or not tasks:
         raise DataError(f"{len(tasks)} lists of tasks and {len(seeds)} seeds; give one of each.")
     if any(t.pool.samples is not tasks[0].pool.samples for t in tasks):
         raise DataError("all trials must draw their tasks from the same pool.")
+    want, have = network.sample_shape, tasks[0].pool.sample_shape
+    if tuple(want) != tuple(have):
+        raise DataError(f"the network takes samples of shape {want}; the pool has {have}.")
     return [TaskFeed(t, s, config.fresh_samples) for t, s in zip(tasks, seeds, strict=True)]
 
 
@@ -540,16 +520,6 @@ def _dispatch_rows(feeds: list[TaskFeed], config: TrainConfig, done: int, live: 
         return full.reshape(len(feeds), -1, size, *rows.shape[2:])
 
     return jax.tree.map(batched, stacked)
-
-
-def _way(tasks: TaskSet | TaskStream) -> int:
-    return (tasks[0:1] if isinstance(tasks, TaskStream) else tasks).max_way
-
-
-def _check_network(network: Architecture, feed: TaskFeed) -> None:
-    want, have = network.sample_shape, feed.pool.sample_shape
-    if tuple(want) != tuple(have):
-        raise DataError(f"the network takes samples of shape {want}; the pool has {have}.")
 
 
 def _validation(
@@ -584,16 +554,13 @@ def _chosen(better: Bool[Array, "trials"], new: PyTree, old: PyTree) -> PyTree:
 
 
 def _stale(
-    scores: Float[np.ndarray, "trials checks"], patience: int | None
+    scores: Float[Array | np.ndarray, "trials checks"], patience: int | None
 ) -> Bool[np.ndarray, "trials"]:
     """Whether the last ``patience`` checks of a trial brought nothing better."""
+    scores = np.asarray(scores)
     checks = (~np.isnan(scores)).sum(1)
     best = np.argmax(np.nan_to_num(scores, nan=-np.inf), axis=1)
     return (checks > 0) & (patience is not None) & (checks - 1 - best >= (patience or 0))
-
-
-def _all_stale(scores: Float[Array | np.ndarray, "trials checks"], patience: int | None) -> bool:
-    return patience is not None and bool(_stale(np.asarray(scores), patience).all())
 
 
 def _raise_if_diverged(losses: Float[Array | np.ndarray, "trials live"], done: int) -> None:

@@ -39,36 +39,24 @@ def axis(text: str, **more: Any) -> dict[str, Any]:
     return {"title": {"text": for_plotly(text)}, **more}
 
 
+def _lines(name: str, x: Any, y: Any, mode: str = "lines", **more: Any) -> dict[str, Any]:
+    """Points in a figure, joined by lines or not."""
+    return {"type": "scatter", "mode": mode, "name": name, "x": x, "y": y, **more}
+
+
 def bound_chart(model: TaskThemes) -> Figure | None:
     """The bound of the tasks that judge the fit, and of those learned from, as it went on."""
     traces: list[dict[str, Any]] = []
-    steps = getattr(model, "fit_info_", None) or []
+    steps, looks = getattr(model, "fit_info_", None) or [], model.elbo_history_.reshape(-1, 2)
+    words = {"hovertemplate": "%{x:,} tasks<br>%{y:.3f} nats per sample<extra></extra>"}
     if steps:
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines" if len(steps) > 2 else "lines+markers",
-                "name": "tasks of each step",
-                "x": [s.tasks for s in steps],
-                "y": [s.elbo for s in steps],
-                "line": {"color": FAINT, "width": 1.5},
-                "hovertemplate": "%{x:,} tasks<br>%{y:.3f} nats per sample<extra></extra>",
-            }
-        )
-    looks = model.elbo_history_.reshape(-1, 2)
+        tasks, bounds = [s.tasks for s in steps], [s.elbo for s in steps]
+        mode, line = "lines" if len(steps) > 2 else "lines+markers", {"color": FAINT, "width": 1.5}
+        traces.append(_lines("tasks of each step", tasks, bounds, mode, line=line, **words))
     if len(looks):
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": for_plotly(model.held_out_),
-                "x": looks[:, 0],
-                "y": looks[:, 1],
-                "line": {"color": INK, "width": 2},
-                "marker": {"size": 6},
-                "hovertemplate": "%{x:,} tasks<br>%{y:.3f} nats per sample<extra></extra>",
-            }
-        )
+        seen, line = for_plotly(model.held_out_), {"color": INK, "width": 2}
+        more: dict[str, Any] = {"line": line, "marker": {"size": 6}, **words}
+        traces.append(_lines(seen, looks[:, 0], looks[:, 1], "lines+markers", **more))
     if not traces:
         return None
     return {
@@ -82,17 +70,13 @@ def bound_chart(model: TaskThemes) -> Figure | None:
 
 def usage_chart(shares: Sequence[float], what: str, colours: Sequence[str]) -> Figure:
     """How much of the data each theme explains, with an even share as a mark."""
-    numbers = list(range(1, len(shares) + 1))
     even = 1 / max(len(shares), 1)
     return {
         "data": [
             {
-                "type": "bar",
-                "x": numbers,
-                "y": list(shares),
-                "marker": {"color": list(colours)},
+                "type": "bar", "x": list(range(1, len(shares) + 1)), "y": list(shares),
+                "marker": {"color": list(colours)}, "showlegend": False,
                 "hovertemplate": "theme %{x}: %{y:.1%}<extra></extra>",
-                "showlegend": False,
             }
         ],
         "layout": {
@@ -122,12 +106,11 @@ def diagram_chart(diagram: CorrelationDiagram, colours: Mapping[str, str]) -> Fi
     return {
         "data": figure["data"],
         "layout": {
-            "xaxis": {**axis(diagram.distance_label), "anchor": "y2", "showgrid": False},
-            "yaxis": {
-                **axis(diagram.accuracy_label, tickformat=".0%"),
-                "domain": layout["yaxis"]["domain"],
-            },
-            "yaxis2": {**axis("tasks", nticks=3), "domain": layout["yaxis2"]["domain"]},
+            "xaxis": axis(diagram.distance_label, anchor="y2", showgrid=False),
+            "yaxis": axis(
+                diagram.accuracy_label, tickformat=".0%", domain=layout["yaxis"]["domain"]
+            ),
+            "yaxis2": axis("tasks", nticks=3, domain=layout["yaxis2"]["domain"]),
         },
     }
 
@@ -148,45 +131,35 @@ def selection_chart(
         x = [o.budget * (1 + aside) if wide else o.budget + aside * span for o in points]
         traces.append(_rule_line(rule, x, points, i, colours[rule]))
     x_axis = axis("chosen training tasks", tickvals=budgets, ticktext=[f"{b:,}" for b in budgets])
+    # space on both sides of a single budget, so that its rules stand together
+    room = {"range": [budgets[0] - 0.1, budgets[0] + 0.1]} if len(budgets) == 1 else {}
     known = [o.accuracy.value for o in mine if np.isfinite(o.accuracy.value)]
     digits = ".0%" if max(known, default=0.0) - min(known, default=0.0) > 0.03 else ".1%"
     return {
         "data": traces,
         "layout": {
-            "xaxis": {**x_axis, "type": "log" if wide else "linear", **_room(budgets)},
+            "xaxis": {**x_axis, "type": "log" if wide else "linear", **room},
             "yaxis": axis(f"{asked} accuracy, mean".strip(), tickformat=digits),
         },
     }
 
 
-def _room(budgets: Sequence[int]) -> dict[str, Any]:
-    """Space on both sides of a single budget, so that its rules stand together."""
-    return {"range": [budgets[0] - 0.1, budgets[0] + 0.1]} if len(budgets) == 1 else {}
-
-
 def _rule_line(
     rule: str, x: list[float], points: Sequence[Outcome], i: int, colour: str
 ) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": for_plotly(rule),
-        "x": x,
-        "y": [o.accuracy.value for o in points],
-        "customdata": [[o.budget, o.n_trials] for o in points],
-        "error_y": {
-            "type": "data",
-            "array": [o.accuracy.reach for o in points],
-            "thickness": 1.2,
-            "width": 3,
-        },
-        "line": {"color": colour, "width": 2, "dash": _DASHES[i % len(_DASHES)]},
-        "marker": {"size": 8, "symbol": _MARKERS[i % len(_MARKERS)]},
-        "hovertemplate": (
-            f"{for_plotly(rule)}, %{{customdata[0]:,}} tasks<br>%{{y:.1%}} "
-            "(%{customdata[1]} trials)<extra></extra>"
-        ),
-    }
+    reach = [o.accuracy.reach for o in points]
+    return _lines(
+        for_plotly(rule),
+        x,
+        [o.accuracy.value for o in points],
+        "lines+markers",
+        customdata=[[o.budget, o.n_trials] for o in points],
+        error_y={"type": "data", "array": reach, "thickness": 1.2, "width": 3},
+        line={"color": colour, "width": 2, "dash": _DASHES[i % len(_DASHES)]},
+        marker={"size": 8, "symbol": _MARKERS[i % len(_MARKERS)]},
+        hovertemplate=f"{for_plotly(rule)}, %{{customdata[0]:,}} tasks<br>%{{y:.1%}} "
+        "(%{customdata[1]} trials)<extra></extra>",
+    )
 
 
 def forecast_chart(result: StudyResult, learner: str, rows: np.ndarray, colour: str) -> Figure:
@@ -201,42 +174,27 @@ def forecast_chart(result: StudyResult, learner: str, rows: np.ndarray, colour: 
     order = np.argsort(expected, kind="stable")
 
     def points(which: np.ndarray, name: str, symbol: str) -> dict[str, Any]:
-        return {
-            "type": "scatter",
-            "mode": "markers",
-            "name": name,
-            "x": expected[which],
-            "y": actual[which],
-            "customdata": np.stack([result.test.ids[rows][which], np.flatnonzero(which)], axis=1),
-            "marker": {"color": colour, "symbol": symbol, "size": 5.5, "opacity": 0.75},
-            "hovertemplate": (
-                "test task %{customdata[0]}<br>expected %{x:.1%}<br>actual %{y:.1%}<extra></extra>"
-            ),
-        }
+        return _lines(
+            name, expected[which], actual[which], "markers",
+            customdata=np.stack([result.test.ids[rows][which], np.flatnonzero(which)], axis=1),
+            marker={"color": colour, "symbol": symbol, "size": 5.5, "opacity": 0.75},
+            hovertemplate="test task %{customdata[0]}<br>expected %{x:.1%}<br>actual %{y:.1%}"
+            "<extra></extra>",
+        )  # fmt: skip
 
+    gap = np.full(len(order), np.nan)
     traces = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": f"{100 * forecast.confidence:g} % intervals",
-            "x": np.stack([expected, expected, np.full(len(order), np.nan)], 1)[order].ravel(),
-            "y": np.stack([low, high, np.full(len(order), np.nan)], 1)[order].ravel(),
-            "line": {"color": FAINT, "width": 1},
-            "opacity": 0.5,
-            "hoverinfo": "skip",
-        },
+        _lines(
+            f"{100 * forecast.confidence:g} % intervals",
+            np.stack([expected, expected, gap], 1)[order].ravel(),
+            np.stack([low, high, gap], 1)[order].ravel(),
+            line={"color": FAINT, "width": 1}, opacity=0.5, hoverinfo="skip",
+        ),
         points(inside, "within the interval", "circle"),
         points(~inside, "outside", "circle-open"),
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": "as expected",
-            "x": ends,
-            "y": ends,
-            "line": {"color": INK, "width": 1, "dash": "dot"},
-            "hoverinfo": "skip",
-        },
-    ]
+        _lines("as expected", ends, ends, line={"color": INK, "width": 1, "dash": "dot"},
+               hoverinfo="skip"),
+    ]  # fmt: skip
     return {
         "data": traces,
         "layout": {
@@ -284,39 +242,30 @@ class Matrix:
             {"type": "line", "x0": cut, "x1": cut, "y0": -0.5, "y1": n - 0.5},
             {"type": "line", "y0": cut, "y1": cut, "x0": -0.5, "x1": n - 0.5},
         ]
-        middles = [(self.n_test - 1) / 2, self.n_test + (self.n_train - 1) / 2]
         ticks = {
-            "tickvals": middles,
+            "tickvals": [(self.n_test - 1) / 2, self.n_test + (self.n_train - 1) / 2],
             "ticktext": ["test tasks", "training tasks"],
             "showgrid": False,
             "ticks": "",
+            "constrain": "domain",
+        }
+        unit = {"text": for_plotly(self.unit), "side": "right"}
+        heat = {
+            "type": "heatmap",
+            "z": self.distances,
+            "zmin": 0,
+            "zmax": top or 1.0,
+            "colorscale": SCALE,
+            "colorbar": {"title": unit, "thickness": 12, "outlinewidth": 0},
+            "hoverinfo": "none",
         }
         return {
-            "data": [
-                {
-                    "type": "heatmap",
-                    "z": self.distances,
-                    "zmin": 0,
-                    "zmax": top or 1.0,
-                    "colorscale": [list(stop) for stop in SCALE],
-                    "colorbar": {
-                        "title": {"text": for_plotly(self.unit), "side": "right"},
-                        "thickness": 12,
-                        "outlinewidth": 0,
-                    },
-                    "hoverinfo": "none",
-                }
-            ],
+            "data": [heat],
             "layout": {
-                "xaxis": {"title": {"text": "to"}, "constrain": "domain", **ticks},
-                "yaxis": {
-                    "title": {"text": "from"},
-                    "autorange": "reversed",
-                    "scaleanchor": "x",
-                    "constrain": "domain",
-                    "tickangle": -90,
-                    **ticks,
-                },
+                "xaxis": axis("to", **ticks),
+                "yaxis": axis(
+                    "from", autorange="reversed", scaleanchor="x", tickangle=-90, **ticks
+                ),
                 "shapes": [{**line, "line": {"color": "#ffffff", "width": 2}} for line in lines],
             },
         }

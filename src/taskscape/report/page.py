@@ -20,22 +20,17 @@ from taskscape.files import Kind, written_in_one_piece
 from taskscape.progress import duration
 from taskscape.report import figures as charts
 from taskscape.report.palette import SCALE, SPLITS, learner_colours, rule_colours, theme_colours
-from taskscape.report.tables import (
-    flat_settings,
-    in_rows,
-    percent,
-    selection_table,
-    split_rows,
-)
+from taskscape.report.tables import flat_settings, in_rows, percent, selection_table, split_rows
 from taskscape.report.targets import view_targets
 from taskscape.report.tasks import Shown, choose_shown, task_data, used_classes
-from taskscape.report.themes import Sheet, ThemeViews, evenly_spaced, make_sheet, view_themes
+from taskscape.report.themes import Sheet, ThemeViews, make_sheet, view_themes
 from taskscape.select.trials import outcomes
 from taskscape.similarity import TASK_THEMES
 from taskscape.similarity.nearest_tasks import TIE
 from taskscape.storage import plain
 from taskscape.study.result import StudyResult
 from taskscape.themes.health import count_points
+from taskscape.themes.places import evenly_spaced
 
 __all__ = ["REPORT", "data_island", "render_report", "write_report"]
 
@@ -67,17 +62,14 @@ def render_report(result: StudyResult) -> str:
     """The page as a string."""
     content, data, images = _gather(result)
     scripts = [_plotly(), _script()]
-    return (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            **content,
-            style=Markup(_file("report.css")),
-            images=images,
-            island=data_island(data),
-            scripts=[Markup(script) for script in scripts],
-            allowed=" ".join(_fingerprint(script) for script in scripts),
-        )
+    template = _environment().get_template("report.html.j2")
+    return template.render(
+        **content,
+        style=Markup(_file("report.css")),
+        images=images,
+        island=data_island(data),
+        scripts=[Markup(script) for script in scripts],
+        allowed=" ".join(_fingerprint(script) for script in scripts),
     )
 
 
@@ -157,7 +149,7 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
     views = view_themes(result.pool, result.model, result.train)
     book = _ClassBook.of(result, shown, views)
     colours = learner_colours(_learners(result))
-    unit = distance_unit(result)
+    unit, kl_unit, short_unit = _units(result)
     figures: dict[str, Any] = {}
     content = {
         "result": result,
@@ -181,7 +173,7 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "remarks": result.remarks(),
         "ties": None if result.ties is None else int(np.median(result.ties)),
         "tie": TIE,
-        "short_unit": _short_unit(result),
+        "short_unit": short_unit,
         "representation_remarks": result.representation_remarks,
         "test_points": count_points(result.test.lam[0]),
         "guessing": result.guessing,
@@ -192,7 +184,7 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "targets": view_targets(result, book.place),
         "figures": figures,
         **_fit(result, figures),
-        **_outcomes(result, shown, colours, figures),
+        **_outcomes(result, shown, colours, kl_unit, figures),
     }
     data = task_data(result, shown, book.place) | {
         "classes": book.names,
@@ -204,7 +196,7 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "unit": unit,
         "asked": content["asked"],
         "tie": TIE,
-        "short_unit": content["short_unit"],
+        "short_unit": short_unit,
     }
     images = {
         "classes": book.sheet,
@@ -214,26 +206,17 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
     return content, data, {name: sheet.uri for name, sheet in images.items() if sheet is not None}
 
 
-def distance_unit(result: StudyResult) -> str:
-    """What distances are measured in; an ensemble's are relative to its own mean."""
-    return f"distance ({result.settings['similarity']})" if _other(result) else _kl_unit(result)
+def _units(result: StudyResult) -> tuple[str, str, str]:
+    """What distances and divergences are in, and in short; an ensemble's are relative to its mean.
 
-
-def _kl_unit(result: StudyResult) -> str:
-    if result.test.lam.shape[0] == 1:
-        return "KL divergence (nats)"
-    return "KL divergence (relative to each fit's mean)"
-
-
-def _short_unit(result: StudyResult) -> str:
-    if _other(result):
-        return ""
-    return "nats" if result.test.lam.shape[0] == 1 else "× mean"
-
-
-def _other(result: StudyResult) -> bool:
-    """Whether distances are by another notion of similarity than the task-themes."""
-    return result.settings.get("similarity", TASK_THEMES) != TASK_THEMES
+    Distances may be by another measure of similarity than the task-themes.
+    """
+    single = result.test.lam.shape[0] == 1
+    kl = "KL divergence " + ("(nats)" if single else "(relative to each fit's mean)")
+    by = result.settings.get("similarity", TASK_THEMES)
+    if by != TASK_THEMES:
+        return f"distance ({by})", kl, ""
+    return kl, kl, "nats" if single else "× mean"
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,16 +285,11 @@ def _themes(result: StudyResult, views: ThemeViews, book: _ClassBook) -> Content
     for k in range(len(model.mu_)):
         rows = () if views.samples is None else views.samples[k].tolist()
         owners = () if views.sample_classes is None else views.sample_classes[k].tolist()
-        image_themes.append(
-            {
-                "number": k + 1,
-                "usage": model.theme_usage_[k],
-                "samples": [
-                    {"picture": at + i, "name": pool.class_names[c], "sample": row - pool.starts[c]}
-                    for i, (row, c) in enumerate(zip(rows, owners, strict=True))
-                ],
-            }
-        )
+        samples = [
+            {"picture": at + i, "name": pool.class_names[c], "sample": row - pool.starts[c]}
+            for i, (row, c) in enumerate(zip(rows, owners, strict=True))
+        ]
+        image_themes.append({"number": k + 1, "usage": model.theme_usage_[k], "samples": samples})
         at += len(rows)
     mixture = model.alpha_ / model.alpha_.sum(axis=1, keepdims=True)
     task_themes = [
@@ -319,24 +297,23 @@ def _themes(result: StudyResult, views: ThemeViews, book: _ClassBook) -> Content
             "number": i + 1,
             "usage": model.health_.task_theme_usage[i],
             "colour": theme_colours(len(mixture))[i],
-            "concentration": model.alpha_[i].sum(),
             "top": [(int(k), float(mixture[i, k])) for k in np.argsort(-mixture[i])[:_PARTS]],
             "classes": [int(book.place[c]) for c in classes],
         }
         for i, classes in enumerate(views.classes)
     ]
-    samples = np.concatenate(views.samples) if pictured and views.samples else np.zeros(0, int)
+    shown = np.concatenate(views.samples) if pictured and views.samples else np.zeros(0, int)
     return {
         "image_themes": image_themes,
         "task_themes": task_themes,
         "from_tasks": views.from_tasks,
-        "sample_sheet": make_sheet(np.asarray(pool.samples[samples])) if len(samples) else None,
+        "sample_sheet": make_sheet(np.asarray(pool.samples[shown])) if len(shown) else None,
         "mean_sheet": None if views.means is None else make_sheet(views.means),
     }
 
 
 def _outcomes(
-    result: StudyResult, shown: Shown, colours: dict[str, str], figures: Content
+    result: StudyResult, shown: Shown, colours: dict[str, str], unit: str, figures: Content
 ) -> Content:
     if result.diagram is not None:
         figures["diagram"] = charts.diagram_chart(result.diagram, colours)
@@ -349,7 +326,7 @@ def _outcomes(
     judged = [n for n in result.forecasts if n in result.accuracy and result.has_forecast(n)]
     for i, name in enumerate(judged):
         figures[f"forecast-{i}"] = charts.forecast_chart(result, name, shown.test, colours[name])
-    matrix = charts.distance_matrix(result, _kl_unit(result))
+    matrix = charts.distance_matrix(result, unit)
     figures["matrix"] = matrix.figure()
     return {"selection": tables, "judged": judged, "matrix": matrix}
 

@@ -99,22 +99,16 @@ def split_rows(pool: ClassPool) -> tuple[SplitRow, ...]:
         groups: dict[str, list[int]] = {}
         for c in classes.tolist():
             groups.setdefault("" if pool.groups is None else pool.groups[c], []).append(c)
-        rows.append(
-            SplitRow(
-                split,
-                len(classes),
-                int(pool.counts[classes].sum()),
-                tuple((name, tuple(members)) for name, members in groups.items()),
-            )
-        )
+        members = tuple((name, tuple(own)) for name, own in groups.items())
+        rows.append(SplitRow(split, len(classes), int(pool.counts[classes].sum()), members))
     return tuple(rows)
 
 
 def flat_settings(settings: Mapping[str, Any]) -> tuple[tuple[str, Rows], ...]:
     """Settings by stage, each as rows of a dotted name and a value in words."""
     general = {k: v for k, v in settings.items() if not isinstance(v, Mapping)}
-    stages = {k: v for k, v in settings.items() if isinstance(v, Mapping)}
-    named = ({"general": general} if general else {}) | stages
+    named: dict[str, Mapping[str, Any]] = {"general": general} if general else {}
+    named |= {k: v for k, v in settings.items() if isinstance(v, Mapping)}
     return tuple((str(stage), in_rows(values)) for stage, values in named.items())
 
 

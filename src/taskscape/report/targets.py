@@ -2,41 +2,22 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from taskscape.meta import label_of
 from taskscape.study.result import StudyResult
 from taskscape.targets import Advice
 
-__all__ = ["TargetsView", "view_targets"]
+__all__ = ["view_targets"]
 
 _NEAREST = 3
 
 
-@dataclass(frozen=True)
-class TargetsView:
-    """What the template shows."""
+def view_targets(result: StudyResult, place: Any) -> dict[str, Any] | None:
+    """What the template shows of the targets of a study, or None where it has none.
 
-    sources: list[str]
-    labelled: str
-    """How many labelled samples each is known by, in words."""
-    rows: list[dict[str, Any]]
-    """A row of distances for each target, with how near each is from 0 to 1."""
-    cards: list[dict[str, Any]]
-    unit: str
-    """What distances are in."""
-
-    @property
-    def digits(self) -> int:
-        """Decimals of distances; those of an ensemble are all about 1."""
-        return 1 if self.unit == "nats" else 2
-
-
-def view_targets(result: StudyResult, place: Any) -> TargetsView | None:
-    """The targets of a study, or None where it has none.
-
-    ``place`` says which classes have a picture, and where.
+    ``rows`` are distances, with how near each is from 0 to 1. ``place`` says which classes have a
+    picture, and where.
     """
     if not result.targets:
         return None
@@ -44,15 +25,16 @@ def view_targets(result: StudyResult, place: Any) -> TargetsView | None:
     for advice in result.targets:
         by_name.setdefault(advice.target, []).append(advice)
     sources = sorted(s.name for s in result.targets[0].sources)
-    rows = [_row(name, own[0], sources) for name, own in by_name.items()]
-    cards = [_card(result, name, own, place) for name, own in by_name.items()]
-    labelled = _labelled(result.settings.get("targets"))
-    return TargetsView(sources, labelled, rows, cards, result.targets[0].unit)
-
-
-def _labelled(settings: Any) -> str:
+    settings, unit = result.settings.get("targets"), result.targets[0].unit
     shot = settings.get("n_shot") if isinstance(settings, Mapping) else None
-    return "a few labelled samples" if shot is None else f"up to {shot} labelled samples"
+    return {
+        "sources": sources,
+        "labelled": f"{'a few' if shot is None else f'up to {shot}'} labelled samples",
+        "rows": [_row(name, own[0], sources) for name, own in by_name.items()],
+        "cards": [_card(result, name, own, place) for name, own in by_name.items()],
+        "unit": unit,
+        "digits": 1 if unit == "nats" else 2,  # distances of an ensemble are all about 1
+    }
 
 
 def _row(name: str, advice: Advice, sources: list[str]) -> dict[str, Any]:

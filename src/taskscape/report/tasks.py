@@ -100,8 +100,9 @@ def place_tasks(mixture: Float[np.ndarray, "tasks L"], seed: int) -> Places:
     rng = np.random.default_rng(seed)
     L = mixture.shape[1]
     if L <= 2:
-        flat, corners, kind = _line(mixture, rng)
-        axes = (f"share of theme {L}", "")
+        flat = np.stack([mixture[:, -1], rng.uniform(-1, 1, len(mixture))], axis=1)
+        corners = np.array([[float(i), 0.0] for i in range(L)])
+        kind, axes = "line", (f"share of theme {L}", "")
     elif L == 3:
         flat, corners, kind, axes = mixture @ _TRIANGLE, _TRIANGLE, "triangle", ("", "")
     else:
@@ -114,14 +115,6 @@ def place_tasks(mixture: Float[np.ndarray, "tasks L"], seed: int) -> Places:
         return Places(flat, corners, kind, axes, None, None)
     solid = mixture @ _TETRAHEDRON
     return Places(flat, corners, kind, axes, solid + _moved(rng, solid.shape), _TETRAHEDRON)
-
-
-def _line(
-    mixture: Float[np.ndarray, "tasks L"], rng: np.random.Generator
-) -> tuple[Float[np.ndarray, "tasks 2"], Float[np.ndarray, "L 2"], str]:
-    height = rng.uniform(-1, 1, len(mixture))
-    corners = np.array([[float(i), 0.0] for i in range(mixture.shape[1])])
-    return np.stack([mixture[:, -1], height], axis=1), corners, "line"
 
 
 def _project(
@@ -220,23 +213,20 @@ def _tasks(
 
 
 def _outcome(result: StudyResult, shown: Shown) -> dict[str, Any]:
-    rows = shown.test
+    rows, near = shown.test, shown.nearest.shape[1]
+    by_classes = result.nearest_by_classes
     return {
         "distance": result.distance[rows],
         "difficulty": result.difficulty[rows],
         "nearest": shown.nearest,
-        "nearest_distance": result.nearest_distance[rows, : shown.nearest.shape[1]],
-        "nearest_by_classes": None
-        if result.nearest_by_classes is None
-        else result.nearest_by_classes[rows, : shown.nearest.shape[1]],
+        "nearest_distance": result.nearest_distance[rows, :near],
+        "nearest_by_classes": None if by_classes is None else by_classes[rows, :near],
         "ties": None if result.ties is None else result.ties[rows],
         "accuracy": {name: mean_accuracy(a)[rows] for name, a in result.accuracy.items()},
         "episodes": {name: a.shape[1] for name, a in result.accuracy.items()},
         "forecast": {
             name: {
-                "expected": f.expected[rows],
-                "low": f.low[rows],
-                "high": f.high[rows],
+                **{part: getattr(f, part)[rows] for part in ("expected", "low", "high")},
                 "confidence": f.confidence,
                 "reasons": {reason: by[rows] for reason, by in f.reasons.items()},
             }

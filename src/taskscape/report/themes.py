@@ -14,9 +14,10 @@ from taskscape.pools import ClassPool
 from taskscape.tasks.taskset import single_class_tasks
 from taskscape.themes.embed import LikelihoodTable, embed
 from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.places import evenly_spaced
 from taskscape.themes.prepare import Preparation, PreparedSamples
 
-__all__ = ["Sheet", "ThemeViews", "evenly_spaced", "make_sheet", "picture_means", "view_themes"]
+__all__ = ["Sheet", "ThemeViews", "make_sheet", "picture_means", "view_themes"]
 
 _CLASSES, _SAMPLES_PER_CLASS = 2000, 20
 """Classes, and samples of each, among which typical ones are looked for."""
@@ -138,13 +139,6 @@ def _classes_by_tasks(train: Embeddings) -> tuple[Int[np.ndarray, "_"], ...]:
         seen[np.argsort(-mean[:, theme], kind="stable")[:_TYPICAL]]
         for theme in range(share.shape[1])
     )
-
-
-def evenly_spaced(values: Int[np.ndarray, "n"], most: int) -> Int[np.ndarray, "some"]:
-    """All values, or so many from the first to the last."""
-    if len(values) <= most:
-        return values
-    return values[np.linspace(0, len(values) - 1, most).astype(np.int64)]
 
 
 # -- many small pictures in one image, which the page shows in parts ----------------------------

@@ -68,13 +68,12 @@ def gather(
     device already.
     """
     M, C, N = shape
-    if len(tasks) > M or tasks.max_way > C or tasks.max_shot > N:
-        got = (len(tasks), tasks.max_way, tasks.max_shot)
-        raise ValueError(f"tasks of shape {got} do not fit into {shape}")
     index, mask = (value.T for value in prepared.find(tasks, C, N, M))
     class_mask = jax.device_put(class_rows(tasks, C, M).T >= 0)
     everything = prepared.on_device
-    if everything is not None and len(everything) <= _samples_in_reach() * M * C * N:
+    # an accelerator does more samples at once rather than wait for a list of those it needs
+    reach = M * C * N * (0.5 if jax.default_backend() == "cpu" else 4.0)
+    if everything is not None and len(everything) <= reach:
         return FitBatch(everything, index, mask, class_mask)
     held, where = np.unique(np.asarray(index)[np.asarray(mask)], return_inverse=True)
     places = np.resize(held, max(room, padded_size(len(held))))
@@ -109,12 +108,6 @@ def gather_shares(
         for name in ("index", "sample_mask", "class_mask")
     )
     return FitBatch(x, index, sample_mask, class_mask, mesh)
-
-
-def _samples_in_reach() -> float:
-    """For each place of a sample in a batch: an accelerator does all samples that there are at once
-    rather than wait for a list of those that are needed."""
-    return 0.5 if jax.default_backend() == "cpu" else 4.0
 
 
 @dataclass(frozen=True, eq=False)

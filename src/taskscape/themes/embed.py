@@ -7,15 +7,13 @@ themselves (``side_by_side``).
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import register_dataclass
 from jaxtyping import Array, Bool, Float, Int
 
 from taskscape.compiling import compiled
@@ -23,11 +21,10 @@ from taskscape.devices import cores, free_bytes
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.model import (
-    EStepState,
     FixedPoint,
-    TaskPosterior,
     Themes,
     collapsed_elbo,
+    e_step,
     even_lam,
     first_gamma,
     fitted_classes,
@@ -40,25 +37,15 @@ from taskscape.model import (
     whiten,
 )
 from taskscape.model.conditional import TASK_ROUNDS, TASK_TOL
-from taskscape.model.estep import advance as advance_e_step
-from taskscape.model.estep import begin as begin_e_step
-from taskscape.model.estep import cold_start
 from taskscape.model.fixed_point import begin
-from taskscape.model.params import Scalar
+from taskscape.model.params import Count
 from taskscape.pools.cache import mapped_scratch
 from taskscape.progress import progress_bar
 from taskscape.tasks import TaskSet
 from taskscape.themes.data import padded_size
 from taskscape.themes.places import SamplePlaces, class_rows
 from taskscape.themes.prepare import PreparedSamples
-from taskscape.themes.side_by_side import (
-    Begun,
-    block_size,
-    in_order,
-    on_cpu,
-    solve,
-    take,
-)
+from taskscape.themes.side_by_side import Begun, block_size, in_order, on_cpu, solve, take
 
 __all__ = ["LikelihoodTable", "embed"]
 
@@ -78,15 +65,8 @@ _KEEP_BELOW_BYTES = 1 << 30
 """Of a table of likelihoods in memory; a larger one lies in a file."""
 _LITERAL_TOL = 1e-5
 """Mean change of λ at which the paper's E-step ends."""
-
-
-class _Part(NamedTuple):
-    """Posteriors of a piece of the tasks under one member."""
-
-    lam: Float[np.ndarray, "tasks L"]
-    elbo: Float[np.ndarray, "tasks"]
-    sweeps: Int[np.ndarray, "tasks"]
-    gamma: Float[np.ndarray, "tasks C K"] | None
+_LITERAL_TASKS = 512
+"""In a piece at most, all of which are swept until the last of them has settled."""
 
 
 class LikelihoodTable(SamplePlaces):
@@ -99,7 +79,9 @@ class LikelihoodTable(SamplePlaces):
         whitening = whiten(themes)
         at_once = _ROWS_AT_ONCE if on_cpu() else 8 * _ROWS_AT_ONCE
         shape, dtype = (len(self.rows), themes.K), themes.mu.dtype
-        self.on_host = on_cpu() or not _fits_on_device(4 * len(self.rows) * themes.K)
+        free = free_bytes(jax.local_devices()[0])  # most of it stays so
+        too_large = free is not None and 4 * len(self.rows) * themes.K > free // 4
+        self.on_host = on_cpu() or too_large
         host = _room(shape, dtype) if self.on_host else None
         parts, finite = [], []
         for start in range(0, len(self.rows), at_once):
@@ -118,15 +100,9 @@ class LikelihoodTable(SamplePlaces):
         self.lost: Int[np.ndarray, "lost"] = self.rows[~np.concatenate(finite)]
         """Rows of the pool so far from an image-theme that the likelihood is no number."""
 
-    def at(self, index: Int[Array | np.ndarray, "N A"]) -> Float[Array | np.ndarray, "N A K"]:
+    def at(self, index: Int[Array | np.ndarray, "*some"]) -> Float[Array | np.ndarray, "*some K"]:
         """The log-likelihoods of the samples in some places."""
         return self.values[np.asarray(index)] if self.on_host else _at(self.values, index)
-
-
-def _fits_on_device(size: int) -> bool:
-    """Whether a table of so many bytes leaves most of the device's memory free."""
-    free = free_bytes(jax.devices()[0])
-    return free is None or size <= free // 4
 
 
 def _room(shape: tuple[int, int], dtype: np.dtype) -> Float[np.ndarray, "rows K"]:
@@ -140,7 +116,7 @@ _log_lik = jax.jit(log_likelihood)
 
 
 @jax.jit
-def _at(values: Float[Array, "rows K"], index: Int[Array, "N A"]) -> Float[Array, "N A K"]:
+def _at(values: Float[Array, "rows K"], index: Int[Array, "*some"]) -> Float[Array, "*some K"]:
     return values[index]
 
 
@@ -155,7 +131,6 @@ def embed(
     literal: bool = False,
     model: str = "",
     delta: float | None = None,
-    description: str = "embedding tasks",
 ) -> Embeddings:
     """The Dirichlet posterior of every task under every member: a function of the task alone.
 
@@ -166,7 +141,7 @@ def embed(
     Paper: alg:online_ldcc, procedure E-step, for tasks not learned from.
     """
     of_members = [
-        list(_parts(themes, tasks, prepared, tol, max_iter, keep_gamma, literal, description))
+        list(_parts(themes, tasks, prepared, tol, max_iter, keep_gamma, literal))
         for themes in members
     ]
 
@@ -185,47 +160,28 @@ def embed(
 
 
 def _parts(
-    themes: Themes,
-    tasks: TaskSet,
-    prepared: PreparedSamples,
-    tol: float,
-    max_iter: int,
-    keep_gamma: bool,
-    literal: bool,
-    description: str,
-) -> Iterator[_Part]:
-    """The posteriors under one member, a piece of the tasks at a time."""
-    classes = tasks.class_ids
-    table = LikelihoodTable(themes, prepared, classes)
+    themes: Themes, tasks: TaskSet, prepared: PreparedSamples, tol: float, max_iter: int,
+    keep_gamma: bool, literal: bool,
+) -> "Iterator[_Posteriors]":  # fmt: skip
+    """The posteriors under one member on the host, tasks first, a piece of them at a time."""
+    table = LikelihoodTable(themes, prepared, tasks.class_ids)
     _refuse_lost(table, tasks)
-    samples = 0 if tasks.takes_everything and not literal else tasks.max_shot
-    sizes = _piece_sizes(tasks.max_way, samples, themes)
-    if literal:
-        posterior = partial(
-            _literally, table=table, themes=themes, max_iter=max_iter, keep_gamma=keep_gamma
-        )
-    elif tasks.takes_everything:
-        once = _fit_whole_classes(table, classes, themes, tol, max_iter, keep_gamma)
-        place = np.zeros(len(tasks.pool), dtype=np.int32)
-        place[classes] = np.arange(len(classes), dtype=np.int32)
-        posterior = partial(_of_whole_classes, fits=once, place=place, themes=themes)
-    else:
-        posterior = partial(
-            _of_samples,
-            table=table,
-            themes=themes,
-            tol=tol,
-            max_iter=max_iter,
-            keep_gamma=keep_gamma,
-        )
-    shape = tasks.max_way, tasks.max_shot
+    member = _Member(themes, table, tasks.max_way, tasks.max_shot, tol, max_iter, keep_gamma)
+    whole = tasks.takes_everything and not literal
+    sizes = _piece_sizes(tasks.max_way, 0 if whole else tasks.max_shot, themes)
+    posterior: Callable[[TaskSet, int], _Posteriors] = member.of_samples
+    if whole:
+        posterior = member.of_whole_classes(tasks.class_ids)
+    elif literal:
+        posterior, sizes = member.literally, [min(sizes[0], _LITERAL_TASKS)]
 
-    def of_piece(start: int, stop: int | None = None) -> _Part:
+    def of_piece(start: int, stop: int | None = None) -> _Posteriors:
         piece = tasks[start : stop or start + sizes[-1]]
-        size = len(piece) if on_cpu() else next(n for n in sizes if n >= len(piece))
-        return _on_host(posterior(piece, shape, size), piece)
+        one_shape = literal or not on_cpu()  # blocks on a CPU have one, whatever a piece has
+        size = next(n for n in sizes if n >= len(piece)) if one_shape else len(piece)
+        return jax.tree.map(lambda x: np.asarray(x)[..., : len(piece)].T, posterior(piece, size))
 
-    with progress_bar(description, len(tasks)) as advance:
+    with progress_bar("embedding tasks", len(tasks)) as advance:
         first = min(_FIRST_TASKS, sizes[-1], len(tasks)) if on_cpu() else 0
         if first:
             yield of_piece(0, first)
@@ -286,106 +242,97 @@ class _Posteriors(NamedTuple):
     """Of the tasks of a piece, side by side."""
 
     lam: Float[Array, "L M"]
-    bound: Float[Array, " M"]
+    elbo: Float[Array, " M"]
     sweeps: Int[Array, " M"]
-    samples: Int[Array, " M"]
     gamma: Float[Array, "K C M"] | None
 
 
-def _on_host(posteriors: _Posteriors, tasks: TaskSet) -> _Part:
-    here = jax.tree.map(lambda x: np.asarray(x)[..., : len(tasks)].T, posteriors)
-    elbo = here.bound / np.maximum(here.samples, 1).astype(np.float32)
-    return _Part(here.lam, elbo, here.sweeps, here.gamma)
+@dataclass(frozen=True, eq=False)
+class _Member:
+    """Themes and the likelihoods under them, the room that a task needs, and when sweeps end."""
 
+    themes: Themes
+    table: LikelihoodTable
+    way: int
+    shot: int
+    tol: float
+    max_iter: int
+    keep_gamma: bool
 
-# -- classes ------------------------------------------------------------------------------------
+    def of_samples(self, tasks: TaskSet, size: int) -> _Posteriors:
+        """The posteriors of tasks that draw samples of their classes, with room for ``size``."""
+        fits = self.fit_classes(*self.table.find(tasks, self.way, self.shot, size))
+        class_mask = class_rows(tasks, self.way, size) >= 0
+        of_tasks = jax.tree.map(lambda x: x.reshape(*x.shape[:-1], *class_mask.shape), fits)
+        return self.agree(of_tasks, class_mask)
 
-
-def _of_samples(
-    tasks: TaskSet,
-    shape: tuple[int, int],
-    size: int,
-    table: LikelihoodTable,
-    themes: Themes,
-    tol: float,
-    max_iter: int,
-    keep_gamma: bool,
-) -> _Posteriors:
-    """The posteriors of tasks that draw samples of their classes."""
-    index, mask = table.find(tasks, *shape, size)
-    fits = _fit_classes(table, index, mask, themes, tol, max_iter, keep_gamma)
-    class_mask = class_rows(tasks, shape[0], size) >= 0
-    of_tasks = jax.tree.map(lambda x: x.reshape(*x.shape[:-1], *class_mask.shape), fits)
-    return _agree(of_tasks, class_mask, themes)
-
-
-def _fit_whole_classes(
-    table: LikelihoodTable,
-    classes: Int[np.ndarray, "some"],
-    themes: Themes,
-    tol: float,
-    max_iter: int,
-    keep_gamma: bool,
-) -> _Fits:
-    """Classes with all of their samples."""
-    counts = table.counts[classes]
-    room = max(_LEAST_CLASSES, _bytes_in_piece() // (8 * int(counts.max()) * themes.K))
-
-    def of_some(start: int) -> _Fits:
-        some = classes[start : start + room]
-        n, size = len(some), padded_size(len(some), _LEAST_CLASSES)
+    def of_whole_classes(
+        self, classes: Int[np.ndarray, "some"]
+    ) -> Callable[[TaskSet, int], _Posteriors]:
+        """The same for tasks that take all samples of these classes, which are fitted once."""
+        counts = self.table.counts[classes]
         place = np.arange(counts.max())[:, None]
-        mask = place < np.pad(table.counts[some], (0, size - n))
-        index = np.where(mask, np.pad(table.starts[some], (0, size - n)) + place, 0)
-        places = jnp.asarray(index[:, None].astype(np.int32)), jnp.asarray(mask[:, None])
-        fits = _fit_classes(table, *places, themes, tol, max_iter, keep_gamma)
-        return jax.tree.map(lambda leaf: leaf[..., :n], fits)
+        room = max(_LEAST_CLASSES, _bytes_in_piece() // (8 * len(place) * self.themes.K))
 
-    parts = list(in_order(of_some, range(0, len(classes), room), _pieces_at_once()))
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *parts)
+        def of_some(start: int) -> _Fits:
+            some = slice(start, start + room)
+            n = len(classes[some])
+            fill = (0, padded_size(n, _LEAST_CLASSES) - n)
+            mask = place < np.pad(counts[some], fill)
+            index = np.where(mask, np.pad(self.table.starts[classes[some]], fill) + place, 0)
+            fits = self.fit_classes(jnp.asarray(index.astype(np.int32)), jnp.asarray(mask))
+            return jax.tree.map(lambda leaf: leaf[..., :n], fits)
 
+        parts = list(in_order(of_some, range(0, len(classes), room), _pieces_at_once()))
+        fits = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *parts)
+        of_class = np.zeros(len(self.table.counts), dtype=np.int32)
+        of_class[classes] = np.arange(len(classes), dtype=np.int32)
 
-def _of_whole_classes(
-    tasks: TaskSet,
-    shape: tuple[int, int],
-    size: int,
-    fits: _Fits,
-    place: Int[np.ndarray, "classes"],
-    themes: Themes,
-) -> _Posteriors:
-    """The posteriors of tasks that take all samples of their classes, whose fits are at a place."""
-    rows = class_rows(tasks, shape[0], size)
-    return _agree(take(fits, place[rows]), rows >= 0, themes)
+        def of_tasks(tasks: TaskSet, size: int) -> _Posteriors:
+            rows = class_rows(tasks, self.way, size)
+            return self.agree(take(fits, of_class[rows]), rows >= 0)
 
+        return of_tasks
 
-def _fit_classes(
-    table: LikelihoodTable,
-    index: Int[Array, "N C M"],
-    mask: Bool[Array, "N C M"],
-    themes: Themes,
-    tol: float,
-    max_iter: int,
-    keep_gamma: bool,
-) -> _Fits:
-    """Single classes under each task-theme."""
-    N, alpha = len(index), themes.alpha
-    size = block_size(themes.K * max(N, themes.L))
-    places = index.reshape(N, -1), mask.reshape(N, -1)
+    def fit_classes(self, index: Int[Array, "N *A"], mask: Bool[Array, "N *A"]) -> _Fits:
+        """Single classes under each task-theme."""
+        N, alpha = len(index), self.themes.alpha
 
-    def finish(begun: Begun) -> _Fits:
-        fits = _finish(begun, alpha)
-        return fits if keep_gamma else fits._replace(gamma=None)
+        def finish(begun: Begun) -> _Fits:
+            fits = _finish(begun, alpha)
+            return fits if self.keep_gamma else fits._replace(gamma=None)
 
-    return solve(
-        size,
-        lambda index, mask: _begin(table.at(index), mask, alpha),
-        sweep_classes,
-        finish,
-        places,
-        alpha,
-        tol,
-        max_iter,
-    )
+        return solve(
+            block_size(self.themes.K * max(N, self.themes.L)),
+            lambda index, mask: _begin(self.table.at(index), mask, alpha),
+            sweep_classes,
+            finish,
+            (index.reshape(N, -1), mask.reshape(N, -1)),
+            alpha,
+            self.tol,
+            self.max_iter,
+        )
+
+    def agree(self, fits: _Fits, class_mask: Bool[np.ndarray, "C M"]) -> _Posteriors:
+        """What the classes of each task say together."""
+        delta = self.themes.delta
+        return solve(
+            block_size(self.themes.L * len(class_mask)),
+            lambda mask, fits: Begun(_begin_tasks(mask, delta), (fits.evidence, mask), (fits,)),
+            sweep_tasks,
+            lambda begun: _finish_tasks(begun, delta),
+            (class_mask, fits),
+            delta,
+            TASK_TOL,
+            TASK_ROUNDS,
+        )
+
+    def literally(self, tasks: TaskSet, size: int) -> _Posteriors:
+        """The posteriors as the paper has them, from a cold start."""
+        index, mask = self.table.find(tasks, self.way, self.shot, size)
+        class_mask = class_rows(tasks, self.way, size) >= 0
+        paper = _literally(self.table.at(index), mask, class_mask, self.themes, self.max_iter)
+        return paper if self.keep_gamma else paper._replace(gamma=None)
 
 
 @compiled
@@ -404,24 +351,6 @@ def _finish(begun: Begun, alpha: Float[Array, "L K"]) -> _Fits:
     return _Fits(fits.evidence, fits.sweeps, fits.samples, fits.gamma)
 
 
-# -- tasks --------------------------------------------------------------------------------------
-
-
-def _agree(fits: _Fits, class_mask: Bool[np.ndarray, "C M"], themes: Themes) -> _Posteriors:
-    """What the classes of each task say together."""
-    delta, size = themes.delta, block_size(themes.L * len(class_mask))
-    return solve(
-        size,
-        lambda mask, fits: Begun(_begin_tasks(mask, delta), (fits.evidence, mask), (fits,)),
-        sweep_tasks,
-        lambda begun: _finish_tasks(begun, delta),
-        (class_mask, fits),
-        delta,
-        TASK_TOL,
-        TASK_ROUNDS,
-    )
-
-
 @compiled
 def _begin_tasks(class_mask: Bool[Array, "C M"], delta: Float[Array, " L"]) -> FixedPoint:
     return begin(even_lam(class_mask, delta)[None])
@@ -434,106 +363,26 @@ def _finish_tasks(begun: Begun, delta: Float[Array, " L"]) -> _Posteriors:
     if gamma is not None:
         eta, _ = update_eta_given_evidence(evidence, lam, class_mask)
         gamma = (eta[:, None] * gamma).sum(0) + ~class_mask
+    samples = jnp.where(class_mask, fits.samples, 0).sum(0)
     return _Posteriors(
         lam=lam,
-        bound=task_bound(evidence, lam, class_mask, delta),
+        elbo=task_bound(evidence, lam, class_mask, delta) / jnp.maximum(samples, 1),
         sweeps=jnp.where(class_mask, fits.sweeps, 0).max(0),
-        samples=jnp.where(class_mask, fits.samples, 0).sum(0),
         gamma=gamma,
     )
 
 
-# -- the paper's E-step ---------------------------------------------------------------------------
-
-
-@register_dataclass
-@dataclass(frozen=True, eq=False)
-class _PaperPoint:
-    """Where the paper's E-step stands, with the tasks side by side."""
-
-    lam: Float[Array, "L M"]
-    eta: Float[Array, "L C M"]
-    gamma: Float[Array, "K C M"]
-    change: Float[Array, " M"]
-    sweeps: Int[Array, " M"]
-
-    @staticmethod
-    def of(state: EStepState) -> "_PaperPoint":
-        q = state.posterior
-        return _PaperPoint(q.lam.T, q.eta.T, q.gamma.T, state.change, state.sweeps)
-
-    def by_task(self) -> EStepState:
-        return EStepState(
-            TaskPosterior(self.lam.T, self.eta.T, self.gamma.T), self.change, self.sweeps
-        )
-
-
+@jax.jit
 def _literally(
-    tasks: TaskSet,
-    shape: tuple[int, int],
-    size: int,
-    table: LikelihoodTable,
-    themes: Themes,
-    max_iter: int,
-    keep_gamma: bool,
-) -> _Posteriors:
-    """The posteriors as the paper has them, from a cold start."""
-    index, sample_mask = table.find(tasks, *shape, size)
-    class_mask = class_rows(tasks, shape[0], size) >= 0
-    model = themes.alpha, themes.delta
-
-    def begin_tasks(
-        index: Int[Array | np.ndarray, "N C M"], *masks: Bool[Array | np.ndarray, "..."]
-    ) -> Begun:
-        log_lik = table.at(index.reshape(len(index), -1)).reshape(*index.shape, -1)
-        return _begin_literally(log_lik, *masks, *model)
-
-    def finish(begun: Begun) -> _Posteriors:
-        paper = _finish_literally(begun, *model)
-        return paper if keep_gamma else paper._replace(gamma=None)
-
-    return solve(
-        block_size(math.prod(index.shape[:-1]) * themes.K),
-        begin_tasks,
-        _sweep_literally,
-        finish,
-        (index, sample_mask, class_mask),
-        model,
-        _LITERAL_TOL,
-        max_iter,
-    )
-
-
-@compiled
-def _begin_literally(
     log_lik: Float[Array, "N C M K"],
     sample_mask: Bool[Array, "N C M"],
     class_mask: Bool[Array, "C M"],
-    alpha: Float[Array, "L K"],
-    delta: Float[Array, " L"],
-) -> Begun:
-    start = begin_e_step(cold_start(sample_mask.T, class_mask.T, alpha, delta))
-    return Begun(_PaperPoint.of(start), (log_lik.swapaxes(2, 3), sample_mask, class_mask), ())
-
-
-def _sweep_literally(
-    point: _PaperPoint,
-    log_lik: Float[Array, "N C K M"],
-    sample_mask: Bool[Array, "N C M"],
-    class_mask: Bool[Array, "C M"],
-    model: tuple[Float[Array, "L K"], Float[Array, " L"]],
-    tol: Scalar,
-) -> _PaperPoint:
-    given = log_lik.transpose(3, 1, 0, 2), sample_mask.T, class_mask.T, *model
-    return _PaperPoint.of(advance_e_step(point.by_task(), *given, tol))
-
-
-@compiled
-def _finish_literally(
-    begun: Begun, alpha: Float[Array, "L K"], delta: Float[Array, " L"]
+    themes: Themes,
+    max_iter: Count,
 ) -> _Posteriors:
-    point, (log_lik, sample_mask, class_mask) = begun.point, begun.data
-    given = log_lik.transpose(3, 1, 0, 2), sample_mask.T, class_mask.T, alpha, delta
-    bound = collapsed_elbo(point.by_task().posterior, *given)
-    samples = sample_mask.sum((0, 1), dtype=jnp.int32)
-    return _Posteriors(point.lam, bound, point.sweeps, samples, point.gamma)
+    masks = sample_mask.T, class_mask.T
+    given = log_lik.transpose(2, 1, 0, 3), *masks, themes.alpha, themes.delta
+    state = e_step(*given, _LITERAL_TOL, max_iter)
+    samples = jnp.maximum(sample_mask.sum((0, 1)), 1)
+    q, elbo = state.posterior, collapsed_elbo(state.posterior, *given) / samples
+    return _Posteriors(q.lam.T, elbo, state.sweeps, q.gamma.T)

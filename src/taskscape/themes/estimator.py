@@ -5,7 +5,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -28,12 +28,7 @@ from taskscape.themes.data import TaskSource, check_enough
 from taskscape.themes.embed import embed
 from taskscape.themes.health import Health, check_health
 from taskscape.themes.loop import Callback, Fit, Restarts, check_no_checkpoint
-from taskscape.themes.prepare import (
-    PrepareConfig,
-    PreparedSamples,
-    check_prepare,
-    preparation_for,
-)
+from taskscape.themes.prepare import PrepareConfig, PreparedSamples, check_prepare, preparation_for
 from taskscape.themes.steps import FitState
 from taskscape.themes.stored import from_disk, to_disk
 
@@ -69,6 +64,7 @@ def without_advice() -> Iterator[None]:
         yield
 
 
+@dataclass(eq=False, repr=False)
 class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Task-themes of a collection of classification tasks: a continuous LDCC.
 
@@ -88,56 +84,30 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ``theme_usage_``, ``health_``, ``preparation_``, ``random_state_``, ``n_features_in_``.
     """
 
-    def __init__(
-        self,
-        task_themes: int = 4,
-        image_themes: int = 8,
-        *,
-        delta: float = 0.5,
-        covariance: Covariance = "full",
-        prepare: PrepareConfig | Literal["auto"] | None = "auto",
-        method: Literal["online", "batch"] = "online",
-        update: Literal["statistics", "paper"] = "statistics",
-        batch_size: int = 256,
-        tau0: float = 4.0,
-        tau1: float = 0.7,
-        tol: float = 3e-4,
-        max_iter: int = 50,
-        max_tasks: int | None = None,
-        max_passes: int = 10,
-        evaluate_every: int = 10,
-        patience: int = 5,
-        min_gain: float = 1e-3,
-        nu_fraction: float = 1e-3,
-        kappa: float = 0.02,
-        n_restarts: int = 1,
-        ensemble: int = 1,
-        n_held_out: int = 500,
-        random_state: Seed | None = 0,
-    ) -> None:
-        self.task_themes = task_themes
-        self.image_themes = image_themes
-        self.delta = delta
-        self.covariance = covariance
-        self.prepare = prepare
-        self.method = method
-        self.update = update
-        self.batch_size = batch_size
-        self.tau0 = tau0
-        self.tau1 = tau1
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_tasks = max_tasks
-        self.max_passes = max_passes
-        self.evaluate_every = evaluate_every
-        self.patience = patience
-        self.min_gain = min_gain
-        self.nu_fraction = nu_fraction
-        self.kappa = kappa
-        self.n_restarts = n_restarts
-        self.ensemble = ensemble
-        self.n_held_out = n_held_out
-        self.random_state = random_state
+    task_themes: int = 4
+    image_themes: int = 8
+    _: KW_ONLY
+    delta: float = 0.5
+    covariance: Covariance = "full"
+    prepare: PrepareConfig | Literal["auto"] | None = "auto"
+    method: Literal["online", "batch"] = "online"
+    update: Literal["statistics", "paper"] = "statistics"
+    batch_size: int = 256
+    tau0: float = 4.0
+    tau1: float = 0.7
+    tol: float = 3e-4
+    max_iter: int = 50
+    max_tasks: int | None = None
+    max_passes: int = 10
+    evaluate_every: int = 10
+    patience: int = 5
+    min_gain: float = 1e-3
+    nu_fraction: float = 1e-3
+    kappa: float = 0.02
+    n_restarts: int = 1
+    ensemble: int = 1
+    n_held_out: int = 500
+    random_state: Seed | None = 0
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -178,7 +148,8 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if checkpoint is not None and not resume:
             check_no_checkpoint(checkpoint)
         tasks = _as_tasks(tasks)
-        seed = _drawn_seed() if self.random_state is None else int(self.random_state)
+        drawn = int(np.random.SeedSequence().generate_state(1)[0])
+        seed = drawn if self.random_state is None else int(self.random_state)
         source, held_out, judged_on = self._source(tasks, validation, config, seed)
         classes = np.setdiff1d(tasks.class_ids, list(source.held_out))
         preparation = preparation_for(self.prepare, tasks.pool, classes)
@@ -188,8 +159,9 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.get_params(), config, source, held_out, prepared,
             checkpoint, checkpoint_every, callback, all_devices() if distributed else None,
         ).run(resume)  # fmt: skip
-        order = sorted(range(len(finished)), key=lambda i: _quality(finished[i].state))
-        kept = [finished[i] for i in order[: self.ensemble]]
+        # few dead and duplicate themes, then a high bound
+        finished.sort(key=lambda fit: (int(fit.state.best_flaws), -float(fit.state.best_bound)))
+        kept = finished[: self.ensemble]
         self.preparation_, self.held_out_, self.random_state_ = preparation, judged_on, seed
         self._set_states([f.state for f in kept])
         self.fit_info_ = kept[0].history
@@ -239,7 +211,7 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             fit = Fit(source, tasks[:1], prepared, config, state)
             for t in range(source.steps_per_pass(fit.batch_size) or 0):
                 fit.learn(fit.mini_batch(t))
-            states.append(fit.settled())
+            states.append(replace(fit.state, best=fit.state.themes))
         self._set_states(states)
         return self
 
@@ -277,13 +249,9 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if several and len(some) > 2:
             agreement = float(member_agreement(seen.lam, known.lam).mean())
         stats = self.states_[0].stats
+        classes = np.asarray(stats.w / stats.classes)
         self.health_: Health = check_health(
-            self.members_[0],
-            self.theme_usage_,
-            np.asarray(stats.w / stats.classes),
-            seen.lam[0],
-            self.held_out_,
-            agreement,
+            self.members_[0], self.theme_usage_, classes, seen.lam[0], self.held_out_, agreement
         )
         self.elbo_reference_ = _usual(seen.elbo[0], known.elbo[0])
         for advice in self.health_.advice:
@@ -398,12 +366,9 @@ class TaskThemes(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Identifies the fitted model: distances mean something within one model only."""
         check_is_fitted(self, "states_")
         h = hashlib.blake2b(digest_size=16)
-        for themes in self.members_:
-            for part in (themes.mu, themes.Sigma, themes.alpha, themes.delta):
-                h.update(np.asarray(part).tobytes())
-        h.update(self.preparation_.mean.tobytes())
-        if self.preparation_.components is not None:
-            h.update(self.preparation_.components.tobytes())
+        parts = [part for t in self.members_ for part in (t.mu, t.Sigma, t.alpha, t.delta)]
+        for part in (*parts, self.preparation_.mean, self.preparation_.components):
+            h.update(b"" if part is None else np.asarray(part).tobytes())
         return h.hexdigest()
 
     # -- disk -----------------------------------------------------------------------------------
@@ -441,15 +406,6 @@ def _usual(
         for part, middle in zip(parts, middles, strict=True)
     ]
     return min(middles), max(*spreads, 1e-3)
-
-
-def _quality(state: FitState) -> tuple[int, float]:
-    """Sorts fits, the best first: few dead and duplicate themes, then a high bound."""
-    return int(state.best_flaws), -float(state.best_bound)
-
-
-def _drawn_seed() -> int:
-    return int(np.random.SeedSequence().generate_state(1)[0])
 
 
 def _as_tasks(tasks: Tasks | Iterable[TaskSet]) -> Tasks:

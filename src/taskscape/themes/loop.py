@@ -31,12 +31,7 @@ from taskscape.distributed.mesh import (
 )
 from taskscape.errors import CheckpointError, DataError
 from taskscape.files import check_output
-from taskscape.model import (
-    ConditionalPosterior,
-    ThemeStatistics,
-    penalised_bound,
-    relative_prior,
-)
+from taskscape.model import ConditionalPosterior, ThemeStatistics, penalised_bound, relative_prior
 from taskscape.progress import progress_bar
 from taskscape.storage import (
     CHECKPOINT,
@@ -51,13 +46,7 @@ from taskscape.themes.mending import flaws, mend
 from taskscape.themes.prepare import PreparedSamples
 from taskscape.themes.side_by_side import read_ahead
 from taskscape.themes.start import starts
-from taskscape.themes.steps import (
-    FitState,
-    batch_part,
-    held_out_bound,
-    maximise,
-    step,
-)
+from taskscape.themes.steps import FitState, batch_part, held_out_bound, maximise, step
 from taskscape.themes.stored import posterior_from_arrays, state_from_arrays
 
 __all__ = ["Callback", "Fit", "FitInfo", "Restarts", "check_no_checkpoint"]
@@ -133,11 +122,8 @@ class Fit:
     ) -> "list[Fit]":
         """Fits about to begin, from the best starts that the classes of the source suggest."""
         first = source.tasks if isinstance(source.tasks, TaskSet) else source.batch(0, 4096)
-        begun = starts(source.without_held_out(first), prepared, config, n)
-        return [
-            Fit(source, held_out, prepared, config, one_for_all(state), mesh=mesh)
-            for state in begun
-        ]
+        begun = map(one_for_all, starts(source.without_held_out(first), prepared, config, n))
+        return [Fit(source, held_out, prepared, config, state, mesh=mesh) for state in begun]
 
     @property
     def updates(self) -> int:
@@ -197,10 +183,6 @@ class Fit:
             return gather_shares(tasks, self.prepared, shape, self.mesh)
         return gather(tasks, self.prepared, shape, room)
 
-    def settled(self) -> FitState:
-        """The state with its present themes taken as the best, as after a partial fit."""
-        return replace(self.state, best=self.state.themes)
-
     def _mini_batches(self) -> Iterator[FitInfo]:
         most = self.most_updates()
         judged = self._held_out_batches()
@@ -211,8 +193,6 @@ class Fit:
             last = most is not None and info.t >= most
             if last or info.t % self.config.evaluate_every == 0:
                 info = self._look(info, judged, last)
-            if last and not info.done:
-                info = replace(info, done="the asked number of tasks is reached")
             yield info
 
     def _held_out_batches(self) -> list[FitBatch]:
@@ -237,29 +217,28 @@ class Fit:
         bound = float(sum(float(s) for s, _ in sums) / sum(float(n) for _, n in sums))
         if self.mesh is not None:
             self.state = on_one_device(self.state)
-        flawed, best = (
-            flaws(self.state),
-            (-int(self.state.best_flaws), float(self.state.best_bound)),
-        )
+        flawed = flaws(self.state)
+        best = -int(self.state.best_flaws), float(self.state.best_bound)
         rose = (-flawed, bound - self.config.min_gain) > best
-        better = (-flawed, bound) > best
         stale = 0 if rose else int(self.state.stale) + 1
-        self.state = replace(
-            self.state,
-            best=self.state.themes if better else self.state.best,
-            best_bound=jnp.asarray(bound, self.state.shift.dtype)
-            if better
-            else self.state.best_bound,
-            best_flaws=jnp.asarray(flawed, jnp.int32) if better else self.state.best_flaws,
-            stale=jnp.asarray(stale, jnp.int32),
-        )
+        self.state = replace(self.state, stale=jnp.asarray(stale, jnp.int32))
+        if (-flawed, bound) > best:
+            self.state = replace(
+                self.state,
+                best=self.state.themes,
+                best_bound=jnp.asarray(bound, self.state.shift.dtype),
+                best_flaws=jnp.asarray(flawed, jnp.int32),
+            )
         revived = 0
         if not last and self.config.update != "paper":
             self.state, revived = mend(self.state, settings)
             if revived:
                 self.posteriors = None  # they have no place for it, and would leave it dead
         self.state = same_on_all(self.state, self.mesh)
-        done = "the held-out bound no longer rises" if stale >= self.config.patience else ""
+        counted = "passes" if self.config.method == "batch" else "tasks"
+        done = f"the asked number of {counted} is reached" if last else ""
+        if stale >= self.config.patience:
+            done = "the held-out bound no longer rises"
         return replace(info, held_out=bound, revived=revived, done="" if revived else done)
 
     # -- batch ----------------------------------------------------------------------------------
@@ -287,10 +266,7 @@ class Fit:
                 penalised=penalised / samples,
                 usage=tuple(np.asarray(stats.N_k / stats.samples).round(6).tolist()),
             )
-            info = self._look(info, judged, t + 1 >= most)
-            if t + 1 >= most and not info.done:
-                info = replace(info, done="the asked number of passes is reached")
-            yield info
+            yield self._look(info, judged, t + 1 >= most)
 
     def _full_pass(self, shape: tuple[int, int, int]) -> tuple[ThemeStatistics, float]:
         size = shape[0]
@@ -329,34 +305,28 @@ class Fit:
 Callback = Callable[[FitInfo, int], None]
 
 
+@dataclass
 class Restarts:
     """The restarts of one call of ``fit``, with their checkpoint."""
 
-    def __init__(
-        self,
-        params: Mapping[str, Any],
-        config: FitConfig,
-        source: TaskSource,
-        held_out: TaskSet,
-        prepared: PreparedSamples,
-        checkpoint: str | os.PathLike[str] | None,
-        every: int,
-        callback: Callback | None,
-        mesh: Mesh | None = None,
-    ) -> None:
-        self.mesh = mesh
-        self.config, self.source, self.held_out, self.prepared = config, source, held_out, prepared
-        self.path = None if checkpoint is None else Path(checkpoint)
-        self.every, self.callback = every, callback
-        self.n = int(params["n_restarts"])
-        self.identity = _identity(params, source, held_out)
+    params: Mapping[str, Any]
+    config: FitConfig
+    source: TaskSource
+    held_out: TaskSet
+    prepared: PreparedSamples
+    checkpoint: str | os.PathLike[str] | None
+    every: int
+    callback: Callback | None
+    mesh: Mesh | None = None
 
+    def __post_init__(self) -> None:
+        self.path = None if self.checkpoint is None else Path(self.checkpoint)
+        self.n = int(self.params["n_restarts"])
+        self.identity = _identity(self.params, self.source, self.held_out)
+
+    @losses_named()
     def run(self, resume: bool) -> list[Fit]:
         """Run all fits that a checkpoint does not hold already."""
-        with losses_named():
-            return self._run(resume)
-
-    def _run(self, resume: bool) -> list[Fit]:
         if not alike(self.identity):
             raise DataError(
                 "the processes that share this fit have different settings, data or tasks (with "
@@ -368,10 +338,8 @@ class Restarts:
                 f"the processes see different checkpoints at {self.path}. It must be on a disk "
                 "that all of them share."
             )
-        if not fits:
-            fits = Fit.several(
-                self.source, self.held_out, self.prepared, self.config, self.n, self.mesh
-            )
+        given = self.source, self.held_out, self.prepared, self.config
+        fits = fits or Fit.several(*given, self.n, self.mesh)
         for i, fit in enumerate(fits):
             label = "fitting" if self.n == 1 else f"fitting {i + 1}/{self.n}"
             with progress_bar(label, fit.most_updates()) as advance:
@@ -418,8 +386,7 @@ class Restarts:
         save_checkpoint(self.path, arrays, header)
 
     def _read(self) -> list[Fit]:
-        if self.path is None:
-            return []
+        assert self.path is not None
         if not self.path.exists():
             return []
         arrays, header = load_checkpoint(self.path, "fit", self.identity)
@@ -427,16 +394,10 @@ class Restarts:
 
     def _fit(self, arrays: Mapping[str, np.ndarray], i: int, history: list[dict[str, Any]]) -> Fit:
         """Restart ``i`` as a checkpoint holds it."""
-        return Fit(
-            self.source,
-            self.held_out,
-            self.prepared,
-            self.config,
-            state_from_arrays(arrays, f"fit{i}", self.config.covariance),
-            [FitInfo(**{**info, "usage": tuple(info["usage"])}) for info in history],
-            posterior_from_arrays(arrays, f"posteriors{i}"),
-            self.mesh,
-        )
+        given = self.source, self.held_out, self.prepared, self.config
+        state = state_from_arrays(arrays, f"fit{i}", self.config.covariance)
+        steps = [FitInfo(**{**info, "usage": tuple(info["usage"])}) for info in history]
+        return Fit(*given, state, steps, posterior_from_arrays(arrays, f"posteriors{i}"), self.mesh)
 
 
 def check_no_checkpoint(path: str | os.PathLike[str], of: str = "fit") -> None:

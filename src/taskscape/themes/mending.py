@@ -47,33 +47,24 @@ def mend(state: FitState, settings: StepSettings) -> tuple[FitState, int]:
 
     Returns the new state and how many themes were revived.
     """
-    mended = 0
-    for k in dead_themes(np.asarray(state.stats.N_k), float(state.stats.samples)):
-        full = int(np.argmax(np.asarray(state.stats.N_k)))
-        state = revive(state, jnp.asarray(int(k)), jnp.asarray(full), settings)
-        mended += 1
+    dead_images = dead_themes(np.asarray(state.stats.N_k), float(state.stats.samples))
+    for dead in dead_images:
+        full = jnp.argmax(state.stats.N_k)
+        state = revive(state, jnp.asarray(int(dead)), full, settings)
     for kept, other in duplicates(np.asarray(state.themes.alpha)):
         state = _merge(state, int(kept), int(other))
-    for dead in dead_themes(np.asarray(state.stats.w), float(state.stats.classes)):
-        full = int(np.argmax(np.asarray(state.stats.w)))
-        state = split(state, jnp.asarray(int(dead)), jnp.asarray(full), settings)
-        mended += 1
-    return state, mended
+    dead_tasks = dead_themes(np.asarray(state.stats.w), float(state.stats.classes))
+    for dead in dead_tasks:
+        state = split(state, jnp.asarray(int(dead)), jnp.argmax(state.stats.w), settings)
+    return state, len(dead_images) + len(dead_tasks)
 
 
 def _merge(state: FitState, kept: int, other: int) -> FitState:
-    stats = state.stats
-    return replace(
-        state,
-        stats=replace(
-            stats,
-            w=stats.w.at[kept].add(stats.w[other]).at[other].set(0),
-            E_log_theta_sum=stats.E_log_theta_sum.at[kept]
-            .add(stats.E_log_theta_sum[other])
-            .at[other]
-            .set(0),
-        ),
-    )
+    def merged(x: Array) -> Array:
+        return x.at[kept].add(x[other]).at[other].set(0)
+
+    w, sums = merged(state.stats.w), merged(state.stats.E_log_theta_sum)
+    return replace(state, stats=replace(state.stats, w=w, E_log_theta_sum=sums))
 
 
 @jax.jit

@@ -13,7 +13,7 @@ from taskscape.tasks import TaskSet
 from taskscape.tasks.draws import distinct, subkeys
 from taskscape.tasks.taskset import ALL
 
-__all__ = ["SamplePlaces", "all_rows", "class_rows"]
+__all__ = ["SamplePlaces", "all_rows", "class_rows", "evenly_spaced"]
 
 _DRAWN_ON_DEVICE = 32
 """Samples of a class at most; a longer draw takes long to compile."""
@@ -62,6 +62,13 @@ def all_rows(pool: ClassPool, classes: Int[np.ndarray, "some"]) -> Int[np.ndarra
     """The rows of ``pool.samples`` that belong to these classes, ascending."""
     parts = [pool.starts[c] + np.arange(pool.counts[c]) for c in classes]
     return np.sort(np.concatenate(parts))
+
+
+def evenly_spaced(values: Int[np.ndarray, "n"], most: int) -> Int[np.ndarray, "some"]:
+    """All values, or so many from the first to the last."""
+    if len(values) <= most:
+        return values
+    return values[np.linspace(0, len(values) - 1, most).astype(np.int64)]
 
 
 def class_rows(tasks: TaskSet, way: int, size: int) -> Int[np.ndarray, "C M"]:

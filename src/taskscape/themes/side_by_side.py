@@ -8,9 +8,8 @@ at once; what still moves goes on in a batch a quarter of the size, and so on, a
 never waits for a count, runs ahead.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Shaped
+from jaxtyping import Array, Int
 
 from taskscape.compiling import compiled
 from taskscape.model.fixed_point import Settling, SettlingT, settle
@@ -57,14 +56,12 @@ def in_order(job: Callable[[int], T], inputs: Sequence[int], at_once: int) -> It
 def read_ahead(job: Callable[[int], T], inputs: Iterable[int]) -> Iterator[T]:
     """The results of a job, one by one; the next one is under way while one is worked with."""
     job, thread = _as_here(job), ThreadPoolExecutor(1)
-    coming: deque[Future[T]] = deque()
+    coming = (thread.submit(job, item) for item in inputs)
     try:
-        for item in inputs:
-            coming.append(thread.submit(job, item))
-            if len(coming) > 1:
-                yield coming.popleft().result()
-        while coming:
-            yield coming.popleft().result()
+        ahead = next(coming, None)
+        while ahead is not None:
+            now, ahead = ahead, next(coming, None)
+            yield now.result()
     finally:
         thread.shutdown(cancel_futures=True)
 
@@ -114,64 +111,41 @@ def solve(
 ) -> T:
     """What problems that lie side by side come to, after sweeps until nothing moves.
 
-    What still moves goes on alone once it is few. On a CPU, ``size`` problems go at a time.
+    What still moves goes on alone once it is few. On a CPU, ``size`` problems go at a time, and a
+    block stays in the cache from its first sweep to its results; what still moves of all blocks is
+    gathered and goes on in blocks like them.
     """
-    if on_cpu():
-        leaves, tree = jax.tree.flatten(problems)
-        return _solve_in_blocks(size, begin, sweep, finish, leaves, tree, prior, tol, max_iter)
-    begun = begin(*problems)
-    return finish(
-        begun._replace(
-            point=_settled_on_device(sweep, begun.point, begun.data, prior, tol, max_iter)
-        )
-    )
-
-
-def _solve_in_blocks(
-    size: int,
-    begin: Callable[..., Begun],
-    sweep: Callable[..., Settling],
-    finish: Callable[[Begun], T],
-    leaves: list[Any],
-    tree: Any,
-    prior: Any,
-    tol: float,
-    max_iter: int,
-) -> T:
-    """A block stays in the cache from its first sweep to its results.
-
-    What still moves of all blocks is gathered and goes on in blocks like them.
-    """
-    n = leaves[0].shape[-1]
+    if not on_cpu():
+        begun = begin(*problems)
+        point = _settled_on_device(sweep, begun.point, begun.data, prior, tol, max_iter)
+        return finish(begun._replace(point=point))
+    n = jax.tree.leaves(problems)[0].shape[-1]
     enough = size // _SHRINK if n > size else 0
-    results, moving, places = [], [], []
-    for start, here, block in _blocks(size, leaves, tree):
+    moving: list[list[Any]] = []
+    results, places = [], []
+    for start, here, block in _blocks(size, n, problems):
         begun = begin(*block)
         point = _sweep_until(sweep, begun.point, begun.data, prior, tol, max_iter, enough)
         begun = begun._replace(point=point)
-        results.append(_first(here, finish(begun)))
+        results.append(_at_places(finish(begun), slice(here)))
         change, sweeps = np.asarray(point.change)[:here], np.asarray(point.sweeps)[:here]
         ids = np.flatnonzero((change >= tol) & (sweeps < max_iter))
-        moving.append([np.asarray(x)[..., ids] for x in jax.tree.leaves(begun)])
+        moving.append(_at_places(jax.tree.leaves(begun), ids))
         places.append(start + ids)
     whole, left = _joined(results), np.concatenate(places)
     if len(left):
-        tree = jax.tree.structure((begun,))
-        again = _solve_in_blocks(
-            size, _as_it_is, sweep, finish, _joined(moving), tree, prior, tol, max_iter
-        )
-        jax.tree.map(lambda x, moved: _put_on_host(x, left, moved), whole, again)
+        as_it_was = partial(jax.tree.unflatten, jax.tree.structure(begun))
+        rest = (_joined(moving),)
+        again = solve(size, as_it_was, sweep, finish, rest, prior, tol, max_iter)
+        for x, moved in zip(jax.tree.leaves(whole), jax.tree.leaves(again), strict=True):
+            x[..., left] = moved
     return whole
 
 
-def _as_it_is(begun: Begun) -> Begun:
-    return begun
-
-
-def _blocks(size: int, leaves: list[Any], tree: Any) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
+def _blocks(size: int, n: int, problems: T) -> Iterator[tuple[int, int, T]]:
     """Where a block begins, its problems, and the block: the last one is filled up with copies."""
+    leaves, tree = jax.tree.flatten(problems)
     leaves = [np.asarray(leaf) for leaf in leaves]
-    n = leaves[0].shape[-1]
     for start in range(0, n, size):
         block = [leaf[..., start : start + size] for leaf in leaves]
         if (fill := start + size - n) > 0:
@@ -179,25 +153,19 @@ def _blocks(size: int, leaves: list[Any], tree: Any) -> Iterator[tuple[int, int,
         yield start, min(size, n - start), jax.tree.unflatten(tree, jax.device_put(block))
 
 
-def _first(n: int, results: T) -> T:
-    """The results of the first problems, on the host."""
-    return jax.tree.map(lambda x: np.asarray(x)[..., :n], results)
+def _at_places(values: T, places: slice | Int[np.ndarray, "..."]) -> T:
+    """The problems at some places, on the host."""
+    return jax.tree.map(lambda x: np.asarray(x)[..., places], values)
 
 
 def _joined(blocks: list[T]) -> T:
     return jax.tree.map(lambda *x: np.concatenate(x, axis=-1), *blocks)
 
 
-def _put_on_host(
-    x: Shaped[np.ndarray, "..."], places: Int[np.ndarray, " m"], values: Shaped[np.ndarray, "..."]
-) -> None:
-    x[..., places] = values
-
-
 def take(values: T, places: Int[np.ndarray, "..."]) -> T:
     """The problems at some places."""
     if on_cpu():
-        return jax.tree.map(lambda x: np.asarray(x)[..., places], values)
+        return _at_places(values, places)
     return _take(values, places)
 
 

@@ -14,7 +14,7 @@ from taskscape.arguments import check_kind
 from taskscape.compare.posteriors import kl
 from taskscape.distributed.engine import map_work
 from taskscape.errors import DataError
-from taskscape.files import save_picture
+from taskscape.files import picture
 from taskscape.tasks import TaskSet
 from taskscape.themes.data import TaskSource
 from taskscape.themes.estimator import HealthWarning, TaskThemes
@@ -118,32 +118,23 @@ class SizeSearch:
 
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Write a figure: held-out bound against image-themes, a line per number of task-themes."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-        axes = figure.subplots()
         colours = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-        for i, L in enumerate(sorted({p.task_themes for p in self.points})):
-            line = sorted(
-                (p for p in self.points if p.task_themes == L), key=lambda p: p.image_themes
-            )
-            axes.errorbar(
-                [p.image_themes for p in line],
-                [p.elbo for p in line],
-                yerr=[2 * p.behind_error for p in line],
-                marker="osD^v<"[i % 6],
-                color=colours[i % 6],
-                capsize=3,
-                label=f"{L} task-themes",
-            )
-        axes.set_xscale("log", base=2)
-        ticks = sorted({p.image_themes for p in self.points})
-        axes.set_xticks(ticks, [str(t) for t in ticks])
-        axes.set_xlabel("image-themes K")
-        axes.set_ylabel("held-out bound (nats per sample)")
-        axes.legend(frameon=False)
-        axes.spines[["top", "right"]].set_visible(False)
-        save_picture(figure, path, dpi=150)
+        points = sorted(self.points, key=lambda p: p.image_themes)
+        with picture(path, 6.4, 4.2, dpi=150) as figure:
+            axes = figure.subplots()
+            for i, L in enumerate(sorted({p.task_themes for p in points})):
+                line = [(p.image_themes, p.elbo, 2 * p.behind_error) for p in points
+                        if p.task_themes == L]  # fmt: skip
+                axes.errorbar(
+                    *np.transpose(line), marker="osD^v<"[i % 6], color=colours[i % 6], capsize=3,
+                    label=f"{L} task-themes",
+                )  # fmt: skip
+            axes.set_xscale("log", base=2)
+            ticks = sorted({p.image_themes for p in points})
+            axes.set_xticks(ticks, [str(t) for t in ticks])
+            axes.set_xlabel("image-themes K")
+            axes.set_ylabel("held-out bound (nats per sample)")
+            axes.legend(frameon=False)
 
 
 def search_sizes(

@@ -11,14 +11,13 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from taskscape.errors import DataError
-from taskscape.model import Themes, ThemeStatistics, moment_match
-from taskscape.pools import ClassPool
+from taskscape.model import Themes, moment_match
 from taskscape.progress import track
 from taskscape.tasks import TaskSet
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import FitBatch
 from taskscape.themes.mending import flaws, mend
-from taskscape.themes.places import all_rows
+from taskscape.themes.places import all_rows, evenly_spaced
 from taskscape.themes.prepare import PreparedSamples
 from taskscape.themes.steps import FitState, batch_part, cold_posterior, init, maximise
 
@@ -73,12 +72,12 @@ def starts(tasks: TaskSet, prepared: PreparedSamples, config: FitConfig, n: int)
     ranks = [(flaws(state), -round(bound / (10 * config.min_gain))) for state, bound in begun]
     order = sorted(range(len(begun)), key=lambda i: ranks[i])
     kept = [_passes(begun[i][0], documents, config, _MANY)[0] for i in order[:n]]
-    return [replace(state, stats=_of_one_task(state.stats, per_task)) for state in kept]
-
-
-def _of_one_task(stats: ThemeStatistics, classes: float) -> ThemeStatistics:
-    """Statistics of classes, scaled to those of a task that has so many."""
-    return replace(stats * (classes / stats.classes), tasks=jnp.ones_like(stats.tasks))
+    # the statistics of all classes, scaled to those of a task
+    scaled = [state.stats * (per_task / state.stats.classes) for state in kept]
+    return [
+        replace(state, stats=replace(stats, tasks=jnp.ones_like(stats.tasks)))
+        for state, stats in zip(kept, scaled, strict=True)
+    ]
 
 
 def _passes(
@@ -125,16 +124,17 @@ def _samples(
 
     Of many small classes some are taken whole, of large ones all in part.
     """
-    rows, owner = _rows_with_class(tasks)
+    pool, classes = tasks.pool, tasks.class_ids
+    by_start = classes[np.argsort(pool.starts[classes])]
+    rows, owner = all_rows(pool, classes), np.repeat(by_start, pool.counts[by_start])
     if len(rows) > _MOST_SAMPLES:
         named = np.unique(owner)
         share = _MOST_SAMPLES / len(rows)
         some = max(int(share * len(named)), config.task_themes)
         if len(rows) <= _DOCUMENT * len(named) and some < len(named):
-            spread = np.linspace(0, len(named) - 1, some).astype(np.int64)
-            pick = np.flatnonzero(np.isin(owner, named[spread]))
+            pick = np.flatnonzero(np.isin(owner, evenly_spaced(named, some)))
         else:
-            pick = np.linspace(0, len(rows) - 1, _MOST_SAMPLES).astype(np.int64)
+            pick = evenly_spaced(np.arange(len(rows)), _MOST_SAMPLES)
         rows, owner = rows[pick], owner[pick]
     _, owner = np.unique(owner, return_inverse=True)
     order = np.argsort(owner, kind="stable")
@@ -151,9 +151,9 @@ def _samples(
         raise DataError("all samples are the same; there is nothing to tell apart.")
     largest = np.abs(x).max(axis=1)
     if not largest.max() < _LARGEST:
-        c, n = tasks.pool.locate_row(int(rows[int(np.argmax(largest))]))
+        c, n = pool.locate_row(int(rows[int(np.argmax(largest))]))
         raise DataError(
-            f"sample {n} of class {tasks.pool.class_names[c]!r} has a feature of "
+            f"sample {n} of class {pool.class_names[c]!r} has a feature of "
             f"{largest.max():g}, whose square is too large to sum. Mend or scale the samples."
         )
     return x, owner
@@ -190,14 +190,6 @@ def start_themes(
     )
 
 
-def _rows_with_class(tasks: TaskSet) -> tuple[Int[np.ndarray, "rows"], Int[np.ndarray, "rows"]]:
-    """All samples of the classes that occur in the tasks, and the class of each."""
-    pool: ClassPool = tasks.pool
-    classes = tasks.class_ids
-    by_start = classes[np.argsort(pool.starts[classes])]
-    return all_rows(pool, classes), np.repeat(by_start, pool.counts[by_start])
-
-
 def _within(
     x: Float[np.ndarray, "S D"],
     labels: Int[np.ndarray, "S"],
@@ -230,9 +222,8 @@ def _start_alpha(
     labels: Int[np.ndarray, "S"], owner: Int[np.ndarray, "S"], config: FitConfig, seed: int
 ) -> Float[Array, "L K"]:
     K, L = config.image_themes, config.task_themes
-    _, row = np.unique(owner, return_inverse=True)
-    counts = np.full((row.max() + 1, K), _PSEUDO_COUNT / K)
-    np.add.at(counts, (row, labels), 1.0)
+    counts = np.full((owner.max() + 1, K), _PSEUDO_COUNT / K)
+    np.add.at(counts, (owner, labels), 1.0)
     share = counts / counts.sum(axis=1, keepdims=True)
     groups = _clusters(L, 4, seed, np.sqrt(share))
     weights = np.eye(L)[groups].T + 1e-3  # a group of one class still has moments

@@ -88,18 +88,11 @@ class StepInfo:
     rho: Float[Array, ""]
 
 
-def init(
-    themes: Themes,
-    shift: Float[Array, " D"],
-    Psi0: Float[Array, " D"],
-    stats: ThemeStatistics | None = None,
-) -> FitState:
-    """The state of a fit about to start from these themes, and what they were learned from."""
-    if stats is None:
-        stats = zero_statistics(themes.K, themes.L, themes.D, themes.covariance, themes.mu.dtype)
+def init(themes: Themes, shift: Float[Array, " D"], Psi0: Float[Array, " D"]) -> FitState:
+    """The state of a fit about to start from these themes."""
     return FitState(
         themes=themes,
-        stats=stats,
+        stats=zero_statistics(themes.K, themes.L, themes.D, themes.covariance, themes.mu.dtype),
         t=jnp.zeros((), jnp.int32),
         shift=shift,
         Psi0=Psi0,
@@ -158,9 +151,7 @@ def maximise(state: FitState, stats: ThemeStatistics, settings: StepSettings) ->
 
 def cold_posterior(state: FitState, batch: FitBatch) -> ConditionalPosterior:
     """Where the E-step of tasks begins that were not seen before."""
-    themes = state.themes
-    masks, model = (batch.sample_mask, batch.class_mask), (themes.alpha, themes.delta)
-    return _cold(_log_lik(themes, batch), *masks, *model)
+    return _cold(*_given(state.themes, batch, _log_lik(state.themes, batch)))
 
 
 def batch_part(
@@ -188,18 +179,8 @@ def held_out_bound(
 def _bound_and_samples(
     batch: FitBatch, bound: Float[Array, " M"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    def summed(
-        batch: FitBatch, bound: Float[Array, " M"]
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        real = batch.sample_mask & batch.class_mask[..., None]
-        return bound.sum(), real.sum(dtype=bound.dtype)
-
-    if batch.mesh is None:
-        return summed(batch, bound)
-    of_all = on_each_device(
-        lambda *share: sum_over_devices(summed(*share)), batch.mesh, (SPLIT, SPLIT), SAME
-    )
-    return of_all(batch, bound)
+    real = batch.sample_mask & batch.class_mask[..., None]
+    return bound.sum(), real.sum(dtype=bound.dtype)
 
 
 @register_dataclass
@@ -222,8 +203,7 @@ def _infer(
     """The E-step; a program of its own, so that mini-batches and held-out tasks share it."""
     if batch.mesh is not None:
         return _infer_on_each_device(themes, batch, settings, start)
-    masks, model = (batch.sample_mask, batch.class_mask), (themes.alpha, themes.delta)
-    given = (_log_lik(themes, batch), *masks, *model)
+    given = _given(themes, batch, _log_lik(themes, batch))
     if start is None and settings.update != "paper":
         start = _cold(*given)
     return _infer_from(*given, settings, start)
@@ -239,10 +219,10 @@ def _infer_on_each_device(
         themes: Themes, batch: FitBatch, settings: StepSettings, start: ConditionalPosterior | None
     ) -> _Inferred:
         log_lik = log_likelihood(batch.x, whiten(themes))[batch.index]
-        masks, model = (batch.sample_mask, batch.class_mask), (themes.alpha, themes.delta)
+        given = _given(themes, batch, log_lik)
         if start is None and settings.update != "paper":
-            start = cold_start_given_theme(log_lik, *masks, *model)
-        return _inferred(log_lik, *masks, *model, settings, start)
+            start = cold_start_given_theme(*given)
+        return _inferred(*given, settings, start)
 
     assert batch.mesh is not None
     of_all = on_each_device(of_share, batch.mesh, (SAME, SPLIT, SAME, SPLIT), SPLIT)
@@ -252,6 +232,13 @@ def _infer_on_each_device(
 @jax.jit
 def _log_lik(themes: Themes, batch: FitBatch) -> Float[Array, "M C N K"]:
     return log_likelihood(batch.x, whiten(themes))[batch.index]
+
+
+def _given(
+    themes: Themes, batch: FitBatch, log_lik: Float[Array, "M C N K"]
+) -> tuple[Array, Array, Array, Array, Array]:
+    """What an E-step is given, in the order of its arguments."""
+    return log_lik, batch.sample_mask, batch.class_mask, themes.alpha, themes.delta
 
 
 _cold = compiled(cold_start_given_theme)

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 import jax.numpy as jnp
 import numpy as np
 
-from taskscape.errors import DataError
 from taskscape.model import ConditionalPosterior, Covariance, Themes
 from taskscape.storage import arrays_of, get_array, tree_from
 from taskscape.themes.health import Health
@@ -33,11 +32,7 @@ def state_from_arrays(
         delta=jnp.ones(L),
         covariance=covariance,
     )
-    state = tree_from(arrays, init(themes, jnp.zeros(D), jnp.zeros(D)), prefix)
-    for name, values in arrays_of(state, prefix).items():
-        if values.dtype.kind == "f" and np.isnan(values).any():
-            raise DataError(f"{name} holds NaN: the model is damaged.")
-    return state
+    return tree_from(arrays, init(themes, jnp.zeros(D), jnp.zeros(D)), prefix)
 
 
 def posterior_from_arrays(
@@ -59,7 +54,7 @@ def to_disk(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays["preparation.components"] = model.preparation_.components
     for i, state in enumerate(model.states_):
         arrays |= arrays_of(state, f"member{i}")
-    params = model.get_params()
+    params, themes = model.get_params(), model.states_[0].themes
     if isinstance(params["prepare"], PrepareConfig):
         params["prepare"] = asdict(params["prepare"])
     return arrays, {
@@ -68,7 +63,12 @@ def to_disk(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "random_state": model.random_state_,
         "preparation": model.preparation_.settings(),
         "members": len(model.states_),
-        "sizes": _sizes(model.states_[0].themes),
+        "sizes": {
+            "task_themes": themes.L,
+            "image_themes": themes.K,
+            "dims": themes.D,
+            "covariance": themes.covariance,
+        },
         "pool": {"name": model.pool_name_, "fingerprint": model.pool_fingerprint_},
         "n_features_in": model.n_features_in_,
         "elbo_reference": model.elbo_reference_,
@@ -85,9 +85,7 @@ def from_disk(kind: type[Model], arrays: dict[str, np.ndarray], header: dict[str
         params["prepare"] = PrepareConfig(**params["prepare"])
     model = kind(**params)
     model._config()
-    model.random_state_ = int(
-        header["random_state"] if "random_state" in header else params["random_state"]
-    )
+    model.random_state_ = int(header["random_state"])
     model.n_features_in_ = int(header["n_features_in"])
     settings = dict(header["preparation"])
     explained = settings.pop("explained")
@@ -97,12 +95,8 @@ def from_disk(kind: type[Model], arrays: dict[str, np.ndarray], header: dict[str
         arrays.get("preparation.components"),
         explained,
     )
-    states = [
-        state_from_arrays(arrays, f"member{i}", header["sizes"]["covariance"])
-        for i in range(header["members"])
-    ]
-    _check_sizes(model, states, header["sizes"])
-    model._set_states(states)
+    covariance, members = header["sizes"]["covariance"], range(header["members"])
+    model._set_states([state_from_arrays(arrays, f"member{i}", covariance) for i in members])
     model.elbo_history_ = np.array(header["elbo_history"], dtype=np.float64)
     model.held_out_ = str(header["held_out"])
     model.elbo_reference_ = tuple(header["elbo_reference"])
@@ -113,27 +107,3 @@ def from_disk(kind: type[Model], arrays: dict[str, np.ndarray], header: dict[str
     model.pool_name_ = header["pool"]["name"]
     model.pool_fingerprint_ = header["pool"]["fingerprint"]
     return model
-
-
-def _sizes(themes: Themes) -> dict[str, Any]:
-    return {
-        "task_themes": themes.L,
-        "image_themes": themes.K,
-        "dims": themes.D,
-        "covariance": themes.covariance,
-    }
-
-
-def _check_sizes(model: Any, states: list[FitState], sizes: dict[str, Any]) -> None:
-    """The header, the preparation and every member must be of one model."""
-    prep = model.preparation_
-    raw = (model.n_features_in_,)
-    checks = [("preparation.mean", prep.mean.shape, raw), ("dims", sizes["dims"], prep.dims)]
-    if prep.components is not None:
-        checks.append(("preparation.components", prep.components.shape[1:], raw))
-    checks += [(f"member{i}", _sizes(state.themes), sizes) for i, state in enumerate(states)]
-    for name, has, expected in checks:
-        if has != expected:
-            raise DataError(f"{name} has {has}, expected {expected}: the model is damaged.")
-    if not states:
-        raise DataError("it holds no fit: the model is damaged.")

@@ -18,7 +18,6 @@ from taskscape.forecast import Forecasts, ForecastWarning, Judgement, forecast
 from taskscape.forecast.features import GROUPS, WORDS
 from taskscape.meta import ProtoNet, TrainConfig, mlp, train
 from taskscape.similarity import PrototypeDistance
-from taskscape.storage import load_arrays, save_arrays
 
 
 def same(a: Forecasts, b: Forecasts, order: object = slice(None)) -> None:
@@ -190,20 +189,6 @@ def test_judgements_are_kept_with_what_they_do_not_know():
     assert back.coverage_interval == (0.8, 1.0)
     assert back.error_interval is None
     assert np.isnan(back.spearman)
-
-
-def test_forecasters_with_intervals_of_another_making_are_refused(tmp_path: Path):
-    made, _ = cases.calibrated()
-    made.save(tmp_path)
-    arrays, header = load_arrays(tmp_path, "forecaster")
-    del header["calibration_format"]
-    save_arrays(tmp_path / "older", arrays, header)
-    message = (
-        "the forecaster has calibration_format=1; this version reads 2, whose intervals are made "
-        "from other numbers. Fit the forecaster again and save it."
-    )
-    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-        Forecaster.load(tmp_path / "older", cases.model())
 
 
 def test_tasks_unlike_the_calibration_tasks_are_warned_of():

@@ -1,13 +1,12 @@
 """Scores agree with slow loops and do not depend on how the work is cut."""
 
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from meta_cases import DIMS, toy_pool, toy_tasks
+from taskscape.devices import free_bytes
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.meta import (
     MAML,
@@ -18,7 +17,6 @@ from taskscape.meta import (
     evaluation,
     mlp,
 )
-from taskscape.meta.episodes import rows_of
 from taskscape.meta.evaluation import BINS, _score_chunks, task_scores
 
 LEARNER, NETWORK = ProtoNet(), mlp(DIMS, (4,))
@@ -177,46 +175,6 @@ def test_other_failures_are_not_taken_for_lack_of_memory(monkeypatch: pytest.Mon
         evaluate(LEARNER, state(), toy_tasks(toy_pool(), "test", 5))
 
 
-def test_chunks_follow_from_what_the_program_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks = toy_tasks(toy_pool(), "test", 13)
-    states = jax.tree.map(lambda *s: jnp.stack(s), *[state(s) for s in range(3)])
-    rows = rows_of(tasks)
-
-    def program(size: int):
-        chunks, index = evaluation._chunks(rows, size)
-        samples = jnp.asarray(tasks.pool.samples)
-        return _score_chunks.lower(LEARNER, "float32", {}, 3, states, samples, chunks, index, 0)
-
-    need = {s: evaluation._bytes_of(program(s), otherwise=0) for s in (1, 4, 13)}
-    assert need[1] < need[4] < need[13]
-    assert evaluation.fitting_size(13, program, None) == 13
-    assert evaluation.fitting_size(13, program, 2 * need[13]) == 13
-    assert 1 < evaluation.fitting_size(13, program, 2 * need[4]) < 13
-    assert evaluation.fitting_size(13, program, 1) == 1
-    whole = evaluate_many(LEARNER, states, tasks)
-    monkeypatch.setattr(evaluation, "_sizes", {})
-    monkeypatch.setattr(evaluation, "free_bytes", lambda device: 2 * need[4])
-    for a, b in zip(whole, evaluate_many(LEARNER, states, tasks), strict=True):
-        np.testing.assert_allclose(a.accuracy, b.accuracy)
-    assert 1 < max(evaluation._sizes.values()) < 13
-
-
-def test_a_compiler_that_runs_out_of_memory_counts_as_too_large():
-    class Program(jax.stages.Lowered):
-        def __init__(self, size: int) -> None:
-            self.size = size
-
-        def compile(self, *_: object) -> "Program":
-            if self.size > 20:
-                raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying")
-            return self
-
-        def memory_analysis(self) -> SimpleNamespace:
-            return SimpleNamespace(temp_size_in_bytes=self.size, output_size_in_bytes=0)
-
-    assert 1 < evaluation.fitting_size(200, Program, 30) <= 20
-
-
 def test_free_memory_is_what_the_device_accounts_for() -> None:
     class Device:
         def __init__(self, account: dict[str, int] | None) -> None:
@@ -225,5 +183,5 @@ def test_free_memory_is_what_the_device_accounts_for() -> None:
         def memory_stats(self) -> dict[str, int] | None:
             return self.account
 
-    assert evaluation.free_bytes(Device(None)) is None
-    assert evaluation.free_bytes(Device({"bytes_limit": 100, "bytes_in_use": 30})) == 70
+    assert free_bytes(Device(None)) is None
+    assert free_bytes(Device({"bytes_limit": 100, "bytes_in_use": 30})) == 70

@@ -92,13 +92,13 @@ def test_with_all_samples_each_class_is_fitted_once_with_the_same_result(
     monkeypatch: pytest.MonkeyPatch,
 ):
     tasks = sample_tasks(small_pool(), 90, n_way=(2, 4), n_shot="all", split="train", seed=3)
-    fits, inner = [], module._fit_classes
+    fits, inner = [], module._Member.fit_classes
 
     def counted(*args: jax.Array) -> object:
         fits.append(int(args[2].any(0).sum()))
         return inner(*args)
 
-    monkeypatch.setattr(module, "_fit_classes", counted)
+    monkeypatch.setattr(module._Member, "fit_classes", counted)
     once = embedded(tasks, keep_gamma=True)
     assert fits == [16]
     listed = np.broadcast_to(np.arange(12), (90, 4, 12))

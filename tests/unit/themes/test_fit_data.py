@@ -84,11 +84,6 @@ def test_a_device_draws_the_samples_that_the_host_draws():
     np.testing.assert_array_equal(np.asarray(drawn[0])[mask], index[mask])
 
 
-def test_a_batch_must_have_room():
-    with pytest.raises(ValueError, match=re.escape("shape (5, 4, 6) do not fit into (4, 4, 6)")):
-        gather(small_tasks(5), prepared(), (4, 4, 6))
-
-
 def test_some_tasks_are_held_out_and_the_rest_is_learned_from():
     tasks = small_tasks(40)
     source, held_out = TaskSource.of(tasks, seed=3, held_out=500)

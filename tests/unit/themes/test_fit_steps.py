@@ -225,7 +225,7 @@ def test_two_online_steps_agree_with_loops(update: str):
 def test_the_statistics_of_the_start_count_as_one_step_before():
     """No mini-batch replaces what the start was learned from."""
     first, _ = step(start_state(), a_batch(), CONFIG)
-    begun = init(first.themes, first.shift, first.Psi0, first.stats)
+    begun = replace(init(first.themes, first.shift, first.Psi0), stats=first.stats)
     after, info = step(begun, a_batch(7), CONFIG)
     alone, _ = step(init(first.themes, first.shift, first.Psi0), a_batch(7), CONFIG)
     rho = (CONFIG.tau0 + 1) ** -CONFIG.tau1
