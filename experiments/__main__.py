@@ -23,6 +23,7 @@ from experiments import (
     learning,
     paper,
     representation,
+    retrieval,
     similarity,
     targets,
 )
@@ -38,6 +39,7 @@ EXPERIMENTS: Mapping[str, tuple[ModuleType, type]] = {
     "choosing": (choosing, choosing.ChoosingSettings),
     "forecasting": (forecasting, forecasting.ForecastingSettings),
     "representation": (representation, representation.RepresentationSettings),
+    "retrieval": (retrieval, retrieval.RetrievalSettings),
     "similarity": (similarity, similarity.SimilaritySettings),
     "targets": (targets, targets.TargetsSettings),
 }

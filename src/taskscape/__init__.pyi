@@ -10,6 +10,7 @@ from taskscape.pools import ClassPool as ClassPool
 from taskscape.pools import join_pools as join_pools
 from taskscape.pools import load_pool as load_pool
 from taskscape.select import select as select
+from taskscape.similarity import retrieval as retrieval
 from taskscape.study import load_study as load_study
 from taskscape.study import run_study as run_study
 from taskscape.targets import advise as advise

@@ -3,6 +3,8 @@ from taskscape.similarity.distances import EmbeddingSource as EmbeddingSource
 from taskscape.similarity.distances import KLSource as KLSource
 from taskscape.similarity.distances import MatrixSource as MatrixSource
 from taskscape.similarity.hardness import TaskHardness as TaskHardness
+from taskscape.similarity.image_themes import ImageThemes as ImageThemes
+from taskscape.similarity.image_themes import TaskMeans as TaskMeans
 from taskscape.similarity.known import SIMILARITIES as SIMILARITIES
 from taskscape.similarity.known import TASK_THEMES as TASK_THEMES
 from taskscape.similarity.known import KnownSimilarity as KnownSimilarity
@@ -12,6 +14,8 @@ from taskscape.similarity.registry import SimilarityLike as SimilarityLike
 from taskscape.similarity.registry import distances_between as distances_between
 from taskscape.similarity.registry import fitted_to as fitted_to
 from taskscape.similarity.registry import make_similarity as make_similarity
+from taskscape.similarity.retrieval import RetrievalTest as RetrievalTest
+from taskscape.similarity.retrieval import retrieval as retrieval
 from taskscape.similarity.similarity import FeatureSimilarity as FeatureSimilarity
 from taskscape.similarity.similarity import Similarity as Similarity
 from taskscape.similarity.task2vec import Task2Vec as Task2Vec

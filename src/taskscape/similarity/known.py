@@ -20,7 +20,8 @@ __all__ = [
     "find_similarity",
 ]
 
-TASK_THEMES = "task_themes"
+TASK_THEMES, TASK_MEANS, PROTOTYPES = "task_themes", "task_means", "prototypes"
+IMAGE_THEMES = "image_themes"
 """The notion that is used where none is named."""
 PROBE_SHOTS = 5
 PROBE_SAMPLES = PROBE_SHOTS + 1
@@ -67,7 +68,17 @@ SIMILARITIES: Mapping[str, KnownSimilarity] = MappingProxyType(
             f"{PROBE_SAMPLES} samples of every training class, to train the probe",
             PROBE_SAMPLES,
         ),
-        "prototypes": KnownSimilarity(
+        IMAGE_THEMES: KnownSimilarity(
+            "taskscape.similarity.registry:make_image_themes",
+            "KL divergence between posteriors over image-themes, and distance of mean positions",
+            "nothing besides tasks",
+        ),
+        TASK_MEANS: KnownSimilarity(
+            "taskscape.similarity.registry:make_task_means",
+            "distance between the means of all samples",
+            "nothing besides tasks",
+        ),
+        PROTOTYPES: KnownSimilarity(
             "taskscape.similarity.registry:make_prototypes",
             "distance between class means under their best assignment",
             "nothing besides tasks",

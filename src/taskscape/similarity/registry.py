@@ -7,6 +7,7 @@ from taskscape.errors import DataError
 from taskscape.meta import TrainConfig
 from taskscape.similarity.distances import DistanceSource, MatrixSource
 from taskscape.similarity.hardness import TaskHardness
+from taskscape.similarity.image_themes import ImageThemes, TaskMeans
 from taskscape.similarity.known import TASK_THEMES, find_similarity
 from taskscape.similarity.similarity import Similarity
 from taskscape.similarity.task2vec import Task2Vec, Task2VecConfig
@@ -28,6 +29,14 @@ def make_task_themes(seed: int, updates: int | None) -> Similarity:
 def make_task2vec(seed: int, updates: int | None) -> Similarity:
     config = None if updates is None else Task2VecConfig(train=TrainConfig(updates=updates))
     return Task2Vec(config=config, seed=seed)
+
+
+def make_image_themes(seed: int, updates: int | None) -> Similarity:
+    return ImageThemes(seed=seed)
+
+
+def make_task_means(seed: int, updates: int | None) -> Similarity:
+    return TaskMeans()
 
 
 def make_prototypes(seed: int, updates: int | None) -> Similarity:

@@ -1,0 +1,123 @@
+"""Do tasks of one group find each other? How often the nearest task is of the query's own group."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from taskscape.errors import DataError
+from taskscape.files import picture
+from taskscape.statistics import Interval, mean_interval
+
+__all__ = ["Retrieval", "score_retrieval"]
+
+_NEAREST = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Retrieval:
+    """How often tasks of each group found their own group among those of all groups."""
+
+    measure: str
+    groups: tuple[str, ...]
+    """Groups that tasks were queried from."""
+    candidates: tuple[str, ...]
+    """Groups that could be found."""
+    at_1: Float[np.ndarray, "groups"]
+    """By group, the share of its queries whose nearest task is of the group."""
+    at_10: Float[np.ndarray, "groups"]
+    """By group, the mean share of the ten nearest tasks that are."""
+    taken_for: Float[np.ndarray, "groups candidates"]
+    """The share of a group's queries whose nearest task is of each group."""
+    chance: float
+
+    @property
+    def precision(self) -> Interval:
+        """The mean of ``at_1`` with its 95 % interval over groups."""
+        return mean_interval(self.at_1).within(0.0, 1.0)
+
+    def minus(self, other: "Retrieval") -> Interval:
+        """The mean difference in ``at_1``, paired by group, with its 95 % interval over groups."""
+        return mean_interval(self.at_1 - other.at_1)
+
+    def confusions(self, n: int = 5) -> list[tuple[str, str, float]]:
+        """The groups most often taken for another: the group, the other, and the share."""
+        wrong = self.taken_for * (np.array(self.groups)[:, None] != np.array(self.candidates))
+        order = np.argsort(-wrong, axis=None, kind="stable")[:n]
+        pairs = zip(*np.unravel_index(order, wrong.shape), strict=True)
+        return [
+            (self.groups[g], self.candidates[c], float(wrong[g, c]))
+            for g, c in pairs
+            if wrong[g, c]
+        ]
+
+    def summary(self) -> str:
+        """The precision in a sentence."""
+        p = self.precision
+        return (
+            f"{self.measure}: tasks of one group find each other in {100 * p.value:.0f} % of cases "
+            f"[{100 * p.low:.0f}, {100 * p.high:.0f}], over {len(self.groups)} groups "
+            f"(chance {100 * self.chance:.0f} %); of the ten nearest, "
+            f"{100 * self.at_10.mean():.0f} % are of the group."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain numbers and lists."""
+        return {
+            "measure": self.measure,
+            "precision": vars(self.precision),
+            "chance": self.chance,
+            "groups": {
+                g: {"at_1": float(a), "at_10": float(b)}
+                for g, a, b in zip(self.groups, self.at_1, self.at_10, strict=True)
+            },
+            "confusions": self.confusions(10),
+        }
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Who is taken for whom, as a picture: a row for each queried group."""
+        width, height = 3 + 0.16 * len(self.candidates), 2 + 0.16 * len(self.groups)
+        with picture(path, width, height) as figure:
+            ax = figure.subplots()
+            image = ax.imshow(100 * self.taken_for, cmap="Blues", vmin=0, vmax=100, aspect="auto")
+            ax.set_xticks(range(len(self.candidates)), self.candidates, rotation=90, fontsize=6)
+            ax.set_yticks(range(len(self.groups)), self.groups, fontsize=6)
+            ax.set_xlabel("group of the nearest task")
+            ax.set_ylabel("group of the query")
+            ax.set_title(f"{self.measure}: {100 * self.precision.value:.0f} % find their own group")
+            figure.colorbar(image, ax=ax, label="% of a group's queries")
+
+
+def score_retrieval(
+    distances: Float[np.ndarray, "queries candidates"],
+    queries: np.ndarray,
+    candidates: np.ndarray,
+    measure: str = "distance",
+) -> Retrieval:
+    """Score distances from queries to candidates, given the group of each.
+
+    Ties are settled against the measure: of equally near candidates, those of other groups count as
+    nearer, so that a measure that tells nothing apart scores nothing.
+    """
+    if distances.shape != (len(queries), len(candidates)):
+        raise DataError(
+            f"distances have shape {distances.shape} for {len(queries)} queries and "
+            f"{len(candidates)} candidates."
+        )
+    own = queries[:, None] == candidates
+    order = np.lexsort((own, distances), axis=1)[:, :_NEAREST]
+    hits = np.take_along_axis(own, order, axis=1)
+    nearest = candidates[order[:, 0]]
+    groups, known = np.unique(queries), np.unique(candidates)
+    rows = [queries == g for g in groups]
+    return Retrieval(
+        measure,
+        tuple(map(str, groups)),
+        tuple(map(str, known)),
+        np.array([hits[r, 0].mean() for r in rows]),
+        np.array([hits[r].mean() for r in rows]),
+        np.array([[(nearest[r] == c).mean() for c in known] for r in rows]),
+        float(np.mean([own[r].mean() for r in rows])),
+    )

@@ -1,0 +1,188 @@
+"""The plainest test of a similarity measure: do tasks of one source find each other?
+
+The classes of every queried group are dealt into two halves. Queries are tasks of one half;
+candidates are tasks of the other half, and of all groups that were learned from. A measure is
+worth something if the nearest candidate of a query is of its own group. It needs no learner.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from taskscape.arguments import Seed, check_seed, check_whole
+from taskscape.compare.retrieval import Retrieval, score_retrieval
+from taskscape.errors import DataError
+from taskscape.pools import ClassPool
+from taskscape.similarity.known import PROTOTYPES, TASK_MEANS, TASK_THEMES
+from taskscape.similarity.registry import make_similarity
+from taskscape.similarity.similarity import Similarity
+from taskscape.tasks import TaskSet, make_tasks, sample_tasks
+
+__all__ = ["RetrievalTest", "retrieval"]
+
+_FIT_TASKS = 2000
+_OTHERS = 9
+"""Tasks that share all classes but one with a query, where there are no groups."""
+
+
+@dataclass(frozen=True, eq=False)
+class RetrievalTest:
+    """How a similarity measure did, with the simplest baselines on the same tasks."""
+
+    measure: Retrieval
+    baselines: Mapping[str, Retrieval]
+
+    def summary(self) -> str:
+        """The precision, and the paired difference to every baseline."""
+        lines = [self.measure.summary()]
+        for name, other in self.baselines.items():
+            gap = self.measure.minus(other)
+            verdict = " The baseline is clearly better." if gap.high < 0 else ""
+            lines.append(
+                f"{name}: {100 * other.precision.value:.0f} %; paired difference "
+                f"{gap.in_points()} points.{verdict}"
+            )
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain numbers and lists."""
+        gaps = {name: vars(self.measure.minus(b)) for name, b in self.baselines.items()}
+        return {
+            "measure": self.measure.to_dict(),
+            "baselines": {name: b.to_dict() for name, b in self.baselines.items()},
+            "differences": gaps,
+        }
+
+
+def retrieval(
+    pool: ClassPool,
+    similarity: str | Similarity = TASK_THEMES,
+    *,
+    split: str | None = None,
+    n_way: int = 5,
+    n_shot: int = 5,
+    n_queries: int = 20,
+    n_candidates: int = 40,
+    baselines: Sequence[str] = (TASK_MEANS, PROTOTYPES),
+    seed: Seed = 0,
+) -> RetrievalTest:
+    """How often tasks of a group of ``pool`` find their own group by a similarity measure.
+
+    Queried are the groups of ``split``, by default those that have no training classes; where the
+    pool has no splits, half of its groups by chance. Measures are fitted to tasks of the other
+    groups, so that they never see a queried group. Of every group, ``n_queries`` and
+    ``n_candidates`` tasks are drawn. Without groups, a query is to find the same classes with other
+    samples among tasks that share all classes but one with it.
+    """
+    n_way, n_shot = check_whole(n_way, "n_way", 2), check_whole(n_shot, "n_shot", 1)
+    rng = np.random.default_rng(check_seed(seed))
+    by_group = pool.groups is not None
+    deal = _by_group if by_group else _by_classes
+    queries, candidates, owners, learned = deal(
+        pool, split, n_way, n_shot, (n_queries, n_candidates), rng
+    )
+    train = sample_tasks(
+        pool.subset(learned.tolist()), _FIT_TASKS, n_way=n_way, n_shot=n_shot, seed=seed,
+        within_group=by_group,
+    )  # fmt: skip
+
+    def score(measure: str | Similarity) -> Retrieval:
+        made = make_similarity(measure, seed=seed) if isinstance(measure, str) else measure
+        name = measure if isinstance(measure, str) else type(measure).__name__
+        matrix = made.fit(train).cdist(queries, candidates)
+        return score_retrieval(matrix, *owners, name)
+
+    return RetrievalTest(score(similarity), {name: score(name) for name in baselines})
+
+
+Dealt = tuple[TaskSet, TaskSet, tuple[np.ndarray, np.ndarray], Int[np.ndarray, "classes"]]
+"""Queries, candidates, what each of both belongs to, and the classes to learn from."""
+
+
+def _by_group(
+    pool: ClassPool,
+    split: str | None,
+    n_way: int,
+    n_shot: int,
+    sizes: tuple[int, int],
+    rng: np.random.Generator,
+) -> Dealt:
+    """Queries of unseen classes of each group, candidates of its others and of all groups."""
+    groups = np.asarray(pool.groups)
+    learned, asked = _seen_and_asked(pool, split, rng)
+    first: dict[str, np.ndarray] = {}
+    second: dict[str, np.ndarray] = {}
+    for group in np.unique(groups):
+        seen, unseen = (of[groups[of] == group] for of in (learned, rng.permutation(asked)))
+        if len(seen) >= n_way:
+            second[group] = seen
+        elif len(unseen) >= 2 * n_way:
+            unseen, second[group] = np.array_split(unseen, 2)
+        if group in second and len(unseen) >= n_way:
+            first[group] = unseen
+    if not first or len(second) < 2:
+        raise DataError(
+            f"retrieval asks tasks of one group to find each other among those of others; {pool!r} "
+            f"has {len(first)} groups to query and {len(second)} to find. A queried group needs "
+            f"{2 * n_way} classes outside of the training split, or {n_way} there and {n_way} in "
+            "it; lower n_way, or give the classes other groups."
+        )
+    sets, owners = [], []
+    for classes_of, n in zip((first, second), sizes, strict=True):
+        drawn = [
+            rng.choice(classes, n_way, replace=False).tolist()
+            for classes in classes_of.values()
+            for _ in range(n)
+        ]
+        sets.append(make_tasks(pool, drawn, n_shot=n_shot, seed=int(rng.integers(2**31))))
+        owners.append(np.repeat(list(classes_of), n))
+    return sets[0], sets[1], (owners[0], owners[1]), learned
+
+
+def _seen_and_asked(
+    pool: ClassPool, split: str | None, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Classes to learn from, and classes to query."""
+    if pool.splits is None:
+        names = rng.permutation(np.unique(pool.groups or np.arange(len(pool)).astype(str)))
+        of = np.asarray(pool.groups or np.arange(len(pool)).astype(str))
+        asked = np.isin(of, names[: len(names) // 2])
+        return np.flatnonzero(~asked), np.flatnonzero(asked)
+    training = np.asarray(pool.splits) == "train"
+    asked = ~training if split is None else np.isin(np.arange(len(pool)), pool.classes_in(split))
+    return np.flatnonzero(training), np.flatnonzero(asked & ~training)
+
+
+def _by_classes(
+    pool: ClassPool,
+    split: str | None,
+    n_way: int,
+    n_shot: int,
+    sizes: tuple[int, int],
+    rng: np.random.Generator,
+) -> Dealt:
+    """Queries, the same classes with other samples, and tasks that share all classes but one."""
+    learned, asked = _seen_and_asked(pool, split, rng)
+    if len(asked) <= n_way:
+        raise DataError(
+            f"retrieval of {n_way}-way tasks needs more than {n_way} classes that were not learned "
+            f"from; {pool!r} has {len(asked)}. Lower n_way, or split the classes otherwise."
+        )
+    pool.require(2 * n_shot, f"two draws of n_shot={n_shot}", asked.tolist())
+    queries, others = [], []
+    for _ in range(5 * sizes[0]):
+        classes = rng.choice(asked, n_way, replace=False)
+        queries.append(classes.tolist())
+        rest = rng.permutation(np.setdiff1d(asked, classes))[:_OTHERS]
+        for i, new in enumerate(rest):
+            others.append([*np.delete(classes, i % n_way).tolist(), int(new)])
+    here, there = (
+        make_tasks(pool, wanted, n_shot=2 * n_shot, seed=int(rng.integers(2**31))).halves()
+        for wanted in (queries, others)
+    )
+    names = np.arange(len(queries)).astype(str)
+    owners = names, np.concatenate([names, np.full(len(others), "one class differs")])
+    return here[0], TaskSet.concatenate([here[1], there[0]]), owners, learned

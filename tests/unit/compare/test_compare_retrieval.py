@@ -1,0 +1,43 @@
+"""How often tasks find their own group, scored from distances and owners."""
+
+import numpy as np
+import pytest
+
+from taskscape.compare.retrieval import score_retrieval
+from taskscape.errors import DataError
+
+QUERIES = np.repeat(["a", "b"], 3)
+CANDIDATES = np.repeat(["a", "b", "c"], 4)
+
+
+def test_a_measure_that_knows_the_groups_is_always_right():
+    scored = score_retrieval((QUERIES[:, None] != CANDIDATES).astype(float), QUERIES, CANDIDATES)
+    assert scored.precision.value == 1
+    assert scored.at_10 == pytest.approx([0.4, 0.4])  # of ten nearest, four can be right
+    assert scored.chance == pytest.approx(1 / 3)
+    np.testing.assert_array_equal(scored.taken_for, [[1, 0, 0], [0, 1, 0]])
+    assert scored.confusions() == []
+
+
+def test_a_measure_that_tells_nothing_apart_scores_nothing():
+    scored = score_retrieval(np.zeros((6, 12)), QUERIES, CANDIDATES)
+    assert scored.precision.value == 0
+
+
+def test_who_is_taken_for_whom_and_paired_differences(tmp_path):
+    distances = (QUERIES[:, None] != CANDIDATES).astype(float)
+    distances[2] = np.where(CANDIDATES == "c", -1.0, distances[2])
+    scored = score_retrieval(distances, QUERIES, CANDIDATES, "mine")
+    np.testing.assert_allclose(scored.at_1, [2 / 3, 1])
+    assert scored.confusions() == [("a", "c", pytest.approx(1 / 3))]
+    best = score_retrieval((QUERIES[:, None] != CANDIDATES).astype(float), QUERIES, CANDIDATES)
+    assert scored.minus(best).value == pytest.approx(-1 / 6)
+    assert scored.summary().startswith("mine: tasks of one group find each other in 83 % of cases")
+    assert scored.to_dict()["groups"]["b"]["at_1"] == 1
+    scored.plot(tmp_path / "retrieval.png")
+    assert (tmp_path / "retrieval.png").stat().st_size > 10_000
+
+
+def test_shapes_must_fit():
+    with pytest.raises(DataError, match=r"shape \(6, 11\) for 6 queries and 12 candidates"):
+        score_retrieval(np.zeros((6, 11)), QUERIES, CANDIDATES)
