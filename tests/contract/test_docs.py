@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+SCRIPTS = ("similarity", "forecasts", "representation", "paper", "targets", "retrieval")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 sys.path.insert(0, str(ROOT / "docs"))
@@ -34,9 +35,7 @@ def test_no_page_has_two_titles_or_an_empty_heading(page: Path) -> None:
     assert sum(level == "#" for level, _ in headings) <= 1
 
 
-@pytest.mark.parametrize(
-    "script", ["similarity", "forecasts", "representation", "paper", "targets"]
-)
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_the_tables_of_studies_are_those_of_their_ledgers(script: str) -> None:
     study = importlib.import_module(f"experiments.tables.{script}")
     page = study.PAGE.read_text(encoding="utf-8")
