@@ -82,14 +82,8 @@ class TaskSet:
         A single index gives a set of one task.
         """
         rows = as_rows(which)
-        return replace(
-            self,
-            classes=self.classes[rows],
-            keys=self.keys[rows],
-            n_shot=self.n_shot[rows],
-            support=None if self.support is None else self.support[rows],
-            query=None if self.query is None else self.query[rows],
-        )
+        parts = {name: getattr(self, name) for name in _BY_TASK}
+        return replace(self, **{name: v[rows] for name, v in parts.items() if v is not None})
 
     @property
     def n_way(self) -> Int[np.ndarray, "tasks"]:
@@ -125,13 +119,13 @@ class TaskSet:
     def add_to_hash(self, h: Any) -> None:
         """Let a hash go on with all that decides the tasks but their pool."""
         h.update(repr(self.n_query).encode())  # of a class that gives all samples, these are none
-        for values in (self.classes, self.keys, self.n_shot, self.support, self.query):
+        for values in (getattr(self, name) for name in _BY_TASK):
             h.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())
 
     @property
     def nbytes(self) -> int:
         """The memory that the set itself takes."""
-        arrays = (self.classes, self.keys, self.n_shot, self.support, self.query)
+        arrays = (getattr(self, name) for name in _BY_TASK)
         return sum(a.nbytes for a in arrays if a is not None)
 
     def names(self, task: int) -> tuple[str, ...]:
@@ -244,21 +238,17 @@ class TaskSet:
                 )
             if other.n_query != first.n_query or (other.support is None) != (first.support is None):
                 raise DataError("cannot join tasks with different n_query, or listed and drawn.")
-        way = max(s.max_way for s in sets)
-        shot, asked = max(s.max_shot for s in sets), first.n_query
-        listed = first.support is not None
-        return replace(
-            first,
-            classes=np.concatenate([_pad(s.classes, (way,)) for s in sets]),
-            keys=np.concatenate([s.keys for s in sets]),
-            n_shot=np.concatenate([s.n_shot for s in sets]),
-            support=np.concatenate([_pad(s.support, (way, shot)) for s in sets])
-            if listed
-            else None,
-            query=np.concatenate([_pad(s.query, (way, asked)) for s in sets])
-            if listed and first.query is not None
-            else None,
-        )
+        way, shot = max(s.max_way for s in sets), max(s.max_shot for s in sets)
+        room = {"classes": (way,), "support": (way, shot), "query": (way, first.n_query)}
+        joined: dict[str, Any] = {
+            name: np.concatenate([_pad(getattr(s, name), room.get(name, ())) for s in sets])
+            for name in _BY_TASK
+            if getattr(first, name) is not None
+        }
+        return replace(first, **joined)
+
+
+_BY_TASK = ("classes", "keys", "n_shot", "support", "query")
 
 
 def as_rows(which: Rows) -> slice | Integer[np.ndarray, "n"] | Bool[np.ndarray, "n"]:
@@ -370,9 +360,8 @@ def listed_tasks(
     return TaskSet(pool, classes, keys, most, 0 if asked is None else asked.shape[2], held, asked)
 
 
-def _pad(values: Int[np.ndarray, "tasks ..."] | None, shape: tuple[int, ...]) -> np.ndarray:
-    assert values is not None
-    padded = np.full((len(values), *shape), -1, dtype=values.dtype)
+def _pad(values: Integer[np.ndarray, "tasks ..."], shape: tuple[int, ...]) -> np.ndarray:
+    padded = np.full((len(values), *shape), -1).astype(values.dtype)
     padded[tuple(slice(0, n) for n in values.shape)] = values
     return padded
 
@@ -497,36 +486,22 @@ def _padded_ids(
         raise DataError(f"{name}={listed!r}: expected, for each task, a list of samples by class.")
     if len(listed) != len(classes):
         raise DataError(f"{name} lists samples of {len(listed)} tasks; there are {len(classes)}.")
-    rows = [
-        [_number(pool, c, sample, f"{name}[{t}][{slot}]") for sample in samples]
-        for t, of_task in enumerate(listed)
-        for slot, (c, samples) in enumerate(_by_class(pool, classes[t], of_task, f"{name}[{t}]"))
-    ]
+    rows = []
+    for t, of_task in enumerate(listed):
+        own, kinds = classes[t][classes[t] >= 0].tolist(), list | tuple | np.ndarray
+        each_is_a_list = isinstance(of_task, kinds) and all(isinstance(s, kinds) for s in of_task)
+        if not each_is_a_list or len(of_task) != len(own):
+            got = f"has {len(of_task)} lists" if each_is_a_list else f"is {of_task!r}"
+            names = _first_few([pool.class_names[c] for c in own])
+            raise DataError(
+                f"{name}[{t}] {got}; give a list of samples for each class of the task: {names}."
+            )
+        for slot, (c, samples) in enumerate(zip(own, of_task, strict=True)):
+            rows.append([_number(pool, c, s, f"{name}[{t}][{slot}]") for s in samples])
     padded = np.full((*classes.shape, max(map(len, rows), default=0)), -1, dtype=np.int64)
     for place, row in zip(np.argwhere(classes >= 0), rows, strict=True):
         padded[tuple(place)][: len(row)] = row
     return padded
-
-
-def _by_class(
-    pool: ClassPool, classes: Int[np.ndarray, "way"], of_task: Any, where: str
-) -> list[tuple[int, Any]]:
-    """The classes of a task, each with its list of samples."""
-    own = [int(c) for c in classes if c >= 0]
-    lists = list(of_task) if isinstance(of_task, list | tuple | np.ndarray) else None
-    if lists is None or len(lists) != len(own):
-        got = "is not a list" if lists is None else f"has {len(lists)} lists"
-        names = _first_few([pool.class_names[c] for c in own])
-        raise DataError(
-            f"{where} {got}; give a list of samples for each class of the task: {names}."
-        )
-    for slot, samples in enumerate(lists):
-        if not isinstance(samples, list | tuple | np.ndarray):
-            raise DataError(
-                f"{where}[{slot}] is {samples!r}; give a list of samples of class "
-                f"{pool.class_names[own[slot]]!r}."
-            )
-    return list(zip(own, lists, strict=True))
 
 
 def _number(pool: ClassPool, c: int, sample: Any, where: str) -> int:
