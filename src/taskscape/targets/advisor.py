@@ -1,7 +1,7 @@
 """What is known of a pool of sources, to be asked about one target after another."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -91,6 +91,7 @@ class Sources:
     """The candidates, with queries."""
     similarities: Mapping[str, Similarity]
     embedded: Mapping[str, Float[np.ndarray, "..."]]
+    _prepared: dict[str, ClassPool] = field(default_factory=dict, init=False, repr=False)
 
     @staticmethod
     def of(
@@ -201,10 +202,6 @@ class Sources:
         config = PrepareConfig(pca=min(self.settings.components, most))
         return learn_preparation(self.pool, np.arange(len(self.pool)), config)
 
-    @cached_property
-    def _prepared(self) -> dict[str, ClassPool]:
-        return {}
-
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
@@ -216,6 +213,7 @@ class Outlook:
     """By notion of similarity, from the target's tasks to all candidates."""
     bound: float | None
     """The median bound of the target's tasks in nats per sample; None without task-themes."""
+    _chosen: dict[tuple[str, int, int], Any] = field(default_factory=dict, init=False, repr=False)
 
     def by_source(self, notion: str) -> dict[str, float]:
         """Mean distance to the candidates of every group, the nearest first."""
@@ -228,8 +226,7 @@ class Outlook:
         """What distances by a notion are in; those of an ensemble are relative to their mean."""
         if notion != TASK_THEMES:
             return ""
-        several = self.sources.embedded[notion].ndim > 2
-        return "× mean" if several else "nats"
+        return "× mean" if self.sources.embedded[notion].ndim > 2 else "nats"
 
     @property
     def gap(self) -> float | None:
@@ -253,10 +250,6 @@ class Outlook:
             ranked = [name for name in self.ranked if self.explained or name != TASK_THEMES]
             self._chosen[asked] = choose(way, self.distances, n, seed=seed, ranked=ranked)
         return self._chosen[asked]
-
-    @cached_property
-    def _chosen(self) -> dict[tuple[str, int, int], Int[np.ndarray, "_"]]:
-        return {}
 
     @property
     def ranked(self) -> tuple[str, ...]:

@@ -83,7 +83,7 @@ class Rotation:
 
 
 def _dealt_groups(
-    pool: ClassPool, folds: int, n_way: int, without_namesakes: bool = False
+    pool: ClassPool, folds: int, n_way: int, without_namesakes: bool
 ) -> list[list[str]]:
     """The groups that a task can be drawn from, in folds; the pool's kinds of groups are spread.
 
