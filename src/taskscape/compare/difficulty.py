@@ -60,11 +60,8 @@ def class_separation(
     parts = []
     for start in range(0, gamma.shape[1], step):
         block = gamma[:, start : start + step]
-        parts.append(
-            _over_pairs(
-                compute(block[:, :, :, None], block[:, :, None]), mask[start : start + step]
-            )
-        )
+        between = compute(block[:, :, :, None], block[:, :, None])
+        parts.append(_over_pairs(between, mask[start : start + step]))
     mean, smallest = (np.concatenate(p, axis=1) for p in zip(*parts, strict=True))
     return Separation(combine_members(mean), combine_members(smallest))
 
