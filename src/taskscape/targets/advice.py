@@ -48,6 +48,7 @@ ADVICE = Kind("an advice", lambda folder: {p.name for p in folder.iterdir()} == 
 """Folders that :meth:`Advice.save` writes."""
 _FORMAT = 1
 _JSON = json_with("advice", what="advice")
+_PLAIN = ("target", "learner", "way", "why", "notion", "unit", "explained", "gap")
 _LEAST_TRIALS = 2
 
 
@@ -156,16 +157,9 @@ class Advice:
         return {
             "what": "advice",
             "format": _FORMAT,
-            "target": self.target,
-            "learner": self.learner,
-            "way": self.way,
-            "why": self.why,
+            **{name: getattr(self, name) for name in _PLAIN},
             "n_chosen": len(self.chosen),
             "sources": [vars(s) for s in self.sources],
-            "notion": self.notion,
-            "unit": self.unit,
-            "explained": self.explained,
-            "gap": self.gap,
             "expected_gains": None if decision is None else [asdict(e) for e in decision.expected],
             "expected_accuracy": None if self.held_out is None else vars(self.held_out),
             "measured_gains": {way: vars(gain) for way, gain in self.measured.items()},
@@ -210,22 +204,15 @@ class Advice:
             expected = tuple(Expectation(**e) for e in gains or ())
             known = None if gains is None else Decision(values["way"], expected, values["why"])
             return Advice(
-                target=values["target"],
-                learner=values["learner"],
-                way=values["way"],
-                why=values["why"],
+                **{name: values[name] for name in _PLAIN},
                 chosen=TaskSet.load(Path(folder) / "tasks.parquet", pool),
                 sources=tuple(SourceShare(**s) for s in values["sources"]),
-                explained=values["explained"],
-                gap=values["gap"],
                 decision=known,
                 held_out=None if accuracy is None else Interval(**accuracy),
                 measured={way: Interval(**gain) for way, gain in values["measured_gains"].items()},
                 accuracy=values["measured_accuracy"],
                 best_source=None if values["best_source"] is None else (*values["best_source"],),
                 notes=tuple(values["notes"]),
-                notion=values["notion"],
-                unit=values["unit"],
             )
 
 

@@ -20,12 +20,9 @@ __all__ = [
     "Rows",
     "TaskSet",
     "as_rows",
-    "check_drawn",
     "check_range",
     "check_shots",
     "class_dtype",
-    "class_table",
-    "listed_tasks",
     "make_tasks",
     "pad_classes",
     "single_class_tasks",
@@ -151,7 +148,7 @@ class TaskSet:
         if fewest < 2:
             raise DataError(f"a class has {fewest} labelled samples; halves need at least 2.")
         first, second = (
-            listed_tasks(self.pool, self.classes, self.keys, drawn[:, :, i::2], None)
+            _listed_tasks(self.pool, self.classes, self.keys, drawn[:, :, i::2], None)
             for i in (0, 1)
         )
         return first, second
@@ -296,11 +293,10 @@ def make_tasks(
     """
     check_kind(pool, ClassPool, "pool", "Open one with load_pool.")
     ids = [[_class_id(pool, c) for c in _listed(t)] for t in _listed(classes)]
-    flat = np.array([c for task in ids for c in task], dtype=np.int64)
-    table = class_table(pool, flat, np.array([len(task) for task in ids], dtype=np.int64))
+    table = _class_table(pool, ids)
     keys = task_keys(check_seed(seed), np.arange(len(ids)))
     if support is not None:
-        return listed_tasks(pool, table, keys, support, query)
+        return _listed_tasks(pool, table, keys, support, query)
     if query is not None:
         raise DataError("query was given without support; list both, or draw both by n_query.")
     if not isinstance(n_shot, int | np.integer | str):
@@ -310,7 +306,9 @@ def make_tasks(
                 f"n_shot={n_shot!r}: give one number, 'all', or a whole number from 1 up for each "
                 f"of the {len(ids)} tasks."
             )
-        check_drawn(pool, table, shots, n_query)
+        for number in np.unique(shots)[::-1].tolist():  # the largest first: it fails at once
+            used = table[shots == number]
+            check_shots(pool, number, n_query, np.unique(used[used >= 0]))
         return TaskSet(pool, table, keys, shots.astype(np.int32), n_query)
     low, _ = check_shots(pool, n_shot, n_query, np.unique(table[table >= 0]))
     return TaskSet(pool, table, keys, np.full(len(ids), low, dtype=np.int32), n_query)
@@ -339,7 +337,7 @@ def _class_id(pool: ClassPool, which: Any) -> int:
     return pool.class_index(which) if isinstance(which, str) else check_whole(which, "class")
 
 
-def listed_tasks(
+def _listed_tasks(
     pool: ClassPool,
     classes: Int[np.ndarray, "tasks way"],
     keys: UInt64[np.ndarray, "tasks"],
@@ -371,7 +369,7 @@ def _span(values: Int[np.ndarray, "tasks"]) -> str:
     return f"{low}" if low == high else f"{low}–{high}"
 
 
-# -- what every list of tasks must satisfy, whether it was made here or read from a file -----------
+# -- what every list of tasks must satisfy ------------------------------------------------------
 
 
 def class_dtype(pool: ClassPool) -> type[np.signedinteger]:
@@ -388,27 +386,19 @@ def pad_classes(
     return table
 
 
-def class_table(
-    pool: ClassPool, ids: Int[np.ndarray, "all"], ways: Int[np.ndarray, "tasks"]
-) -> Int[np.ndarray, "tasks way"]:
+def _class_table(pool: ClassPool, tasks: list[list[int]]) -> Int[np.ndarray, "tasks way"]:
     """Rows of class ids, padded with -1; each at least 2 different classes of the pool."""
-    ends = np.cumsum(ways)
-    strange = np.flatnonzero((ids < 0) | (ids >= len(pool)))
-    if len(strange):
-        task = int(np.searchsorted(ends, strange[0], side="right"))
-        got = _first_few(ids[ends[task] - ways[task] : ends[task]].tolist())
-        raise DataError(f"task {task}: class ids run from 0 to {len(pool) - 1}, got {got}.")
-    wrong = np.flatnonzero((ways < 2) | (ways > len(pool)))
-    if not len(wrong):
-        table = pad_classes(ids, ways, class_dtype(pool))
-        ordered = np.sort(table, axis=1)
-        twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-        wrong = np.flatnonzero(twice.any(axis=1))
-    if len(wrong):
-        task = int(wrong[0])
-        has = [pool.class_names[c] for c in ids[ends[task] - ways[task] : ends[task]]]
-        raise DataError(f"task {task} needs at least 2 different classes, has {_first_few(has)}.")
-    return table
+    for t, ids in enumerate(tasks):
+        if not all(0 <= c < len(pool) for c in ids):
+            raise DataError(
+                f"task {t}: class ids run from 0 to {len(pool) - 1}, got {_first_few(ids)}."
+            )
+        if len(ids) < 2 or len(set(ids)) < len(ids):
+            has = _first_few([pool.class_names[c] for c in ids])
+            raise DataError(f"task {t} needs at least 2 different classes, has {has}.")
+    flat = np.array([c for ids in tasks for c in ids], dtype=np.int64)
+    ways = np.array([len(ids) for ids in tasks], dtype=np.int64)
+    return pad_classes(flat, ways, class_dtype(pool))
 
 
 def check_range(value: Any, name: str, least: int) -> tuple[int, int]:
@@ -438,18 +428,6 @@ def check_shots(
     low, high = check_range(n_shot, "n_shot", 1)
     pool.require(high + n_query, f"n_shot={n_shot} + n_query={n_query}", classes.tolist())
     return low, high
-
-
-def check_drawn(
-    pool: ClassPool,
-    classes: Int[np.ndarray, "tasks way"],
-    n_shot: Int[np.ndarray, "tasks"],
-    n_query: int,
-) -> None:
-    """See that every class of every task has the samples that the task draws."""
-    for shots in np.unique(n_shot)[::-1].tolist():  # the largest first: it fails at once
-        used = classes[n_shot == shots]
-        check_shots(pool, "all" if shots == ALL else shots, n_query, np.unique(used[used >= 0]))
 
 
 def _check_listed(
