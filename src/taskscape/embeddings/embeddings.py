@@ -11,7 +11,7 @@ import pyarrow as pa
 from jaxtyping import Bool, Float, Int, UInt64
 from numpy.typing import ArrayLike
 
-from taskscape.arguments import check_kind, check_whole
+from taskscape.arguments import as_array, check_kind, check_whole
 from taskscape.embeddings.blocks import BLOCK, Sums
 from taskscape.errors import DataError
 from taskscape.files import Kind, damage_named, written_in_one_piece
@@ -147,10 +147,7 @@ class Embeddings:
     ) -> "Embeddings":
         """Embeddings of a TaskSet: λ (tasks, L) or (members, tasks, L), bounds and sweeps alike."""
         check_kind(tasks, TaskSet, "tasks", "Make one with sample_tasks.")
-        try:
-            values = np.asarray(lam)
-        except ValueError:  # lists of different lengths
-            values = np.empty(0)
+        values = as_array(lam)
         values = values[None] if values.ndim == 2 else values
         if values.ndim != 3 or values.shape[1] != len(tasks):
             raise DataError(f"lam has shape {values.shape} for {len(tasks)} tasks.")

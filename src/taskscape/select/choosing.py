@@ -8,6 +8,7 @@ from jaxtyping import Float, Int, UInt64
 
 from taskscape.arguments import (
     Seed,
+    as_array,
     as_numbers,
     check_choice,
     check_number,
@@ -257,10 +258,7 @@ def _read_costs(unit: str, tasks: Any, samples: Any, n_train: int) -> Int[np.nda
             "unit='samples' needs to know the samples of each task: pass train_samples, or a "
             "TaskSet as train_classes."
         )
-    try:
-        costs = _samples_of(tasks) if samples is None else np.asarray(samples)
-    except ValueError:  # lists of different lengths
-        costs = np.empty(0)
+    costs = _samples_of(tasks) if samples is None else as_array(samples)
     if costs.shape != (n_train,) or costs.dtype.kind not in "iu" or (costs < 1).any():
         raise DataError(
             f"train_samples has shape {costs.shape} and type {costs.dtype}; expected {n_train} "

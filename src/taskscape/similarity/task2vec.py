@@ -149,7 +149,10 @@ class Task2Vec(FeatureSimilarity):
                     self.probe_.state, layers, rows, self._unit_scale,
                     self.config.l2, self.config.head_steps,
                 )  # fmt: skip
-                vectors.append(averaged(units, self.per)[: len(batch)])
+                parts = [np.asarray(u, dtype=np.float64)[: len(batch)] for u in units]
+                if self.per == "layer":
+                    parts = [u.mean(axis=1, keepdims=True) for u in parts]
+                vectors.append(np.concatenate(parts, axis=1))
                 gradients.append(np.asarray(gradient)[: len(batch)])
                 advance(len(batch))
         self.head_gradient_ = np.concatenate(gradients)
@@ -275,15 +278,6 @@ def layers_of_samples(
         x = preparation(tasks.pool.take(rows[start : start + _ROWS_AT_ONCE]))
         parts.append(probe_layers(probe, jnp.asarray(x)))
     return where, jax.tree.map(lambda *p: jnp.concatenate(p), *parts)
-
-
-def averaged(
-    units: tuple[Float[Array, "tasks _"], ...], per: str
-) -> Float[np.ndarray, "tasks dims"]:
-    layers = [np.asarray(u, dtype=np.float64) for u in units]
-    if per == "layer":
-        return np.stack([layer.mean(axis=1) for layer in layers], axis=1)
-    return np.concatenate(layers, axis=1)
 
 
 @partial(jax.jit, static_argnames="steps")

@@ -28,7 +28,10 @@ from taskscape.themes.prepare import (
     prepared_pool,
 )
 
-__all__ = ["AdvisorSettings", "Outlook", "Sources", "draw_candidates", "learner_settings"]
+__all__ = [
+    "AdvisorSettings", "Outlook", "Sources", "draw_candidates", "learner_settings",
+    "training_classes",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -72,9 +75,14 @@ def learner_settings(learner: str, pool: ClassPool) -> Mapping[str, Any]:
     return LEARNER_SETTINGS["images" if pool.is_images else "components"].get(learner, {})
 
 
+def training_classes(pool: ClassPool) -> ClassPool:
+    """The training classes of a pool, or all of them where it has no splits."""
+    return pool if pool.splits is None else pool.split("train")
+
+
 def draw_candidates(pool: ClassPool, settings: AdvisorSettings) -> TaskSet:
     """Tasks of the pool's training classes, within groups where it has some, with queries."""
-    s, training = settings, pool if pool.splits is None else pool.split("train")
+    s, training = settings, training_classes(pool)
     n_query = max(1, min(s.n_query, int(training.counts.min()) - s.n_shot))
     return sample_tasks(
         training, s.candidates, n_way=s.n_way, n_shot=s.n_shot, n_query=n_query,

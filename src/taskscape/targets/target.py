@@ -79,18 +79,11 @@ class Target:
         least = int(shots[self.tasks.classes >= 0].min())
         if least < 2:
             return None
-        folds = []
-        for fold in range(min(least, _MOST_FOLDS)):
-            others = [n for n in range(support.shape[2]) if n != fold]
-            folds.append(
-                replace(
-                    self.tasks,
-                    support=support[..., others],
-                    query=support[..., fold : fold + 1],
-                    n_query=1,
-                    n_shot=self.tasks.n_shot - 1,
-                )
-            )
+        fewer = replace(self.tasks, n_query=1, n_shot=self.tasks.n_shot - 1)
+        folds = [
+            replace(fewer, support=np.delete(support, fold, axis=2), query=support[..., [fold]])
+            for fold in range(min(least, _MOST_FOLDS))
+        ]
         return TaskSet.concatenate(folds)
 
 

@@ -68,9 +68,8 @@ class TaskStream:
     def __iter__(self) -> Iterator[TaskSet]:
         start = 0
         while self.n_tasks is None or start < self.n_tasks:
-            stop = start + self.chunk_size
-            yield self.make(start, stop if self.n_tasks is None else min(stop, self.n_tasks))
-            start = stop
+            yield self[start : start + self.chunk_size]
+            start += self.chunk_size
 
     def __getitem__(self, which: slice) -> TaskSet:
         """The tasks of a range of indices, as a TaskSet, without making the ones before it."""

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Int, Integer, UInt64
 
-from taskscape.arguments import Seed, check_kind, check_seed, check_whole
+from taskscape.arguments import Seed, as_array, check_kind, check_seed, check_whole
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.tasks.batches import Episodes, TaskBatch
@@ -254,10 +254,7 @@ def as_rows(which: Rows) -> slice | Integer[np.ndarray, "n"] | Bool[np.ndarray, 
         which = which[0]
     if isinstance(which, slice):
         return which
-    try:
-        rows = np.atleast_1d(np.asarray(which))
-    except ValueError:  # lists of different lengths
-        rows = np.empty((0, 0))
+    rows = np.atleast_1d(as_array(which))
     if rows.size == 0 and rows.dtype != bool:
         rows = rows.astype(np.int64)
     if rows.ndim != 1 or rows.dtype.kind not in "iub":
@@ -454,10 +451,7 @@ def _padded_ids(
     pool: ClassPool, classes: Int[np.ndarray, "tasks way"], name: str, listed: Any
 ) -> Int[np.ndarray, "..."]:
     """Lists of sample ids, of any lengths, as an array; names of samples become numbers."""
-    try:
-        regular = np.asarray(listed)
-    except ValueError:  # lists of different lengths
-        regular = np.empty(0, dtype=object)
+    regular = as_array(listed)
     if regular.dtype.kind in "iu" or (isinstance(listed, np.ndarray) and regular.size == 0):
         return regular.astype(np.int64)
     if not isinstance(listed, list | tuple | np.ndarray):
