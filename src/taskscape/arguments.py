@@ -13,6 +13,7 @@ from taskscape.errors import DataError
 __all__ = [
     "MOST_FOR_JAX",
     "Seed",
+    "as_array",
     "as_numbers",
     "check_choice",
     "check_flag",
@@ -101,6 +102,14 @@ def check_kind(value: Any, kind: Any, name: str, remedy: str) -> None:
     """A value of this class; ``remedy`` says where to get one."""
     if not isinstance(value, kind):
         raise DataError(f"{name} must be a {kind.__name__}, not {type(value).__name__}. {remedy}")
+
+
+def as_array(value: Any) -> np.ndarray:
+    """The value as an array; an empty one of two axes where it is lists of different lengths."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return np.empty((0, 0))
 
 
 def as_numbers(value: Any) -> np.ndarray:

@@ -49,10 +49,6 @@ def heard_by(listener: Listener) -> Iterator[None]:
         _LISTENER.reset(token)
 
 
-def _shows_bars() -> bool:
-    return os.environ.get("TASKSCAPE_PROGRESS", "1") != "0" and sys.stderr.isatty()
-
-
 @contextmanager
 def progress_bar(description: str, total: int | None = None) -> Iterator[Advance]:
     """Show a bar while the block runs, once it has run for a second.
@@ -65,28 +61,17 @@ def progress_bar(description: str, total: int | None = None) -> Iterator[Advance
     if listener is not None:
         yield _counter(listener, description, total)
         return
-    if not _shows_bars():
+    if os.environ.get("TASKSCAPE_PROGRESS", "1") == "0" or not sys.stderr.isatty():
         yield lambda steps=1: None
         return
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
+    bar = progress.Progress(
+        progress.TextColumn("{task.description}"), progress.BarColumn(),
+        progress.MofNCompleteColumn(), progress.TimeElapsedColumn(), progress.TimeRemainingColumn(),
+        console=Console(stderr=True), transient=True,
+    )  # fmt: skip
     task = bar.add_task(description, total=total)
     began, started = time.monotonic(), False
 

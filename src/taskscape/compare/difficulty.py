@@ -58,13 +58,9 @@ def class_separation(
     compute = DIVERGENCES[kind].compute
     step = max(1, _BLOCK_NUMBERS // max(1, gamma[0, :1].size * gamma.shape[2]))
     parts = []
-    for start in range(0, gamma.shape[1], step):
-        block = gamma[:, start : start + step]
-        parts.append(
-            _over_pairs(
-                compute(block[:, :, :, None], block[:, :, None]), mask[start : start + step]
-            )
-        )
+    for rows in (slice(start, start + step) for start in range(0, gamma.shape[1], step)):
+        between = compute(gamma[:, rows, :, None], gamma[:, rows, None])
+        parts.append(_over_pairs(between, mask[rows]))
     mean, smallest = (np.concatenate(p, axis=1) for p in zip(*parts, strict=True))
     return Separation(combine_members(mean), combine_members(smallest))
 

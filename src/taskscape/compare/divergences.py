@@ -4,11 +4,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import gammaln
 
 from taskscape.arguments import (
     Seed,
@@ -50,6 +49,9 @@ _BLOCK_NUMBERS = 1 << 22
 """How many numbers a block of a distance matrix may hold while it is computed."""
 
 
+Lam: TypeAlias = Float[np.ndarray, "*#any L"]
+
+
 class Estimate(NamedTuple):
     """Divergences and the standard error of each; zero for closed forms."""
 
@@ -76,7 +78,7 @@ class Divergence:
     """The largest value it can take."""
 
 
-def kl_reverse(a: Float[np.ndarray, "*#any L"], b: Float[np.ndarray, "*#any L"]) -> np.ndarray:
+def kl_reverse(a: Lam, b: Lam) -> np.ndarray:
     r"""KL from the second task to the first.
 
     .. math:: KL[b \| a]
@@ -84,7 +86,7 @@ def kl_reverse(a: Float[np.ndarray, "*#any L"], b: Float[np.ndarray, "*#any L"])
     return kl(b, a)
 
 
-def jeffreys(a: Float[np.ndarray, "*#any L"], b: Float[np.ndarray, "*#any L"]) -> np.ndarray:
+def jeffreys(a: Lam, b: Lam) -> np.ndarray:
     r"""Sum of both KL divergences, in which the normalisers cancel.
 
     .. math:: J = \sum_l (a_l - b_l) (E_a[\ln\phi_l] - E_b[\ln\phi_l])
@@ -92,17 +94,15 @@ def jeffreys(a: Float[np.ndarray, "*#any L"], b: Float[np.ndarray, "*#any L"]) -
     return np.maximum(((a - b) * (expected_log(a) - expected_log(b))).sum(-1), 0.0)
 
 
-def bhattacharyya(a: Float[np.ndarray, "*#any L"], b: Float[np.ndarray, "*#any L"]) -> np.ndarray:
+def bhattacharyya(a: Lam, b: Lam) -> np.ndarray:
     r"""Bhattacharyya distance.
 
     .. math:: D_B = \tfrac12 \ln B(a) + \tfrac12 \ln B(b) - \ln B(\tfrac{a + b}{2})
     """
-    middle = (a + b) / 2
-    between = gammaln(middle).sum(-1) - gammaln(middle.sum(-1))
-    return np.maximum((log_beta(a) + log_beta(b)) / 2 - between, 0.0)
+    return np.maximum((log_beta(a) + log_beta(b)) / 2 - log_beta((a + b) / 2), 0.0)
 
 
-def hellinger(a: Float[np.ndarray, "*#any L"], b: Float[np.ndarray, "*#any L"]) -> np.ndarray:
+def hellinger(a: Lam, b: Lam) -> np.ndarray:
     r"""Hellinger distance, between 0 and 1.
 
     .. math:: H = \sqrt{1 - e^{-D_B}}
@@ -122,13 +122,7 @@ def theme_cost(alpha: Float[np.ndarray, "L K"]) -> Float[np.ndarray, "L L"]:
     return (cost + cost.T) / 2
 
 
-def jensen_shannon(
-    a: Float[np.ndarray, "*#any L"],
-    b: Float[np.ndarray, "*#any L"],
-    *,
-    n_samples: int,
-    seed: int,
-) -> Estimate:
+def jensen_shannon(a: Lam, b: Lam, *, n_samples: int, seed: int) -> Estimate:
     r"""Jensen-Shannon divergence, estimated from points of both distributions.
 
     .. math:: JS = \ln 2 - E_{(p + q)/2}[h(w)], \quad w = \frac{p}{p + q}, \quad
@@ -159,38 +153,22 @@ def _information(
 def _points(
     lam: Float[np.ndarray, "*any L"], n_samples: int, seed: int
 ) -> Float[np.ndarray, "*any S L"]:
-    rows = lam.reshape(-1, lam.shape[-1])
-    drawn = np.stack(
-        [
-            sample_log_phi(
-                row, n_samples, np.random.Generator(np.random.Philox(key=[int(h), seed % 2**64]))
-            )
-            for row, h in zip(rows, row_hashes(rows), strict=True)
-        ]
-    )
-    return drawn.reshape(*lam.shape[:-1], n_samples, lam.shape[-1])
-
-
-def sample_log_phi(
-    lam: Float[np.ndarray, "L"], n_samples: int, rng: np.random.Generator
-) -> Float[np.ndarray, "S L"]:
     r"""Logarithms of Dirichlet draws, finite however small λ is.
 
     .. math:: \ln g_l = \ln\mathrm{Gamma}(\lambda_l + 1) + \ln U / \lambda_l, \quad
         \ln\phi = \ln g - \mathrm{logsumexp}(\ln g)
     """
-    size = (n_samples, len(lam))
-    log_g = np.log(rng.standard_gamma(lam + 1, size)) - rng.standard_exponential(size) / lam
-    most = log_g.max(axis=1, keepdims=True)
-    return log_g - most - np.log(np.exp(log_g - most).sum(axis=1, keepdims=True))
+    rows, size = lam.reshape(-1, lam.shape[-1]), (n_samples, lam.shape[-1])
+    drawn = np.empty((len(rows), *size))
+    for i, (row, h) in enumerate(zip(rows, row_hashes(rows), strict=True)):
+        rng = np.random.Generator(np.random.Philox(key=[int(h), seed % 2**64]))
+        log_g = np.log(rng.standard_gamma(row + 1, size)) - rng.standard_exponential(size) / row
+        log_g -= log_g.max(axis=1, keepdims=True)
+        drawn[i] = log_g - np.log(np.exp(log_g).sum(axis=1, keepdims=True))
+    return drawn.reshape(*lam.shape[:-1], *size)
 
 
-def earth_mover(
-    a: Float[np.ndarray, "*#any L"],
-    b: Float[np.ndarray, "*#any L"],
-    *,
-    cost: Float[np.ndarray, "L L"],
-) -> Float[np.ndarray, "*any"]:
+def earth_mover(a: Lam, b: Lam, *, cost: Float[np.ndarray, "L L"]) -> Float[np.ndarray, "*any"]:
     r"""Earth mover's distance between expected theme mixtures, solved exactly.
 
     .. math:: \min_{T \ge 0} \sum_{lm} T_{lm} c_{lm} \quad \text{with} \quad
@@ -263,8 +241,11 @@ def divergence_with_error(
         )
     compute = _bind(kind, alpha, n_samples, seed, len(a), a.shape[2])
     by_member = [compute(e, a[e], b[e]) for e in range(len(a))]
-    together = _combine(by_member, scales)
-    return Estimate(together.value[0], together.stderr[0]) if single else together
+    values, stderr = (np.stack(part) for part in zip(*by_member, strict=True))
+    weights = weights_of(values, scales)
+    together = np.tensordot(weights, values, axes=1)
+    spread = np.sqrt(np.tensordot(weights**2, stderr**2, axes=1))
+    return Estimate(together[0], spread[0]) if single else Estimate(together, spread)
 
 
 def distances(
@@ -367,21 +348,10 @@ def _read_alpha(alpha: Any, members: int, L: int) -> Float[np.ndarray, "members 
         )
     given = as_numbers(alpha)
     values = given[None] if given.ndim == 2 else given
-    if values.ndim != 3 or values.shape[:2] != (members, L) or not _positive(values):
+    right_shape = values.ndim == 3 and values.shape[:2] == (members, L) and values.size > 0
+    if not right_shape or not ((values > 0) & (values < np.inf)).all():
         raise DataError(
             f"alpha has shape {given.shape}; expected positive concentrations ({L}, K), or "
             f"({members}, {L}, K) for an ensemble of {members}."
         )
     return values
-
-
-def _positive(values: np.ndarray) -> bool:
-    return values.size > 0 and bool(((values > 0) & (values < np.inf)).all())
-
-
-def _combine(by_member: list[Estimate], scales: object) -> Estimate:
-    values = np.stack([e.value for e in by_member])
-    stderr = np.stack([e.stderr for e in by_member])
-    weights = weights_of(values, scales)
-    spread = np.sqrt(np.tensordot(weights**2, stderr**2, axes=1))
-    return Estimate(np.tensordot(weights, values, axes=1), spread)

@@ -120,13 +120,11 @@ def read_lam(tasks: Tasks, name: str) -> Float[np.ndarray, "members tasks L"]:
         )
     if lam.ndim == 2:
         lam = lam[None]
-    if lam.ndim != 3 or lam.shape[-1] < 2:
+    if lam.ndim != 3 or lam.shape[0] == 0 or lam.shape[-1] < 2:
         raise DataError(
             f"{name} has shape {lam.shape}; expected λ of shape (tasks, task-themes) or "
-            "(members, tasks, task-themes) with at least 2 task-themes."
+            "(members, tasks, task-themes) with at least 1 member and 2 task-themes."
         )
-    if lam.shape[0] == 0:
-        raise DataError(f"{name} has shape {lam.shape}: an ensemble of no fits.")
     good = (lam > 0) & (lam < np.inf)
     if not good.all():
         member, task, theme = np.argwhere(~good)[0]
@@ -155,16 +153,12 @@ def check_together(
     for lam, name in ((test, names[0]), (train, names[1])):
         if lam.shape[1] == 0:
             raise DataError(f"{name} has no tasks.")
-    if test.shape[2] != train.shape[2]:
-        raise DataError(
-            f"{names[0]} has {test.shape[2]} task-themes and {names[1]} {train.shape[2]}; "
-            "embed both with the same model."
-        )
-    if test.shape[0] != train.shape[0]:
-        raise DataError(
-            f"{names[0]} has {test.shape[0]} members and {names[1]} {train.shape[0]}; "
-            "embed both with the same ensemble."
-        )
+    for axis, what, same in ((2, "task-themes", "model"), (0, "members", "ensemble")):
+        if test.shape[axis] != train.shape[axis]:
+            raise DataError(
+                f"{names[0]} has {test.shape[axis]} {what} and {names[1]} {train.shape[axis]}; "
+                f"embed both with the same {same}."
+            )
 
 
 def read_chunks(

@@ -1,13 +1,13 @@
 """Is my test set like my training set? Distances against a reference, answered in words."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from taskscape.arguments import Seed, check_choice, check_seed, check_whole
+from taskscape.arguments import Seed, as_array, check_choice, check_seed, check_whole
 from taskscape.compare.means import mean_kl, member_scales
 from taskscape.compare.posteriors import Tasks, check_together, read_lam
 from taskscape.compare.rows import class_hashes
@@ -162,7 +162,7 @@ def resemblance(
         pairs, n_folds = [(distance(a, b), distance(r, b))], 0
     else:
         classes = read_classes(train_classes, b.shape[1])
-        splits = list(_folds(classes, folds, check_seed(seed)))
+        splits = _folds(classes, folds, check_seed(seed))
         pairs = [
             (distance(a, b[:, out]), distance(b[:, inside], b[:, out])) for inside, out in splits
         ]
@@ -180,10 +180,7 @@ def resemblance(
 
 def read_classes(given: object, n_tasks: int, name: str = "train_classes") -> np.ndarray:
     """Class ids (tasks, way) of a TaskSet or an array, checked against the number of tasks."""
-    try:
-        classes = np.asarray(getattr(given, "classes", given))
-    except ValueError:  # lists of different lengths
-        classes = np.empty(0)
+    classes = as_array(getattr(given, "classes", given))
     if classes.ndim != 2 or classes.dtype.kind not in "iu" or len(classes) != n_tasks:
         raise DataError(
             f"{name} has shape {classes.shape} and type {classes.dtype}; expected a TaskSet, or "
@@ -203,32 +200,30 @@ def _percentiles(
 
 def _folds(
     classes: Int[np.ndarray, "tasks way"], folds: int | None, seed: int
-) -> Iterator[tuple[Bool[np.ndarray, "tasks"], Bool[np.ndarray, "tasks"]]]:
+) -> list[tuple[Bool[np.ndarray, "tasks"], Bool[np.ndarray, "tasks"]]]:
     """Masks of the tasks wholly inside and wholly outside each fold of the classes."""
     real = classes >= 0
     ids = np.unique(classes[real])
     if len(ids) < 4:
         raise DataError(f"train_classes has {len(ids)} classes; folds need at least 4.")
     dealt = ids[np.argsort(class_hashes(ids[:, None], np.full(len(ids), seed % 2**64, np.uint64)))]
-    splits: list[tuple[np.ndarray, np.ndarray]] = []
     for n_folds in (5, 4, 3, 2) if folds is None else (folds,):
         if not 2 <= n_folds <= len(ids):
             raise DataError(f"folds={n_folds} must lie between 2 and the {len(ids)} classes.")
         fold_of = np.full(int(ids.max()) + 1, -1)
         fold_of[dealt] = np.arange(len(ids)) % n_folds
         fold = np.where(real, fold_of[np.maximum(classes, 0)], -1)
-        splits = []
-        for f in range(n_folds):
-            inside, out = ((fold == f) | ~real).all(axis=1), (fold != f).all(axis=1)
-            if inside.any() and out.any():
-                splits.append((inside, out))
-        if sum(int(inside.sum()) for inside, _ in splits) >= _ENOUGH:
+        masks = [
+            (((fold == f) | ~real).all(axis=1), (fold != f).all(axis=1)) for f in range(n_folds)
+        ]
+        splits = [(inside, out) for inside, out in masks if inside.any() and out.any()]
+        n_reference = sum(int(inside.sum()) for inside, _ in splits)
+        if n_reference >= _ENOUGH:
             break
-    n_reference = sum(int(inside.sum()) for inside, _ in splits)
     if n_reference < LEAST_REFERENCES:
         raise DataError(
             f"only {n_reference} training tasks lie wholly inside a fold of the training classes; "
             f"{LEAST_REFERENCES} are needed. Pass reference=, tasks sampled from held-out classes, "
             "or more training tasks."
         )
-    yield from splits
+    return splits

@@ -80,27 +80,15 @@ def nearest(
     offset = 0
     for chunk in track(read_chunks(train, "train"), "nearest tasks"):
         check_together(a, chunk)
-        near = _merge(near, _nearest_in_chunk(a, chunk, offset, k, weights, method), k)
+        search = _Search(a, chunk, min(k, chunk.shape[1]), weights)
+        here = search.by_matmul() if method == "matmul" else search.by_boxes()
+        near = _merge(near, Neighbours(here.indices + offset, here.distances), k)
         offset += chunk.shape[1]
     if near is None:
         raise DataError("train has no tasks.")
     if offset < k:
         raise DataError(f"k={k} is more than the {offset} training tasks; lower k.")
     return near
-
-
-def _nearest_in_chunk(
-    a: Float[np.ndarray, "members queries L"],
-    chunk: Float[np.ndarray, "members tasks L"],
-    offset: int,
-    k: int,
-    weights: Float[np.ndarray, "members"],
-    method: str,
-) -> Neighbours:
-    """The nearest of the tasks whose places start at ``offset``."""
-    search = _Search(a, chunk, min(k, chunk.shape[1]), weights)
-    here = search.by_matmul() if method == "matmul" else search.by_boxes()
-    return Neighbours(here.indices + offset, here.distances)
 
 
 def _merge(first: Neighbours | None, second: Neighbours, k: int) -> Neighbours:
@@ -155,8 +143,7 @@ class _Search:
                 np.concatenate(part) for part in zip(*(p[q] for p in pieces), strict=True)
             )
             items = items[_least(scores, slack[q], k, 0)[0]]
-            best, far = self.rank(slice(q, q + 1), items[None])
-            indices[q], distances[q] = best[0], far[0]
+            indices[[q]], distances[[q]] = self.rank(slice(q, q + 1), items[None])
         return Neighbours(indices, distances)
 
     def by_matmul(self) -> Neighbours:

@@ -92,7 +92,7 @@ def join_processes(
         raise DataError(
             f"process {process} cannot join the others at {coordinator}: {error}"
         ) from error
-    if _joined():
+    if jax.distributed.is_initialized():
         sys.excepthook = _say_and_leave
         anyone(False)  # they connect here, and from here on notice at once if one is gone
 
@@ -123,7 +123,7 @@ def leave_at_once_if_joined(code: int) -> None:
 
     At the end of Python, JAX would wait for the others, minutes long, while these wait for it.
     """
-    if _joined():
+    if jax.distributed.is_initialized():
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(code)
@@ -134,11 +134,6 @@ def _say_and_leave(
 ) -> None:
     sys.__excepthook__(kind, error, trace)
     leave_at_once_if_joined(1)
-
-
-def _joined() -> bool:
-    """Whether this process is joined with others now."""
-    return bool(jax.distributed.is_initialized())
 
 
 def first_process() -> bool:
@@ -235,10 +230,8 @@ def same_on_all(tree: Tree, mesh: Mesh | None) -> Tree:
     """Arrays that are the same in all processes, on all devices; as they are without a mesh."""
     if mesh is None:
         return tree
-    devices, everywhere = (
-        [mesh.devices.flat[i] for i in own_places(mesh)],
-        NamedSharding(mesh, SAME),
-    )
+    devices = [mesh.devices.flat[i] for i in own_places(mesh)]
+    everywhere = NamedSharding(mesh, SAME)
 
     def whole(leaf: Any) -> jax.Array:
         if isinstance(leaf, jax.Array) and leaf.sharding == everywhere:

@@ -5,7 +5,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,6 @@ __all__ = [
     "Catalogue",
     "LamStream",
     "Shard",
-    "change_shards",
     "new_name",
     "read_shards",
 ]
@@ -109,10 +108,7 @@ class Catalogue:
 
     @staticmethod
     def append(path: str | os.PathLike[str], embeddings: Embeddings) -> "Catalogue":
-        """Add tasks to the catalogue at ``path``, which is made if there is none.
-
-        The tasks must have been embedded by the same model, over the same pool.
-        """
+        """Add tasks of the same model and pool to the catalogue at ``path``, or begin one."""
         check_kind(embeddings, Embeddings, "embeddings", "Make them with TaskThemes.embed.")
         if not len(embeddings):
             raise DataError("there are no tasks to add.")
@@ -143,8 +139,9 @@ class Catalogue:
         others have added by now.
         """
         folder = as_path(path)
-
-        def added(there: list[Shard]) -> list[Shard]:
+        with locked_folder(folder):
+            remove_leftovers(folder.glob(".shard-*-unfinished-*"))
+            there = read_shards(folder)
             known = {shard.file for shard in there}
             new = [shard for shard in shards if shard.file not in known]
             for shard in new:
@@ -155,9 +152,10 @@ class Catalogue:
                     )
             if new:
                 Catalogue.check_can_add(folder, EmbeddingsFile(folder / new[0].file).header)
-            return [*there, *new]
-
-        change_shards(folder, added)
+            entries = [shard.to_dict() for shard in (*there, *new)]
+            content = {"what": _WHAT, "format": _FORMAT, "shards": entries}
+            with written_in_one_piece(folder / _MANIFEST) as file:
+                file.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
         return Catalogue(path)
 
     def check(self) -> None:
@@ -179,8 +177,6 @@ class Catalogue:
         return [self.path / shard.file for shard in self.shards]
 
     def __len__(self) -> int:
-        if self.path.is_file():
-            return len(EmbeddingsFile(self.path))
         return sum(shard.tasks for shard in self.shards)
 
     def __repr__(self) -> str:
@@ -248,9 +244,7 @@ class Catalogue:
                 break
         if done < len(asked):
             raise DataError(f"place {asked.max()} asked for; there are {begin} tasks.")
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return Embeddings.concatenate(pieces)[back]
+        return Embeddings.concatenate(pieces)[np.argsort(order)]
 
     def _pieces(
         self, where: TaskFilter | None
@@ -261,10 +255,11 @@ class Catalogue:
                 yield batch.__getitem__, len(batch)
             return
         for shard, part in zip(self.shards, self.parts(), strict=True):
-            yield partial(self._take_of, part), shard.tasks
 
-    def _take_of(self, part: Path, places: Int[np.ndarray, "some"]) -> Embeddings:
-        return self._open(part).take(places)
+            def take(places: Int[np.ndarray, "_"], part: Path = part) -> Embeddings:
+                return self._open(part).take(places)
+
+            yield take, shard.tasks
 
     def find(self, task: int) -> Embeddings:
         """The task with this id, as embeddings of one task (the first, if several have it)."""
@@ -285,12 +280,9 @@ class LamStream:
     batch_size: int
 
     def __iter__(self) -> Iterator[Float[np.ndarray, "members chunk L"]]:
-        for batch in self.catalogue._scan(self.where, self.batch_size, self._columns):
+        columns = [f"lam_{i}" for i in range(self.catalogue.header.members)]
+        for batch in self.catalogue._scan(self.where, self.batch_size, columns):
             yield batch.lam
-
-    @property
-    def _columns(self) -> list[str]:
-        return [f"lam_{i}" for i in range(self.catalogue.header.members)]
 
     def sums(self) -> list[Sums] | None:
         """What means need to know of each file; None with a filter."""
@@ -327,16 +319,6 @@ def _size(file: Path) -> int | None:
         return file.stat().st_size
     except FileNotFoundError:
         return None
-
-
-def change_shards(folder: Path, change: Callable[[list[Shard]], list[Shard]]) -> None:
-    """Write the manifest again, from the files that it names by now; one writer at a time."""
-    with locked_folder(folder):
-        remove_leftovers(folder.glob(".shard-*-unfinished-*"))
-        entries = [shard.to_dict() for shard in change(read_shards(folder))]
-        content = {"what": _WHAT, "format": _FORMAT, "shards": entries}
-        with written_in_one_piece(folder / _MANIFEST) as file:
-            file.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _is_ours(folder: Path) -> bool:

@@ -41,10 +41,10 @@ class TrialOptions:
 
     def budget(self, n: int, unit: str = "tasks") -> int:
         """How many tasks (or samples) to choose in each trial of a selection of ``n``."""
-        if self.n is not None and not 1 <= self.n <= n:
-            raise DataError(f"trial.n={self.n} must lie between 1 and n={n}.")
         if self.n is None:
             return min(n, _SMALL_BUDGET) if unit == "tasks" else n
+        if not 1 <= self.n <= n:
+            raise DataError(f"trial.n={self.n} must lie between 1 and n={n}.")
         return self.n
 
 

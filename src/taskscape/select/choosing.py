@@ -8,6 +8,7 @@ from jaxtyping import Float, Int, UInt64
 
 from taskscape.arguments import (
     Seed,
+    as_array,
     as_numbers,
     check_choice,
     check_number,
@@ -91,7 +92,7 @@ def select(
     [0]
     """
     seed = check_seed(seed)
-    if not isinstance(rule, str) or rule != AUTO:
+    if rule != AUTO:
         find_rule(rule)
     elif validation is None or judge is None:
         raise DataError(
@@ -103,7 +104,7 @@ def select(
         train_classes = known if isinstance(known, TaskSet) else None
     n = check_whole(n, "n")
     if max_shared is not None:
-        check_whole(max_shared, "max_shared")
+        check_whole(max_shared, "max_shared", 0)
     check_number(penalty, "penalty", 0)
     if candidates is not None:
         check_whole(candidates, "candidates", 1)
@@ -196,15 +197,12 @@ def _choose(source: DistanceSource, rule: str, request: _Request) -> Selection:
 
 def _start(source: DistanceSource, rule: str, request: _Request) -> Run:
     """A selection of nothing yet, after a check of everything that it is to keep to."""
-    n, unit, max_shared, given = (
-        request.n, request.unit, request.max_shared, request.train_classes
-    )  # fmt: skip
+    n, unit, max_shared = request.n, request.unit, request.max_shared
+    given = request.train_classes
     classes = None if given is None else read_classes(given, source.n_train)
     if classes is None and (max_shared is not None or find_rule(rule).needs_classes):
         why = "max_shared" if max_shared is not None else f"rule={rule!r}"
         raise DataError(f"{why} needs train_classes: a TaskSet, or class ids (tasks, way).")
-    if max_shared is not None:
-        check_whole(max_shared, "max_shared", 0)
     costs = _read_costs(unit, given, request.train_samples, source.n_train)
     if n < 1 or (unit == "tasks" and n > source.n_train):
         raise DataError(f"n={n} must lie between 1 and the {source.n_train} training tasks.")
@@ -260,10 +258,7 @@ def _read_costs(unit: str, tasks: Any, samples: Any, n_train: int) -> Int[np.nda
             "unit='samples' needs to know the samples of each task: pass train_samples, or a "
             "TaskSet as train_classes."
         )
-    try:
-        costs = _samples_of(tasks) if samples is None else np.asarray(samples)
-    except ValueError:  # lists of different lengths
-        costs = np.empty(0)
+    costs = _samples_of(tasks) if samples is None else as_array(samples)
     if costs.shape != (n_train,) or costs.dtype.kind not in "iu" or (costs < 1).any():
         raise DataError(
             f"train_samples has shape {costs.shape} and type {costs.dtype}; expected {n_train} "

@@ -103,29 +103,29 @@ def ascending(
 def nearest(run: Run, options: RuleOptions) -> None:
     """The tasks with the smallest mean distance from all test tasks, as in the paper."""
     means = run.source.means(run.weights)
-    for task in ascending(means, run.tie_keys, run.left):
-        if run.done:
-            break
-        run.take(task, means[task])
+    _take_in_order(run, means, means)
 
 
 def random(run: Run, options: RuleOptions) -> None:
     """Tasks in an order that depends on the seed alone."""
-    means = run.source.means(run.weights)
-    for task in ascending(np.zeros(len(means)), run.tie_keys, run.left):
+    _take_in_order(run, np.zeros(run.source.n_train), run.source.means(run.weights))
+
+
+def _take_in_order(
+    run: Run, order_by: Float[np.ndarray, "trains"], scores: Float[np.ndarray, "trains"]
+) -> None:
+    for task in ascending(order_by, run.tie_keys, run.left):
         if run.done:
             break
-        run.take(task, means[task])
+        run.take(task, scores[task])
 
 
 def coverage(run: Run, options: RuleOptions) -> None:
     """Every test task in turn takes its nearest unused training task."""
 
     def choose(test: int, near: Int[np.ndarray, "k"], distances: Float[np.ndarray, "k"]) -> bool:
-        for task, distance in zip(near.tolist(), distances.tolist(), strict=True):
-            if run.take(task, distance, test):
-                return True
-        return False
+        pairs = zip(near.tolist(), distances.tolist(), strict=True)
+        return any(run.take(task, distance, test) for task, distance in pairs)
 
     _serve(run, choose, _TURNS)
 
@@ -146,10 +146,8 @@ def classes(run: Run, options: RuleOptions) -> None:
         usual = 1 + run.uses.sum() / n_classes
         use = np.array([run.uses[run.classes_of(task)].mean() for task in near.tolist()]) / usual
         cost = distances / scale + options.penalty * use
-        for i in np.lexsort((run.tie_keys[near], cost)):
-            if run.take(int(near[i]), float(distances[i]), test):
-                return True
-        return False
+        order = np.lexsort((run.tie_keys[near], cost))
+        return any(run.take(int(near[i]), float(distances[i]), test) for i in order)
 
     _serve(run, choose, _TURNS + choice)
 
@@ -242,8 +240,7 @@ def _preselect(run: Run, tests: Int[np.ndarray, "some"], size: int) -> Int[np.nd
         if len(pool) >= size or k == run.source.n_train:
             break
         k *= 2
-    best = np.lexsort((run.tie_keys[pool], rank[pool]))[:size]
-    pool = pool[best]
+    pool = pool[np.lexsort((run.tie_keys[pool], rank[pool]))[:size]]
     return pool[np.argsort(run.tie_keys[pool], kind="stable")]
 
 

@@ -168,7 +168,8 @@ def _outcome(own: Sequence[Trial], random: Sequence[Trial], confidence: float) -
     gain = share = None
     if len(ours) and len(theirs):
         known = all(t.without_class for t in (*own, *random))
-        without = (_without(own), _without(random)) if known else None
+        left_out = [np.mean([t.without_class for t in trials], axis=0) for trials in (own, random)]
+        without = (left_out[0], left_out[1]) if known else None
         difference = gain_interval(ours, theirs, without, confidence)
         gain = Gain(learner, rule, budget, difference.value, difference.low, difference.high)
         share = losing_share(ours.tolist(), theirs.tolist())
@@ -182,7 +183,3 @@ def _outcome(own: Sequence[Trial], random: Sequence[Trial], confidence: float) -
         gain=gain,
         losing_share=share,
     )
-
-
-def _without(trials: Sequence[Trial]) -> Float[np.ndarray, "classes"]:
-    return np.mean([t.without_class for t in trials], axis=0)

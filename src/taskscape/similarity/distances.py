@@ -7,7 +7,7 @@ tasks, for the nearest of them, or for a matrix.
 import math
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt64
@@ -28,9 +28,16 @@ from taskscape.compare.posteriors import (
 from taskscape.compare.rows import row_hashes
 from taskscape.errors import DataError
 
-__all__ = ["DistanceSource", "EmbeddingSource", "KLSource", "MatrixSource"]
+__all__ = [
+    "Block", "DistanceSource", "EmbeddingSource", "Hashes", "KLSource", "MatrixSource", "Tests",
+    "Trains",
+]  # fmt: skip
 
 _NUMBERS = 1 << 23
+Tests: TypeAlias = Int[np.ndarray, "some"]
+Trains: TypeAlias = Int[np.ndarray, "others"]
+Block: TypeAlias = Float[np.ndarray, "some others"]
+Hashes: TypeAlias = tuple[UInt64[np.ndarray, "tests"], UInt64[np.ndarray, "trains"]]
 
 
 class DistanceSource(ABC):
@@ -44,16 +51,14 @@ class DistanceSource(ABC):
     n_train: int
 
     @abstractmethod
-    def block(
-        self, tests: Int[np.ndarray, "some"], trains: Int[np.ndarray, "others"]
-    ) -> Float[np.ndarray, "some others"]:
+    def block(self, tests: Tests, trains: Trains) -> Block:
         """Distances from some test tasks to some training tasks."""
 
     def matrix(self) -> Float[np.ndarray, "tests trains"]:
         """All distances."""
         return self.block(np.arange(self.n_test), np.arange(self.n_train))
 
-    def contents(self) -> tuple[UInt64[np.ndarray, "tests"], UInt64[np.ndarray, "trains"]]:
+    def contents(self) -> Hashes:
         """A hash of what each task is, whatever its place: equal for tasks that are equal."""
         # sorted, so that the order of the other side's tasks plays no part
         d = self.matrix()
@@ -62,12 +67,8 @@ class DistanceSource(ABC):
     def mean_distance(self) -> Float[np.ndarray, "tests"]:
         """Mean distance from each test task to all training tasks: a diagram's horizontal axis."""
         everything, step = np.arange(self.n_train), max(1, _NUMBERS // self.n_train)
-        return np.concatenate(
-            [
-                self.block(np.arange(start, min(start + step, self.n_test)), everything).mean(1)
-                for start in range(0, self.n_test, step)
-            ]
-        )
+        parts = np.split(np.arange(self.n_test), range(step, self.n_test, step))
+        return np.concatenate([self.block(part, everything).mean(axis=1) for part in parts])
 
     def means(self, weights: Float[np.ndarray, "tests"]) -> Float[np.ndarray, "trains"]:
         """Weighted mean distance from the test tasks to every training task; weights sum to 1."""
@@ -82,7 +83,7 @@ class DistanceSource(ABC):
 
     def nearest(
         self,
-        tests: Int[np.ndarray, "some"],
+        tests: Tests,
         k: int,
         unused: Bool[np.ndarray, "trains"] | None = None,
         tie_keys: UInt64[np.ndarray, "trains"] | None = None,
@@ -121,16 +122,13 @@ class KLSource(DistanceSource):
         self._index: tuple[UInt64[np.ndarray, "trains"], TaskIndex] | None = None
         self.n_test, self.n_train = self._test.shape[1], self._train.shape[1]
 
-    def block(
-        self, tests: Int[np.ndarray, "some"], trains: Int[np.ndarray, "others"]
-    ) -> Float[np.ndarray, "some others"]:
+    def block(self, tests: Tests, trains: Trains) -> Block:
         queries = affine_kl(self._test[:, tests], self._weights)
         b = side_by_side(self._train[:, trains])
         return np.maximum(queries.to_all(b, self._log_beta[trains]), 0.0)
 
-    def contents(self) -> tuple[UInt64[np.ndarray, "tests"], UInt64[np.ndarray, "trains"]]:
-        test, train = (row_hashes(side_by_side(lam)) for lam in (self._test, self._train))
-        return test, train
+    def contents(self) -> Hashes:
+        return row_hashes(side_by_side(self._test)), row_hashes(side_by_side(self._train))
 
     def mean_distance(self) -> Float[np.ndarray, "tests"]:
         # exact from two means over the training tasks
@@ -147,7 +145,7 @@ class KLSource(DistanceSource):
 
     def nearest(
         self,
-        tests: Int[np.ndarray, "some"],
+        tests: Tests,
         k: int,
         unused: Bool[np.ndarray, "trains"] | None = None,
         tie_keys: UInt64[np.ndarray, "trains"] | None = None,
@@ -177,9 +175,7 @@ class MatrixSource(DistanceSource):
         self._d = _read(distances, "distances")
         self.n_test, self.n_train = self._d.shape
 
-    def block(
-        self, tests: Int[np.ndarray, "some"], trains: Int[np.ndarray, "others"]
-    ) -> Float[np.ndarray, "some others"]:
+    def block(self, tests: Tests, trains: Trains) -> Block:
         return self._d[np.ix_(tests, trains)]
 
     def matrix(self) -> Float[np.ndarray, "tests trains"]:
@@ -199,14 +195,12 @@ class EmbeddingSource(DistanceSource):
         self._metric = metric
         self.n_test, self.n_train = len(self._test), len(self._train)
 
-    def block(
-        self, tests: Int[np.ndarray, "some"], trains: Int[np.ndarray, "others"]
-    ) -> Float[np.ndarray, "some others"]:
+    def block(self, tests: Tests, trains: Trains) -> Block:
         from scipy.spatial.distance import cdist
 
         return cdist(self._test[tests], self._train[trains], metric=self._metric)
 
-    def contents(self) -> tuple[UInt64[np.ndarray, "tests"], UInt64[np.ndarray, "trains"]]:
+    def contents(self) -> Hashes:
         return row_hashes(self._test), row_hashes(self._train)
 
 

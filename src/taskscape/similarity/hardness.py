@@ -42,11 +42,7 @@ class TaskHardness(FeatureSimilarity):
     within_task = True
 
     def __init__(
-        self,
-        *,
-        on: str = "support",
-        scale: float = 10.0,
-        prepare: Prepare = "auto",
+        self, *, on: str = "support", scale: float = 10.0, prepare: Prepare = "auto"
     ) -> None:
         super().__init__(prepare=prepare)
         self.on = check_choice(on, "on", ("support", "query"))

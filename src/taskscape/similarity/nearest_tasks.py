@@ -59,16 +59,15 @@ def nearest_tasks(
             f"{distances.n_test} and {distances.n_train}."
         )
     everything, alike = np.arange(len(train)), _ClassMeans(test, train)
-    found: list[tuple[np.ndarray, ...]] = []
+    rows: list[tuple[np.ndarray, ...]] = []
     step = max(1, _NUMBERS // len(train))
     for start in range(0, len(test), step):
-        some = np.arange(start, min(start + step, len(test)))
-        for i, row in zip(some.tolist(), distances.block(some, everything), strict=True):
+        tests = np.arange(start, min(start + step, len(test)))
+        for i, row in zip(tests.tolist(), distances.block(tests, everything), strict=True):
             level = tie_levels(row, tie)
             chosen, by_classes = settle_ties(level, k, partial(alike.distances, i))
-            ties = np.array((level == 0).sum())
-            found.append((chosen, row[chosen], by_classes, ties))
-    return NearestTasks(*(np.stack(column) for column in zip(*found, strict=True)))
+            rows.append((chosen, row[chosen], by_classes, np.array((level == 0).sum())))
+    return NearestTasks(*(np.stack(column) for column in zip(*rows, strict=True)))
 
 
 def tie_levels(distances: Float[np.ndarray, "trains"], tie: float) -> Float[np.ndarray, "trains"]:
@@ -99,19 +98,16 @@ class _ClassMeans:
 
     def __init__(self, test: TaskSet, train: TaskSet) -> None:
         self._classes = [np.asarray(tasks.classes) for tasks in (test, train)]
-        means, self._place = [], []
-        for tasks in (test, train):
-            ids = tasks.class_ids
-            place = np.zeros(len(tasks.pool), dtype=np.int64)
-            place[ids] = np.arange(len(ids))
-            self._place.append(place)
-            means.append(_means(tasks.pool, ids))
-        self._costs = squared_distances(*means)
+        self._ids = [tasks.class_ids for tasks in (test, train)]
+        self._costs = squared_distances(
+            _means(test.pool, self._ids[0]), _means(train.pool, self._ids[1])
+        )
 
     def distances(self, i: int, trains: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some"]:
         """From one test task to some training tasks."""
         a, b = self._classes[0][i], self._classes[1][trains]
-        first, second = self._place[0][a], self._place[1][b]
+        # padding, -1, stands before all ids: its costs are not looked at
+        first, second = np.searchsorted(self._ids[0], a), np.searchsorted(self._ids[1], b)
         costs = self._costs[first[None, :, None], second[:, None, :]]
         ways = np.array([(a >= 0).sum()]), (b >= 0).sum(axis=1)
         return np.sqrt(transport_classes(costs[None], *ways)[0])

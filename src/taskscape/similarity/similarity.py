@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, UInt64
+from jaxtyping import Bool, Float, Int
 
 from taskscape.compare.rows import row_hashes
 from taskscape.errors import DataError
 from taskscape.progress import progress_bar
-from taskscape.similarity.distances import DistanceSource
+from taskscape.similarity.distances import Block, DistanceSource, Hashes, Tests, Trains
 from taskscape.tasks import TaskBatch, TaskSet
 from taskscape.themes.prepare import (
     Preparation,
@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 TaskVectors: TypeAlias = Float[np.ndarray, "_ ..."]
+Embeddable: TypeAlias = TaskSet | TaskVectors
 Rows: TypeAlias = Callable[[slice], Float[np.ndarray, "_ _"]]
 """The distances of a range of the first tasks to all of the others."""
 _CELLS_AT_ONCE = 1 << 24
@@ -71,25 +72,19 @@ class Similarity(ABC):
     def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         """A function that gives rows of the distances from ``a`` to ``b``."""
 
-    def distances(
-        self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors
-    ) -> DistanceSource:
+    def distances(self, test: Embeddable, train: Embeddable) -> DistanceSource:
         """The distances from test tasks to training tasks, for rules, diagrams and studies."""
         return TaskDistances(self, self._embedded(test, "test"), self._embedded(train, "train"))
 
-    def cdist(
-        self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors
-    ) -> Float[np.ndarray, "tests trains"]:
+    def cdist(self, test: Embeddable, train: Embeddable) -> Float[np.ndarray, "tests trains"]:
         """Distance from every test task to every training task."""
         return self.distances(test, train).matrix()
 
-    def mean_distance(
-        self, test: TaskSet | TaskVectors, train: TaskSet | TaskVectors
-    ) -> Float[np.ndarray, "tests"]:
+    def mean_distance(self, test: Embeddable, train: Embeddable) -> Float[np.ndarray, "tests"]:
         """Mean distance from each test task to all training tasks; no matrix of pairs is held."""
         return self.distances(test, train).mean_distance()
 
-    def _embedded(self, tasks: TaskSet | TaskVectors, name: str) -> TaskVectors:
+    def _embedded(self, tasks: Embeddable, name: str) -> TaskVectors:
         values = self.embed(tasks) if isinstance(tasks, TaskSet) else np.asarray(tasks)
         if values.ndim < 2 or len(values) == 0:
             raise DataError(
@@ -111,9 +106,7 @@ class TaskDistances(DistanceSource):
         self._matrix: Float[np.ndarray, "tests trains"] | None = None
         self.n_test, self.n_train = len(test), len(train)
 
-    def block(
-        self, tests: Int[np.ndarray, "some"], trains: Int[np.ndarray, "others"]
-    ) -> Float[np.ndarray, "some others"]:
+    def block(self, tests: Tests, trains: Trains) -> Block:
         if not self._similarity.cheap:
             return self.matrix()[np.ix_(tests, trains)]
         rows = self._similarity.rows(self._test[tests], self._train[trains])
@@ -134,7 +127,7 @@ class TaskDistances(DistanceSource):
             return self._matrix.mean(axis=1)
         return np.concatenate([distances.mean(axis=1) for _, distances in self._parts()])
 
-    def contents(self) -> tuple[UInt64[np.ndarray, "tests"], UInt64[np.ndarray, "trains"]]:
+    def contents(self) -> Hashes:
         if not self._similarity.cheap:
             return super().contents()
         test, train = (row_hashes(e.reshape(len(e), -1)) for e in (self._test, self._train))

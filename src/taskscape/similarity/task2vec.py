@@ -17,11 +17,7 @@ from taskscape.pools import ClassPool
 from taskscape.progress import progress_bar
 from taskscape.similarity.fisher import fisher_per_unit, fit_heads, hidden_layers
 from taskscape.similarity.known import PROBE_SAMPLES, PROBE_SHOTS
-from taskscape.similarity.similarity import (
-    FeatureSimilarity,
-    Rows,
-    TaskVectors,
-)
+from taskscape.similarity.similarity import FeatureSimilarity, Rows, TaskVectors
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.places import all_rows
 from taskscape.themes.prepare import Preparation, Prepare
@@ -138,7 +134,7 @@ class Task2Vec(FeatureSimilarity):
     def embed(self, tasks: TaskSet) -> TaskVectors:
         preparation = self._fitted(tasks)
         assert self.probe_ is not None
-        table = LayerTable(self.probe_.state, tasks, preparation)
+        where, layers = layers_of_samples(self.probe_.state, tasks, preparation)
         way, n = tasks.max_way, tasks.max_way * tasks.max_shot
         most = max(1, _CELLS_AT_ONCE // (n * way * max(self.config.widths)))
         # a power of two, so that calls with other numbers of tasks compile nothing
@@ -147,13 +143,16 @@ class Task2Vec(FeatureSimilarity):
         with progress_bar("embedding tasks", len(tasks)) as advance:
             for batch in tasks.batches(size):
                 short = [(0, size - len(batch)), (0, 0), (0, 0)]
-                rows = np.where(batch.support_mask, table.where[batch.support], -1)
+                rows = np.where(batch.support_mask, where[batch.support], -1)
                 rows = np.pad(rows, short, constant_values=-1)
                 units, gradient = embed_chunk(
-                    self.probe_.state, table.layers, rows, self._unit_scale,
+                    self.probe_.state, layers, rows, self._unit_scale,
                     self.config.l2, self.config.head_steps,
                 )  # fmt: skip
-                vectors.append(averaged(units, self.per)[: len(batch)])
+                parts = [np.asarray(u, dtype=np.float64)[: len(batch)] for u in units]
+                if self.per == "layer":
+                    parts = [u.mean(axis=1, keepdims=True) for u in parts]
+                vectors.append(np.concatenate(parts, axis=1))
                 gradients.append(np.asarray(gradient)[: len(batch)])
                 advance(len(batch))
         self.head_gradient_ = np.concatenate(gradients)
@@ -227,28 +226,18 @@ def _unit(a: Float[np.ndarray, "tasks dims"]) -> Float[np.ndarray, "tasks dims"]
 def prepared_classes(tasks: TaskSet, preparation: Preparation) -> ClassPool:
     """A pool of the tasks' classes whose samples are prepared features."""
     pool = tasks.pool
-    return ClassPool.from_classes(
-        {
-            pool.class_names[c]: preparation(
-                pool.take(pool.starts[c] + np.arange(pool.counts[c], dtype=np.int64))
-            )
-            for c in tasks.class_ids
-        },
-        name=f"{pool.name} (prepared)",
-    )
+    rows = {c: pool.starts[c] + np.arange(pool.counts[c]) for c in tasks.class_ids}
+    prepared = {pool.class_names[c]: preparation(pool.take(own)) for c, own in rows.items()}
+    return ClassPool.from_classes(prepared, name=f"{pool.name} (prepared)")
 
 
 def train_probe(pool: ClassPool, config: Task2VecConfig, seed: int) -> Trained:
     """MAML on 5-way 5-shot tasks of the pool's classes, as far as it has them."""
     pool.require(PROBE_SAMPLES, "training the probe")
     n_query = min(_N_QUERY, int(pool.counts.min()) - PROBE_SHOTS)
+    n_way = min(_N_WAY, len(pool))
     tasks = sample_tasks(
-        pool,
-        n_way=min(_N_WAY, len(pool)),
-        n_shot=PROBE_SHOTS,
-        n_query=n_query,
-        seed=seed,
-        stream=True,
+        pool, n_way=n_way, n_shot=PROBE_SHOTS, n_query=n_query, seed=seed, stream=True
     )
     network = probe_network(pool.samples, config.widths)
     return train(config.learner, network, tasks, config.train, seed=seed)
@@ -277,27 +266,18 @@ def probe_layers(probe: MlpWeights, x: Float[Array, "rows dims"]) -> Layers:
     return Layers((x**2).sum(-1), hidden_layers(probe.weights[:-1], probe.biases[:-1], x))
 
 
-class LayerTable:
-    """The probe's layers for all samples of the tasks' classes, and where each row is."""
-
-    def __init__(self, probe: MlpWeights, tasks: TaskSet, preparation: Preparation) -> None:
-        rows = all_rows(tasks.pool, tasks.class_ids)
-        self.where = np.full(len(tasks.pool.samples), -1, dtype=np.int32)
-        self.where[rows] = np.arange(len(rows), dtype=np.int32)
-        parts = []
-        for start in range(0, len(rows), _ROWS_AT_ONCE):
-            x = preparation(tasks.pool.take(rows[start : start + _ROWS_AT_ONCE]))
-            parts.append(probe_layers(probe, jnp.asarray(x)))
-        self.layers: Layers = jax.tree.map(lambda *p: jnp.concatenate(p), *parts)
-
-
-def averaged(
-    units: tuple[Float[Array, "tasks _"], ...], per: str
-) -> Float[np.ndarray, "tasks dims"]:
-    layers = [np.asarray(u, dtype=np.float64) for u in units]
-    if per == "layer":
-        return np.stack([layer.mean(axis=1) for layer in layers], axis=1)
-    return np.concatenate(layers, axis=1)
+def layers_of_samples(
+    probe: MlpWeights, tasks: TaskSet, preparation: Preparation
+) -> tuple[Int[np.ndarray, "samples"], Layers]:
+    """Where each sample of the tasks' classes is, and the probe's layers for all of them."""
+    rows = all_rows(tasks.pool, tasks.class_ids)
+    where = np.full(len(tasks.pool.samples), -1, dtype=np.int32)
+    where[rows] = np.arange(len(rows), dtype=np.int32)
+    parts = []
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        x = preparation(tasks.pool.take(rows[start : start + _ROWS_AT_ONCE]))
+        parts.append(probe_layers(probe, jnp.asarray(x)))
+    return where, jax.tree.map(lambda *p: jnp.concatenate(p), *parts)
 
 
 @partial(jax.jit, static_argnames="steps")

@@ -48,15 +48,13 @@ class ThemeSimilarity(Similarity):
         )
         return lambda part: distances[part]
 
-    def distances(
-        self, test: TaskSet | TaskVectors | Any, train: TaskSet | TaskVectors | Any
-    ) -> DistanceSource:
+    def distances(self, test: Any, train: Any) -> DistanceSource:
         if self.kind != "kl":
             return super().distances(test, train)
         a, b = self._embedded(test, "test"), self._embedded(train, "train")
         return KLSource(_members_first(a), _members_first(b))
 
-    def _embedded(self, tasks: TaskSet | TaskVectors | Any, name: str) -> TaskVectors:
+    def _embedded(self, tasks: Any, name: str) -> TaskVectors:
         lam = getattr(tasks, "lam", None)
         return super()._embedded(tasks if lam is None else _tasks_first(lam), name)
 

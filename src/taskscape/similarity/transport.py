@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.arguments import check_choice
-from taskscape.compare.rows import DistinctRows, distinct_rows
+from taskscape.compare.rows import distinct_rows
 from taskscape.compare.transport import move_equal_weights
 from taskscape.errors import DataError
 from taskscape.similarity.similarity import (
@@ -91,11 +91,7 @@ class OTDD(FeatureSimilarity):
     pairs_at_once = 1 << 12
 
     def __init__(
-        self,
-        *,
-        level: str = "classes",
-        covariance: str = "full",
-        prepare: Prepare = "auto",
+        self, *, level: str = "classes", covariance: str = "full", prepare: Prepare = "auto"
     ) -> None:
         super().__init__(prepare=prepare)
         self.level = check_choice(level, "level", ("classes", "samples"))
@@ -123,21 +119,22 @@ class OTDD(FeatureSimilarity):
         if self.level == "samples":
             return self._sample_rows(a, b)
         way_a, way_b = n_way(a), n_way(b)
-        table = ClassTable(_rows_of(a), _rows_of(b), self.covariance)
+        table = ClassTable(a, b, self.covariance)
 
         def rows_of(part: slice) -> Float[np.ndarray, "some others"]:
-            costs = table.costs(part, len(a), len(b))
+            costs = table.costs(part)
             return np.sqrt(2 * transport_classes(costs, way_a[part], way_b))
 
         return rows_of
 
     def _sample_rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
-        classes = [_gaussians(_features(e), self.covariance).astype(np.float32) for e in (a, b)]
-        table = ClassTable(_rows_of(classes[0]), _rows_of(classes[1]), self.covariance)
+        shown = [TaskFeatures(np.nan_to_num(e), ~np.isnan(e[..., 0])) for e in (a, b)]
+        classes = [_gaussians(x, self.covariance).astype(np.float32) for x in shown]
+        table = ClassTable(classes[0], classes[1], self.covariance)
         seconds = [_samples(task) for task in b]
 
         def rows_of(part: slice) -> Float[np.ndarray, "some others"]:
-            labels = table.costs(part, len(a), len(b))
+            labels = table.costs(part)
             distances = np.empty((len(labels), len(b)))
             for i, task in enumerate(a[part]):
                 x, y = _samples(task)
@@ -184,8 +181,9 @@ class ClassTable:
         b: Float[np.ndarray, "others another_way numbers_b dims"],
         covariance: str,
     ) -> None:
-        self._a, self._b, self._covariance = a, b, covariance
-        self._kinds = [_distinct(x) for x in (a, b)]
+        self._a, self._b, self._covariance = np.nan_to_num(a), np.nan_to_num(b), covariance
+        shaped = (x.reshape(x.shape[0] * x.shape[1], -1) for x in (self._a, self._b))
+        self._kinds = [distinct_rows(x) for x in shaped]
         first, second = (len(k.first) for k in self._kinds)
         self._known: Float[np.ndarray, "n m"] | None = None
         # once and for all where that is less work than pair by pair, and not too much to hold
@@ -196,11 +194,9 @@ class ClassTable:
         a, b = (x.reshape(-1, *x.shape[2:]) for x in (self._a, self._b))
         return gaussian_distances(a[rows], b[self._kinds[1].first], self._covariance)
 
-    def costs(
-        self, part: slice, n: int, m: int
-    ) -> Float[np.ndarray, "some others way another_way"]:
+    def costs(self, part: slice) -> Float[np.ndarray, "some others way another_way"]:
         """Squared distances between the classes of some tasks and those of all others."""
-        way, other = self._a.shape[1], self._b.shape[1]
+        (n, way), (m, other) = self._a.shape[:2], self._b.shape[:2]
         columns = self._kinds[1].kind
         if self._known is not None:
             kinds = self._kinds[0].kind.reshape(n, way)[part].reshape(-1)
@@ -208,14 +204,6 @@ class ClassTable:
         else:
             flat = self._between(np.arange(n * way).reshape(n, way)[part].reshape(-1))[:, columns]
         return flat.reshape(-1, way, m, other).swapaxes(1, 2)
-
-
-def _distinct(classes: Float[np.ndarray, "tasks way numbers dims"]) -> DistinctRows:
-    return distinct_rows(classes.reshape(classes.shape[0] * classes.shape[1], -1))
-
-
-def _rows_of(embedded: TaskVectors) -> Float[np.ndarray, "tasks way numbers dims"]:
-    return np.nan_to_num(embedded)
 
 
 def _gaussians(
@@ -228,22 +216,13 @@ def _gaussians(
     if covariance == "diagonal":
         rows = np.sqrt((left**2).sum(axis=2, keepdims=True))
     elif left.shape[2] > left.shape[3]:
-        rows = _square_roots(left)  # as many rows as dimensions are enough
+        # square roots of the covariances: as many rows as dimensions are enough
+        values, vectors = np.linalg.eigh(np.einsum("twnd,twne->twde", left, left, optimize=True))
+        rows = np.sqrt(np.maximum(values, 0.0))[..., None] * vectors.swapaxes(-1, -2)
     else:
         rows = left
     none = np.isnan(means[..., :1])[..., None]
     return np.where(none, np.nan, np.concatenate([means[:, :, None], rows], axis=2))
-
-
-def _square_roots(
-    left: Float[np.ndarray, "tasks way shot dims"],
-) -> Float[np.ndarray, "tasks way dims dims"]:
-    values, vectors = np.linalg.eigh(np.einsum("twnd,twne->twde", left, left, optimize=True))
-    return np.sqrt(np.maximum(values, 0.0))[..., None] * vectors.swapaxes(-1, -2)
-
-
-def _features(embedded: Float[np.ndarray, "tasks way shot dims"]) -> TaskFeatures:
-    return TaskFeatures(np.nan_to_num(embedded), ~np.isnan(embedded[..., 0]))
 
 
 def _samples(

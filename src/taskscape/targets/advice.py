@@ -48,6 +48,7 @@ ADVICE = Kind("an advice", lambda folder: {p.name for p in folder.iterdir()} == 
 """Folders that :meth:`Advice.save` writes."""
 _FORMAT = 1
 _JSON = json_with("advice", what="advice")
+_PLAIN = ("target", "learner", "way", "why", "notion", "unit", "explained", "gap")
 _LEAST_TRIALS = 2
 
 
@@ -152,23 +153,14 @@ class Advice:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the tasks themselves, as plain values."""
-        decision = None
-        if self.decision is not None:
-            decision = [asdict(e) for e in self.decision.expected]
+        decision = self.decision
         return {
             "what": "advice",
             "format": _FORMAT,
-            "target": self.target,
-            "learner": self.learner,
-            "way": self.way,
-            "why": self.why,
+            **{name: getattr(self, name) for name in _PLAIN},
             "n_chosen": len(self.chosen),
             "sources": [vars(s) for s in self.sources],
-            "notion": self.notion,
-            "unit": self.unit,
-            "explained": self.explained,
-            "gap": self.gap,
-            "expected_gains": decision,
+            "expected_gains": None if decision is None else [asdict(e) for e in decision.expected],
             "expected_accuracy": None if self.held_out is None else vars(self.held_out),
             "measured_gains": {way: vars(gain) for way, gain in self.measured.items()},
             "measured_accuracy": self.accuracy,
@@ -187,22 +179,16 @@ class Advice:
             write_json(place / "advice.json", self.to_dict())
             self.chosen.save(place / "tasks.parquet")
             pool = self.chosen.pool
-            ids, uses = np.unique(self.chosen.classes, return_counts=True)
-            rows = [
-                [pool.class_names[c], (pool.groups or [""] * len(pool))[c], n]
-                for c, n in zip(ids.tolist(), uses.tolist(), strict=True)
-                if c >= 0
-            ]
-            rows.sort(key=lambda row: -row[2])
-            names, sources, counts = zip(*rows, strict=True)
-            write_csv(place / "classes.csv", {"class": names, "source": sources, "tasks": counts})
+            uses = np.bincount(self.chosen.classes[self.chosen.classes >= 0], minlength=len(pool))
+            ids = [c for c in np.argsort(-uses, kind="stable").tolist() if uses[c]]
+            names, groups = pool.class_names, pool.groups or ("",) * len(pool)
+            by_class = {"class": [names[c] for c in ids], "source": [groups[c] for c in ids]}
+            write_csv(place / "classes.csv", {**by_class, "tasks": uses[ids]})
+            rows = [(s.name, f"{s.distance:.6g}", s.chosen) for s in self.sources]
+            columns = zip(*rows, strict=True)
             write_csv(
                 place / "sources.csv",
-                {
-                    "source": [s.name for s in self.sources],
-                    "distance": [f"{s.distance:.6g}" for s in self.sources],
-                    "chosen": [s.chosen for s in self.sources],
-                },
+                dict(zip(("source", "distance", "chosen"), columns, strict=True)),
             )
 
     @staticmethod
@@ -214,27 +200,19 @@ class Advice:
         values = read_json(file)
         check_format(values, file)
         with damage_named(file, "advice"):
-            expected, accuracy = values["expected_gains"], values["expected_accuracy"]
-            decision = None
-            if expected is not None:
-                known = tuple(Expectation(**e) for e in expected)
-                decision = Decision(values["way"], known, values["why"])
+            gains, accuracy = values["expected_gains"], values["expected_accuracy"]
+            expected = tuple(Expectation(**e) for e in gains or ())
+            known = None if gains is None else Decision(values["way"], expected, values["why"])
             return Advice(
-                target=values["target"],
-                learner=values["learner"],
-                way=values["way"],
-                why=values["why"],
+                **{name: values[name] for name in _PLAIN},
                 chosen=TaskSet.load(Path(folder) / "tasks.parquet", pool),
                 sources=tuple(SourceShare(**s) for s in values["sources"]),
-                explained=values["explained"],
-                gap=values["gap"],
-                decision=decision,
+                decision=known,
                 held_out=None if accuracy is None else Interval(**accuracy),
                 measured={way: Interval(**gain) for way, gain in values["measured_gains"].items()},
                 accuracy=values["measured_accuracy"],
                 best_source=None if values["best_source"] is None else (*values["best_source"],),
                 notes=tuple(values["notes"]),
-                **{name: values[name] for name in ("notion", "unit") if name in values},
             )
 
 

@@ -1,7 +1,7 @@
 """What is known of a pool of sources, to be asked about one target after another."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,7 +28,10 @@ from taskscape.themes.prepare import (
     prepared_pool,
 )
 
-__all__ = ["AdvisorSettings", "Outlook", "Sources", "draw_candidates", "learner_settings"]
+__all__ = [
+    "AdvisorSettings", "Outlook", "Sources", "draw_candidates", "learner_settings",
+    "training_classes",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -72,9 +75,14 @@ def learner_settings(learner: str, pool: ClassPool) -> Mapping[str, Any]:
     return LEARNER_SETTINGS["images" if pool.is_images else "components"].get(learner, {})
 
 
+def training_classes(pool: ClassPool) -> ClassPool:
+    """The training classes of a pool, or all of them where it has no splits."""
+    return pool if pool.splits is None else pool.split("train")
+
+
 def draw_candidates(pool: ClassPool, settings: AdvisorSettings) -> TaskSet:
     """Tasks of the pool's training classes, within groups where it has some, with queries."""
-    s, training = settings, pool if pool.splits is None else pool.split("train")
+    s, training = settings, training_classes(pool)
     n_query = max(1, min(s.n_query, int(training.counts.min()) - s.n_shot))
     return sample_tasks(
         training, s.candidates, n_way=s.n_way, n_shot=s.n_shot, n_query=n_query,
@@ -91,6 +99,7 @@ class Sources:
     """The candidates, with queries."""
     similarities: Mapping[str, Similarity]
     embedded: Mapping[str, Float[np.ndarray, "..."]]
+    _prepared: dict[str, ClassPool] = field(default_factory=dict, init=False, repr=False)
 
     @staticmethod
     def of(
@@ -201,10 +210,6 @@ class Sources:
         config = PrepareConfig(pca=min(self.settings.components, most))
         return learn_preparation(self.pool, np.arange(len(self.pool)), config)
 
-    @cached_property
-    def _prepared(self) -> dict[str, ClassPool]:
-        return {}
-
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
@@ -216,6 +221,7 @@ class Outlook:
     """By notion of similarity, from the target's tasks to all candidates."""
     bound: float | None
     """The median bound of the target's tasks in nats per sample; None without task-themes."""
+    _chosen: dict[tuple[str, int, int], Any] = field(default_factory=dict, init=False, repr=False)
 
     def by_source(self, notion: str) -> dict[str, float]:
         """Mean distance to the candidates of every group, the nearest first."""
@@ -228,8 +234,7 @@ class Outlook:
         """What distances by a notion are in; those of an ensemble are relative to their mean."""
         if notion != TASK_THEMES:
             return ""
-        several = self.sources.embedded[notion].ndim > 2
-        return "× mean" if several else "nats"
+        return "× mean" if self.sources.embedded[notion].ndim > 2 else "nats"
 
     @property
     def gap(self) -> float | None:
@@ -253,10 +258,6 @@ class Outlook:
             ranked = [name for name in self.ranked if self.explained or name != TASK_THEMES]
             self._chosen[asked] = choose(way, self.distances, n, seed=seed, ranked=ranked)
         return self._chosen[asked]
-
-    @cached_property
-    def _chosen(self) -> dict[tuple[str, int, int], Int[np.ndarray, "_"]]:
-        return {}
 
     @property
     def ranked(self) -> tuple[str, ...]:

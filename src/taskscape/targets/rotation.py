@@ -24,7 +24,7 @@ from taskscape.similarity import Similarity, make_similarity
 from taskscape.similarity.known import TASK_THEMES
 from taskscape.similarity.task_themes import ThemeSimilarity
 from taskscape.statistics import Interval, mean_interval
-from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources
+from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources, training_classes
 from taskscape.targets.gains import LEAST_TARGETS, GainSeen, evidence_of
 from taskscape.targets.known import HALF, PROTOTYPES, RANDOM, RANKS, WAYS
 from taskscape.targets.target import LEAST_QUERIES, Target, target_of_classes
@@ -83,7 +83,7 @@ class Rotation:
 
 
 def _dealt_groups(
-    pool: ClassPool, folds: int, n_way: int, without_namesakes: bool = False
+    pool: ClassPool, folds: int, n_way: int, without_namesakes: bool
 ) -> list[list[str]]:
     """The groups that a task can be drawn from, in folds; the pool's kinds of groups are spread.
 
@@ -210,7 +210,7 @@ def experience_of(
     first target of a pool waits for it. ``but`` is a group that is left out: the target itself.
     """
     ways = tuple(way for way in WAYS if way != RANDOM)
-    rotation = Rotation(_to_learn_from(pool), ways, settings=settings or AdvisorSettings())
+    rotation = Rotation(training_classes(pool), ways, settings=settings or AdvisorSettings())
     others = {g for fold in rotation.dealt for g in fold} - {but}
     if len(others) < LEAST_TARGETS:
         raise DataError(
@@ -219,11 +219,6 @@ def experience_of(
             "gains on it. Leave experience out, to go by gains on the embedded data."
         )
     return [seen for seen in gains_seen(_rotated(rotation, learner, n)) if seen.target != but]
-
-
-def _to_learn_from(pool: ClassPool) -> ClassPool:
-    """The training classes of a pool, or all of them where it has no splits."""
-    return pool if pool.splits is None else pool.split("train")
 
 
 def _rotated(rotation: Rotation, learner: str, n: int) -> list[dict[str, Any]]:
@@ -244,9 +239,7 @@ def _rotated(rotation: Rotation, learner: str, n: int) -> list[dict[str, Any]]:
                     outlook = sources.look_at(rotation.target(name))
                     turn = Turn.of(outlook, learner, rotation.ways, [n])
                     ledger.add(cell, {"ways": turn.summaries()})
-                entry = ledger.get(cell)
-                assert entry is not None
-                cells.append(entry)
+                cells.append(ledger.get(cell) or {})
                 advance(1)
     return cells
 
@@ -277,7 +270,7 @@ def gains_by_size(
     was seen is kept in the cache folder.
     """
     ways = tuple(f"{TASK_THEMES} {K}×{L}" for K, L in sizes)
-    rotation = Rotation(_to_learn_from(pool), ways, settings=settings or AdvisorSettings())
+    rotation = Rotation(training_classes(pool), ways, settings=settings or AdvisorSettings())
     rows = [row for entry in _rotated(rotation, learner, n) for row in entry["ways"]]
     gains = {way: np.array([row["gain"] for row in rows if row["way"] == way]) for way in ways}
     return [

@@ -4,7 +4,6 @@ import hashlib
 import os
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,18 +79,11 @@ class Target:
         least = int(shots[self.tasks.classes >= 0].min())
         if least < 2:
             return None
-        folds = []
-        for fold in range(min(least, _MOST_FOLDS)):
-            others = [n for n in range(support.shape[2]) if n != fold]
-            folds.append(
-                replace(
-                    self.tasks,
-                    support=support[..., others],
-                    query=support[..., fold : fold + 1],
-                    n_query=1,
-                    n_shot=self.tasks.n_shot - 1,
-                )
-            )
+        fewer = replace(self.tasks, n_query=1, n_shot=self.tasks.n_shot - 1)
+        folds = [
+            replace(fewer, support=np.delete(support, fold, axis=2), query=support[..., [fold]])
+            for fold in range(min(least, _MOST_FOLDS))
+        ]
         return TaskSet.concatenate(folds)
 
 
@@ -117,9 +109,8 @@ def target_of_classes(
     seed = check_seed(seed)
     check_whole(n_way, "n_way", 2)
     check_whole(n_query, "n_query", 0)
-    check_whole(n_shot, "n_shot", 1)
-    check_whole(n_tasks, "n_tasks", 1)
-    check_whole(n_measured, "n_measured", 1)
+    for value, called in ((n_shot, "n_shot"), (n_tasks, "n_tasks"), (n_measured, "n_measured")):
+        check_whole(value, called, 1)
     if len(classes) < 2:
         raise DataError(
             f"target {name!r} has {len(classes)} classes; a task needs at least 2 to tell apart."
@@ -179,8 +170,8 @@ def find_target(what: Any, pool: ClassPool, **sizes: Any) -> Target:
         return target_of_classes(pool, classes, what, **sizes)
     if isinstance(what, str | os.PathLike):
         path = as_path(what)
-        if (listed := _listed(path, pool)) is not None:
-            return listed
+        if path.is_file() and TASKS.known(path):
+            return _of_tasks(TaskSet.load(path, pool), path.name)
         if not path.exists():
             raise DataError(
                 f"target {str(path)!r} is neither a file or folder nor a group of {pool!r}. Its "
@@ -206,13 +197,6 @@ def _inside(name: str, pool: ClassPool) -> Int[np.ndarray, "some"] | None:
         if level is not None and name in level:
             return np.flatnonzero(np.asarray(level) == name)
     return None
-
-
-def _listed(path: Path, pool: ClassPool) -> Target | None:
-    """The tasks of a list over the pool, or None where the file is something else."""
-    if not path.is_file() or not TASKS.known(path):
-        return None
-    return _of_tasks(TaskSet.load(path, pool), path.name)
 
 
 def _of_tasks(tasks: TaskSet, name: str) -> Target:

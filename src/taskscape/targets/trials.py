@@ -51,8 +51,8 @@ def try_ways(
     """
     sources, target = outlook.sources, outlook.target
     of = np.asarray(sources.group_of)
-    lists, seeds, owner = [], [], []
-    for i, (way, budget, trials) in enumerate(asked):
+    lists, seeds = [], []
+    for way, budget, trials in asked:
         for trial in range(trials):
             if way == ALL:
                 rows = np.arange(len(sources.tasks))
@@ -62,27 +62,22 @@ def try_ways(
                 rows = outlook.choose(way, budget, seed=seed + trial)
             lists.append(rows)
             seeds.append(seed + trial)
-            owner.append(i)
     folds = target.folds()
     tests = [t for t in (target.queries, folds) if t is not None]
     evaluated = sources.train_and_test(learner, lists, seeds, tests) if tests else []
-    on_queries = evaluated[0] if target.queries is not None else None
-    on_folds = evaluated[-1] if folds is not None else None
-    results = []
-    for i, (way, budget, _) in enumerate(asked):
-        own = [t for t, o in enumerate(owner) if o == i]
+    results, end = [], 0
+    for way, budget, trials in asked:
+        own = slice(end, end + trials)
+        accuracy = held_out = held_out_accuracy = None
+        if target.queries is not None:
+            accuracy = np.stack([e.accuracy for e in evaluated[0][own]])
+        if folds is not None:
+            held_out = np.array([float(e.log_likelihood.mean()) for e in evaluated[-1][own]])
+            held_out_accuracy = np.stack([e.accuracy for e in evaluated[-1][own]])
         results.append(
-            WayTrials(
-                way,
-                budget,
-                tuple(lists[t] for t in own),
-                None if on_queries is None else np.stack([on_queries[t].accuracy for t in own]),
-                None
-                if on_folds is None
-                else np.array([float(on_folds[t].log_likelihood.mean()) for t in own]),
-                None if on_folds is None else np.stack([on_folds[t].accuracy for t in own]),
-            )
+            WayTrials(way, budget, tuple(lists[own]), accuracy, held_out, held_out_accuracy)
         )
+        end += trials
     return results
 
 

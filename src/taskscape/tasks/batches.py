@@ -52,14 +52,9 @@ class Episodes:
     @staticmethod
     def gather(pool: ClassPool, batch: TaskBatch) -> "Episodes":
         """Fetch the samples of a batch."""
-        return Episodes(
-            classes=batch.classes,
-            class_mask=batch.class_mask,
-            support=_gather(pool, batch.support, batch.support_mask),
-            support_mask=batch.support_mask,
-            query=_gather(pool, batch.query, batch.query_mask),
-            query_mask=batch.query_mask,
-        )
+        support = _gather(pool, batch.support, batch.support_mask)
+        query = _gather(pool, batch.query, batch.query_mask)
+        return Episodes(**{**vars(batch), "support": support, "query": query})
 
     def flat(self) -> "FlatEpisodes":
         """The layout of learn2learn and torchmeta: ``(task, class * sample, …)`` with targets."""

@@ -45,8 +45,7 @@ def parse_classes(text: str) -> list[str] | list[int] | None:
 def read_class_column(table: CsvTable, column: str) -> Int[np.ndarray, "tasks way"]:
     """The classes of every task, numbered in sorted order, padded with -1.
 
-    What could be read in more than one way, such as names
-    with spaces or semicolons between them, is refused.
+    What could be read in more than one way, such as names with spaces between, is refused.
     """
     rows: list[list[str] | list[int]] = []
     cells = table.columns[column]
@@ -56,9 +55,7 @@ def read_class_column(table: CsvTable, column: str) -> Int[np.ndarray, "tasks wa
         if classes is None:
             raise DataError(
                 f"{where} does not say where a class ends and the next begins. "
-                f"Write a JSON list of names, such as {_EXAMPLE}, or plain ids, such as 3 14 15. "
-                "If taskscape wrote the file, write it again: `taskscape compare … --out FILE`, or "
-                "`taskscape run … --overwrite`."
+                f"Write a JSON list of names, such as {_EXAMPLE}, or plain ids, such as 3 14 15."
             )
         if not classes or len(set(classes)) < len(classes):
             problem = "holds a class twice" if classes else "holds no class"

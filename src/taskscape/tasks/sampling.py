@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped, UInt64
@@ -31,7 +31,6 @@ _WAY, _GROUP, _SHOT, _CLASSES = range(4)
 _GROUP_WEIGHTS = ("groups", "classes", "sources")
 GroupWeights: TypeAlias = str | Mapping[str, float]
 """How likely groups are: a word of the above, or a weight for each group."""
-_NEEDS_GROUPS = "group_weights is for within_group=True, which draws a group first."
 _BYTES_PER_TASK = 40
 """Of its index, key, shots and what is drawn for them, without its classes."""
 _CHUNK = 1 << 16
@@ -69,9 +68,8 @@ class TaskStream:
     def __iter__(self) -> Iterator[TaskSet]:
         start = 0
         while self.n_tasks is None or start < self.n_tasks:
-            stop = start + self.chunk_size
-            yield self.make(start, stop if self.n_tasks is None else min(stop, self.n_tasks))
-            start = stop
+            yield self[start : start + self.chunk_size]
+            start += self.chunk_size
 
     def __getitem__(self, which: slice) -> TaskSet:
         """The tasks of a range of indices, as a TaskSet, without making the ones before it."""
@@ -118,25 +116,24 @@ class _Recipe:
         low, high = check_range(n_way, "n_way", 2)
         classes = pool.classes_in(split)
         blocks = _groups(pool, classes) if within_group else (classes,)
-        blocks = tuple(b for b in blocks if len(b) >= low)
-        largest = max((len(b) for b in blocks), default=0)
+        largest = max(len(b) for b in blocks)
         if largest < high:
             where = (
                 "the largest group" if within_group else (split and f"split {split!r}") or "pool"
             )
-            have = max(len(b) for b in (_groups(pool, classes) if within_group else (classes,)))
             raise DataError(
-                f"n_way={n_way!r} needs {high} classes; {where} of {pool.name!r} has {have}. "
+                f"n_way={n_way!r} needs {high} classes; {where} of {pool.name!r} has {largest}. "
                 "Lower n_way."
             )
+        blocks = tuple(b for b in blocks if len(b) >= low)
         weights = _weights(pool, blocks, group_weights, within_group)
         if weights is not None:
-            if max((len(b) for b, w in zip(blocks, weights, strict=True) if w), default=0) < high:
+            blocks = tuple(b for b, w in zip(blocks, weights, strict=True) if w)
+            if max((len(b) for b in blocks), default=0) < high:
                 raise DataError(
                     f"no group with a weight above 0 has the {high} classes that n_way={n_way!r} "
                     "needs. Lower n_way, or weigh other groups."
                 )
-            blocks = tuple(b for b, w in zip(blocks, weights, strict=True) if w)
             weights = weights[weights > 0]
         shot = check_shots(pool, n_shot, n_query, np.concatenate(blocks))
         return _Recipe(pool, check_seed(seed), (low, high), shot, n_query, blocks, weights)
@@ -194,21 +191,25 @@ class _Recipe:
         return TaskSet(self.pool, classes, keys, shots.astype(np.int32), self.n_query)
 
 
+class _Options(TypedDict, total=False):
+    n_way: int | tuple[int, int]
+    n_shot: int | str | tuple[int, int]
+    n_query: int
+    split: str | None
+    within_group: bool
+    group_weights: GroupWeights
+    unique: bool
+    seed: Seed
+    chunk_size: int
+
+
 @overload
 def sample_tasks(
     pool: ClassPool,
     n_tasks: int | str,
     *,
-    n_way: int | tuple[int, int] = ...,
-    n_shot: int | str | tuple[int, int] = ...,
-    n_query: int = ...,
-    split: str | None = ...,
-    within_group: bool = ...,
-    group_weights: GroupWeights = ...,
-    unique: bool = ...,
-    seed: Seed = ...,
     stream: Literal[False] = ...,
-    chunk_size: int = ...,
+    **options: Unpack[_Options],
 ) -> TaskSet: ...
 
 
@@ -217,16 +218,8 @@ def sample_tasks(
     pool: ClassPool,
     n_tasks: int | str | None = ...,
     *,
-    n_way: int | tuple[int, int] = ...,
-    n_shot: int | str | tuple[int, int] = ...,
-    n_query: int = ...,
-    split: str | None = ...,
-    within_group: bool = ...,
-    group_weights: GroupWeights = ...,
-    unique: bool = ...,
-    seed: Seed = ...,
     stream: Literal[True],
-    chunk_size: int = ...,
+    **options: Unpack[_Options],
 ) -> TaskStream: ...
 
 
@@ -268,7 +261,7 @@ def sample_tasks(
     if check_flag(stream, "stream"):
         if unique:
             raise DataError("unique=True has no effect with stream=True; leave one of them out.")
-        return every or recipe.stream(n_tasks, chunk_size, partial(_drawn, recipe))
+        return every or recipe.stream(n_tasks, chunk_size, partial(_made, recipe, None))
     n_tasks = check_whole(len(every) if every else n_tasks, "n_tasks", 1)
     check_memory(
         n_tasks * (_BYTES_PER_TASK + 2 * np.dtype(class_dtype(pool)).itemsize * recipe.way[1]),
@@ -286,9 +279,11 @@ def sample_tasks(
     return recipe.tasks(classes, index)
 
 
-def _drawn(recipe: _Recipe, start: int, stop: int) -> TaskSet:
+def _made(recipe: _Recipe, listed_way: int | None, start: int, stop: int) -> TaskSet:
+    """The tasks of a range of indices: drawn, or from the list of all of ``listed_way`` classes."""
     index = np.arange(start, max(start, stop))
-    return recipe.tasks(recipe.draw(index), index)
+    classes = recipe.draw(index) if listed_way is None else _unrank(recipe, listed_way, index)
+    return recipe.tasks(classes, index)
 
 
 def _every(recipe: _Recipe, n_way: int | tuple[int, int], chunk_size: int) -> TaskStream:
@@ -303,12 +298,7 @@ def _every(recipe: _Recipe, n_way: int | tuple[int, int], chunk_size: int) -> Ta
             f"there are {total:.1e} tasks of {n_way} classes, too many to number; give a number of "
             "tasks instead of n_tasks='all'."
         )
-    return recipe.stream(total, chunk_size, partial(_listed, recipe, n_way))
-
-
-def _listed(recipe: _Recipe, n_way: int, start: int, stop: int) -> TaskSet:
-    index = np.arange(start, max(start, stop))
-    return recipe.tasks(_unrank(recipe, n_way, index), index)
+    return recipe.stream(total, chunk_size, partial(_made, recipe, n_way))
 
 
 def _groups(pool: ClassPool, classes: Int[np.ndarray, "some"]) -> tuple[Int[np.ndarray, "_"], ...]:
@@ -325,11 +315,8 @@ def _weights(
     within_group: bool,
 ) -> Float[np.ndarray, "blocks"] | None:
     """The weights of groups, as the caller names them; None where all are alike."""
-    if isinstance(group_weights, Mapping):
-        if not within_group:
-            raise DataError(_NEEDS_GROUPS)
-        return _named_weights(pool, blocks, group_weights)
-    if not isinstance(group_weights, str) or group_weights not in _GROUP_WEIGHTS:
+    named = isinstance(group_weights, Mapping)
+    if not (named or (isinstance(group_weights, str) and group_weights in _GROUP_WEIGHTS)):
         raise DataError(
             f"group_weights={group_weights!r}: expected {', '.join(map(repr, _GROUP_WEIGHTS))}, or "
             "a dict of group to weight."
@@ -337,7 +324,9 @@ def _weights(
     if group_weights == "groups":
         return None
     if not within_group:
-        raise DataError(_NEEDS_GROUPS)
+        raise DataError("group_weights is for within_group=True, which draws a group first.")
+    if isinstance(group_weights, Mapping):
+        return _named_weights(pool, blocks, group_weights)
     if group_weights == "classes":
         return np.array([len(block) for block in blocks], dtype=np.float64)
     if pool.sources is None:
@@ -392,24 +381,17 @@ def _unrank(
 
 
 def _sample_unique(recipe: _Recipe, n_tasks: int) -> TaskSet:
+    """The row of random tasks without those whose classes came before, cut at ``n_tasks``.
+
+    Once most draws repeat earlier ones (nearly everything was asked for, or small groups are used
+    up) the rest is taken from the list of all tasks, shuffled.
+    """
     possible = recipe.possible()
     if n_tasks > possible:
         raise DataError(
             f"n_tasks={n_tasks:,} unique tasks were asked for; only {possible:,} different sets of "
             "classes exist. Lower n_tasks, or allow repeats with unique=False."
         )
-    classes = _first_occurrences(recipe, n_tasks, possible)
-    return recipe.tasks(classes, np.arange(n_tasks))
-
-
-def _first_occurrences(
-    recipe: _Recipe, n_tasks: int, possible: int
-) -> Int[np.ndarray, "tasks way"]:
-    """The row of random tasks without those whose classes came before, cut at ``n_tasks``.
-
-    Once most draws repeat earlier ones (nearly everything was asked for, or small groups are used
-    up) the rest is taken from the list of all tasks, shuffled.
-    """
     kept: list[np.ndarray] = []
     seen = np.empty(0, dtype=_code(recipe, np.empty((0, recipe.way[1]), dtype=np.int16)).dtype)
     at = n_kept = 0
@@ -431,7 +413,7 @@ def _first_occurrences(
                 rest = everything[~np.isin(_code(recipe, everything), seen)]
                 kept.append(np.random.default_rng(recipe.seed).permutation(rest))
                 break
-    return np.concatenate(kept)[:n_tasks]
+    return recipe.tasks(np.concatenate(kept)[:n_tasks], np.arange(n_tasks))
 
 
 def _everything(recipe: _Recipe) -> Int[np.ndarray, "tasks way"]:

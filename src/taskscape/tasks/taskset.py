@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Int, Integer, UInt64
 
-from taskscape.arguments import Seed, check_kind, check_seed, check_whole
+from taskscape.arguments import Seed, as_array, check_kind, check_seed, check_whole
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.tasks.batches import Episodes, TaskBatch
@@ -20,12 +20,9 @@ __all__ = [
     "Rows",
     "TaskSet",
     "as_rows",
-    "check_drawn",
     "check_range",
     "check_shots",
     "class_dtype",
-    "class_table",
-    "listed_tasks",
     "make_tasks",
     "pad_classes",
     "single_class_tasks",
@@ -82,14 +79,8 @@ class TaskSet:
         A single index gives a set of one task.
         """
         rows = as_rows(which)
-        return replace(
-            self,
-            classes=self.classes[rows],
-            keys=self.keys[rows],
-            n_shot=self.n_shot[rows],
-            support=None if self.support is None else self.support[rows],
-            query=None if self.query is None else self.query[rows],
-        )
+        parts = {name: getattr(self, name) for name in _BY_TASK}
+        return replace(self, **{name: v[rows] for name, v in parts.items() if v is not None})
 
     @property
     def n_way(self) -> Int[np.ndarray, "tasks"]:
@@ -125,13 +116,13 @@ class TaskSet:
     def add_to_hash(self, h: Any) -> None:
         """Let a hash go on with all that decides the tasks but their pool."""
         h.update(repr(self.n_query).encode())  # of a class that gives all samples, these are none
-        for values in (self.classes, self.keys, self.n_shot, self.support, self.query):
+        for values in (getattr(self, name) for name in _BY_TASK):
             h.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())
 
     @property
     def nbytes(self) -> int:
         """The memory that the set itself takes."""
-        arrays = (self.classes, self.keys, self.n_shot, self.support, self.query)
+        arrays = (getattr(self, name) for name in _BY_TASK)
         return sum(a.nbytes for a in arrays if a is not None)
 
     def names(self, task: int) -> tuple[str, ...]:
@@ -157,7 +148,7 @@ class TaskSet:
         if fewest < 2:
             raise DataError(f"a class has {fewest} labelled samples; halves need at least 2.")
         first, second = (
-            listed_tasks(self.pool, self.classes, self.keys, drawn[:, :, i::2], None)
+            _listed_tasks(self.pool, self.classes, self.keys, drawn[:, :, i::2], None)
             for i in (0, 1)
         )
         return first, second
@@ -244,21 +235,17 @@ class TaskSet:
                 )
             if other.n_query != first.n_query or (other.support is None) != (first.support is None):
                 raise DataError("cannot join tasks with different n_query, or listed and drawn.")
-        way = max(s.max_way for s in sets)
-        shot, asked = max(s.max_shot for s in sets), first.n_query
-        listed = first.support is not None
-        return replace(
-            first,
-            classes=np.concatenate([_pad(s.classes, (way,)) for s in sets]),
-            keys=np.concatenate([s.keys for s in sets]),
-            n_shot=np.concatenate([s.n_shot for s in sets]),
-            support=np.concatenate([_pad(s.support, (way, shot)) for s in sets])
-            if listed
-            else None,
-            query=np.concatenate([_pad(s.query, (way, asked)) for s in sets])
-            if listed and first.query is not None
-            else None,
-        )
+        way, shot = max(s.max_way for s in sets), max(s.max_shot for s in sets)
+        room = {"classes": (way,), "support": (way, shot), "query": (way, first.n_query)}
+        joined: dict[str, Any] = {
+            name: np.concatenate([_pad(getattr(s, name), room.get(name, ())) for s in sets])
+            for name in _BY_TASK
+            if getattr(first, name) is not None
+        }
+        return replace(first, **joined)
+
+
+_BY_TASK = ("classes", "keys", "n_shot", "support", "query")
 
 
 def as_rows(which: Rows) -> slice | Integer[np.ndarray, "n"] | Bool[np.ndarray, "n"]:
@@ -267,10 +254,7 @@ def as_rows(which: Rows) -> slice | Integer[np.ndarray, "n"] | Bool[np.ndarray, 
         which = which[0]
     if isinstance(which, slice):
         return which
-    try:
-        rows = np.atleast_1d(np.asarray(which))
-    except ValueError:  # lists of different lengths
-        rows = np.empty((0, 0))
+    rows = np.atleast_1d(as_array(which))
     if rows.size == 0 and rows.dtype != bool:
         rows = rows.astype(np.int64)
     if rows.ndim != 1 or rows.dtype.kind not in "iub":
@@ -306,11 +290,10 @@ def make_tasks(
     """
     check_kind(pool, ClassPool, "pool", "Open one with load_pool.")
     ids = [[_class_id(pool, c) for c in _listed(t)] for t in _listed(classes)]
-    flat = np.array([c for task in ids for c in task], dtype=np.int64)
-    table = class_table(pool, flat, np.array([len(task) for task in ids], dtype=np.int64))
+    table = _class_table(pool, ids)
     keys = task_keys(check_seed(seed), np.arange(len(ids)))
     if support is not None:
-        return listed_tasks(pool, table, keys, support, query)
+        return _listed_tasks(pool, table, keys, support, query)
     if query is not None:
         raise DataError("query was given without support; list both, or draw both by n_query.")
     if not isinstance(n_shot, int | np.integer | str):
@@ -320,7 +303,9 @@ def make_tasks(
                 f"n_shot={n_shot!r}: give one number, 'all', or a whole number from 1 up for each "
                 f"of the {len(ids)} tasks."
             )
-        check_drawn(pool, table, shots, n_query)
+        for number in np.unique(shots)[::-1].tolist():  # the largest first: it fails at once
+            used = table[shots == number]
+            check_shots(pool, number, n_query, np.unique(used[used >= 0]))
         return TaskSet(pool, table, keys, shots.astype(np.int32), n_query)
     low, _ = check_shots(pool, n_shot, n_query, np.unique(table[table >= 0]))
     return TaskSet(pool, table, keys, np.full(len(ids), low, dtype=np.int32), n_query)
@@ -349,7 +334,7 @@ def _class_id(pool: ClassPool, which: Any) -> int:
     return pool.class_index(which) if isinstance(which, str) else check_whole(which, "class")
 
 
-def listed_tasks(
+def _listed_tasks(
     pool: ClassPool,
     classes: Int[np.ndarray, "tasks way"],
     keys: UInt64[np.ndarray, "tasks"],
@@ -370,9 +355,8 @@ def listed_tasks(
     return TaskSet(pool, classes, keys, most, 0 if asked is None else asked.shape[2], held, asked)
 
 
-def _pad(values: Int[np.ndarray, "tasks ..."] | None, shape: tuple[int, ...]) -> np.ndarray:
-    assert values is not None
-    padded = np.full((len(values), *shape), -1, dtype=values.dtype)
+def _pad(values: Integer[np.ndarray, "tasks ..."], shape: tuple[int, ...]) -> np.ndarray:
+    padded = np.full((len(values), *shape), -1).astype(values.dtype)
     padded[tuple(slice(0, n) for n in values.shape)] = values
     return padded
 
@@ -382,7 +366,7 @@ def _span(values: Int[np.ndarray, "tasks"]) -> str:
     return f"{low}" if low == high else f"{low}–{high}"
 
 
-# -- what every list of tasks must satisfy, whether it was made here or read from a file -----------
+# -- what every list of tasks must satisfy ------------------------------------------------------
 
 
 def class_dtype(pool: ClassPool) -> type[np.signedinteger]:
@@ -399,27 +383,19 @@ def pad_classes(
     return table
 
 
-def class_table(
-    pool: ClassPool, ids: Int[np.ndarray, "all"], ways: Int[np.ndarray, "tasks"]
-) -> Int[np.ndarray, "tasks way"]:
+def _class_table(pool: ClassPool, tasks: list[list[int]]) -> Int[np.ndarray, "tasks way"]:
     """Rows of class ids, padded with -1; each at least 2 different classes of the pool."""
-    ends = np.cumsum(ways)
-    strange = np.flatnonzero((ids < 0) | (ids >= len(pool)))
-    if len(strange):
-        task = int(np.searchsorted(ends, strange[0], side="right"))
-        got = _first_few(ids[ends[task] - ways[task] : ends[task]].tolist())
-        raise DataError(f"task {task}: class ids run from 0 to {len(pool) - 1}, got {got}.")
-    wrong = np.flatnonzero((ways < 2) | (ways > len(pool)))
-    if not len(wrong):
-        table = pad_classes(ids, ways, class_dtype(pool))
-        ordered = np.sort(table, axis=1)
-        twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-        wrong = np.flatnonzero(twice.any(axis=1))
-    if len(wrong):
-        task = int(wrong[0])
-        has = [pool.class_names[c] for c in ids[ends[task] - ways[task] : ends[task]]]
-        raise DataError(f"task {task} needs at least 2 different classes, has {_first_few(has)}.")
-    return table
+    for t, ids in enumerate(tasks):
+        if not all(0 <= c < len(pool) for c in ids):
+            raise DataError(
+                f"task {t}: class ids run from 0 to {len(pool) - 1}, got {_first_few(ids)}."
+            )
+        if len(ids) < 2 or len(set(ids)) < len(ids):
+            has = _first_few([pool.class_names[c] for c in ids])
+            raise DataError(f"task {t} needs at least 2 different classes, has {has}.")
+    flat = np.array([c for ids in tasks for c in ids], dtype=np.int64)
+    ways = np.array([len(ids) for ids in tasks], dtype=np.int64)
+    return pad_classes(flat, ways, class_dtype(pool))
 
 
 def check_range(value: Any, name: str, least: int) -> tuple[int, int]:
@@ -451,18 +427,6 @@ def check_shots(
     return low, high
 
 
-def check_drawn(
-    pool: ClassPool,
-    classes: Int[np.ndarray, "tasks way"],
-    n_shot: Int[np.ndarray, "tasks"],
-    n_query: int,
-) -> None:
-    """See that every class of every task has the samples that the task draws."""
-    for shots in np.unique(n_shot)[::-1].tolist():  # the largest first: it fails at once
-        used = classes[n_shot == shots]
-        check_shots(pool, "all" if shots == ALL else shots, n_query, np.unique(used[used >= 0]))
-
-
 def _check_listed(
     pool: ClassPool, classes: Int[np.ndarray, "tasks way"], name: str, listed: Listed
 ) -> Int[np.ndarray, "tasks way n"]:
@@ -487,46 +451,29 @@ def _padded_ids(
     pool: ClassPool, classes: Int[np.ndarray, "tasks way"], name: str, listed: Any
 ) -> Int[np.ndarray, "..."]:
     """Lists of sample ids, of any lengths, as an array; names of samples become numbers."""
-    try:
-        regular = np.asarray(listed)
-    except ValueError:  # lists of different lengths
-        regular = np.empty(0, dtype=object)
+    regular = as_array(listed)
     if regular.dtype.kind in "iu" or (isinstance(listed, np.ndarray) and regular.size == 0):
         return regular.astype(np.int64)
     if not isinstance(listed, list | tuple | np.ndarray):
         raise DataError(f"{name}={listed!r}: expected, for each task, a list of samples by class.")
     if len(listed) != len(classes):
         raise DataError(f"{name} lists samples of {len(listed)} tasks; there are {len(classes)}.")
-    rows = [
-        [_number(pool, c, sample, f"{name}[{t}][{slot}]") for sample in samples]
-        for t, of_task in enumerate(listed)
-        for slot, (c, samples) in enumerate(_by_class(pool, classes[t], of_task, f"{name}[{t}]"))
-    ]
+    rows = []
+    for t, of_task in enumerate(listed):
+        own, kinds = classes[t][classes[t] >= 0].tolist(), list | tuple | np.ndarray
+        each_is_a_list = isinstance(of_task, kinds) and all(isinstance(s, kinds) for s in of_task)
+        if not each_is_a_list or len(of_task) != len(own):
+            got = f"has {len(of_task)} lists" if each_is_a_list else f"is {of_task!r}"
+            names = _first_few([pool.class_names[c] for c in own])
+            raise DataError(
+                f"{name}[{t}] {got}; give a list of samples for each class of the task: {names}."
+            )
+        for slot, (c, samples) in enumerate(zip(own, of_task, strict=True)):
+            rows.append([_number(pool, c, s, f"{name}[{t}][{slot}]") for s in samples])
     padded = np.full((*classes.shape, max(map(len, rows), default=0)), -1, dtype=np.int64)
     for place, row in zip(np.argwhere(classes >= 0), rows, strict=True):
         padded[tuple(place)][: len(row)] = row
     return padded
-
-
-def _by_class(
-    pool: ClassPool, classes: Int[np.ndarray, "way"], of_task: Any, where: str
-) -> list[tuple[int, Any]]:
-    """The classes of a task, each with its list of samples."""
-    own = [int(c) for c in classes if c >= 0]
-    lists = list(of_task) if isinstance(of_task, list | tuple | np.ndarray) else None
-    if lists is None or len(lists) != len(own):
-        got = "is not a list" if lists is None else f"has {len(lists)} lists"
-        names = _first_few([pool.class_names[c] for c in own])
-        raise DataError(
-            f"{where} {got}; give a list of samples for each class of the task: {names}."
-        )
-    for slot, samples in enumerate(lists):
-        if not isinstance(samples, list | tuple | np.ndarray):
-            raise DataError(
-                f"{where}[{slot}] is {samples!r}; give a list of samples of class "
-                f"{pool.class_names[own[slot]]!r}."
-            )
-    return list(zip(own, lists, strict=True))
 
 
 def _number(pool: ClassPool, c: int, sample: Any, where: str) -> int:

@@ -21,7 +21,7 @@ def test_one_fit_becomes_an_ensemble_of_one():
     ("lam", "message"),
     [
         (np.ones(3), "test has shape (3,); expected λ of shape (tasks, task-themes) or "
-         "(members, tasks, task-themes) with at least 2 task-themes."),
+         "(members, tasks, task-themes) with at least 1 member and 2 task-themes."),
         (np.array([[1.0, 2.0], [1.0, -3.0]]), "test holds λ = -3 at task 1, task-theme 1; "
          "concentrations are positive and finite. Pass the lam of embedded tasks."),
         (np.array([[1.0, np.nan]]), "test holds λ = nan at task 0, task-theme 1; "

@@ -170,8 +170,7 @@ def test_it_reads_a_csv(tmp_path):
         ("distance\n1\n", "has no column of accuracies besides distance."),
         ("distance,classes,x\n1,sea lion cat,1\n", "line 2: 'sea lion cat' in column 'classes' "
          "does not say where a class ends and the next begins. Write a JSON list of names, such as "
-         '["cat", "sea lion"], or plain ids, such as 3 14 15. If taskscape wrote the file, write '
-         "it again: `taskscape compare … --out FILE`, or `taskscape run … --overwrite`."),
+         '["cat", "sea lion"], or plain ids, such as 3 14 15.'),
     ],
 )  # fmt: skip
 def test_a_csv_that_cannot_be_read_is_refused(tmp_path, text, message):

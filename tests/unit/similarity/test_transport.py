@@ -108,7 +108,7 @@ def test_shared_classes_are_compared_once():
     table = ClassTable(embedded, embedded, "full")
     assert table._known is not None
     assert table._known.shape == (16, 16)
-    costs = table.costs(slice(3, 5), 30, 30)
+    costs = table.costs(slice(3, 5))
     wanted = gaussian_distances(embedded[4], embedded[7], "full")
     np.testing.assert_allclose(costs[1, 7], wanted, atol=1e-6)
 
