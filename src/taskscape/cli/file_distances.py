@@ -27,19 +27,6 @@ from taskscape.tasks import TaskSet, make_tasks
 from taskscape.tasks.class_lists import parse_classes, write_classes
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = [
-    "TABLE",
-    "Compared",
-    "NearTasks",
-    "by_samples",
-    "by_themes",
-    "embed_query",
-    "find_nearest",
-    "find_task",
-    "mean_distances",
-    "write_distances",
-]
-
 _MOST_IN_MEMORY = 5_000_000
 _SAMPLES = 50
 """Of each class, at most so many are looked at for its mean."""
@@ -62,6 +49,21 @@ class Compared:
     """Why that is not known."""
     word: str
     unit: str = ""
+
+    def summary(self) -> str:
+        """The spread of the distances, and whether the test set is like the training set."""
+        words = []
+        for name, values in (
+            ("all training tasks", self.distance),
+            (f"the {self.k} nearest", self.near),
+        ):
+            low, middle, high = np.quantile(values, [0.05, 0.5, 0.95])
+            words.append(
+                f"mean {self.word} to {name}: median {middle:.4g} {self.unit}(5 % to 95 %: "
+                f"{low:.4g} to {high:.4g})\n"
+            )
+        answer = self.why_not if self.likeness is None else self.likeness.summary()
+        return f"{''.join(words)}\nIs the test set like the training set?\n{answer}"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain numbers and lists."""
@@ -108,14 +110,9 @@ def mean_distances(test: Path, train: Path) -> tuple[Embeddings, Float[np.ndarra
 
 
 def by_samples(
-    similarity: str,
-    data: str | None,
-    test: Path,
-    train: Path,
-    reference: Path | None,
-    k: int,
+    similarity: str, data: str | None, test: Path, train: Path, reference: Path | None, k: int,
     seed: int,
-) -> Compared:
+) -> Compared:  # fmt: skip
     asked, known = read_tasks_of(similarity, data, test, train)
     fitted = make_similarity(similarity, seed=seed).fit(known)
     trains = fitted.embed(known)
@@ -189,55 +186,32 @@ def embed_query(model: Path, data: str, classes: list[str]) -> Embeddings:
     return TaskThemes.load(model).embed(tasks)
 
 
-@dataclass(frozen=True, eq=False)
-class NearTasks:
-    """The tasks of a catalogue that are nearest to one task."""
-
-    tasks: Embeddings
-    distance: Float[np.ndarray, "k"]
-    by_classes: Float[np.ndarray, "k"] | None
-    """How far apart the class means are; None: not looked at."""
-    ties: int
-    """How many tasks of the catalogue are equally near as the nearest."""
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each, as plain values."""
-        rows: list[dict[str, Any]] = []
-        for i, kl in enumerate(self.distance.tolist()):
-            row = {"task": int(self.tasks.ids[i]), "kl": kl, "classes": list(self.tasks.names(i))}
-            if self.by_classes is not None:
-                row["by_classes"] = float(self.by_classes[i])
-            rows.append(row)
-        return rows
-
-    def summary(self) -> str:
-        """How many are equally near, and what their order goes by."""
-        if self.ties < 2:
-            return "No other task is as near as the first."
-        order = "their order means nothing (--data puts the most alike first)"
-        if self.by_classes is not None:
-            order = "the most alike come first, by the distance between their class means"
-        return f"{self.ties:,} tasks are equally near (within {TIE:g} nats): {order}."
-
-
 def find_nearest(
     look_in: Catalogue, asked: Embeddings, k: int, only: TaskFilter, data: str | None
-) -> NearTasks:
-    """The k nearest tasks; with the data, equally near ones in the order of their class means."""
+) -> tuple[list[dict[str, Any]], int]:
+    """A row for each of the k nearest tasks, and how many are equally near as the nearest.
+
+    With the data, equally near ones come in the order of their class means.
+    """
     query = asked.lam.astype(np.float64)
     scales = member_scales(query, look_in.lam(only)) if len(query) > 1 else None
     near = nearest(query, look_in.lam(only), k, scales=scales)
     places, far = _within(look_in, query, only, scales, float(near.distances[0, -1]) + TIE)
     level = tie_levels(far, TIE)
-    ties = int((level == 0).sum())
     if data is None:
-        return NearTasks(look_in.take(near.indices[0], only), near.distances[0], None, ties)
-
-    def alike(some: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some"]:
-        return _apart(data, asked, look_in.take(places[some], only))
-
-    chosen, apart = settle_ties(level, k, alike)
-    return NearTasks(look_in.take(places[chosen], only), far[chosen], apart, ties)
+        tasks, distances, apart = look_in.take(near.indices[0], only), near.distances[0], None
+    else:
+        chosen, apart = settle_ties(
+            level, k, lambda which: _apart(data, asked, look_in.take(places[which], only))
+        )
+        tasks, distances = look_in.take(places[chosen], only), far[chosen]
+    rows: list[dict[str, Any]] = [
+        {"task": int(tasks.ids[i]), "kl": kl, "classes": list(tasks.names(i))}
+        for i, kl in enumerate(distances.tolist())
+    ]
+    for row, by_classes in zip(rows, () if apart is None else apart.tolist(), strict=False):
+        row["by_classes"] = by_classes
+    return rows, int((level == 0).sum())
 
 
 def _within(
