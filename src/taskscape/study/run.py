@@ -9,13 +9,8 @@ from typing import Any
 
 from taskscape import __version__
 from taskscape.errors import DataError
-from taskscape.files import (
-    as_path,
-    check_output,
-    json_with,
-    only_run_in,
-    written_in_one_piece,
-)
+from taskscape.files import as_path, check_output, json_with, only_run_in, written_in_one_piece
+from taskscape.forecast import Forecasts, Judgement
 from taskscape.meta import label_of
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select.trials import Trial, gains_of
@@ -24,13 +19,7 @@ from taskscape.study.checks import check_config
 from taskscape.study.choosing import chosen_stage, selection_stage
 from taskscape.study.config import StudyConfig, config_from, write_config
 from taskscape.study.distances import distances_stage
-from taskscape.study.learn import (
-    Accuracy,
-    LearnerForecasts,
-    diagram_stage,
-    forecast_stage,
-    learner_stage,
-)
+from taskscape.study.learn import diagram_stage, forecast_stage, learner_stage
 from taskscape.study.plan import Plan, make_plan
 from taskscape.study.represent import data_stage, embed_stage, fit_stage, health_stage
 from taskscape.study.result import StudyResult
@@ -131,20 +120,18 @@ def _run(
     names = config.learners.names
     learning = [learner_stage(plan, features, name) for name in names]
     runner.make_together(learning)
-    accuracies: list[Accuracy] = [runner.run(stage) for stage in learning]
+    accuracies = [runner.run(stage) for stage in learning]
     diagram = runner.run(diagram_stage(plan, distances, accuracies))
     trials: list[Trial] = []
     if config.selection.rules:
         chosen = runner.run(chosen_stage(plan, model, embedded))
         choosing = [selection_stage(plan, features, name, chosen) for name in names]
         runner.make_together(choosing)
-        for of_learner in choosing:
-            own = runner.run(of_learner)
-            trials += own
+        trials = [trial for of_learner in choosing for trial in runner.run(of_learner)]
     advice: tuple[Advice, ...] = ()
     if config.targets.names:
         advice = runner.run(targets_stage(plan, model, targets))
-    forecasts: list[LearnerForecasts] = []
+    forecasts: list[tuple[Forecasts, Judgement]] = []
     if config.forecast.enabled and plan.val is not None:
         forecasts = runner.run(forecast_stage(plan, model, embedded, accuracies))
     return StudyResult(
@@ -152,24 +139,18 @@ def _run(
         model=model,
         train=embedded.train,
         test=embedded.test,
-        distance=distances.distance,
-        nearest=distances.nearest,
-        nearest_distance=distances.nearest_distance,
-        nearest_by_classes=distances.nearest_by_classes,
-        ties=distances.ties,
-        difficulty=distances.difficulty,
+        **distances,
         accuracy={a.learner: a.test for a in accuracies},
         diagram=diagram,
         selection=tuple(trials),
-        forecasts={f.forecasts.learner: f.forecasts for f in forecasts},
-        judgements={f.judgement.learner: f.judgement for f in forecasts},
+        forecasts={expected.learner: expected for expected, _ in forecasts},
+        judgements={judgement.learner: judgement for _, judgement in forecasts},
         settings=config.to_dict(),
         seed=config.seed,
         timings=dict(runner.timings),
         versions=about["versions"],
         hardware=about["hardware"],
         command=about["command"],
-        resemblance=distances.resemblance,
         gains=gains_of(trials),
         targets=advice,
         notes=plan.notes,
