@@ -4,7 +4,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
@@ -123,29 +122,21 @@ def _data() -> str:
 
 def _small_run() -> str:
     """Fit, embed and compare tasks of two kinds of class, which must come out apart."""
-    began = time.perf_counter()
-    with _quickly_compiled():
+    import jax
+
+    began, flag = time.perf_counter(), "jax_disable_most_optimizations"
+    before = jax.config.values[flag]
+    jax.config.update(flag, True)  # type: ignore[no-untyped-call]  # to compile in seconds
+    try:
         apart = _two_kinds_are_apart()
+    finally:
+        jax.config.update(flag, before)  # type: ignore[no-untyped-call]
     if not apart:
         raise ArithmeticError(
             "tasks of two kinds were not told apart; JAX or this device computes wrongly here: "
             "try JAX_PLATFORMS=cpu, or other versions of jax and jaxlib"
         )
     return f"tasks of two kinds were told apart, in {time.perf_counter() - began:.0f} s"
-
-
-@contextmanager
-def _quickly_compiled() -> Iterator[None]:
-    """Programs that run for milliseconds are not worth seconds of optimisation."""
-    import jax
-
-    name = "jax_disable_most_optimizations"
-    before = jax.config.values[name]
-    jax.config.update(name, True)  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        jax.config.update(name, before)  # type: ignore[no-untyped-call]
 
 
 def _two_kinds_are_apart() -> bool:

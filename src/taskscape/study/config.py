@@ -303,7 +303,7 @@ def config_from(
 ) -> StudyConfig:
     """The settings of a nested mapping, such as :meth:`StudyConfig.to_dict` gives."""
     if base is None:
-        base = preset(values.get("preset", "default"))
+        base = preset(_as(str, values.get("preset", "default"), "preset", source))
     return _changed(base, {k: v for k, v in values.items() if k != "preset"}, source)
 
 

@@ -123,12 +123,11 @@ def diagram_stage(
             write_json(folder / "table.json", diagram.table())
             write_csv(folder / "tasks.csv", _by_task(plan, distances, accuracies))
 
-    def load(folder: Path) -> CorrelationDiagram:
-        return CorrelationDiagram.load(folder / "diagram.json")
-
     settings = {k: getattr(evaluate, k) for k in ("n_bins", "bins", "confidence")}
     needs = ("distances", *(f"learners/{name}" for name in plan.config.learners.names))
-    return Stage("diagram", settings, make, load, needs)
+    return Stage(
+        "diagram", settings, make, lambda f: CorrelationDiagram.load(f / "diagram.json"), needs
+    )
 
 
 def _by_task(

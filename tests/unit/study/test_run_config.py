@@ -97,7 +97,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "[learners.settings.maml] with inner_steps = 5 in it.",
     ),
     ({"preset": "large"}, "preset='large' is not known; use 'quick', 'default' or 'paper'."),
-    ({"preset": 1}, "preset=1 is not known; use 'quick', 'default' or 'paper'."),
+    ({"preset": 1}, "preset=1 in the settings must be text in quotes."),
 ]
 
 
