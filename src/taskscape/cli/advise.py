@@ -38,7 +38,7 @@ def advise(
     way: Annotated[
         str,
         Option(
-            help=f"How to choose: {opt.in_words(WAYS)}; {AUTO}: whichever promises to gain, if any "
+            help=f"How to choose: {opt.meanings(WAYS)}; {AUTO}: whichever promises to gain, if any "
             "does."
         ),
     ] = AUTO,

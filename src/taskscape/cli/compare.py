@@ -154,13 +154,13 @@ def diagram(
     as_json: opt.AsJson = False,
 ) -> None:
     """Does distance to the training tasks explain accuracy? Numbers, and a picture."""
-    from taskscape import diagram as library
+    from taskscape import diagram as diagrams
     from taskscape.diagram.plot import FORMATS
 
     for path in out or []:
         if path.suffix.lower() not in (*FORMATS, ".json"):
             raise DataError(f"--out {path}: expected .json, {', '.join(FORMATS)}.")
-        check_output(path, library.DIAGRAM_FILE if path.suffix.lower() == ".json" else PICTURE)
+        check_output(path, diagrams.DIAGRAM_FILE if path.suffix.lower() == ".json" else PICTURE)
     if (train is None) != (accuracies is None):
         raise DataError(
             "give TEST and TRAIN with --accuracies, such as: taskscape diagram test.parquet "
@@ -172,15 +172,15 @@ def diagram(
         beside = "TRAIN: distances and classes are those of the tasks"
         opt.refuse_given(diagram, beside, distance=distance, classes=classes)
         tested, distances = mean_distances(table, train)
-        data, how = library.join_accuracies(
+        data, how = diagrams.join_accuracies(
             accuracies, tested, distances, accuracy=accuracy, difficulty=difficulty
         )
         typer.echo(how, err=True)
     else:
-        data = library.read_diagram_csv(
+        data = diagrams.read_diagram_csv(
             table, distance=distance, accuracy=accuracy, difficulty=difficulty, classes=classes
         )
-    drawn = library.correlation_diagram(
+    drawn = diagrams.correlation_diagram(
         data.distance, data.accuracy, classes=data.classes, difficulty=data.difficulty,
         n_bins=n_bins, bins=bins, interval=interval, seed=seed,
     )  # fmt: skip

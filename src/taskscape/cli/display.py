@@ -150,7 +150,7 @@ class StudyDisplay(Listener):
         self.shown = not quiet and self.console.is_terminal
         self.live: Live | None = None
         self.stages: list[tuple[str, str]] = []
-        self.took: dict[str, str] = {}
+        self.took: dict[str, str] = {}  # by finished stage
         self.current, self.part, self.what = "", 0.0, ""
         self.began = time.monotonic()
         self.compiled_before = 0.0
@@ -163,13 +163,6 @@ class StudyDisplay(Listener):
         if self.live is not None:
             self.live.stop()
         say_time(self.began, quiet=self.quiet)
-
-    @property
-    def finished(self) -> int:
-        """How many stages are finished."""
-        return len(self.took)
-
-    # -- what a study tells ---------------------------------------------------------------------
 
     def plan(self, stages: list[tuple[str, str]], notes: tuple[str, ...]) -> None:
         """Learn of all stages; the display starts here."""
@@ -199,7 +192,7 @@ class StudyDisplay(Listener):
         self.current = ""
         if not (self.quiet or self.shown):
             words = dict(self.stages).get(stage, stage)
-            number = f"[{self.finished}/{len(self.stages)}]"
+            number = f"[{len(self.took)}/{len(self.stages)}]"
             typer.echo(f"{number} {words}: {self.took[stage]}", err=True)
 
     def _picture(self) -> Table:

@@ -7,15 +7,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from taskscape import compare
 from taskscape.cli.options import read_tasks_of
-from taskscape.compare import (
-    Resemblance,
-    mean_kl,
-    member_scales,
-    nearest,
-    normalise_ways,
-    resemblance,
-)
+from taskscape.compare import Resemblance
 from taskscape.csv_tables import write_csv
 from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
 from taskscape.errors import DataError
@@ -52,18 +46,14 @@ class Compared:
 
     def summary(self) -> str:
         """The spread of the distances, and whether the test set is like the training set."""
-        words = []
-        for name, values in (
-            ("all training tasks", self.distance),
-            (f"the {self.k} nearest", self.near),
-        ):
+        words = ""
+        spread = {"all training tasks": self.distance, f"the {self.k} nearest": self.near}
+        for name, values in spread.items():
             low, middle, high = np.quantile(values, [0.05, 0.5, 0.95])
-            words.append(
-                f"mean {self.word} to {name}: median {middle:.4g} {self.unit}(5 % to 95 %: "
-                f"{low:.4g} to {high:.4g})\n"
-            )
+            words += f"mean {self.word} to {name}: median {middle:.4g} {self.unit}"
+            words += f"(5 % to 95 %: {low:.4g} to {high:.4g})\n"
         answer = self.why_not if self.likeness is None else self.likeness.summary()
-        return f"{''.join(words)}\nIs the test set like the training set?\n{answer}"
+        return f"{words}\nIs the test set like the training set?\n{answer}"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain numbers and lists."""
@@ -88,10 +78,10 @@ def by_themes(
         raise DataError(f"--normalise-ways reads all of {train}, which has {n_train:,} tasks.")
     test_lam = _lam(asked, normalise)
     train_lam: Any = against.lam() if whole is None else _lam(whole, normalise)
-    scales = member_scales(test_lam, train_lam) if asked.header.members > 1 else None
-    distance = mean_kl(test_lam, train_lam, scales=scales)
+    scales = compare.member_scales(test_lam, train_lam) if asked.header.members > 1 else None
+    distance = compare.mean_kl(test_lam, train_lam, scales=scales)
     k = min(k, n_train)
-    near = nearest(test_lam, train_lam, k, scales=scales).distances.mean(axis=1)
+    near = compare.nearest(test_lam, train_lam, k, scales=scales).distances.mean(axis=1)
     likeness, why_not = _likeness(test_lam, train_lam, whole, reference, normalise, seed)
     unit = "nats " if asked.header.members == 1 else "of the mean distance "
     return Compared(asked, distance, near, n_train, k, likeness, why_not, "KL", unit)
@@ -106,7 +96,7 @@ def _same_model(test: Path, train: Path) -> tuple[Embeddings, Catalogue]:
 def mean_distances(test: Path, train: Path) -> tuple[Embeddings, Float[np.ndarray, "tests"]]:
     """Embedded test tasks, and the mean KL of each to the training tasks."""
     asked, against = _same_model(test, train)
-    return asked, mean_kl(_lam(asked, normalise=False), against.lam())
+    return asked, compare.mean_kl(_lam(asked, normalise=False), against.lam())
 
 
 def by_samples(
@@ -131,7 +121,7 @@ def _lam(embeddings: Embeddings, normalise: bool) -> Float[np.ndarray, "members 
         return embeddings.lam.astype(np.float64)
     if embeddings.header.delta is None:
         raise DataError("--normalise-ways needs delta, which these embeddings do not name.")
-    return normalise_ways(embeddings.lam, delta=embeddings.header.delta)
+    return compare.normalise_ways(embeddings.lam, delta=embeddings.header.delta)
 
 
 def _likeness(
@@ -148,9 +138,9 @@ def _likeness(
     if reference is not None:
         held_out = Embeddings.load(reference)
         held_out.header.check_same_model(train.header, str(reference), "the training tasks")
-        return resemblance(test_lam, train_lam, reference=_lam(held_out, normalise)), ""
+        return compare.resemblance(test_lam, train_lam, reference=_lam(held_out, normalise)), ""
     try:
-        return resemblance(test_lam, train_lam, train_classes=train.classes, seed=seed), ""
+        return compare.resemblance(test_lam, train_lam, train_classes=train.classes, seed=seed), ""
     except DataError as error:
         return None, f"Unknown: {error} (On the command line: --reference held_out.parquet.)"
 
@@ -194,8 +184,8 @@ def find_nearest(
     With the data, equally near ones come in the order of their class means.
     """
     query = asked.lam.astype(np.float64)
-    scales = member_scales(query, look_in.lam(only)) if len(query) > 1 else None
-    near = nearest(query, look_in.lam(only), k, scales=scales)
+    scales = compare.member_scales(query, look_in.lam(only)) if len(query) > 1 else None
+    near = compare.nearest(query, look_in.lam(only), k, scales=scales)
     places, far = _within(look_in, query, only, scales, float(near.distances[0, -1]) + TIE)
     level = tie_levels(far, TIE)
     if data is None:
@@ -205,12 +195,10 @@ def find_nearest(
             level, k, lambda which: _apart(data, asked, look_in.take(places[which], only))
         )
         tasks, distances = look_in.take(places[chosen], only), far[chosen]
-    rows: list[dict[str, Any]] = [
-        {"task": int(tasks.ids[i]), "kl": kl, "classes": list(tasks.names(i))}
-        for i, kl in enumerate(distances.tolist())
-    ]
-    for row, by_classes in zip(rows, () if apart is None else apart.tolist(), strict=False):
-        row["by_classes"] = by_classes
+    rows = []
+    for i, kl in enumerate(distances.tolist()):
+        row = {"task": int(tasks.ids[i]), "kl": kl, "classes": list(tasks.names(i))}
+        rows.append(row if apart is None else row | {"by_classes": float(apart[i])})
     return rows, int((level == 0).sum())
 
 

@@ -34,7 +34,7 @@ def command(*typed: str) -> Callable[[Command], Command]:
     return app.command(epilog="Example:  " + "  ·  ".join(f"taskscape {words}" for words in typed))
 
 
-def in_words(registry: Mapping[str, Any]) -> str:
+def meanings(registry: Mapping[str, Any]) -> str:
     """The names of a registry and what they mean, for help texts."""
     return "; ".join(f"{name}: {getattr(k, 'meaning', k)}" for name, k in registry.items())
 
@@ -55,7 +55,7 @@ NWay = Annotated[str, Option(help="Classes per task: 5, or a range 5-10.")]
 NShot = Annotated[str, Option(help="Samples per class: 16, 1-5, or all.")]
 NQuery = Annotated[int, Option(help="Further samples per class, as queries.")]
 Seed = Annotated[int, Option(help="The same seed gives the same result.")]
-LearnerName = Annotated[str, Option("--learner", help=f"The learner's name. {in_words(LEARNERS)}.")]
+LearnerName = Annotated[str, Option("--learner", help=f"The learner's name. {meanings(LEARNERS)}.")]
 TestTasks = Annotated[
     Path,
     Argument(
@@ -70,10 +70,10 @@ SimilarityName = Annotated[
     str,
     Option(
         "--similarity",
-        help=f"{in_words(SIMILARITIES)}. All but the first need --data and no model.",
+        help=f"{meanings(SIMILARITIES)}. All but the first need --data and no model.",
     ),
 ]
-Engine = Annotated[str, Option(help=f"Who does the work. {in_words(ENGINES)}")]
+Engine = Annotated[str, Option(help=f"Who does the work. {meanings(ENGINES)}")]
 ImageSize = Annotated[int | None, Option(help="Pixels to bring pictures to: height and width.")]
 MinSamples = Annotated[
     int | None, Option(help="Leave out classes with fewer samples, and say which.")

@@ -68,7 +68,7 @@ def run(
         bool, Option("--resume", help="Re-use the finished stages in the folder.")
     ] = False,
     overwrite: Annotated[
-        bool, Option("--overwrite", help="Make a study that is in the folder anew.")
+        bool, Option("--overwrite", help="Make a study that is in the folder again.")
     ] = False,
     engine: opt.Engine = "local",
     as_json: opt.AsJson = False,
@@ -110,12 +110,14 @@ def run(
                 listener=display,
             )  # fmt: skip
             page = _write_page(result, out, display) if chosen.report.enabled else None
-    except KeyboardInterrupt:
-        _say_how_to_resume("interrupted", display, out, command)
-        raise typer.Exit(130) from None
-    except Exception:
-        if display.finished:
-            _say_how_to_resume("the study broke off", display, out, command)
+    except (KeyboardInterrupt, Exception) as error:
+        interrupted = isinstance(error, KeyboardInterrupt)
+        if interrupted or display.took:
+            what = "interrupted" if interrupted else "the study broke off"
+            kept = f"{len(display.took)} finished stages are kept in {out}"
+            typer.echo(f"\n{what}; {kept}. Resume with:\n  {command} --resume", err=True)
+        if interrupted:
+            raise typer.Exit(130) from None
         raise
     _print_findings(result, out, page, as_json)
 
@@ -133,16 +135,6 @@ def _write_page(
         write_report(result, out / "report.html")
     display.end("report", time.perf_counter() - began, False)
     return out / "report.html"
-
-
-def _say_how_to_resume(
-    what: str, display: "taskscape.cli.display.StudyDisplay", out: Path, command: str
-) -> None:
-    typer.echo(
-        f"\n{what}; {display.finished} finished stages are kept in {out}. Resume with:\n"
-        f"  {command} --resume",
-        err=True,
-    )
 
 
 def _print_findings(

@@ -12,7 +12,7 @@ from taskscape.files import check_output, written_in_one_piece
 from taskscape.select.known import RULES
 from taskscape.similarity.known import TASK_THEMES, find_similarity
 
-_RULES = f"{opt.in_words(RULES)}; auto: the one that helps a learner on validation tasks"
+_RULES = f"{opt.meanings(RULES)}; auto: the one that helps a learner on validation tasks"
 
 
 @opt.command(

@@ -300,7 +300,8 @@ def _selection(gains: Sequence[Gain]) -> Finding:
             parts.append(f"{did} in {len(clear)}")
             because.append(f"The most it {said} was {100 * most.value:+.1f} points ({_of(most)}).")
     does = " and ".join(parts)
-    verdict = f"Choosing training tasks for all test tasks together clearly {does} of {len(gains)} {compared}."
+    done = f"clearly {does} of {len(gains)} {compared}"
+    verdict = f"Choosing training tasks for all test tasks together {done}."
     return Finding("selection", verdict, " ".join(because))
 
 

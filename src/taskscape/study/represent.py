@@ -21,13 +21,8 @@ from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning, TaskT
 from taskscape.themes.health import count_points, few_points
 
 __all__ = [
-    "SplitEmbeddings",
-    "data_stage",
-    "embed_called",
-    "embed_stage",
-    "fit_stage",
-    "health_stage",
-]
+    "SplitEmbeddings", "data_stage", "embed_called", "embed_stage", "fit_stage", "health_stage",
+]  # fmt: skip
 
 
 def data_stage(plan: Plan, model: TaskThemes) -> Stage[dict[str, Any]]:

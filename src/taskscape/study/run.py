@@ -154,9 +154,7 @@ def _run(
         settings=config.to_dict(),
         seed=config.seed,
         timings=dict(runner.timings),
-        versions=about["versions"],
-        hardware=about["hardware"],
-        command=about["command"],
+        **about,
         gains=gains_of(trials),
         targets=advice,
         notes=plan.notes,
@@ -179,8 +177,8 @@ def load_study(folder: str | os.PathLike[str], pool: ClassPool | None = None) ->
             )
     with damage_named(folder / "study.json", _ABOUT.name):
         about = read_json(folder / "study.json")
-        about = {k: about[k] for k in ("settings", "versions", "hardware", "command")}
         config = config_from(about["settings"], str(folder / "study.json"))
+        about = {k: about[k] for k in ("versions", "hardware", "command")}
     with damage_named(folder / "results.json", _RESULTS.name):
         written = read_json(folder / "results.json")
         known, notes = written["data"]["fingerprint"], tuple(written["notes"])
@@ -205,7 +203,7 @@ def _check_folder(folder: Path, stages: list[str], resume: bool, overwrite: bool
     if there and not (resume or overwrite):
         raise DataError(
             f"{folder} already has {there[0]}. Use --resume to go on with the study there, which "
-            "re-uses its finished stages; --overwrite to make it anew; or another --out."
+            "re-uses its finished stages; --overwrite to make it again; or another --out."
         )
     for name in stages:
         if (folder / name).exists() and read_note(folder / name, name) is None:
