@@ -9,21 +9,12 @@ import typer
 from taskscape import __version__
 from taskscape.cli.failures import fail, in_words, plain_warnings, prepare_terminal
 from taskscape.cli.interrupts import heed_interrupts
+from taskscape.cli.options import app
 from taskscape.errors import TaskscapeError
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(
-    name="taskscape",
-    help="How similar are classification tasks? Embed, compare and select few-shot tasks.",
-    epilog="Start with:  taskscape data  ·  taskscape data show glyphs",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-)
-_MODULES = (
-    "run", "data", "fit", "compare", "select", "advise", "forecast", "doctor",
-)  # fmt: skip
+_MODULES = ("run", "data", "fit", "compare", "select", "advise", "forecast", "doctor")
 
 
 def _print_version(asked: bool | None) -> None:
@@ -43,11 +34,11 @@ def _common(
 
 
 for _module in _MODULES:
-    importlib.import_module(f"taskscape.cli.{_module}").register(app)
+    importlib.import_module(f"taskscape.cli.{_module}")  # adds its commands to the app
 
 
 def main() -> None:
-    """Run the command line; errors that are the user's to mend are printed without a traceback."""
+    """Run the command line; errors that a user can resolve are printed without a traceback."""
     prepare_terminal()
     try:
         with heed_interrupts(), plain_warnings():

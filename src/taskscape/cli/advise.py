@@ -1,12 +1,11 @@
 """``taskscape advise``: which tasks of a pool to train on for a target."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
-from taskscape.cli.options import AsJson, LearnerName, Seed, one_source
+from taskscape.cli import options as opt
 from taskscape.errors import DataError
 from taskscape.files import check_output
 from taskscape.targets.known import AUTO, WAYS
@@ -14,55 +13,47 @@ from taskscape.targets.known import AUTO, WAYS
 if TYPE_CHECKING:
     from taskscape.targets.gains import GainSeen
 
-__all__ = ["register"]
 
 OWN = "own"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command(
-        "advise",
-        epilog="Example:  taskscape advise --data glyphs --target my_symbols/ --out advice  ·  "
-        "taskscape advise --data glyphs --target Hexagrams --budget 100 --learner maml  ·  "
-        "taskscape advise --data mine/ --target new/ --experience own",
-    )(advise)
-
-
+@opt.command(
+    "advise --data glyphs --target my_symbols/ --out advice",
+    "advise --data glyphs --target Hexagrams --budget 100 --learner maml",
+    "advise --data mine/ --target new/ --experience own",
+)
 def advise(
     target: Annotated[
         str,
-        typer.Option(
+        Option(
             help="A folder or file of your own with a few labelled samples of each class; or a "
             "group or source of the data, or a list of tasks by `taskscape tasks`."
         ),
     ],
     data: Annotated[
-        list[str] | None,
-        typer.Option(help="The sources: a known name or a path; may be repeated."),
+        list[str] | None, Option(help="The sources: a known name or a path; may be repeated.")
     ] = None,
-    budget: Annotated[int, typer.Option("--budget", "-n", help="Tasks to choose.")] = 100,
-    learner: LearnerName = "protonet",
+    budget: Annotated[int, Option("--budget", "-n", help="Tasks to choose.")] = 100,
+    learner: opt.LearnerName = "protonet",
     way: Annotated[
         str,
-        typer.Option(
-            help="How to choose: "
-            + "; ".join(f"{name}: {what}" for name, what in WAYS.items())
-            + f"; {AUTO}: whichever promises to gain, if any does."
+        Option(
+            help=f"How to choose: {opt.meanings(WAYS)}; {AUTO}: whichever promises to gain, if any "
+            "does."
         ),
     ] = AUTO,
-    candidates: Annotated[int, typer.Option(help="Tasks to choose from.")] = 2000,
-    n_way: Annotated[int, typer.Option(help="Classes of a task.")] = 5,
+    candidates: Annotated[int, Option(help="Tasks to choose from.")] = 2000,
+    n_way: Annotated[int, Option(help="Classes of a task.")] = 5,
     n_shot: Annotated[
-        int, typer.Option(help="Labelled samples of a class; fewer where a class has fewer.")
+        int, Option(help="Labelled samples of a class; fewer where a class has fewer.")
     ] = 5,
-    image_themes: Annotated[int, typer.Option(help="Image-themes of the model, K.")] = 16,
-    task_themes: Annotated[int, typer.Option(help="Task-themes of the model, L.")] = 8,
-    updates: Annotated[int, typer.Option(help="Of every training.")] = 400,
-    trials: Annotated[int, typer.Option(help="Trainings of each way.")] = 4,
+    image_themes: Annotated[int, Option(help="Image-themes of the model, K.")] = 16,
+    task_themes: Annotated[int, Option(help="Task-themes of the model, L.")] = 8,
+    updates: Annotated[int, Option(help="Of every training.")] = 400,
+    trials: Annotated[int, Option(help="Trainings of each way.")] = 4,
     experience: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help=f"Go by what choosing gains on your own data: {OWN} takes each of its groups as "
             "the target first (half a minute each, kept in the cache folder); or a file of such "
             "gains, as that folder has."
@@ -70,18 +61,18 @@ def advise(
     ] = None,
     try_sources: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--try-sources",
             help="Where the target has queries: also train on every source alone, to know the "
             "best one in hindsight.",
         ),
     ] = False,
-    seed: Seed = 0,
+    seed: opt.Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write a folder: the advice, the tasks, classes and sources chosen."),
+        Option(help="Write a folder: the advice, the tasks, classes and sources chosen."),
     ] = None,
-    as_json: AsJson = False,
+    as_json: opt.AsJson = False,
 ) -> None:
     """What in the data is like your target, which tasks to train on for it, and what to expect.
 
@@ -96,7 +87,7 @@ def advise(
     from taskscape.targets.rotation import experience_of
     from taskscape.targets.target import find_target
 
-    source = one_source(data)
+    source = opt.one_source(data)
     if source is None:
         raise DataError("--data is missing: the sources to choose from, such as --data glyphs.")
     if out is not None:
@@ -117,12 +108,7 @@ def advise(
     )  # fmt: skip
     if out is not None:
         advice.save(out)
-    if as_json:
-        typer.echo(json.dumps(advice.to_dict()))
-        return
-    typer.echo(advice.summary())
-    if out is not None:
-        typer.echo(f"written to {out}")
+    opt.print_result(as_json, advice.to_dict(), advice.summary(), out)
 
 
 def _seen(ledger: Path, learner: str) -> "list[GainSeen]":

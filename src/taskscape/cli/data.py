@@ -2,23 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from taskscape.cli.options import (
-    AsJson,
-    ImageSize,
-    MinSamples,
-    NQuery,
-    Seed,
-    SkipDamaged,
-    Source,
-    SplitFile,
-    parse_range,
-    parse_shots,
-    refuse_given,
-)
+from taskscape.cli import options as opt
 from taskscape.errors import DataError
 from taskscape.files import PICTURE, check_output
 
@@ -29,30 +18,17 @@ if TYPE_CHECKING:
 else:  # typer passes an instance of the base class, which a run-time type checker would refuse
     Context = typer.Context.__mro__[1]
 
-__all__ = ["register"]
 
 data_app = typer.Typer(
     help="List known data sets, look into one, download one, or keep your own as decided.",
     invoke_without_command=True,
     epilog="Example:  taskscape data show glyphs --out glyphs.png",
 )
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.add_typer(data_app, name="data")
-    app.command(
-        "tasks",
-        epilog="Example:  taskscape tasks glyphs --split train --n-tasks 20000 --n-way 5-10 "
-        "--n-shot 16 --seed 0 --out train.parquet",
-    )(tasks)
+opt.app.add_typer(data_app, name="data")
 
 
 @data_app.callback()
-def list_known(
-    context: Context,
-    as_json: AsJson = False,
-) -> None:
+def list_known(context: Context, as_json: opt.AsJson = False) -> None:
     """List the known data sets and whether they are here.
 
     Example:  taskscape data
@@ -86,10 +62,10 @@ def list_known(
 
 @data_app.command(epilog="Example:  taskscape data show glyphs --split test --out glyphs.png")
 def show(
-    source: Source,
-    split: Annotated[str | None, typer.Option(help="Only train, val, test, or train+val.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Also write a contact sheet (PNG) here.")] = None,
-    as_json: AsJson = False,
+    source: opt.Source,
+    split: Annotated[str | None, Option(help="Only train, val, test, or train+val.")] = None,
+    out: Annotated[Path | None, Option(help="Also write a contact sheet (PNG) here.")] = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Show counts by split and group, sample sizes, and a contact sheet."""
     from taskscape.pools import load_pool
@@ -98,11 +74,10 @@ def show(
     if out is not None:
         check_output(out, PICTURE)
     pool = load_pool(source, split=split)
-    summary = _summarise(pool)
     if as_json:
-        typer.echo(json.dumps(summary, indent=2))
+        typer.echo(json.dumps(_summarise(pool), indent=2))
     else:
-        _print_summary(pool, summary)
+        _print_summary(pool)
     if out is not None:
         contact_sheet(pool, out)
         typer.echo(f"contact sheet: {out}", err=as_json)
@@ -113,15 +88,14 @@ def show(
     "taskscape fit mine --split train --out model"
 )
 def save(
-    source: Source,
-    out: Annotated[Path, typer.Option(help="The folder to write, for any command to open.")],
-    image_size: ImageSize = None,
-    min_samples: MinSamples = None,
-    skip_damaged: SkipDamaged = False,
-    split_file: SplitFile = None,
+    source: opt.Source,
+    out: Annotated[Path, Option(help="The folder to write, for any command to open.")],
+    image_size: opt.ImageSize = None,
+    min_samples: opt.MinSamples = None,
+    skip_damaged: opt.SkipDamaged = False,
+    split_file: opt.SplitFile = None,
     deal: Annotated[
-        int | None,
-        typer.Option("--deal", help="Deal out missing splits by chance, with this seed."),
+        int | None, Option("--deal", help="Deal out missing splits by chance, with this seed.")
     ] = None,
 ) -> None:
     """Keep data with what was decided for them, so that every command sees the same.
@@ -134,77 +108,74 @@ def save(
 
     check_output(out, POOL)
     pool = load_pool(
-        source,
-        image_size=image_size,
-        min_samples=min_samples,
-        skip_damaged=skip_damaged or None,
-        splits=split_file,
-    )
+        source, image_size=image_size, min_samples=min_samples,
+        skip_damaged=skip_damaged or None, splits=split_file,
+    )  # fmt: skip
     if deal is not None:
         pool = split_classes(pool, deal)
     pool.save(out)
-    _print_summary(pool, _summarise(pool))
+    _print_summary(pool)
     typer.echo(f"written to {out}")
 
 
 @data_app.command(epilog="Example:  taskscape data get omniglot")
-def get(name: Annotated[str, typer.Argument(help="The name of a known data set.")]) -> None:
+def get(name: Annotated[str, Argument(help="The name of a known data set.")]) -> None:
     """Download a known data set into the data folder and check it."""
     from taskscape.pools import POOLS, load_pool
 
     if name not in POOLS:
         raise DataError(f"no known data set {name!r}; known are {', '.join(POOLS)}.")
-    pool = load_pool(name, download=True)
-    typer.echo(f"{pool!r}")
+    typer.echo(repr(load_pool(name, download=True)))
 
 
+@opt.command(
+    "tasks glyphs --split train --n-tasks 20000 --n-way 5-10 --n-shot 16 --seed 0 "
+    "--out train.parquet"
+)
 def tasks(
-    source: Source,
-    out: Annotated[Path, typer.Option(help="The Parquet file to write.")],
-    n_tasks: Annotated[int, typer.Option(help="How many tasks.")] = 1000,
-    n_way: Annotated[str, typer.Option(help="Classes per task: 5, or a range 5-10.")] = "5",
-    n_shot: Annotated[str, typer.Option(help="Samples per class: 5, 1-5, or all.")] = "5",
-    n_query: NQuery = 0,
-    split: Annotated[str | None, typer.Option(help="train, val, test, or train+val.")] = None,
+    source: opt.Source,
+    out: Annotated[Path, Option(help="The Parquet file to write.")],
+    n_tasks: Annotated[int, Option(help="How many tasks.")] = 1000,
+    n_way: Annotated[str, Option(help="Classes per task: 5, or a range 5-10.")] = "5",
+    n_shot: Annotated[str, Option(help="Samples per class: 5, 1-5, or all.")] = "5",
+    n_query: opt.NQuery = 0,
+    split: Annotated[str | None, Option(help="train, val, test, or train+val.")] = None,
     within_group: Annotated[
-        bool, typer.Option("--within-group", help="All classes of a task from one group.")
+        bool, Option("--within-group", help="All classes of a task from one group.")
     ] = False,
     group_weights: Annotated[
         str,
-        typer.Option(
+        Option(
             help="With --within-group: each of groups or sources as likely, or by number of "
             "classes."
         ),
     ] = "groups",
-    unique: Annotated[
-        bool, typer.Option("--unique", help="Each set of classes at most once.")
-    ] = False,
+    unique: Annotated[bool, Option("--unique", help="Each set of classes at most once.")] = False,
     every: Annotated[
-        bool, typer.Option("--all", help="Every combination of classes instead of a sample.")
+        bool, Option("--all", help="Every combination of classes instead of a sample.")
     ] = False,
-    seed: Seed = 0,
+    seed: opt.Seed = 0,
 ) -> None:
     """Draw tasks, or list all of them, and write a manifest that can be published and re-used."""
     from taskscape.pools import load_pool
     from taskscape.tasks import TASKS, sample_tasks
 
-    way, shot = parse_range(n_way, "--n-way"), parse_shots(n_shot, "--n-shot")
+    way, shot = opt.parse_range(n_way, "--n-way"), opt.parse_shots(n_shot)
     check_output(out, TASKS)
     if every:
         beside, weights = "--all, which lists every combination", group_weights
-        refuse_given(tasks, beside, n_tasks=n_tasks, unique=unique, group_weights=weights)
-    pool = load_pool(source)
+        opt.refuse_given(tasks, beside, n_tasks=n_tasks, unique=unique, group_weights=weights)
     drawn = sample_tasks(
-        pool, "all" if every else n_tasks, n_way=way, n_shot=shot, n_query=n_query, split=split,
-        within_group=within_group, group_weights=group_weights, unique=unique, seed=seed,
+        load_pool(source), "all" if every else n_tasks, n_way=way, n_shot=shot, n_query=n_query,
+        split=split, within_group=within_group, group_weights=group_weights, unique=unique,
+        seed=seed,
     )  # fmt: skip
     drawn.save(out)
-    typer.echo(f"{drawn!r}")
-    typer.echo(f"written to {out}")
+    typer.echo(f"{drawn!r}\nwritten to {out}")
 
 
-def _summarise(pool: "taskscape.ClassPool") -> dict[str, object]:
-    """What ``data show`` tells, as plain values."""
+def _summarise(pool: "taskscape.ClassPool") -> dict[str, Any]:
+    """What ``data show`` reports, as plain values."""
     from taskscape.pools import SPLITS
 
     groups = pool.groups or ("",) * len(pool)
@@ -212,7 +183,7 @@ def _summarise(pool: "taskscape.ClassPool") -> dict[str, object]:
     rows: dict[tuple[str, str], list[int]] = {}
     for c, key in enumerate(zip(splits, groups, strict=True)):
         rows.setdefault(key, []).append(int(pool.counts[c]))
-    order = {s: i for i, s in enumerate(SPLITS)}
+    order = (*SPLITS, "")
     return {
         "name": pool.name,
         "classes": len(pool),
@@ -225,13 +196,13 @@ def _summarise(pool: "taskscape.ClassPool") -> dict[str, object]:
         "parts": [
             {"split": s, "group": g, "classes": len(counts), "samples": sum(counts)}
             for (s, g), counts in sorted(
-                rows.items(), key=lambda row: (order.get(row[0][0], 9), row[0][1])
+                rows.items(), key=lambda r: (order.index(r[0][0]), r[0][1])
             )
         ],
     }
 
 
-def _print_summary(pool: "taskscape.ClassPool", summary: dict[str, object]) -> None:
+def _print_summary(pool: "taskscape.ClassPool") -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -239,15 +210,9 @@ def _print_summary(pool: "taskscape.ClassPool", summary: dict[str, object]) -> N
 
     console = Console()
     table = Table("split", "group", "classes", "samples")
-    parts = summary["parts"]
-    assert isinstance(parts, list)
-    for part in parts:
-        table.add_row(
-            part["split"] or "–",
-            part["group"] or "–",
-            f"{part['classes']:,}",
-            f"{part['samples']:,}",
-        )
+    for part in _summarise(pool)["parts"]:
+        counts = (f"{part[what]:,}" for what in ("classes", "samples"))
+        table.add_row(part["split"] or "–", part["group"] or "–", *counts)
     console.print(table)
     per_class = low_to_high(pool.counts.tolist())
     console.print(f"{pool!r}; {per_class} samples per class", soft_wrap=True, highlight=False)

@@ -84,15 +84,13 @@ class FitDisplay:
         held = "" if self.held_out is None else f" · {self.held_out:.3f} on {self.judged_on}"
         n = self.model.n_restarts
         which = f"fit {self.restart + 1}/{n} · " if n > 1 else ""
+        left = ""
+        if info.most_tasks is not None and rate > 0:
+            left = f" · at most {max(0.0, (info.most_tasks - info.tasks) / rate):,.0f} s left"
         return (
             f"{which}{info.tasks:,} tasks · {rate:,.0f} tasks/s · {info.elbo:.3f} nats/sample"
-            f"{held} · themes {usage}{self._left(info, rate)}"
+            f"{held} · themes {usage}{left}"
         )
-
-    def _left(self, info: FitInfo, rate: float) -> str:
-        if info.most_tasks is None or rate <= 0:
-            return ""
-        return f" · at most {max(0.0, (info.most_tasks - info.tasks) / rate):,.0f} s left"
 
     def _picture(self, info: FitInfo, rate: float) -> Group:
         total = info.most_tasks
@@ -100,14 +98,11 @@ class FitDisplay:
         return Group(bar, Text(self._line(info, rate)))
 
     def _log(self, info: FitInfo) -> None:
-        if self.log is None:
-            return
-        name = f"fit{self.restart}"
-        self.log.add_scalar(f"{name}/elbo_per_sample", info.elbo, info.tasks)
-        if info.held_out is not None:
-            self.log.add_scalar(f"{name}/held_out_elbo_per_sample", info.held_out, info.tasks)
-        for k, share in enumerate(info.usage):
-            self.log.add_scalar(f"{name}/usage/image_theme_{k}", share, info.tasks)
+        values = {"elbo_per_sample": info.elbo, "held_out_elbo_per_sample": info.held_out}
+        values |= {f"usage/image_theme_{k}": share for k, share in enumerate(info.usage)}
+        for name, value in values.items():
+            if self.log is not None and value is not None:
+                self.log.add_scalar(f"fit{self.restart}/{name}", value, info.tasks)
 
 
 def _tensorboard(folder: Path | None) -> Any:
@@ -155,7 +150,7 @@ class StudyDisplay(Listener):
         self.shown = not quiet and self.console.is_terminal
         self.live: Live | None = None
         self.stages: list[tuple[str, str]] = []
-        self.took: dict[str, str] = {}
+        self.took: dict[str, str] = {}  # by finished stage
         self.current, self.part, self.what = "", 0.0, ""
         self.began = time.monotonic()
         self.compiled_before = 0.0
@@ -169,13 +164,6 @@ class StudyDisplay(Listener):
             self.live.stop()
         say_time(self.began, quiet=self.quiet)
 
-    @property
-    def finished(self) -> int:
-        """How many stages are finished."""
-        return len(self.took)
-
-    # -- what a study tells ---------------------------------------------------------------------
-
     def plan(self, stages: list[tuple[str, str]], notes: tuple[str, ...]) -> None:
         """Learn of all stages; the display starts here."""
         last = [("report", "write the report")] if self.config.report.enabled else []
@@ -184,9 +172,8 @@ class StudyDisplay(Listener):
             for note in notes:
                 typer.echo(note, err=True)
         if self.shown:
-            self.live = Live(
-                console=self.console, get_renderable=self._picture, refresh_per_second=4
-            )
+            show = self._picture
+            self.live = Live(console=self.console, get_renderable=show, refresh_per_second=4)
             self.live.start()
 
     def begin(self, stage: str) -> None:
@@ -205,7 +192,7 @@ class StudyDisplay(Listener):
         self.current = ""
         if not (self.quiet or self.shown):
             words = dict(self.stages).get(stage, stage)
-            number = f"[{self.finished}/{len(self.stages)}]"
+            number = f"[{len(self.took)}/{len(self.stages)}]"
             typer.echo(f"{number} {words}: {self.took[stage]}", err=True)
 
     def _picture(self) -> Table:

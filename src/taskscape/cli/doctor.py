@@ -4,27 +4,19 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 import typer
 
-from taskscape.cli.options import AsJson
-
-__all__ = ["register"]
+from taskscape.cli import options as opt
 
 _CLASSES = 24
 """Of the small run, half of each kind."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command(epilog="Example:  taskscape doctor")(doctor)
-
-
-def doctor(as_json: AsJson = False) -> None:
+@opt.command("doctor")
+def doctor(as_json: opt.AsJson = False) -> None:
     """Say what taskscape stands on here, and try it: versions, devices, data, a small run.
 
     The run fits, embeds and compares a few tasks: about ten seconds, more the first time, when
@@ -35,15 +27,14 @@ def doctor(as_json: AsJson = False) -> None:
     from rich.text import Text
 
     checks = list(_examine())
-    wrong = [check.name for check in checks if not check.good]
+    wrong = [name for name, good, _ in checks if not good]
     if as_json:
-        report = {"ready": not wrong, "checks": [vars(check) for check in checks]}
-        typer.echo(json.dumps(report, indent=2))
+        rows = [{"name": name, "good": good, "found": found} for name, good, found in checks]
+        typer.echo(json.dumps({"ready": not wrong, "checks": rows}, indent=2))
     else:
         table = Table("", "what", "found")
-        for check in checks:
-            mark = "[green]ok[/]" if check.good else "[bold red]wrong[/]"
-            table.add_row(mark, check.name, Text(check.found))
+        for name, good, found in checks:
+            table.add_row("[green]ok[/]" if good else "[bold red]wrong[/]", name, Text(found))
         console = Console()
         console.print(table)
         verdict = f"[bold red]Not ready[/]: {', '.join(wrong)}. The table says what is wrong."
@@ -52,17 +43,11 @@ def doctor(as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-@dataclass(frozen=True)
-class Check:
-    """What was looked at, whether it is as it should be, and what was found or what to do."""
+def _examine() -> Iterator[tuple[str, bool, str]]:
+    """What is checked, whether it is as it should be, and what was found or what to do.
 
-    name: str
-    good: bool
-    found: str
-
-
-def _examine() -> Iterator[Check]:
-    """All checks, one by one: an error in one does not keep the others from being made."""
+    An error in one check does not keep the others from being made.
+    """
     looks: dict[str, Callable[[], str]] = {
         "versions": _versions,
         "devices": _devices,
@@ -72,9 +57,9 @@ def _examine() -> Iterator[Check]:
     }
     for name, look in looks.items():
         try:
-            yield Check(name, True, look())
+            yield name, True, look()
         except Exception as error:
-            yield Check(name, False, f"{type(error).__name__}: {error}")
+            yield name, False, f"{type(error).__name__}: {error}"
 
 
 def _versions() -> str:
@@ -132,34 +117,26 @@ def _data() -> str:
 
     here = [name for name, known in POOLS.items() if known.locate() is not None]
     away = [name for name in POOLS if name not in here]
-    return f"{', '.join(here)}" + (f"; not here: {', '.join(away)}" if away else "")
+    return ", ".join(here) + (f"; not here: {', '.join(away)}" if away else "")
 
 
 def _small_run() -> str:
     """Fit, embed and compare tasks of two kinds of class, which must come out apart."""
-    began = time.perf_counter()
-    with _quickly_compiled():
+    import jax
+
+    began, flag = time.perf_counter(), "jax_disable_most_optimizations"
+    before = jax.config.values[flag]
+    jax.config.update(flag, True)  # type: ignore[no-untyped-call]  # to compile in seconds
+    try:
         apart = _two_kinds_are_apart()
+    finally:
+        jax.config.update(flag, before)  # type: ignore[no-untyped-call]
     if not apart:
         raise ArithmeticError(
             "tasks of two kinds were not told apart; JAX or this device computes wrongly here: "
             "try JAX_PLATFORMS=cpu, or other versions of jax and jaxlib"
         )
     return f"tasks of two kinds were told apart, in {time.perf_counter() - began:.0f} s"
-
-
-@contextmanager
-def _quickly_compiled() -> Iterator[None]:
-    """Programs that run for milliseconds are not worth seconds of optimisation."""
-    import jax
-
-    name = "jax_disable_most_optimizations"
-    before = jax.config.values[name]
-    jax.config.update(name, True)  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        jax.config.update(name, before)  # type: ignore[no-untyped-call]
 
 
 def _two_kinds_are_apart() -> bool:

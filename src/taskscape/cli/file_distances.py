@@ -7,15 +7,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from taskscape import compare
 from taskscape.cli.options import read_tasks_of
-from taskscape.compare import (
-    Resemblance,
-    mean_kl,
-    member_scales,
-    nearest,
-    normalise_ways,
-    resemblance,
-)
+from taskscape.compare import Resemblance
 from taskscape.csv_tables import write_csv
 from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
 from taskscape.errors import DataError
@@ -26,19 +20,6 @@ from taskscape.similarity.nearest_tasks import TIE, settle_ties, tie_levels
 from taskscape.tasks import TaskSet, make_tasks
 from taskscape.tasks.class_lists import parse_classes, write_classes
 from taskscape.themes.estimator import TaskThemes
-
-__all__ = [
-    "TABLE",
-    "Compared",
-    "NearTasks",
-    "by_samples",
-    "by_themes",
-    "embed_query",
-    "find_nearest",
-    "find_task",
-    "mean_distances",
-    "write_distances",
-]
 
 _MOST_IN_MEMORY = 5_000_000
 _SAMPLES = 50
@@ -63,6 +44,17 @@ class Compared:
     word: str
     unit: str = ""
 
+    def summary(self) -> str:
+        """The spread of the distances, and whether the test set is like the training set."""
+        words = ""
+        spread = {"all training tasks": self.distance, f"the {self.k} nearest": self.near}
+        for name, values in spread.items():
+            low, middle, high = np.quantile(values, [0.05, 0.5, 0.95])
+            words += f"mean {self.word} to {name}: median {middle:.4g} {self.unit}"
+            words += f"(5 % to 95 %: {low:.4g} to {high:.4g})\n"
+        answer = self.why_not if self.likeness is None else self.likeness.summary()
+        return f"{words}\nIs the test set like the training set?\n{answer}"
+
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain numbers and lists."""
         what = self.word.lower()
@@ -86,10 +78,10 @@ def by_themes(
         raise DataError(f"--normalise-ways reads all of {train}, which has {n_train:,} tasks.")
     test_lam = _lam(asked, normalise)
     train_lam: Any = against.lam() if whole is None else _lam(whole, normalise)
-    scales = member_scales(test_lam, train_lam) if asked.header.members > 1 else None
-    distance = mean_kl(test_lam, train_lam, scales=scales)
+    scales = compare.member_scales(test_lam, train_lam) if asked.header.members > 1 else None
+    distance = compare.mean_kl(test_lam, train_lam, scales=scales)
     k = min(k, n_train)
-    near = nearest(test_lam, train_lam, k, scales=scales).distances.mean(axis=1)
+    near = compare.nearest(test_lam, train_lam, k, scales=scales).distances.mean(axis=1)
     likeness, why_not = _likeness(test_lam, train_lam, whole, reference, normalise, seed)
     unit = "nats " if asked.header.members == 1 else "of the mean distance "
     return Compared(asked, distance, near, n_train, k, likeness, why_not, "KL", unit)
@@ -104,18 +96,13 @@ def _same_model(test: Path, train: Path) -> tuple[Embeddings, Catalogue]:
 def mean_distances(test: Path, train: Path) -> tuple[Embeddings, Float[np.ndarray, "tests"]]:
     """Embedded test tasks, and the mean KL of each to the training tasks."""
     asked, against = _same_model(test, train)
-    return asked, mean_kl(_lam(asked, normalise=False), against.lam())
+    return asked, compare.mean_kl(_lam(asked, normalise=False), against.lam())
 
 
 def by_samples(
-    similarity: str,
-    data: str | None,
-    test: Path,
-    train: Path,
-    reference: Path | None,
-    k: int,
+    similarity: str, data: str | None, test: Path, train: Path, reference: Path | None, k: int,
     seed: int,
-) -> Compared:
+) -> Compared:  # fmt: skip
     asked, known = read_tasks_of(similarity, data, test, train)
     fitted = make_similarity(similarity, seed=seed).fit(known)
     trains = fitted.embed(known)
@@ -134,7 +121,7 @@ def _lam(embeddings: Embeddings, normalise: bool) -> Float[np.ndarray, "members 
         return embeddings.lam.astype(np.float64)
     if embeddings.header.delta is None:
         raise DataError("--normalise-ways needs delta, which these embeddings do not name.")
-    return normalise_ways(embeddings.lam, delta=embeddings.header.delta)
+    return compare.normalise_ways(embeddings.lam, delta=embeddings.header.delta)
 
 
 def _likeness(
@@ -151,9 +138,9 @@ def _likeness(
     if reference is not None:
         held_out = Embeddings.load(reference)
         held_out.header.check_same_model(train.header, str(reference), "the training tasks")
-        return resemblance(test_lam, train_lam, reference=_lam(held_out, normalise)), ""
+        return compare.resemblance(test_lam, train_lam, reference=_lam(held_out, normalise)), ""
     try:
-        return resemblance(test_lam, train_lam, train_classes=train.classes, seed=seed), ""
+        return compare.resemblance(test_lam, train_lam, train_classes=train.classes, seed=seed), ""
     except DataError as error:
         return None, f"Unknown: {error} (On the command line: --reference held_out.parquet.)"
 
@@ -189,55 +176,30 @@ def embed_query(model: Path, data: str, classes: list[str]) -> Embeddings:
     return TaskThemes.load(model).embed(tasks)
 
 
-@dataclass(frozen=True, eq=False)
-class NearTasks:
-    """The tasks of a catalogue that are nearest to one task."""
-
-    tasks: Embeddings
-    distance: Float[np.ndarray, "k"]
-    by_classes: Float[np.ndarray, "k"] | None
-    """How far apart the class means are; None: not looked at."""
-    ties: int
-    """How many tasks of the catalogue are equally near as the nearest."""
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each, as plain values."""
-        rows: list[dict[str, Any]] = []
-        for i, kl in enumerate(self.distance.tolist()):
-            row = {"task": int(self.tasks.ids[i]), "kl": kl, "classes": list(self.tasks.names(i))}
-            if self.by_classes is not None:
-                row["by_classes"] = float(self.by_classes[i])
-            rows.append(row)
-        return rows
-
-    def summary(self) -> str:
-        """How many are equally near, and what their order goes by."""
-        if self.ties < 2:
-            return "No other task is as near as the first."
-        order = "their order means nothing (--data puts the most alike first)"
-        if self.by_classes is not None:
-            order = "the most alike come first, by the distance between their class means"
-        return f"{self.ties:,} tasks are equally near (within {TIE:g} nats): {order}."
-
-
 def find_nearest(
     look_in: Catalogue, asked: Embeddings, k: int, only: TaskFilter, data: str | None
-) -> NearTasks:
-    """The k nearest tasks; with the data, equally near ones in the order of their class means."""
+) -> tuple[list[dict[str, Any]], int]:
+    """A row for each of the k nearest tasks, and how many are equally near as the nearest.
+
+    With the data, equally near ones come in the order of their class means.
+    """
     query = asked.lam.astype(np.float64)
-    scales = member_scales(query, look_in.lam(only)) if len(query) > 1 else None
-    near = nearest(query, look_in.lam(only), k, scales=scales)
+    scales = compare.member_scales(query, look_in.lam(only)) if len(query) > 1 else None
+    near = compare.nearest(query, look_in.lam(only), k, scales=scales)
     places, far = _within(look_in, query, only, scales, float(near.distances[0, -1]) + TIE)
     level = tie_levels(far, TIE)
-    ties = int((level == 0).sum())
     if data is None:
-        return NearTasks(look_in.take(near.indices[0], only), near.distances[0], None, ties)
-
-    def alike(some: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some"]:
-        return _apart(data, asked, look_in.take(places[some], only))
-
-    chosen, apart = settle_ties(level, k, alike)
-    return NearTasks(look_in.take(places[chosen], only), far[chosen], apart, ties)
+        tasks, distances, apart = look_in.take(near.indices[0], only), near.distances[0], None
+    else:
+        chosen, apart = settle_ties(
+            level, k, lambda which: _apart(data, asked, look_in.take(places[which], only))
+        )
+        tasks, distances = look_in.take(places[chosen], only), far[chosen]
+    rows = []
+    for i, kl in enumerate(distances.tolist()):
+        row = {"task": int(tasks.ids[i]), "kl": kl, "classes": list(tasks.names(i))}
+        rows.append(row if apart is None else row | {"by_classes": float(apart[i])})
+    return rows, int((level == 0).sum())
 
 
 def _within(

@@ -7,87 +7,60 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
+from taskscape.cli import options as opt
 from taskscape.cli.interrupts import resumable
-from taskscape.cli.options import (
-    AsJson,
-    Engine,
-    Model,
-    NShot,
-    NTasks,
-    NWay,
-    Seed,
-    Source,
-    Split,
-    TasksFile,
-    checkpoint_beside,
-    get_tasks,
-)
 from taskscape.errors import DataError
 from taskscape.files import check_output
 
-__all__ = ["register"]
 
-EPILOG = (
-    "Example:  taskscape fit glyphs --split train --n-tasks 20000 --n-way 5-10 --n-shot 16 "
-    "--out model"
-)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command("fit", epilog=EPILOG)(fit)
-    app.command(
-        "embed",
-        epilog="Example:  taskscape embed model glyphs --split test --n-way 5 --out test.parquet",
-    )(embed)
-
-
+@opt.command("fit glyphs --split train --n-tasks 20000 --n-way 5-10 --n-shot 16 --out model")
 def fit(
-    source: Source,
-    out: Annotated[Path, typer.Option(help="The folder to write the model to.")],
-    tasks: TasksFile = None,
-    split: Split = None,
-    n_tasks: NTasks = 20_000,
-    n_way: NWay = "5-10",
-    n_shot: NShot = "16",
-    seed: Seed = 0,
-    task_themes: Annotated[int, typer.Option(help="Number of task-themes, L.")] = 4,
-    image_themes: Annotated[int, typer.Option(help="Number of image-themes, K.")] = 8,
-    delta: Annotated[float, typer.Option(help="Concentration of the task mixture, δ.")] = 0.5,
-    covariance: Annotated[str, typer.Option(help="full, diag or tied.")] = "full",
+    source: opt.Source,
+    out: Annotated[Path, Option(help="The folder to write the model to.")],
+    tasks: opt.TasksFile = None,
+    split: opt.Split = None,
+    n_tasks: opt.NTasks = 20_000,
+    n_way: opt.NWay = "5-10",
+    n_shot: opt.NShot = "16",
+    seed: opt.Seed = 0,
+    task_themes: Annotated[int, Option(help="Number of task-themes, L.")] = 4,
+    image_themes: Annotated[int, Option(help="Number of image-themes, K.")] = 8,
+    delta: Annotated[float, Option(help="Concentration of the task mixture, δ.")] = 0.5,
+    covariance: Annotated[str, Option(help="full, diag or tied.")] = "full",
     prepare: Annotated[
-        str, typer.Option(help="auto, none, or some of power=0.5,l2,centre,pca=32.")
+        str, Option(help="auto, none, or some of power=0.5,l2,centre,pca=32.")
     ] = "auto",
-    method: Annotated[str, typer.Option(help="online, or batch for full passes.")] = "online",
-    update: Annotated[str, typer.Option(help="statistics, or paper for its literal rule.")] = (
+    method: Annotated[str, Option(help="online, or batch for full passes.")] = "online",
+    update: Annotated[str, Option(help="statistics, or paper for its literal rule.")] = (
         "statistics"
     ),
-    max_tasks: Annotated[int | None, typer.Option(help="Stop after this many tasks.")] = None,
-    max_passes: Annotated[int, typer.Option(help="Most passes over the tasks.")] = 10,
-    restarts: Annotated[int, typer.Option(help="Fits from different starts.")] = 1,
-    ensemble: Annotated[int, typer.Option(help="How many of the best fits to keep.")] = 1,
+    max_tasks: Annotated[int | None, Option(help="Stop after this many tasks.")] = None,
+    max_passes: Annotated[int, Option(help="Most passes over the tasks.")] = 10,
+    restarts: Annotated[int, Option(help="Fits from different starts.")] = 1,
+    ensemble: Annotated[int, Option(help="How many of the best fits to keep.")] = 1,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="File to save the state to; default: OUT.checkpoint.")
+        Path | None, Option(help="File to save the state to; default: OUT.checkpoint.")
     ] = None,
-    checkpoint_every: Annotated[int, typer.Option(help="Steps between two checkpoints.")] = 50,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
+    checkpoint_every: Annotated[int, Option(help="Steps between two checkpoints.")] = 50,
+    resume: Annotated[bool, Option("--resume", help="Go on from the checkpoint.")] = False,
     distributed: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--distributed",
             help="Share the tasks among all devices, and processes of Slurm, MPI or Kubernetes.",
         ),
     ] = False,
     coordinator: Annotated[
-        str | None, typer.Option(help="HOST:PORT of process 0, where nothing else says it.")
+        str | None, Option(help="HOST:PORT of process 0, where nothing else says it.")
     ] = None,
-    processes: Annotated[int | None, typer.Option(help="How many processes there are.")] = None,
-    process: Annotated[int | None, typer.Option(help="Which of them this is, from 0.")] = None,
+    processes: Annotated[int | None, Option(help="How many processes there are.")] = None,
+    process: Annotated[int | None, Option(help="Which of them this is, from 0.")] = None,
     tensorboard: Annotated[
-        Path | None, typer.Option(help="Also log to this folder for TensorBoard.")
+        Path | None, Option(help="Also log to this folder for TensorBoard.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Learn task-themes from tasks and write the model.
 
@@ -116,7 +89,11 @@ def fit(
         random_state=seed,
     )  # fmt: skip
     config = model._config()
-    saved = checkpoint or checkpoint_beside(out)
+    if not out.name:
+        raise DataError(
+            f"--out {out} is a folder that is there already; name one to be made, such as model."
+        )
+    saved = checkpoint or out.with_name(f"{out.name}.checkpoint")
     check_output(out, arrays_of_kind("task-theme model"), saved)
     if resume:
         check_output(saved, CHECKPOINT)
@@ -124,7 +101,7 @@ def fit(
         check_no_checkpoint(saved)
     display = FitDisplay(model, tensorboard if speaks else None, quiet=as_json or not speaks)
     pool = load_pool(source)
-    drawn = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
+    drawn = opt.get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
     display.judged_on = model._source(drawn, None, config)[2]
     only_one = nullcontext() if speaks else heard_by(lambda what, done, total: None)
     with resumable(saved, speaks), display, only_one, warnings.catch_warnings():
@@ -141,17 +118,18 @@ def fit(
     say_time(began, quiet=as_json)
 
 
+@opt.command("embed model glyphs --split test --n-way 5 --out test.parquet")
 def embed(
-    model: Model,
-    source: Source,
-    out: Annotated[Path, typer.Option(help="A Parquet file, or a catalogue folder to add to.")],
-    tasks: TasksFile = None,
-    split: Split = None,
-    n_tasks: NTasks = 5000,
-    n_way: NWay = "5",
-    n_shot: NShot = "16",
-    seed: Seed = 0,
-    engine: Engine = "local",
+    model: opt.Model,
+    source: opt.Source,
+    out: Annotated[Path, Option(help="A Parquet file, or a catalogue folder to add to.")],
+    tasks: opt.TasksFile = None,
+    split: opt.Split = None,
+    n_tasks: opt.NTasks = 5000,
+    n_way: opt.NWay = "5",
+    n_shot: opt.NShot = "16",
+    seed: opt.Seed = 0,
+    engine: opt.Engine = "local",
 ) -> None:
     """Write the Dirichlet posterior λ of each task, with its classes and its bound.
 
@@ -167,24 +145,21 @@ def embed(
     from taskscape.themes.into_catalogue import embed_into
 
     began = time.monotonic()
-    if out.suffix == ".parquet":
-        check_output(out, EMBEDDINGS, tasks)
-    elif out.suffix and not out.is_dir():
+    one_file = out.suffix == ".parquet"
+    if out.suffix and not one_file and not out.is_dir():
         raise DataError(
             f"--out {out}: expected a name that ends in .parquet, for a file, or one without an "
             "ending, for a catalogue (a folder)."
         )
-    else:
-        check_output(out, CATALOGUE, tasks)
+    check_output(out, EMBEDDINGS if one_file else CATALOGUE, tasks)
     fitted = TaskThemes.load(model)
-    pool = load_pool(source)
-    wish = (pool, tasks, split, n_tasks, n_way, n_shot, seed)
-    if out.suffix == ".parquet":
-        drawn = get_tasks(*wish)
+    drawn = opt.get_tasks(
+        load_pool(source), tasks, split, n_tasks, n_way, n_shot, seed, stream=not one_file
+    )
+    if one_file:
         fitted.embed(drawn).save(out)
         typer.echo(f"{len(drawn):,} tasks embedded: {out}")
     else:
-        stream = get_tasks(*wish, stream=True)
         with use_engine(engine):
-            typer.echo(f"{len(stream):,} tasks embedded: {embed_into(out, fitted, stream)!r}")
+            typer.echo(f"{len(drawn):,} tasks embedded: {embed_into(out, fitted, drawn)!r}")
     say_time(began)

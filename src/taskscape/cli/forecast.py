@@ -6,115 +6,99 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
-from taskscape.cli.options import (
-    AsJson,
-    Model,
-    NQuery,
-    NShot,
-    NTasks,
-    NWay,
-    Seed,
-    Source,
-    Split,
-    TasksFile,
-    get_tasks,
-    refuse_given,
-)
+from taskscape.cli import options as opt
 from taskscape.errors import DataError
 from taskscape.files import check_output
 
 if TYPE_CHECKING:
     import taskscape
-    import taskscape.forecast
+    from taskscape.files import Kind
+    from taskscape.forecast import Forecasts
 
-__all__ = ["register"]
 
 _SHOWN = 10
 _COLUMNS = ("task", "expected", "low", "high", "outside", "classes")
 _ACCURACIES = "expected a column accuracy, or accuracy/1, accuracy/2, …, and a row for each task"
 _BECAUSE = "because of "
 
-EPILOG = (
-    "Example:  taskscape forecast out/fit/model glyphs --split test --n-shot 1 "
-    "--forecaster out/forecast/forecaster-protonet --out forecasts.csv  ·  "
-    "taskscape forecast model glyphs --train train.parquet --calibration val-tasks.parquet "
-    "--accuracy val-accuracies.csv --tasks new-tasks.parquet"
+
+@opt.command(
+    "forecast out/fit/model glyphs --split test --n-shot 1 "
+    "--forecaster out/forecast/forecaster-protonet --out forecasts.csv",
+    "forecast model glyphs --train train.parquet --calibration val-tasks.parquet "
+    "--accuracy val-accuracies.csv --tasks new-tasks.parquet",
 )
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command("forecast", epilog=EPILOG)(forecast)
-
-
 def forecast(
-    model: Model,
-    source: Source,
+    model: opt.Model,
+    source: opt.Source,
     train: Annotated[
-        Path | None, typer.Option(help="The learner's training tasks, by `taskscape embed`.")
+        Path | None, Option(help="The learner's training tasks, by `taskscape embed`.")
     ] = None,
     trained: Annotated[
-        Path | None, typer.Option(help="A trained learner, by `taskscape run` or `Trained.save`.")
+        Path | None, Option(help="A trained learner, by `taskscape run` or `Trained.save`.")
     ] = None,
     accuracy: Annotated[
-        Path | None,
-        typer.Option(help="Instead: its accuracy on each calibration task, CSV or Parquet."),
+        Path | None, Option(help="Instead: its accuracy on each calibration task, CSV or Parquet.")
     ] = None,
     calibration: Annotated[
-        Path | None, typer.Option(help="Calibration tasks, written by `taskscape tasks`.")
+        Path | None, Option(help="Calibration tasks, written by `taskscape tasks`.")
     ] = None,
     calibration_split: Annotated[
-        str, typer.Option(help="Else draw them from classes that the learner has not seen.")
+        str, Option(help="Else draw them from classes that the learner has not seen.")
     ] = "val",
-    n_calibration: Annotated[int, typer.Option(help="How many calibration tasks to draw.")] = 1000,
-    n_query: NQuery = 15,
-    episodes: Annotated[int, typer.Option(help="Evaluations of each calibration task.")] = 10,
+    n_calibration: Annotated[int, Option(help="How many calibration tasks to draw.")] = 1000,
+    n_query: opt.NQuery = 15,
+    episodes: Annotated[int, Option(help="Evaluations of each calibration task.")] = 10,
     forecaster: Annotated[
-        Path | None, typer.Option(help="Instead of all that: a forecaster written by --save.")
+        Path | None, Option(help="Instead of all that: a forecaster written by --save.")
     ] = None,
-    tasks: TasksFile = None,
-    split: Split = None,
-    n_tasks: NTasks = 1000,
-    n_way: NWay = "5",
-    n_shot: NShot = "5",
-    seed: Seed = 0,
-    confidence: Annotated[float, typer.Option(help="What the intervals should hold.")] = 0.9,
-    save: Annotated[Path | None, typer.Option(help="Keep the forecaster in this folder.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write a .csv, .parquet or .json file.")] = None,
-    as_json: AsJson = False,
+    tasks: opt.TasksFile = None,
+    split: opt.Split = None,
+    n_tasks: opt.NTasks = 1000,
+    n_way: opt.NWay = "5",
+    n_shot: opt.NShot = "5",
+    seed: opt.Seed = 0,
+    confidence: Annotated[float, Option(help="What the intervals should hold.")] = 0.9,
+    save: Annotated[Path | None, Option(help="Keep the forecaster in this folder.")] = None,
+    out: Annotated[Path | None, Option(help="Write a .csv, .parquet or .json file.")] = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Expected accuracy of a trained learner on new tasks, from their labelled samples alone.
 
     It is calibrated on tasks of classes that the learner has not seen: give the learner, which is
     then evaluated on them, or its accuracies on them.
     """
-    from taskscape.cli.tables import Tables
     from taskscape.embeddings import Embeddings
-    from taskscape.forecast import FORECASTS_FILE, Forecaster
+    from taskscape.forecast import Forecaster
     from taskscape.pools import load_pool
     from taskscape.storage import arrays_of_kind
     from taskscape.themes.estimator import TaskThemes
 
-    table = Tables("forecasts", _COLUMNS, FORECASTS_FILE, more=_BECAUSE)
-    table.check(out)
+    if out is not None:
+        check_output(out, _table(out))
     if forecaster is not None:
-        refuse_given(
+        opt.refuse_given(
             forecast, "--forecaster, which is calibrated already", train=train, trained=trained,
             accuracy=accuracy, calibration=calibration, calibration_split=calibration_split,
             n_calibration=n_calibration, n_query=n_query, episodes=episodes, confidence=confidence,
         )  # fmt: skip
-    else:
-        _check_options(train, trained, accuracy, calibration)
+    elif train is None:
+        raise DataError("--train is missing: the learner's training tasks, embedded.")
+    elif (trained is None) == (accuracy is None):
+        raise DataError("give either --trained, to be evaluated, or --accuracy, already measured.")
+    elif accuracy is not None and calibration is None:
+        raise DataError("--accuracy needs --calibration, the tasks that it was measured on.")
     if save is not None:
         check_output(save, arrays_of_kind("forecaster"), forecaster, out)
     fitted, pool = TaskThemes.load(model), load_pool(source)
-    new = get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
+    new = opt.get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
     if forecaster is not None:
         ready = Forecaster.load(forecaster, fitted)
     else:
         assert train is not None
-        known = get_tasks(
+        known = opt.get_tasks(
             pool, calibration, calibration_split, n_calibration, n_way, n_shot, seed + 1, n_query
         )
         name, measured = _measured(fitted, known, trained, accuracy, episodes, seed)
@@ -127,7 +111,7 @@ def forecast(
     for i, row in enumerate(plain["tasks"]):
         row["classes"] = list(new.names(i))
     if out is not None:
-        table.write(out, [_row(row) for row in plain["tasks"]], plain)
+        _write(out, plain)
     if as_json:
         typer.echo(json.dumps(plain))
     else:
@@ -137,28 +121,57 @@ def forecast(
                 typer.echo(f"written to {path}")
 
 
-def _check_options(
-    train: Path | None,
-    trained: Path | None,
-    accuracy: Path | None,
-    calibration: Path | None,
-) -> None:
-    if train is None:
-        raise DataError("--train is missing: the learner's training tasks, embedded.")
-    if (trained is None) == (accuracy is None):
-        raise DataError("give either --trained, to be evaluated, or --accuracy, already measured.")
-    if accuracy is not None and calibration is None:
-        raise DataError("--accuracy needs --calibration, the tasks that it was measured on.")
+def _table(path: Path) -> "Kind":
+    """The kind of table that an ending names, by which one of before is known again."""
+    from taskscape.files import Kind, csv_with, has_columns
+    from taskscape.forecast import FORECASTS_FILE
+    from taskscape.storage import open_parquet
+
+    def is_parquet(path: Path) -> bool:
+        try:
+            return has_columns(open_parquet(path).schema_arrow.names, _COLUMNS, _BECAUSE)
+        except DataError:
+            return False
+
+    name = "a table of forecasts"
+    kinds = {
+        ".csv": csv_with(name, *_COLUMNS, more=_BECAUSE),
+        ".parquet": Kind(name, is_parquet),
+        ".json": FORECASTS_FILE,
+    }
+    if path.suffix not in kinds:
+        raise DataError(f"--out {path}: expected a name that ends in .csv, .parquet or .json.")
+    return kinds[path.suffix]
+
+
+def _write(path: Path, plain: dict[str, Any]) -> None:
+    """Write a row for each task, or as JSON all there is."""
+    import pyarrow as pa
+
+    from taskscape.csv_tables import write_csv
+    from taskscape.files import written_in_one_piece
+    from taskscape.storage import write_parquet
+    from taskscape.tasks.class_lists import write_classes
+
+    rows = []
+    for task in plain["tasks"]:
+        reasons = {f"{_BECAUSE}{what}": moved for what, moved in task["reasons"].items()}
+        rows.append({**{k: task[k] for k in _COLUMNS}, **reasons})
+    with written_in_one_piece(path, _table(path)) as file:
+        if path.suffix == ".json":
+            file.write_text(json.dumps(plain, ensure_ascii=False) + "\n", encoding="utf-8")
+        elif path.suffix == ".parquet":
+            write_parquet(file, pa.Table.from_pylist(rows))
+        else:
+            columns = {name: [row[name] for row in rows] for name in rows[0]}
+            columns["classes"] = [write_classes(names) for names in columns["classes"]]
+            write_csv(file, columns)
 
 
 def _measured(
-    model: "taskscape.TaskThemes",
-    tasks: "taskscape.TaskSet",
-    path: Path | None,
-    accuracy: Path | None,
-    episodes: int,
-    seed: int,
-) -> tuple[str, Any]:
+    model: "taskscape.TaskThemes", tasks: "taskscape.TaskSet", path: Path | None,
+    accuracy: Path | None, episodes: int, seed: int,
+) -> tuple[str, Any]:  # fmt: skip
     """The name of the learner, and its accuracy on each calibration task, by episode."""
     import numpy as np
 
@@ -203,15 +216,8 @@ def _read_accuracy(path: Path) -> Any:
     return np.concatenate([p.reshape(len(p), -1) for p in parts], axis=1)
 
 
-def _row(row: dict[str, Any]) -> dict[str, Any]:
-    reasons = {f"{_BECAUSE}{what}": moved for what, moved in row["reasons"].items()}
-    return {**{k: row[k] for k in _COLUMNS}, **reasons}
-
-
 def _print_forecasts(
-    ready: "taskscape.Forecaster",
-    forecasts: "taskscape.forecast.Forecasts",
-    tasks: "taskscape.TaskSet",
+    ready: "taskscape.Forecaster", forecasts: "Forecasts", tasks: "taskscape.TaskSet"
 ) -> None:
     calibration = ready.calibration
     assert calibration is not None

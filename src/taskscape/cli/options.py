@@ -1,11 +1,13 @@
 """What the commands have in common: options that mean the same everywhere."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer import Argument, Option
 
 from taskscape.distributed.engine import ENGINES
 from taskscape.errors import DataError
@@ -15,99 +17,74 @@ from taskscape.similarity.known import SIMILARITIES, TASK_THEMES
 if TYPE_CHECKING:
     import taskscape
 
-__all__ = [
-    "AsJson",
-    "Engine",
-    "ImageSize",
-    "LearnerName",
-    "MinSamples",
-    "Model",
-    "NQuery",
-    "NShot",
-    "NTasks",
-    "NWay",
-    "Seed",
-    "SimilarityName",
-    "SkipDamaged",
-    "Source",
-    "Split",
-    "SplitFile",
-    "TasksFile",
-    "TestTasks",
-    "TrainTasks",
-    "checkpoint_beside",
-    "get_tasks",
-    "learners_in_words",
-    "one_source",
-    "parse_numbers",
-    "parse_range",
-    "parse_shots",
-    "read_tasks_of",
-    "refuse_given",
-    "similarities_in_words",
-]
+Command = TypeVar("Command", bound=Callable[..., None])
+
+app = typer.Typer(
+    name="taskscape",
+    help="How similar are classification tasks? Embed, compare and select few-shot tasks.",
+    epilog="Start with:  taskscape data  ·  taskscape data show glyphs",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
 
 
-def learners_in_words() -> str:
-    """The learners of the registry and what they are, for help texts."""
-    return "; ".join(f"{entry.name}: {entry.meaning}" for entry in LEARNERS.values())
+def command(*typed: str) -> Callable[[Command], Command]:
+    """Add a function as a command, with examples of what to type after ``taskscape``."""
+    return app.command(epilog="Example:  " + "  ·  ".join(f"taskscape {words}" for words in typed))
 
 
-def similarities_in_words() -> str:
-    """The notions of similarity of the registry and what they are, for help texts."""
-    return "; ".join(f"{name}: {known.meaning}" for name, known in SIMILARITIES.items())
+def meanings(registry: Mapping[str, Any]) -> str:
+    """The names of a registry and what they mean, for help texts."""
+    return "; ".join(f"{name}: {getattr(k, 'meaning', k)}" for name, k in registry.items())
 
 
-_NEEDS_DATA = "All but the first need --data and no model."
 Source = Annotated[
-    str, typer.Argument(help="A known name, the path of your own data, or several joined by '+'.")
+    str, Argument(help="A known name, the path of your own data, or several joined by '+'.")
 ]
-Model = Annotated[Path, typer.Argument(help="A model written by `taskscape fit`.")]
+Model = Annotated[Path, Argument(help="A model written by `taskscape fit`.")]
 TasksFile = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--tasks", help="Tasks by `taskscape tasks`, or a CSV of your own: task, class, sample."
     ),
 ]
-Split = Annotated[str | None, typer.Option(help="Else draw from: train, val, test, train+val.")]
-NTasks = Annotated[int, typer.Option(help="How many tasks to draw.")]
-NWay = Annotated[str, typer.Option(help="Classes per task: 5, or a range 5-10.")]
-NShot = Annotated[str, typer.Option(help="Samples per class: 16, 1-5, or all.")]
-NQuery = Annotated[int, typer.Option(help="Further samples per class, as queries.")]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
-LearnerName = Annotated[
-    str, typer.Option("--learner", help=f"The learner's name. {learners_in_words()}.")
-]
+Split = Annotated[str | None, Option(help="Else draw from: train, val, test, train+val.")]
+NTasks = Annotated[int, Option(help="How many tasks to draw.")]
+NWay = Annotated[str, Option(help="Classes per task: 5, or a range 5-10.")]
+NShot = Annotated[str, Option(help="Samples per class: 16, 1-5, or all.")]
+NQuery = Annotated[int, Option(help="Further samples per class, as queries.")]
+Seed = Annotated[int, Option(help="The same seed gives the same result.")]
+LearnerName = Annotated[str, Option("--learner", help=f"The learner's name. {meanings(LEARNERS)}.")]
 TestTasks = Annotated[
     Path,
-    typer.Argument(
+    Argument(
         help="Test tasks, written by `taskscape embed`; with another --similarity, by "
         "`taskscape tasks`."
     ),
 ]
 TrainTasks = Annotated[
-    Path, typer.Argument(help="Training tasks: such a file, or a catalogue of embedded ones.")
+    Path, Argument(help="Training tasks: such a file, or a catalogue of embedded ones.")
 ]
 SimilarityName = Annotated[
-    str, typer.Option("--similarity", help=f"{similarities_in_words()}. {_NEEDS_DATA}")
-]
-Engine = Annotated[
     str,
-    typer.Option(help="Who does the work. " + "; ".join(f"{k}: {v}" for k, v in ENGINES.items())),
+    Option(
+        "--similarity",
+        help=f"{meanings(SIMILARITIES)}. All but the first need --data and no model.",
+    ),
 ]
-ImageSize = Annotated[
-    int | None, typer.Option(help="Pixels to bring pictures to: height and width.")
-]
+Engine = Annotated[str, Option(help=f"Who does the work. {meanings(ENGINES)}")]
+ImageSize = Annotated[int | None, Option(help="Pixels to bring pictures to: height and width.")]
 MinSamples = Annotated[
-    int | None, typer.Option(help="Leave out classes with fewer samples, and say which.")
+    int | None, Option(help="Leave out classes with fewer samples, and say which.")
 ]
 SkipDamaged = Annotated[
-    bool, typer.Option("--skip-damaged", help="Leave out what cannot be read, and say what it was.")
+    bool, Option("--skip-damaged", help="Leave out what cannot be read, and say what it was.")
 ]
 SplitFile = Annotated[
-    Path | None, typer.Option(help="A CSV with the columns class and split: train, val or test.")
+    Path | None, Option(help="A CSV with the columns class and split: train, val or test.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON instead of words.")]
 
 
 def parse_range(text: str, option: str) -> int | tuple[int, int]:
@@ -125,19 +102,9 @@ def parse_range(text: str, option: str) -> int | tuple[int, int]:
         ) from None
 
 
-def parse_shots(text: str, option: str) -> int | tuple[int, int] | str:
+def parse_shots(text: str) -> int | tuple[int, int] | str:
     """Read ``16``, ``1-5`` or ``all``."""
-    return text if text == "all" else parse_range(text, option)
-
-
-def parse_numbers(text: str, option: str) -> tuple[int, ...]:
-    """Read ``8`` or ``4,8,16``."""
-    try:
-        return tuple(int(word) for word in text.split(","))
-    except ValueError:
-        raise DataError(
-            f"{option} {text!r}: use a number, or several joined by commas, such as 4,8,16."
-        ) from None
+    return text if text == "all" else parse_range(text, "--n-shot")
 
 
 def get_tasks(
@@ -158,7 +125,7 @@ def get_tasks(
         return TaskSet.load(tasks, pool)
     return sample_tasks(  # type: ignore[call-overload]
         pool, n_tasks, split=split, n_way=parse_range(n_way, "--n-way"), stream=stream,
-        n_shot=parse_shots(n_shot, "--n-shot"), n_query=n_query, seed=seed,
+        n_shot=parse_shots(n_shot), n_query=n_query, seed=seed,
     )  # fmt: skip
 
 
@@ -197,10 +164,9 @@ def refuse_given(command: Callable[..., Any], beside: str, **values: Any) -> Non
             raise DataError(f"{option} plays no part beside {beside}. Leave it out.")
 
 
-def checkpoint_beside(out: Path) -> Path:
-    """Where the state of a fit or training is kept until it is finished."""
-    if not out.name:
-        raise DataError(
-            f"--out {out} is a folder that is there already; name one to be made, such as model."
-        )
-    return out.with_name(f"{out.name}.checkpoint")
+def print_result(as_json: bool, plain: Any, words: str, *written: Path | None) -> None:
+    """Print a result as JSON, or in words with the files that were written."""
+    typer.echo(json.dumps(plain) if as_json else words)
+    for path in written:
+        if path is not None and not as_json:
+            typer.echo(f"written to {path}")

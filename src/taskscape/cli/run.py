@@ -9,96 +9,69 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from taskscape.cli.options import (
-    AsJson,
-    Engine,
-    ImageSize,
-    MinSamples,
-    SkipDamaged,
-    SplitFile,
-    one_source,
-    parse_numbers,
-)
+from taskscape.cli import options as opt
 from taskscape.errors import DataError
 from taskscape.files import check_output
 from taskscape.meta.learners import LEARNERS
-from taskscape.study.config import (
-    PRESETS,
-    StudyConfig,
-    config_from,
-    preset,
-    read_config,
-)
+from taskscape.study.config import PRESETS, StudyConfig, config_from, preset, read_config
 
 if TYPE_CHECKING:
     import taskscape.cli.display
     import taskscape.study
 
-__all__ = ["register", "settings"]
 
-EPILOG = (
-    "Example:  taskscape run --preset quick --out look  ·  "
-    "taskscape run --data features.npz --out mine  ·  "
-    "taskscape run --data images/ --image-size 32 --min-samples 20 --n-way 3 --out mine  ·  "
-    "taskscape run --data glyphs --target Hexagrams --target my_symbols/ --out targets  ·  "
-    "taskscape run --config mine/study.toml --seed 1 --out again  ·  "
-    "taskscape run --out out --resume"
+@opt.command(
+    "run --preset quick --out look",
+    "run --data features.npz --out mine",
+    "run --data images/ --image-size 32 --min-samples 20 --n-way 3 --out mine",
+    "run --data glyphs --target Hexagrams --target my_symbols/ --out targets",
+    "run --config mine/study.toml --seed 1 --out again",
+    "run --out out --resume",
 )
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command("run", epilog=EPILOG)(run)
-    app.command(
-        "report",
-        epilog="Example:  taskscape report out  ·  taskscape report out --out page.html",
-    )(report)
-
-
 def run(
-    out: Annotated[Path, typer.Option(help="The folder for all results.")] = Path("out"),
+    out: Annotated[Path, Option(help="The folder for all results.")] = Path("out"),
     preset_name: Annotated[
-        str | None,
-        typer.Option("--preset", help=f"{', '.join(PRESETS)} (paper: its sizes, for a GPU)."),
+        str | None, Option("--preset", help=f"{', '.join(PRESETS)} (paper: its sizes, for a GPU).")
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(help="A known name, or your own data; may be repeated; default: letters."),
+        Option(help="A known name, or your own data; may be repeated; default: letters."),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(help="Settings in TOML; options given besides go before them.")
+        Path | None, Option(help="Settings in TOML; options given besides go before them.")
     ] = None,
     learners: Annotated[
-        str | None, typer.Option(help=f"{', '.join(LEARNERS)}; joined by commas.")
+        str | None, Option(help=f"{', '.join(LEARNERS)}; joined by commas.")
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(help="How many training tasks to choose: 500, or 50,500.")
+        str | None, Option(help="How many training tasks to choose: 500, or 50,500.")
     ] = None,
     target: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="Say what to train on for this: a group of the data, or a folder of your own with "
             "a few labelled samples a class; may be repeated."
         ),
     ] = None,
-    n_way: Annotated[int | None, typer.Option(help="Classes of a task.")] = None,
+    n_way: Annotated[int | None, Option(help="Classes of a task.")] = None,
     n_shot: Annotated[
-        int | None, typer.Option(help="Labelled samples of each class that learners get.")
+        int | None, Option(help="Labelled samples of each class that learners get.")
     ] = None,
-    image_size: ImageSize = None,
-    min_samples: MinSamples = None,
-    skip_damaged: SkipDamaged = False,
-    split_file: SplitFile = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed gives the same result.")] = None,
+    image_size: opt.ImageSize = None,
+    min_samples: opt.MinSamples = None,
+    skip_damaged: opt.SkipDamaged = False,
+    split_file: opt.SplitFile = None,
+    seed: Annotated[int | None, Option(help="The same seed gives the same result.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Re-use the finished stages in the folder.")
+        bool, Option("--resume", help="Re-use the finished stages in the folder.")
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Make a study that is in the folder anew.")
+        bool, Option("--overwrite", help="Make a study that is in the folder again.")
     ] = False,
-    engine: Engine = "local",
-    as_json: AsJson = False,
+    engine: opt.Engine = "local",
+    as_json: opt.AsJson = False,
 ) -> None:
     """Fit, embed, compare, train learners, select tasks, forecast, and write a report.
 
@@ -111,7 +84,7 @@ def run(
     from taskscape.study import run_study
 
     given = {
-        "--data": one_source(data),
+        "--data": opt.one_source(data),
         "--learners": learners,
         "--budget": budget,
         "--n-way": n_way,
@@ -133,21 +106,18 @@ def run(
     try:
         with display, use_engine(engine):
             result = run_study(
-                None,
-                chosen,
-                out,
-                resume=resume,
-                overwrite=overwrite,
-                command=command,
+                None, chosen, out, resume=resume, overwrite=overwrite, command=command,
                 listener=display,
-            )
+            )  # fmt: skip
             page = _write_page(result, out, display) if chosen.report.enabled else None
-    except KeyboardInterrupt:
-        _say_how_to_resume("interrupted", display, out, command)
-        raise typer.Exit(130) from None
-    except Exception:
-        if display.finished:
-            _say_how_to_resume("the study broke off", display, out, command)
+    except (KeyboardInterrupt, Exception) as error:
+        interrupted = isinstance(error, KeyboardInterrupt)
+        if interrupted or display.took:
+            what = "interrupted" if interrupted else "the study broke off"
+            kept = f"{len(display.took)} finished stages are kept in {out}"
+            typer.echo(f"\n{what}; {kept}. Resume with:\n  {command} --resume", err=True)
+        if interrupted:
+            raise typer.Exit(130) from None
         raise
     _print_findings(result, out, page, as_json)
 
@@ -167,16 +137,6 @@ def _write_page(
     return out / "report.html"
 
 
-def _say_how_to_resume(
-    what: str, display: "taskscape.cli.display.StudyDisplay", out: Path, command: str
-) -> None:
-    typer.echo(
-        f"\n{what}; {display.finished} finished stages are kept in {out}. Resume with:\n"
-        f"  {command} --resume",
-        err=True,
-    )
-
-
 def _print_findings(
     result: "taskscape.study.StudyResult", out: Path, page: Path | None, as_json: bool
 ) -> None:
@@ -193,11 +153,8 @@ def _print_findings(
     typer.echo("")
     for number, finding in enumerate(result.findings, start=1):
         typer.echo(f"{number}. {finding}\n")
-    if result.remarks():
-        typer.echo("Read these remarks first:")
-        for remark in result.remarks():
-            typer.echo(f"! {remark}")
-        typer.echo("")
+    if remarks := [f"! {remark}\n" for remark in result.remarks()]:
+        typer.echo(f"Read these remarks first:\n{''.join(remarks)}")
     typer.echo(f"results: {out}")
     if page is not None:
         typer.echo(f"report:  {page}")
@@ -219,24 +176,31 @@ _CHANGES: Mapping[str, tuple[str, ...]] = {
 """The settings that each option changes."""
 
 
-def settings(
-    preset_name: str | None, config: Path | None, options: Mapping[str, Any]
-) -> StudyConfig:
+def settings(name: str | None, config: Path | None, options: Mapping[str, Any]) -> StudyConfig:
     """The settings of the preset, changed by the file, changed by the options that are given."""
-    base = None if preset_name is None else preset(preset_name)
+    base = None if name is None else preset(name)
     study = (base or preset("default")) if config is None else read_config(config, base)
     values: dict[str, Any] = {}
     for option, value in options.items():
         if value is None:
             continue
-        if option == "--learners":
-            value = _words(value, option)
-        elif option == "--budget":
-            value = parse_numbers(value, option)
+        if option in ("--learners", "--budget"):
+            value = _listed(value, option)
         for place in _CHANGES[option]:
             section, _, name = place.rpartition(".")
             (values.setdefault(section, {}) if section else values)[name] = value
     return config_from(values, "the options", study)
+
+
+def _listed(text: str, option: str) -> tuple[Any, ...]:
+    """Read names, or numbers as in ``4,8,16``."""
+    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    try:
+        return words if option == "--learners" else tuple(int(word) for word in words)
+    except ValueError:
+        raise DataError(
+            f"{option} {text!r}: use a number, or several joined by commas, such as 4,8,16."
+        ) from None
 
 
 def _as_typed(options: Mapping[str, Any]) -> list[str]:
@@ -251,10 +215,11 @@ def _as_typed(options: Mapping[str, Any]) -> list[str]:
     return words
 
 
+@opt.command("report out", "report out --out page.html")
 def report(
-    folder: Annotated[Path, typer.Argument(help="The folder of a study, by `taskscape run`.")],
+    folder: Annotated[Path, Argument(help="The folder of a study, by `taskscape run`.")],
     out: Annotated[
-        Path | None, typer.Option(help="The page to write; default: FOLDER/report.html.")
+        Path | None, Option(help="The page to write; default: FOLDER/report.html.")
     ] = None,
 ) -> None:
     """Write the report of a finished study again, from the results in its folder."""
@@ -265,10 +230,3 @@ def report(
     check_output(page, REPORT)
     write_report(load_study(folder), page)
     typer.echo(f"report: {page}")
-
-
-def _words(text: str, option: str) -> tuple[str, ...]:
-    words = tuple(word.strip() for word in text.split(",") if word.strip())
-    if not words:
-        raise DataError(f"{option} {text!r} names nothing.")
-    return words

@@ -1,88 +1,71 @@
 """``taskscape select``: choose training tasks for test tasks."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
-from taskscape.cli.options import (
-    SimilarityName,
-    TestTasks,
-    TrainTasks,
-    one_source,
-    read_tasks_of,
-)
+from taskscape.cli import options as opt
 from taskscape.errors import DataError
 from taskscape.files import check_output, written_in_one_piece
 from taskscape.select.known import RULES
 from taskscape.similarity.known import TASK_THEMES, find_similarity
 
-__all__ = ["register"]
-
-_RULES = "; ".join(f"{name}: {rule.meaning}" for name, rule in RULES.items())
-_RULES += "; auto: the one that helps a learner on validation tasks"
+_RULES = f"{opt.meanings(RULES)}; auto: the one that helps a learner on validation tasks"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command(
-        "select",
-        epilog="Example:  taskscape select test.parquet train.parquet --budget 500 --rule coverage "
-        "--out selection.json --tasks train_tasks.parquet --out-tasks chosen.parquet  ·  "
-        "taskscape select test_tasks.parquet train_tasks.parquet --budget 500 --data glyphs "
-        "--similarity prototypes",
-    )(select)
-
-
+@opt.command(
+    "select test.parquet train.parquet --budget 500 --rule coverage --out selection.json "
+    "--tasks train_tasks.parquet --out-tasks chosen.parquet",
+    "select test_tasks.parquet train_tasks.parquet --budget 500 --data glyphs "
+    "--similarity prototypes",
+)
 def select(
-    test: TestTasks,
-    train: TrainTasks,
-    budget: Annotated[
-        int, typer.Option("--budget", "-n", help="How many tasks, or samples, to choose.")
-    ],
-    rule: Annotated[str, typer.Option(help=f"{_RULES}.")] = "coverage",
-    similarity: SimilarityName = TASK_THEMES,
-    seed: Annotated[int, typer.Option(help="Settles ties and the order of turns.")] = 0,
+    test: opt.TestTasks,
+    train: opt.TrainTasks,
+    budget: Annotated[int, Option("--budget", "-n", help="How many tasks, or samples, to choose.")],
+    rule: Annotated[str, Option(help=f"{_RULES}.")] = "coverage",
+    similarity: opt.SimilarityName = TASK_THEMES,
+    seed: Annotated[int, Option(help="Settles ties and the order of turns.")] = 0,
     max_shared: Annotated[
-        int | None, typer.Option(help="No two chosen tasks share more classes than this.")
+        int | None, Option(help="No two chosen tasks share more classes than this.")
     ] = None,
-    unit: Annotated[str, typer.Option(help="What --budget counts: tasks or samples.")] = "tasks",
+    unit: Annotated[str, Option(help="What --budget counts: tasks or samples.")] = "tasks",
     samples_per_class: Annotated[
-        int | None, typer.Option(help="For --unit samples: samples of each class of a task.")
+        int | None, Option(help="For --unit samples: samples of each class of a task.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the selection as JSON.")] = None,
+    out: Annotated[Path | None, Option(help="Write the selection as JSON.")] = None,
     tasks: Annotated[
-        Path | None, typer.Option(help="The tasks that were embedded, by `taskscape tasks`.")
+        Path | None, Option(help="The tasks that were embedded, by `taskscape tasks`.")
     ] = None,
     out_tasks: Annotated[
-        Path | None, typer.Option(help="With --tasks: write the chosen tasks, ready to train on.")
+        Path | None, Option(help="With --tasks: write the chosen tasks, ready to train on.")
     ] = None,
     learner: Annotated[
-        str | None, typer.Option(help="For --rule auto: the learner to train, such as maml.")
+        str | None, Option(help="For --rule auto: the learner to train, such as maml.")
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(help="For --rule auto: the model that embedded the tasks.")
+        Path | None, Option(help="For --rule auto: the model that embedded the tasks.")
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="For --similarity and --rule auto: the data that the tasks are from; may be "
             "repeated."
         ),
     ] = None,
     validation: Annotated[
-        Path | None, typer.Option(help="For --rule auto: tasks of validation classes, as TEST.")
+        Path | None, Option(help="For --rule auto: tasks of validation classes, as TEST.")
     ] = None,
     validation_tasks: Annotated[
-        Path | None, typer.Option(help="For --rule auto: those tasks; they need queries.")
+        Path | None, Option(help="For --rule auto: those tasks; they need queries.")
     ] = None,
-    trials: Annotated[int, typer.Option(help="For --rule auto: trainings of each rule.")] = 5,
+    trials: Annotated[int, Option(help="For --rule auto: trainings of each rule.")] = 5,
     trial_n: Annotated[
-        int | None, typer.Option(help="For --rule auto: tasks to train on in a trial.")
+        int | None, Option(help="For --rule auto: tasks to train on in a trial.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the selection as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the selection as JSON.")] = False,
 ) -> None:
     """Choose the training tasks that suit the test tasks best.
 
@@ -105,8 +88,8 @@ def select(
     embedded = similarity == TASK_THEMES
     if embedded and out_tasks is not None and tasks is None:
         raise DataError("--out-tasks needs --tasks, the tasks that were embedded.")
-    source = one_source(data)
-    asked, known = read_tasks_of(similarity, source, test, train)
+    source = opt.one_source(data)
+    asked, known = opt.read_tasks_of(similarity, source, test, train)
     listed = _read_embedded_tasks(tasks, known, train) if embedded and tasks is not None else None
     judge: dict[str, Any] = {}
     if rule == "auto":
@@ -115,18 +98,10 @@ def select(
         judge = _judge(known, learner, model, source, tasks, validation, validation_tasks, seed)
         judge["trial"] = TrialOptions(trials=trials, n=trial_n)
     chosen = select_tasks(
-        asked,
-        known,
-        budget,
-        rule,
-        similarity=similarity,
-        seed=seed,
-        train_classes=known.classes if embedded else known,
-        train_samples=_samples_of(unit, samples_per_class, known, listed),
-        max_shared=max_shared,
-        unit=unit,
-        **judge,
-    )
+        asked, known, budget, rule, similarity=similarity, seed=seed,
+        train_classes=known.classes if embedded else known, max_shared=max_shared, unit=unit,
+        train_samples=_samples_of(unit, samples_per_class, known, listed), **judge,
+    )  # fmt: skip
     if out is not None:
         chosen.save(out)
     if out_tasks is not None and isinstance(known, TaskSet):
@@ -134,37 +109,26 @@ def select(
     elif out_tasks is not None and listed is not None:
         with written_in_one_piece(out_tasks, TASKS) as file:
             write_parquet(file, listed.take(pa.array(chosen.indices)))
-    if as_json:
-        typer.echo(json.dumps(chosen.to_dict()))
-        return
-    _print_selection(chosen, known)
-    for path in (out, out_tasks):
-        if path is not None:
-            typer.echo(f"written to {path}")
+    opt.print_result(as_json, chosen.to_dict(), _words(chosen, known), out, out_tasks)
 
 
-def _print_selection(chosen: Any, known: Any) -> None:
-    typer.echo(chosen.summary())
+def _words(chosen: Any, known: Any) -> str:
+    words = [chosen.summary()]
     if "auto" in chosen.settings:
-        typer.echo(f"  {chosen.settings['auto']['why']}")
+        words.append(f"  {chosen.settings['auto']['why']}")
     for index, why in list(zip(chosen.indices.tolist(), chosen.why, strict=True))[:5]:
         name = known.ids[index] if hasattr(known, "ids") else index
-        typer.echo(f"  task {name} ({', '.join(known.names(index))}): {why}")
+        words.append(f"  task {name} ({', '.join(known.names(index))}): {why}")
     if len(chosen) > 5:
-        typer.echo(f"  … and {len(chosen) - 5:,} more")
+        words.append(f"  … and {len(chosen) - 5:,} more")
+    return "\n".join(words)
 
 
 def _judge(
-    train: Any,
-    learner: str | None,
-    model: Path | None,
-    data: str | None,
-    tasks: Path | None,
-    validation: Path | None,
-    validation_tasks: Path | None,
-    seed: int,
-) -> dict[str, Any]:
-    """For ``--rule auto``: validation tasks, and the learner that judges the choices for them."""
+    train: Any, learner: str | None, model: Path | None, data: str | None, tasks: Path | None,
+    validation: Path | None, validation_tasks: Path | None, seed: int,
+) -> dict[str, Any]:  # fmt: skip
+    """For ``--rule auto``: validation tasks, and the learner that evaluates the choices."""
     from taskscape.embeddings import Embeddings
     from taskscape.meta import find_learner, learner_and_training, network_for
     from taskscape.pools import load_pool
@@ -183,18 +147,15 @@ def _judge(
     embedded = isinstance(train, Embeddings)
     pool = load_pool(data) if embedded else train.pool
     features = prepared_pool(pool, TaskThemes.load(model).preparation_, unit_length=True)
-    judge = LearnerJudge(
-        kind,
-        network_for(features, settings),
-        replace(TaskSet.load(tasks, pool), pool=features),
-        replace(TaskSet.load(validation_tasks, pool), pool=features),
-        training=training,
-        seed=seed,
+    given, asked = (
+        replace(TaskSet.load(path, pool), pool=features) for path in (tasks, validation_tasks)
     )
-    if not embedded:
-        return {"judge": judge, "validation": TaskSet.load(validation, pool)}
-    held_out = Embeddings.load(validation)
-    held_out.header.check_same_model(train.header, str(validation), "the training tasks")
+    judge = LearnerJudge(
+        kind, network_for(features, settings), given, asked, training=training, seed=seed
+    )
+    held_out: Any = Embeddings.load(validation) if embedded else TaskSet.load(validation, pool)
+    if embedded:
+        held_out.header.check_same_model(train.header, str(validation), "the training tasks")
     return {"judge": judge, "validation": held_out}
 
 

@@ -21,7 +21,7 @@ _AT_LEAST = {
     "source": {"image_size": 0, "min_samples": 0},
     "tasks": {"n_way": 2, "n_shot": 0, "n_train": 20, "n_val": 1, "n_test": _LEAST_TEST_TASKS},
     "fit": {"n_tasks": 20, "n_shot": 1},
-    "learners": {"filters": 1, "train_tasks": 1, "epochs": 1, "batch_size": 1},
+    "learners": {"train_tasks": 1, "epochs": 1, "batch_size": 1},
     "evaluate": {"n_shot": 1, "n_query": 1, "episodes": 1, "k": 1, "n_bins": 1},
     "selection": {
         "candidates": 2, "trials": 2, "repeats": 1, "n_shot": 1, "n_query": 1, "updates": 1,
@@ -48,17 +48,14 @@ def check_config(config: StudyConfig) -> None:
     check_choice(config.evaluate.bins, "evaluate.bins", ("paper", "quantile"))
     if config.fit.n_way[0] > config.fit.n_way[1] or config.fit.n_way[0] < 2:
         raise DataError(f"fit.n_way={list(config.fit.n_way)} must ascend, from 2 or more.")
-    _check_learners(config)
-    _check_selection(config)
+    _check_names(config)
+    check_choice(config.learners.network, "learners.network", ("mlp", "conv4"))
+    for width in config.learners.widths:
+        check_whole(width, "learners.widths", 1, _MOST_WIDE)
+    check_whole(config.learners.filters, "learners.filters", 1, _MOST_WIDE)
+    for budget in config.selection.budgets:
+        check_whole(budget, "selection.budgets", 1, _MOST)
     targets = config.targets
-    for name in targets.learners:
-        find_learner(name)
-    for what in ("names", "learners"):
-        given = getattr(targets, what)
-        if len(set(given)) < len(given):
-            raise DataError(f"targets.{what}={list(given)} names one twice.")
-    if targets.names and not targets.learners:
-        raise DataError("targets.learners is empty; name at least one, such as ['protonet'].")
     if targets.names and targets.budget > targets.candidates:
         raise DataError(
             f"targets.budget={targets.budget} is more than targets.candidates={targets.candidates}."
@@ -66,50 +63,42 @@ def check_config(config: StudyConfig) -> None:
     config.fit.model(config.seed)._config()
 
 
-def _check_learners(config: StudyConfig) -> None:
-    if not config.learners.names:
-        raise DataError("learners.names is empty; name at least one, such as ['protonet'].")
-    if len(set(config.learners.names)) < len(config.learners.names):
-        raise DataError(f"learners.names={list(config.learners.names)} names one twice.")
-    for name in (*config.learners.names, *config.learners.settings):
+def _check_names(config: StudyConfig) -> None:
+    """Learners, rules and similarity measures must be known, targets and learners different."""
+    learners, targets, chosen = config.learners, config.targets, config.selection
+    for what, names, needed in (
+        ("learners.names", learners.names, True),
+        ("targets.learners", targets.learners, bool(targets.names)),
+        ("targets.names", targets.names, False),
+    ):
+        if needed and not names:
+            raise DataError(f"{what} is empty; name at least one, such as ['protonet'].")
+        if len(set(names)) < len(names):
+            raise DataError(f"{what}={list(names)} names one twice.")
+    for name in (*learners.names, *learners.settings, *targets.learners):
         find_learner(name)
-        config.learners.learner(name)
-    check_choice(config.learners.network, "learners.network", ("mlp", "conv4"))
-    widths = (*config.learners.widths, config.learners.filters)
-    if min(config.learners.widths, default=1) < 1:
-        raise DataError(f"learners.widths={list(config.learners.widths)} must be 1 or more each.")
-    if max(widths) > _MOST_WIDE:
-        raise DataError(
-            f"learners.widths={list(config.learners.widths)}, "
-            f"learners.filters={config.learners.filters}: at most {_MOST_WIDE:,} each."
-        )
-
-
-def _check_selection(config: StudyConfig) -> None:
-    chosen = config.selection
+        learners.learner(name)
     check_choice(config.similarity, "similarity", SIMILARITIES)
     for text in chosen.rules:
         read_rule(text, config.similarity)
-    if any(budget < 1 for budget in chosen.budgets):
-        raise DataError(f"selection.budgets={list(chosen.budgets)} must be 1 or more each.")
     if chosen.rules and not chosen.budgets:
         raise DataError("selection.budgets is empty; give one, or empty selection.rules too.")
 
 
 def read_rule(text: str, similarity: str) -> tuple[str, str]:
-    """A rule and the notion it goes by: ``rule:notion``, or one of the two alone.
+    """A rule and the similarity measure it goes by: ``rule:measure``, or one of the two alone.
 
-    A rule alone goes by the study's ``similarity``; a notion alone means its nearest tasks.
+    A rule alone goes by the study's ``similarity``; a measure alone means its nearest tasks.
     """
-    rule, _, notion = ("nearest", "", text) if text in SIMILARITIES else text.partition(":")
-    if rule not in RULES or rule == "random" or (notion or similarity) not in SIMILARITIES:
+    rule, _, measure = ("nearest", "", text) if text in SIMILARITIES else text.partition(":")
+    if rule not in RULES or rule == "random" or (measure or similarity) not in SIMILARITIES:
         rules = ", ".join(r for r in RULES if r != "random")
         hint = " Random choice is always there, to compare with." if rule == "random" else ""
         raise DataError(
-            f"selection.rules: {text!r} is not a rule; choose from {rules}, alone or with a notion "
-            f"of similarity as in 'nearest:task2vec' ({', '.join(SIMILARITIES)}).{hint}"
+            f"selection.rules: {text!r} is not a rule; choose from {rules}, alone or with a "
+            f"similarity measure as in 'nearest:task2vec' ({', '.join(SIMILARITIES)}).{hint}"
         )
-    return rule, notion or similarity
+    return rule, measure or similarity
 
 
 def splits_of(pool: ClassPool) -> list[str]:
@@ -125,14 +114,13 @@ def fitted_to(config: StudyConfig, pool: ClassPool) -> tuple[StudyConfig, list[s
     """
     _check_classes(config, pool)
     smallest = min(int(pool.counts[pool.classes_in(s)].min()) for s in splits_of(pool))
-    lowered = dict(_lowered(config, pool, smallest))
     notes = []
-    for (section, name), value in lowered.items():
+    for section, name, value in _lowered(config, pool, smallest):
         part = getattr(config, section)
         before = getattr(part, name)
         config = replace(config, **{section: replace(part, **{name: value})})
         notes.append(f"{section}.{name} was lowered from {_shown(before)} to {_shown(value)}.")
-    if lowered:
+    if notes:
         notes.append(
             f"(The data have {_classes(pool)} classes and {smallest} samples in the smallest.)"
         )
@@ -148,30 +136,28 @@ def fitted_to(config: StudyConfig, pool: ClassPool) -> tuple[StudyConfig, list[s
 
 def _lowered(
     config: StudyConfig, pool: ClassPool, smallest: int
-) -> Iterator[tuple[tuple[str, str], int | tuple[int, int]]]:
+) -> Iterator[tuple[str, str, int | tuple[int, int]]]:
     """The settings that the data cannot meet, with what they can."""
     tasks, n_classes = config.tasks, {s: len(pool.classes_in(s)) for s in splits_of(pool)}
     most = {("tasks", f"n_{s}"): math.comb(n, tasks.n_way) for s, n in n_classes.items()}
+    n_train = min(tasks.n_train, most["tasks", "n_train"])
     limits = most | {
         ("tasks", "n_shot"): smallest,
         ("fit", "n_shot"): smallest,
         ("forecast", "n_shot"): smallest,
         ("evaluate", "n_query"): smallest - config.evaluate.n_shot,
         ("selection", "n_query"): smallest - config.selection.n_shot,
-    }
-    n_train = min(tasks.n_train, most["tasks", "n_train"])
-    limits |= {
         ("learners", "train_tasks"): n_train,
         ("selection", "candidates"): n_train,
         ("evaluate", "k"): n_train,
     }
     for (section, name), limit in limits.items():
         if getattr(getattr(config, section), name) > limit:
-            yield (section, name), limit
+            yield section, name, limit
     low, high = config.fit.n_way
     cut = (min(low, n_classes["train"]), min(high, n_classes["train"]))
     if cut != (low, high):
-        yield ("fit", "n_way"), cut
+        yield "fit", "n_way", cut
 
 
 def _check_classes(config: StudyConfig, pool: ClassPool) -> None:
@@ -196,11 +182,11 @@ def _check_classes(config: StudyConfig, pool: ClassPool) -> None:
         shots = getattr(config, section).n_shot
         if section == "evaluate" or config.selection.rules:
             pool.require(shots + 1, f"{section}.n_shot={shots} and at least one query", index)
-    notions = {f"similarity={config.similarity!r}": config.similarity} | {
+    measures = {f"similarity={config.similarity!r}": config.similarity} | {
         f"the rule {text!r} of selection.rules": read_rule(text, config.similarity)[1]
         for text in config.selection.rules
     }
-    for what, name in notions.items():
+    for what, name in measures.items():
         pool.require(SIMILARITIES[name].least_samples, what, pool.classes_in("train").tolist())
     if config.learners.network == "conv4":
         if not pool.is_images:

@@ -1,6 +1,6 @@
 """The stages about selection: which tasks each rule chooses, and what training on them is worth."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -27,17 +27,8 @@ from taskscape.themes.estimator import TaskThemes
 __all__ = ["Chosen", "chosen_stage", "selection_stage"]
 
 
-@dataclass(frozen=True)
-class ChosenTasks:
-    """The tasks of one training: rows of the training tasks."""
-
-    rule: str
-    budget: int
-    trial: int
-    tasks: tuple[int, ...]
-
-
-Chosen: TypeAlias = tuple[ChosenTasks, ...]
+Chosen: TypeAlias = list[dict[str, Any]]
+"""Of each training: its rule, budget and trial, and its tasks, as rows of the training tasks."""
 
 
 def chosen_stage(plan: Plan, model: TaskThemes, embedded: SplitEmbeddings) -> Stage[Chosen]:
@@ -50,41 +41,33 @@ def chosen_stage(plan: Plan, model: TaskThemes, embedded: SplitEmbeddings) -> St
     def make(folder: Path, steps: Steps) -> None:
         candidates = plan.train[: setting.candidates]
         turns = _turns(plan)
-        notions = dict.fromkeys(notion for *_, notion in turns)
+        measures = dict.fromkeys(measure for *_, measure in turns)
         distances = {}
-        for notion in notions:
-            with steps.step(0.8 / len(notions), f"distances by {notion}"):
-                distances[notion] = _distances(plan, notion, model, embedded)
-        choices: list[ChosenTasks] = []
+        for measure in measures:
+            with steps.step(0.8 / len(measures), f"distances by {measure}"):
+                distances[measure] = _distances(plan, measure, model, embedded)
+        choices: Chosen = []
         with steps.step(0.2, "choosing tasks"):
-            for name, trial, rule, notion in turns:
+            for name, trial, rule, measure in turns:
                 chosen = select(
-                    None,
-                    None,
-                    max(setting.budgets),
-                    rule,
-                    similarity=distances[notion],
-                    seed=1000 * plan.config.seed + trial,
-                    train_classes=candidates,
-                )
+                    None, None, max(setting.budgets), rule, similarity=distances[measure],
+                    seed=1000 * plan.config.seed + trial, train_classes=candidates,
+                ).indices  # fmt: skip
                 choices += [
-                    ChosenTasks(name, budget, trial, tuple(chosen.indices[:budget].tolist()))
+                    {"rule": name, "budget": budget, "trial": trial, "tasks": chosen[:budget]}
                     for budget in setting.budgets
                 ]
-        write_json(folder / "chosen.json", [asdict(choice) for choice in choices])
+        write_json(folder / "chosen.json", choices)
 
-    def load(folder: Path) -> Chosen:
-        stored = read_json(folder / "chosen.json")
-        return tuple(ChosenTasks(**{**c, "tasks": tuple(c["tasks"])}) for c in stored)
-
-    ignored = ("updates", "episodes")
-    settings = {k: v for k, v in asdict(setting).items() if k not in ignored}
+    settings = {k: v for k, v in asdict(setting).items() if k not in ("updates", "episodes")}
     settings |= {"seed": plan.config.seed, **similarity_settings(plan)}
-    return Stage("selection/chosen", settings, make, load, ("embed",))
+    return Stage(
+        "selection/chosen", settings, make, lambda f: read_json(f / "chosen.json"), ("embed",)
+    )
 
 
 def _turns(plan: Plan) -> list[tuple[str, int, str, str]]:
-    """Every choice to make: its name, its trial, the rule and the notion of similarity."""
+    """Every choice to make: its name, its trial, the rule and the similarity measure."""
     setting, own = plan.config.selection, plan.config.similarity
     turns = {RANDOM: setting.trials} | dict.fromkeys(setting.rules, setting.repeats)
     read = {RANDOM: (RANDOM, own)} | {text: read_rule(text, own) for text in setting.rules}
@@ -92,18 +75,18 @@ def _turns(plan: Plan) -> list[tuple[str, int, str, str]]:
 
 
 def _distances(
-    plan: Plan, notion: str, model: TaskThemes, embedded: SplitEmbeddings
+    plan: Plan, measure: str, model: TaskThemes, embedded: SplitEmbeddings
 ) -> DistanceSource:
     """From the test tasks, by as many labelled samples as learners will have, to the candidates."""
     candidates = plan.train[: plan.config.selection.candidates]
     test = plan.episodes(plan.test, plan.pool, "selection")
-    if notion == TASK_THEMES:
+    if measure == TASK_THEMES:
         train_lam = embedded.train[: len(candidates)].lam.astype(np.float64)
         called = f"test tasks as rules know them (n_shot={plan.config.selection.n_shot})"
         test_lam = embed_called(model, {called: test})[called].lam.astype(np.float64)
         return distances_between(test_lam, train_lam)
     train = plan.episodes(candidates, plan.pool, "selection")
-    fitted = fit_similarity(plan, notion, train)
+    fitted = fit_similarity(plan, measure, train)
     both = fitted.embed(TaskSet.concatenate([test, train]))
     return fitted.distances(both[: len(test)], both[len(test) :])
 
@@ -116,10 +99,9 @@ def selection_stage(
 
     def make(folder: Path, steps: Steps) -> None:
         accuracy = _accuracies(plan, features, name, chosen, steps)
-        shown = label_of(name)
         trials = [
             Trial(
-                shown, c.rule, c.budget, c.trial, float(own.mean()),
+                label_of(name), c["rule"], c["budget"], c["trial"], float(own.mean()),
                 without_classes(own, plan.test.classes),
             )
             for c, own in zip(chosen, accuracy, strict=True)
@@ -133,7 +115,8 @@ def selection_stage(
         plot_selection(trials, folder / "selection.png", asked)
 
     def load(folder: Path) -> tuple[Trial, ...]:
-        return tuple(_read_trial(t) for t in read_json(folder / "selection.json")["trials"])
+        stored = read_json(folder / "selection.json")["trials"]
+        return tuple(Trial(**t | {"without_class": tuple(t["without_class"])}) for t in stored)
 
     learners = plan.config.learners
     settings = {k: getattr(learners, k) for k in ("network", "widths", "filters", "batch_size")}
@@ -154,15 +137,11 @@ def _accuracies(
         (evaluations,) = train_and_test(
             learner,
             plan.config.learners.network_for(name, features),
-            [candidates[np.array(c.tasks)] for c in chosen],
+            [candidates[np.array(c["tasks"])] for c in chosen],
             [asked],
             TrainConfig(setting.updates, plan.config.learners.batch_size, **training),
-            seeds=[(1000 * plan.config.seed + c.trial) % (MOST_FOR_JAX + 1) for c in chosen],
+            seeds=[(1000 * plan.config.seed + c["trial"]) % (MOST_FOR_JAX + 1) for c in chosen],
             seed=plan.config.seed,
             episodes=setting.episodes,
         )
     return np.stack([e.accuracy for e in evaluations]).astype(np.float64)
-
-
-def _read_trial(values: dict[str, Any]) -> Trial:
-    return Trial(**{**values, "without_class": tuple(values.get("without_class", ()))})

@@ -10,7 +10,7 @@ import math
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin, get_type_hints
@@ -23,23 +23,9 @@ if TYPE_CHECKING:
     import taskscape.meta
 
 __all__ = [
-    "PRESETS",
-    "EvaluateSettings",
-    "FitSettings",
-    "ForecastSettings",
-    "LearnerSettings",
-    "ReportSettings",
-    "SelectionSettings",
-    "SourceSettings",
-    "StudyConfig",
-    "TargetSettings",
-    "TaskSettings",
-    "config_from",
-    "preset",
-    "read_config",
-    "to_toml",
-    "write_config",
-]
+    "PRESETS", "StudyConfig", "TargetSettings", "TaskSettings", "config_from", "preset",
+    "read_config", "to_toml", "write_config",
+]  # fmt: skip
 
 Number: TypeAlias = int | float | str | bool
 _SIGNED = "# Written by taskscape, which never replaces this file once it is edited. Checksum: "
@@ -60,12 +46,8 @@ class SourceSettings:
 
     def options(self) -> dict[str, Any]:
         """What is asked of :func:`~taskscape.load_pool`."""
-        asked = {
-            "image_size": self.image_size,
-            "min_samples": self.min_samples,
-            "skip_damaged": self.skip_damaged,
-            "splits": self.split_file,
-        }
+        asked = asdict(self)
+        asked["splits"] = asked.pop("split_file")
         return {name: value for name, value in asked.items() if value}
 
 
@@ -174,8 +156,8 @@ class SelectionSettings:
     """Training on few tasks, chosen by rules, against as many chosen at random."""
 
     rules: tuple[str, ...] = ("nearest", "coverage")
-    """A rule alone goes by the study's similarity; ``rule:similarity`` by that one, and a notion of
-    similarity alone means its nearest."""
+    """A rule alone goes by the study's similarity; ``rule:similarity`` by that one, and a
+    similarity measure alone means its nearest."""
     budgets: tuple[int, ...] = (100,)
     """How many tasks are chosen."""
     candidates: int = 4000
@@ -268,37 +250,22 @@ _QUICK = StudyConfig(
     fit=FitSettings(n_tasks=2000, max_passes=2),
     learners=LearnerSettings(names=("protonet",), train_tasks=4000),
     evaluate=EvaluateSettings(episodes=6),
-    selection=SelectionSettings(
-        rules=("nearest", "coverage"),
-        budgets=(50,),
-        candidates=1000,
-        trials=4,
-        repeats=2,
-        updates=100,
-    ),
+    selection=SelectionSettings(budgets=(50,), candidates=1000, trials=4, repeats=2, updates=100),
 )
 _PAPER = StudyConfig(
     preset="paper",
     tasks=TaskSettings(n_shot=0, n_train=1_000_000, n_val=10_000, n_test=20_000),
     fit=FitSettings(n_tasks=100_000, max_passes=10, restarts=3),
     learners=LearnerSettings(
-        names=("protonet", "maml", "abml", "bmaml", "vampire"),
-        widths=(128,),
-        train_tasks=100_000,
+        names=("protonet", "maml", "abml", "bmaml", "vampire"), widths=(128,), train_tasks=100_000,
         batch_size=4,
     ),
     evaluate=EvaluateSettings(episodes=20),
     selection=SelectionSettings(
-        rules=("nearest", "coverage", "task2vec"),
-        budgets=(100, 500, 1000, 2000, 5000, 10_000),
-        candidates=100_000,
-        trials=50,
-        repeats=10,
-        updates=2500,
-        episodes=1,
-        probe_updates=2000,
+        rules=("nearest", "coverage", "task2vec"), budgets=(100, 500, 1000, 2000, 5000, 10_000),
+        candidates=100_000, trials=50, repeats=10, updates=2500, episodes=1, probe_updates=2000,
     ),
-)
+)  # fmt: skip
 PRESETS: Mapping[str, StudyConfig] = MappingProxyType(
     {"quick": _QUICK, "default": _DEFAULT, "paper": _PAPER}
 )
@@ -335,44 +302,36 @@ def config_from(
     values: Mapping[str, Any], source: str = "the settings", base: StudyConfig | None = None
 ) -> StudyConfig:
     """The settings of a nested mapping, such as :meth:`StudyConfig.to_dict` gives."""
-    named = values.get("preset")
     if base is None:
-        if named is not None and not isinstance(named, str):
-            raise DataError(f"preset={named!r} in {source} must be text, such as 'quick'.")
-        base = preset(named or "default")
-    rest = {k: v for k, v in values.items() if k != "preset"}
-    return changed(base, rest, source)
+        base = preset(_as(str, values.get("preset", "default"), "preset", source))
+    return _changed(base, {k: v for k, v in values.items() if k != "preset"}, source)
 
 
-def changed(old: Any, values: Mapping[str, Any], source: str, where: str = "") -> Any:
-    """A dataclass of settings with some values changed, each seen to be of the right kind."""
+def _changed(old: Any, values: Mapping[str, Any], source: str, where: str = "") -> Any:
+    """A dataclass of settings with some values changed, each checked to be of the right kind."""
     kinds = get_type_hints(type(old))
     new: dict[str, Any] = {}
     for key, value in values.items():
         if key not in kinds:
-            raise DataError(_unknown(key, value, list(kinds), source, where))
+            near = difflib.get_close_matches(key, kinds, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            section = f"section [{where[:-1]}]" if where else "the top level"
+            raise DataError(
+                f"{where}{key}={value!r} in {source} is not a setting; {section} has "
+                f"{', '.join(kinds)}.{hint}"
+            )
         before = getattr(old, key)
         if is_dataclass(before):
             if not isinstance(value, Mapping):
                 raise DataError(
                     f"{key}={value!r} in {source} must be a section, [{key}], with settings in it."
                 )
-            new[key] = changed(before, value, source, f"{key}.")
+            new[key] = _changed(before, value, source, f"{key}.")
         elif key == "settings":
             new[key] = _by_learner(value, source, where, before)
         else:
             new[key] = _as(kinds[key], value, f"{where}{key}", source)
     return replace(old, **new)
-
-
-def _unknown(key: str, value: Any, known: list[str], source: str, where: str) -> str:
-    near = difflib.get_close_matches(key, known, n=1)
-    hint = f" Did you mean {near[0]}?" if near else ""
-    section = f"section [{where[:-1]}]" if where else "the top level"
-    return (
-        f"{where}{key}={value!r} in {source} is not a setting; {section} has "
-        f"{', '.join(known)}.{hint}"
-    )
 
 
 def _as(kind: Any, value: Any, name: str, source: str) -> Any:
@@ -392,13 +351,8 @@ def _as(kind: Any, value: Any, name: str, source: str) -> Any:
     finite = not isinstance(value, float) or math.isfinite(value)
     if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)) and finite:
         return value
-    words = {
-        int: "a whole number",
-        float: "a finite number",
-        str: "text in quotes",
-        bool: "true or false",
-    }
-    raise DataError(f"{name}={value!r} in {source} must be {words[kind]}.")
+    words = {int: "a whole number", float: "a finite number", str: "text in quotes"}
+    raise DataError(f"{name}={value!r} in {source} must be {words.get(kind, 'true or false')}.")
 
 
 def _by_learner(
@@ -414,27 +368,27 @@ def _by_learner(
                 "[learners.settings.maml] with inner_steps = 5 in it."
             )
         for key, number in own.items():
-            if isinstance(number, float) and not math.isfinite(number):
-                raise DataError(
-                    f"{where}settings.{name}.{key}={number} in {source} must be a finite number."
-                )
+            _as(type(number), number, f"{where}settings.{name}.{key}", source)
         merged[name] = {**merged.get(name, {}), **own}
     return merged
 
 
 def to_toml(config: StudyConfig) -> str:
     """All settings as TOML, which :func:`read_config` reads back."""
-    values = config.to_dict()
-    lines = [f"{k} = {_toml(v)}" for k, v in values.items() if not isinstance(v, dict)]
-    for section in (f.name for f in fields(config) if isinstance(values[f.name], dict)):
-        tables = {k: v for k, v in values[section].items() if isinstance(v, dict)}
-        lines += ["", f"[{section}]"]
-        lines += [f"{k} = {_toml(v)}" for k, v in values[section].items() if k not in tables]
-        for key, table in tables.items():
-            for name, own in table.items():
-                lines += ["", f"[{section}.{key}.{name}]"]
-                lines += [f"{k} = {_toml(v)}" for k, v in own.items()]
-    return "\n".join(lines) + "\n"
+    return "\n".join(_toml_lines(config.to_dict())) + "\n"
+
+
+def _toml_lines(values: Mapping[str, Any], name: str = "") -> list[str]:
+    """A table, then those inside it; JSON's text, numbers and lists are TOML's too."""
+    tables = {k: v for k, v in values.items() if isinstance(v, dict)}
+    lines = [
+        f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in values.items() if k not in tables
+    ]
+    if name and lines:
+        lines = ["", f"[{name}]", *lines]
+    for key, table in tables.items():
+        lines += _toml_lines(table, f"{name}.{key}".lstrip("."))
+    return lines
 
 
 def write_config(path: Path, config: StudyConfig, *also: StudyConfig) -> None:
@@ -458,8 +412,3 @@ def _edited(path: Path) -> bool:
 
 def _checksum(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-def _toml(value: Any) -> str:
-    """A plain value; JSON's text, numbers and lists are TOML's too."""
-    return json.dumps(value, ensure_ascii=False)

@@ -1,11 +1,11 @@
 """The stage about distances: how far the test tasks are, how hard, and whether that is usual."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from taskscape.compare import Resemblance, class_moments, feature_separation, resemblance
 from taskscape.compare.resemblance import LEAST_REFERENCES
@@ -30,36 +30,25 @@ from taskscape.tasks.class_lists import write_classes
 from taskscape.themes.places import all_rows
 from taskscape.themes.prepare import Preparation
 
-__all__ = ["Distances", "difficulty", "distances_stage", "fit_similarity", "similarity_settings"]
+__all__ = ["difficulty", "distances_stage", "fit_similarity", "similarity_settings"]
 
 _LEAST_SEPARATION = 1e-6
 
 
-@dataclass(frozen=True, eq=False)
-class Distances:
-    """How far the test tasks are from the training tasks, and how hard they are."""
-
-    distance: Float[np.ndarray, "tests"]
-    nearest: Int[np.ndarray, "tests k"]
-    nearest_distance: Float[np.ndarray, "tests k"]
-    nearest_by_classes: Float[np.ndarray, "tests k"]
-    ties: Int[np.ndarray, "tests"]
-    difficulty: Float[np.ndarray, "tests"]
-    resemblance: Resemblance | None
-
-
-def distances_stage(plan: Plan, embedded: SplitEmbeddings, features: ClassPool) -> Stage[Distances]:
-    """Distances, neighbours and difficulty of the test tasks; their likeness to training."""
+def distances_stage(
+    plan: Plan, embedded: SplitEmbeddings, features: ClassPool
+) -> Stage[dict[str, Any]]:
+    """Distances, neighbours and difficulty of the test tasks, as a result of a study calls them."""
+    tie = TIE if plan.config.similarity == TASK_THEMES else 0.0  # only those of themes are coarse
 
     def make(folder: Path, steps: Steps) -> None:
         with steps.step(0.8, "nearest training tasks"):
             distances, likeness = _measure(plan, embedded)
             near = nearest_tasks(
                 replace(plan.test, pool=features), replace(plan.train, pool=features), distances,
-                plan.config.evaluate.k, tie=_tie(plan),
+                plan.config.evaluate.k, tie=tie,
             )  # fmt: skip
         columns = {
-            "task": embedded.test.ids,
             "distance": distances.mean_distance(),
             "nearest": near.indices,
             "nearest_distance": near.distances,
@@ -67,9 +56,10 @@ def distances_stage(plan: Plan, embedded: SplitEmbeddings, features: ClassPool) 
             "ties": near.ties,
             "difficulty": difficulty(features, plan.test)[:, 0],
         }
-        write_table(folder / "distances.parquet", columns)
+        ids = {"task": embedded.test.ids}
+        write_table(folder / "distances.parquet", ids | columns)
         sheet: dict[str, Any] = {
-            "task": embedded.test.ids,
+            **ids,
             "classes": [write_classes(embedded.test.names(i)) for i in range(len(embedded.test))],
             "distance": columns["distance"],
             "nearest": near.distances.mean(axis=1),
@@ -80,23 +70,15 @@ def distances_stage(plan: Plan, embedded: SplitEmbeddings, features: ClassPool) 
         write_csv(folder / "distances.csv", sheet)
         write_json(folder / "resemblance.json", None if likeness is None else likeness.to_dict())
 
-    def load(folder: Path) -> Distances:
-        table = read_table(folder / "distances.parquet")
+    def load(folder: Path) -> dict[str, Any]:
+        columns = read_table(folder / "distances.parquet")
+        del columns["task"]
         stored = read_json(folder / "resemblance.json")
-        return Distances(
-            table["distance"], table["nearest"], table["nearest_distance"],
-            table["nearest_by_classes"], table["ties"], table["difficulty"],
-            None if stored is None else Resemblance.from_dict(stored),
-        )  # fmt: skip
+        return columns | {"resemblance": None if stored is None else Resemblance.from_dict(stored)}
 
-    settings = {"k": plan.config.evaluate.k, "tie": _tie(plan), "seed": plan.config.seed}
+    settings = {"k": plan.config.evaluate.k, "tie": tie, "seed": plan.config.seed}
     settings |= similarity_settings(plan)
     return Stage("distances", settings, make, load, ("embed",))
-
-
-def _tie(plan: Plan) -> float:
-    """How near to each other distances are equal: only those of task-themes are coarse."""
-    return TIE if plan.config.similarity == TASK_THEMES else 0.0
 
 
 def similarity_settings(plan: Plan) -> dict[str, Any]:
@@ -108,7 +90,7 @@ def similarity_settings(plan: Plan) -> dict[str, Any]:
 
 
 def fit_similarity(plan: Plan, name: str, train: TaskSet) -> Similarity:
-    """A notion of similarity other than the study's own model, fitted to training tasks."""
+    """A similarity measure other than the study's own model, fitted to training tasks."""
     updates = plan.config.selection.probe_updates
     return make_similarity(name, seed=plan.config.seed, updates=updates).fit(train)
 
@@ -116,8 +98,8 @@ def fit_similarity(plan: Plan, name: str, train: TaskSet) -> Similarity:
 def _measure(plan: Plan, embedded: SplitEmbeddings) -> tuple[DistanceSource, Resemblance | None]:
     """The distances of the test tasks, and whether they are usual: like those of held-out classes.
 
-    That is told by validation tasks, or, where these are few, by task-themes and folds of the
-    training classes; None where neither can be.
+    Validation tasks say so, or, where these are few, task-themes and folds of the training
+    classes; None where neither can.
     """
     name = plan.config.similarity
     if name == TASK_THEMES:

@@ -56,13 +56,9 @@ class Reached:
         """What a test task is, in a sentence; empty where it is not known."""
         if not self.way:
             return ""
-        if self.shot is None:
-            return f"A test task has {self.way} classes that were not trained on."
-        samples = "sample" if self.shot == 1 else "samples"
-        return (
-            f"A test task has {self.way} classes that were not trained on, with {self.shot} "
-            f"labelled {samples} of each."
-        )
+        samples = f", with {self.shot} labelled sample{'' if self.shot == 1 else 's'} of each"
+        known = "" if self.shot is None else samples
+        return f"A test task has {self.way} classes that were not trained on{known}."
 
     def above_guessing(self, learner: str) -> bool:
         """Whether a learner clearly does better than guessing."""
@@ -106,12 +102,11 @@ def find(
 
 
 def _targets(targets: Sequence[Advice]) -> Finding:
-    """How often to choose, and what that was worth where it was seen."""
+    """How often to choose, and what that was worth where it was measured."""
     chosen = [a for a in targets if a.way != "random"]
     if len(targets) == 1:
-        only = targets[0]
-        how = "Do not choose training tasks" if not chosen else "Choose training tasks"
-        verdict = f"{how} for {only.target}{f' (by {only.way})' if chosen else ''}."
+        how, by = ("Choose", f" (by {targets[0].way})") if chosen else ("Do not choose", "")
+        verdict = f"{how} training tasks for {targets[0].target}{by}."
     else:
         verdict = f"Choosing training tasks is advised in {len(chosen)} of {len(targets)} cases."
     return Finding("targets", verdict, " ".join([*_seen_gains(chosen), *_sources(chosen)]))
@@ -187,11 +182,10 @@ def _remarks(n: int) -> str:
 
 
 def _accuracy(reached: Reached) -> Finding:
-    means = {name: found.value for name, found in reached.accuracy.items()}
+    means = {name: mean.value for name, mean in reached.accuracy.items()}
     low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
     guessing = f"guessing would be on {100 * reached.guessing:.1f} %"
-    learners = list(means)
-    poor = [name for name in learners if not reached.above_guessing(name)]
+    poor = [name for name in means if not reached.above_guessing(name)]
     if len(means) == 1:
         how_often = f"{low} is right on {100 * means[low]:.1f} % of the queries; {guessing}."
     else:
@@ -292,28 +286,22 @@ def _error(name: str, judged: Judgement) -> str:
 def _selection(gains: Sequence[Gain]) -> Finding:
     better = [g for g in gains if g.clear and g.value > 0]
     worse = [g for g in gains if g.clear and g.value < 0]
-    n = f"{len(gains)} comparison{'s' if len(gains) > 1 else ''} with random choice"
+    compared = f"comparison{'s' if len(gains) > 1 else ''} with random choice"
     if not better and not worse:
         largest = max(gains, key=lambda g: abs(g.value))
-        where = (
-            f"The largest difference in {n}"
-            if len(gains) > 1
-            else "The one comparison with random choice"
-        )
-        size = f"{where} was {100 * largest.value:+.1f} points ({_of(largest)})."
+        where = "The one" if len(gains) == 1 else f"The largest difference in {len(gains)}"
+        size = f"{where} {compared} was {100 * largest.value:+.1f} points ({_of(largest)})."
         verdict = "Choosing training tasks for all test tasks together made no clear difference."
         return Finding("selection", verdict, size)
     parts, because = [], []
-    if better:
-        most = max(better, key=lambda g: g.value)
-        parts.append(f"helped in {len(better)}")
-        because.append(f"The most it gained was {100 * most.value:+.1f} points ({_of(most)}).")
-    if worse:
-        least = min(worse, key=lambda g: g.value)
-        parts.append(f"did harm in {len(worse)}")
-        because.append(f"The most it lost was {100 * least.value:+.1f} points ({_of(least)}).")
+    for clear, did, said in ((better, "helped", "gained"), (worse, "did harm", "lost")):
+        if clear:
+            most = max(clear, key=lambda g: abs(g.value))
+            parts.append(f"{did} in {len(clear)}")
+            because.append(f"The most it {said} was {100 * most.value:+.1f} points ({_of(most)}).")
     does = " and ".join(parts)
-    verdict = f"Choosing training tasks for all test tasks together clearly {does} of {n}."
+    done = f"clearly {does} of {len(gains)} {compared}"
+    verdict = f"Choosing training tasks for all test tasks together {done}."
     return Finding("selection", verdict, " ".join(because))
 
 

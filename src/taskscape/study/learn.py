@@ -1,6 +1,7 @@
 """The stages about learners: accuracy on the tasks, the correlation diagram, and forecasts."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,18 +17,16 @@ from taskscape.forecast.calibration import FORMAT
 from taskscape.meta import TrainConfig, evaluate, label_of, train
 from taskscape.pools import ClassPool
 from taskscape.similarity import TASK_THEMES
-from taskscape.statistics import class_interval
 from taskscape.storage import read_json, read_table, write_json, write_table
-from taskscape.study.distances import Distances
 from taskscape.study.plan import Plan
 from taskscape.study.represent import SplitEmbeddings
-from taskscape.study.result import ways_and_shots
+from taskscape.study.result import mean_accuracy, ways_and_shots
 from taskscape.study.stages import Stage, Steps
 from taskscape.tasks import TaskSet
 from taskscape.tasks.class_lists import write_classes
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["Accuracy", "LearnerForecasts", "diagram_stage", "forecast_stage", "learner_stage"]
+__all__ = ["Accuracy", "diagram_stage", "forecast_stage", "learner_stage"]
 
 _REASON = "because of "
 
@@ -51,27 +50,25 @@ def learner_stage(plan: Plan, features: ClassPool, name: str) -> Stage[Accuracy]
         settings = TrainConfig.one_pass(
             len(tasks), config.learners.batch_size, config.learners.epochs, **training
         )
+        network = config.learners.network_for(name, features)
+        given = plan.episodes(tasks, features, "evaluate")
         with steps.step(0.7, "training"):
-            trained = train(
-                learner,
-                config.learners.network_for(name, features),
-                plan.episodes(tasks, features, "evaluate"),
-                settings,
-                seed=config.seed,
-            )
-        judged = [tasks for tasks in (plan.test, plan.val) if tasks is not None]
-        asked = plan.episodes(TaskSet.concatenate(judged), features, "evaluate")
+            trained = train(learner, network, given, settings, seed=config.seed)
+        held_out = [tasks for tasks in (plan.test, plan.val) if tasks is not None]
+        asked = plan.episodes(TaskSet.concatenate(held_out), features, "evaluate")
         with steps.step(0.3, "evaluating"):
             evaluation = evaluate(
                 learner, trained.state, asked, seed=config.seed, episodes=config.evaluate.episodes
             )
         trained.save(folder / "learner")
         accuracy, n = evaluation.accuracy_by_episode, len(plan.test)
-        write_table(folder / "test.parquet", _columns(accuracy[:n]))
-        summary = {"learner": label_of(name), "test": _summary(accuracy[:n], plan.test)}
-        if plan.val is not None:
-            write_table(folder / "val.parquet", _columns(accuracy[n:]))
-            summary["val"] = _summary(accuracy[n:], plan.val)
+        summary: dict[str, Any] = {"learner": label_of(name)}
+        parts = {"test": (plan.test, accuracy[:n]), "val": (plan.val, accuracy[n:])}
+        for split, (tasks_of, reached) in parts.items():
+            if tasks_of is not None:
+                columns = {"task": np.arange(len(reached)), "accuracy": reached.astype(np.float64)}
+                write_table(folder / f"{split}.parquet", columns)
+                summary[split] = _summary(reached, tasks_of)
         write_json(folder / "learner.json", summary)
 
     def load(folder: Path) -> Accuracy:
@@ -85,43 +82,37 @@ def learner_stage(plan: Plan, features: ClassPool, name: str) -> Stage[Accuracy]
     own = {k: v for k, v in asdict(config.learners).items() if k not in ("names", "settings")}
     measured = {k: getattr(config.evaluate, k) for k in ("n_shot", "n_query", "episodes")}
     settings = {**own, "own": dict(config.learners.settings.get(name, {})), **measured}
-    settings |= {"seed": config.seed}
+    settings["seed"] = config.seed
     # training needs the prepared features of the fit, evaluation the tasks that were embedded
     return Stage(f"learners/{name}", settings, make, load, ("embed",))
 
 
-def _columns(accuracy: Float[np.ndarray, "tasks episodes"]) -> dict[str, np.ndarray]:
-    return {"task": np.arange(len(accuracy)), "accuracy": accuracy.astype(np.float64)}
-
-
 def _summary(accuracy: Float[np.ndarray, "tasks episodes"], tasks: TaskSet) -> dict[str, Any]:
     """The mean over tasks, and its interval by leaving out classes where that is possible."""
-    values = accuracy.mean(axis=1).astype(np.float64)
-    try:
-        around = class_interval(values, tasks.classes)
-        interval: list[float] | None = [around.low, around.high]
-    except DataError:
-        interval = None
+    mean = mean_accuracy(accuracy, tasks.classes)
+    interval = None if np.isnan(mean.low) else [mean.low, mean.high]
     n, episodes = accuracy.shape
-    mean = float(values.mean())
-    return {"accuracy": mean, "interval": interval, "tasks": n, "episodes": episodes}
+    return {"accuracy": mean.value, "interval": interval, "tasks": n, "episodes": episodes}
 
 
 def diagram_stage(
-    plan: Plan, distances: Distances, accuracies: list[Accuracy]
+    plan: Plan, distances: Mapping[str, Any], accuracies: list[Accuracy]
 ) -> Stage[CorrelationDiagram]:
     """Accuracy against distance to the training tasks."""
-    evaluate = plan.config.evaluate
+    evaluate, label = plan.config.evaluate, dict[str, Any]()
+    if plan.config.similarity != TASK_THEMES:  # which has a label of its own
+        by = plan.config.similarity
+        label["distance_label"] = f"mean distance to the training tasks ({by})"
 
     def make(folder: Path, steps: Steps) -> None:
         with steps.step(1.0, "correlating"):
             diagram = correlation_diagram(
-                distances.distance,
+                distances["distance"],
                 {a.learner: a.test for a in accuracies},
-                **_label(plan.config.similarity),
+                **label,
                 accuracy_label=f"accuracy, {ways_and_shots(plan.test.classes, evaluate.n_shot)}",
                 classes=plan.test,
-                difficulty=distances.difficulty,
+                difficulty=distances["difficulty"],
                 n_bins=evaluate.n_bins,
                 bins=evaluate.bins,
                 confidence=evaluate.confidence,
@@ -132,46 +123,32 @@ def diagram_stage(
             write_json(folder / "table.json", diagram.table())
             write_csv(folder / "tasks.csv", _by_task(plan, distances, accuracies))
 
-    def load(folder: Path) -> CorrelationDiagram:
-        return CorrelationDiagram.load(folder / "diagram.json")
-
     settings = {k: getattr(evaluate, k) for k in ("n_bins", "bins", "confidence")}
     needs = ("distances", *(f"learners/{name}" for name in plan.config.learners.names))
-    return Stage("diagram", settings, make, load, needs)
+    return Stage(
+        "diagram", settings, make, lambda f: CorrelationDiagram.load(f / "diagram.json"), needs
+    )
 
 
-def _by_task(plan: Plan, distances: Distances, accuracies: list[Accuracy]) -> dict[str, Any]:
+def _by_task(
+    plan: Plan, distances: Mapping[str, Any], accuracies: list[Accuracy]
+) -> dict[str, Any]:
     """What the diagram is drawn from, a row for each task, as `taskscape diagram` reads it."""
     columns: dict[str, Any] = {
         "task": range(len(plan.test)),
         "classes": [write_classes(plan.test.names(i)) for i in range(len(plan.test))],
-        "distance": distances.distance,
-        "difficulty": distances.difficulty,
+        "distance": distances["distance"],
+        "difficulty": distances["difficulty"],
     }
     for a in accuracies:
         columns |= {f"{a.learner}/{e + 1}": values for e, values in enumerate(a.test.T)}
     return columns
 
 
-def _label(similarity: str) -> dict[str, Any]:
-    """What the diagram's axis is called where its distances are not the usual ones."""
-    if similarity == TASK_THEMES:
-        return {}
-    return {"distance_label": f"mean distance to the training tasks ({similarity})"}
-
-
-@dataclass(frozen=True, eq=False)
-class LearnerForecasts:
-    """What was expected of a learner on the test tasks, and how right that was."""
-
-    forecasts: Forecasts
-    judgement: Judgement
-
-
 def forecast_stage(
     plan: Plan, model: TaskThemes, embedded: SplitEmbeddings, accuracies: list[Accuracy]
-) -> Stage[list[LearnerForecasts]]:
-    """Expected accuracies of the test tasks, from labelled samples of their classes."""
+) -> Stage[list[tuple[Forecasts, Judgement]]]:
+    """By learner, the accuracy to expect on each test task, and how right that is."""
     setting = plan.config.forecast
 
     def make(folder: Path, steps: Steps) -> None:
@@ -203,7 +180,7 @@ def forecast_stage(
             judged.append({"name": name, "judgement": judgement.to_dict(), **about})
         write_json(folder / "forecast.json", judged)
 
-    def load(folder: Path) -> list[LearnerForecasts]:
+    def load(folder: Path) -> list[tuple[Forecasts, Judgement]]:
         return [_read(folder, one) for one in read_json(folder / "forecast.json")]
 
     settings = {"calibration_format": FORMAT, **asdict(setting)}
@@ -219,16 +196,13 @@ def _forecast_columns(forecasts: Forecasts) -> dict[str, np.ndarray]:
     return columns | {_REASON + what: moved for what, moved in forecasts.reasons.items()}
 
 
-def _read(folder: Path, stored: dict[str, Any]) -> LearnerForecasts:
+def _read(folder: Path, stored: dict[str, Any]) -> tuple[Forecasts, Judgement]:
     table, judged = read_table(folder / f"{stored['name']}.parquet"), stored["judgement"]
     forecasts = Forecasts(
-        learner=judged["learner"],
-        expected=table["expected"],
-        low=table["low"],
-        high=table["high"],
-        confidence=judged["confidence"],
+        **{name: judged[name] for name in ("learner", "confidence")},
+        **{name: table[name] for name in ("expected", "low", "high")},
         reasons={k[len(_REASON) :]: v for k, v in table.items() if k.startswith(_REASON)},
         average=stored["average"],
         outside=table.get("outside"),
     )
-    return LearnerForecasts(forecasts, Judgement.from_dict(judged))
+    return forecasts, Judgement.from_dict(judged)

@@ -21,13 +21,8 @@ from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning, TaskT
 from taskscape.themes.health import count_points, few_points
 
 __all__ = [
-    "SplitEmbeddings",
-    "data_stage",
-    "embed_called",
-    "embed_stage",
-    "fit_stage",
-    "health_stage",
-]
+    "SplitEmbeddings", "data_stage", "embed_called", "embed_stage", "fit_stage", "health_stage",
+]  # fmt: skip
 
 
 def data_stage(plan: Plan, model: TaskThemes) -> Stage[dict[str, Any]]:
@@ -117,7 +112,7 @@ class SplitEmbeddings:
 
 
 def embed_called(model: TaskThemes, sets: Mapping[str, TaskSet]) -> dict[str, Embeddings]:
-    """Embed several lists of tasks at once; what is said of outliers calls them by these names."""
+    """Embed several lists of tasks at once; warnings of outliers call them by these names."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OutlierTasksWarning)
         embedded = model.embed(TaskSet.concatenate(list(sets.values())))
@@ -168,25 +163,19 @@ def health_stage(
     """Whether the representation is sound."""
 
     def make(folder: Path, steps: Steps) -> None:
-        del steps
         lam = embedded.test.lam[0]
         few = few_points(lam, np.asarray(model.members_[0].delta), "test tasks")
         if few is not None:
             warnings.warn(few, HealthWarning, stacklevel=1)
         said = [*warned, *([] if few is None else [few])]
-        write_json(
-            folder / "health.json",
-            {
-                "ok": model.health_.ok and not said,
-                **model.health_.to_dict(),
-                "distinct_test_tasks": count_points(lam),
-                "test_tasks": len(embedded.test),
-                "warnings": said,
-                "summary": model.health_.summary(),
-            },
-        )
+        health = {
+            "ok": model.health_.ok and not said,
+            **model.health_.to_dict(),
+            "distinct_test_tasks": count_points(lam),
+            "test_tasks": len(embedded.test),
+            "warnings": said,
+            "summary": model.health_.summary(),
+        }
+        write_json(folder / "health.json", health)
 
-    return Stage(
-        "health", {}, make,
-        lambda f: read_json(f / "health.json"), ("fit", "embed"),
-    )  # fmt: skip
+    return Stage("health", {}, make, lambda f: read_json(f / "health.json"), ("fit", "embed"))

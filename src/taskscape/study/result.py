@@ -25,7 +25,7 @@ from taskscape.study.findings import Finding, Reached, find
 from taskscape.targets import Advice
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["StudyResult", "plot_selection", "ways_and_shots"]
+__all__ = ["StudyResult", "mean_accuracy", "plot_selection", "ways_and_shots"]
 
 _OF_REPRESENTATION = ("fit", "embed", "health")
 """The stages whose remarks cast doubt on all distances."""
@@ -131,7 +131,7 @@ class StudyResult:
         return part.get("n_shot") if isinstance(part, Mapping) else None
 
     def _reached(self) -> Reached:
-        means = {name: _mean_accuracy(a, self.test.classes) for name, a in self.accuracy.items()}
+        means = {name: mean_accuracy(a, self.test.classes) for name, a in self.accuracy.items()}
         return Reached(
             accuracy={name: mean for name, mean in means.items() if np.isfinite(mean.value)},
             guessing=self.guessing,
@@ -182,7 +182,7 @@ def _ways(classes: Int[np.ndarray, "tasks way"]) -> str:
     return low_to_high((classes >= 0).sum(axis=1).tolist())
 
 
-def _mean_accuracy(
+def mean_accuracy(
     accuracy: Float[np.ndarray, "tests episodes"], classes: Int[np.ndarray, "tests way"]
 ) -> Interval:
     """The mean over the tasks that were evaluated, and its interval by leaving out classes."""

@@ -12,10 +12,12 @@ from taskscape.errors import DataError
 from taskscape.files import (
     as_path,
     check_output,
+    damage_named,
     json_with,
     only_run_in,
     written_in_one_piece,
 )
+from taskscape.forecast import Forecasts, Judgement
 from taskscape.meta import label_of
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select.trials import Trial, gains_of
@@ -24,13 +26,7 @@ from taskscape.study.checks import check_config
 from taskscape.study.choosing import chosen_stage, selection_stage
 from taskscape.study.config import StudyConfig, config_from, write_config
 from taskscape.study.distances import distances_stage
-from taskscape.study.learn import (
-    Accuracy,
-    LearnerForecasts,
-    diagram_stage,
-    forecast_stage,
-    learner_stage,
-)
+from taskscape.study.learn import diagram_stage, forecast_stage, learner_stage
 from taskscape.study.plan import Plan, make_plan
 from taskscape.study.represent import data_stage, embed_stage, fit_stage, health_stage
 from taskscape.study.result import StudyResult
@@ -43,7 +39,6 @@ __all__ = ["load_study", "run_study"]
 
 _FILES = ("study.toml", "study.json", "results.json", "report.html", "fit.checkpoint")
 _RESULTS = json_with("the results of a study", "findings", "notes", "health", "gains")
-_REMEDY = "Run the study there again with --resume, which writes it anew."
 _ABOUT = json_with("an account of a study", "command", "seed", "settings", "timings", "versions")
 
 
@@ -64,7 +59,7 @@ def run_study(
     Everything is checked before work starts. Every stage writes a folder of its own in one piece;
     ``resume`` takes from there what was made from the same inputs (data, settings, the stages
     before, version) and makes the rest. Without it, ``out`` must not hold a study, unless
-    ``overwrite`` says to make all of it anew. Only one run at a time works in a folder. The HTML
+    ``overwrite`` says to make all of it again. Only one run at a time works in a folder. The HTML
     report, which `taskscape run` adds, is written from the result by
     :func:`taskscape.report.write_report`.
     """
@@ -131,20 +126,18 @@ def _run(
     names = config.learners.names
     learning = [learner_stage(plan, features, name) for name in names]
     runner.make_together(learning)
-    accuracies: list[Accuracy] = [runner.run(stage) for stage in learning]
+    accuracies = [runner.run(stage) for stage in learning]
     diagram = runner.run(diagram_stage(plan, distances, accuracies))
     trials: list[Trial] = []
     if config.selection.rules:
         chosen = runner.run(chosen_stage(plan, model, embedded))
         choosing = [selection_stage(plan, features, name, chosen) for name in names]
         runner.make_together(choosing)
-        for of_learner in choosing:
-            own = runner.run(of_learner)
-            trials += own
+        trials = [trial for of_learner in choosing for trial in runner.run(of_learner)]
     advice: tuple[Advice, ...] = ()
     if config.targets.names:
         advice = runner.run(targets_stage(plan, model, targets))
-    forecasts: list[LearnerForecasts] = []
+    forecasts: list[tuple[Forecasts, Judgement]] = []
     if config.forecast.enabled and plan.val is not None:
         forecasts = runner.run(forecast_stage(plan, model, embedded, accuracies))
     return StudyResult(
@@ -152,24 +145,16 @@ def _run(
         model=model,
         train=embedded.train,
         test=embedded.test,
-        distance=distances.distance,
-        nearest=distances.nearest,
-        nearest_distance=distances.nearest_distance,
-        nearest_by_classes=distances.nearest_by_classes,
-        ties=distances.ties,
-        difficulty=distances.difficulty,
+        **distances,
         accuracy={a.learner: a.test for a in accuracies},
         diagram=diagram,
         selection=tuple(trials),
-        forecasts={f.forecasts.learner: f.forecasts for f in forecasts},
-        judgements={f.judgement.learner: f.judgement for f in forecasts},
+        forecasts={expected.learner: expected for expected, _ in forecasts},
+        judgements={judgement.learner: judgement for _, judgement in forecasts},
         settings=config.to_dict(),
         seed=config.seed,
         timings=dict(runner.timings),
-        versions=about["versions"],
-        hardware=about["hardware"],
-        command=about["command"],
-        resemblance=distances.resemblance,
+        **about,
         gains=gains_of(trials),
         targets=advice,
         notes=plan.notes,
@@ -190,37 +175,26 @@ def load_study(folder: str | os.PathLike[str], pool: ClassPool | None = None) ->
                 f"{folder} holds no finished study: it has no {name}. Give the folder that "
                 "taskscape run wrote (--out), or finish the study there with --resume."
             )
-    about = _read_back(folder / "study.json", settings=dict, versions=dict)
-    written = _read_back(folder / "results.json", data=dict, notes=list)
-    config = config_from(about["settings"], str(folder / "study.json"))
+    with damage_named(folder / "study.json", _ABOUT.name):
+        about = read_json(folder / "study.json")
+        config = config_from(about["settings"], str(folder / "study.json"))
+        about = {k: about[k] for k in ("versions", "hardware", "command")}
+    with damage_named(folder / "results.json", _RESULTS.name):
+        written = read_json(folder / "results.json")
+        known, notes = written["data"]["fingerprint"], tuple(written["notes"])
     check_config(config)
     opened = load_pool(config.data if pool is None else pool, **config.source.options())
     plan = make_plan(opened, config)
-    fingerprint = plan.pool.fingerprint
-    if fingerprint != written["data"].get("fingerprint"):
+    if plan.pool.fingerprint != known:
         raise DataError(
             f"{plan.pool.name!r} is not the data that the study in {folder} was made from; those "
-            f"had the fingerprint {written['data'].get('fingerprint')}. Give them as pool."
+            f"had the fingerprint {known}. Give them as pool."
         )
-    plan = replace(plan, notes=tuple(written["notes"]))
-    return _run(plan, StageRunner(folder, fingerprint, read_only=True), about)
-
-
-def _read_back(path: Path, **kinds: type) -> dict[str, Any]:
-    """A file that :func:`_write_results` wrote, with values of these types in it."""
-    try:
-        values = read_json(path)
-    except ValueError as error:
-        raise DataError(f"{path} is damaged: it is not JSON ({error}). {_REMEDY}") from error
-    held = values if isinstance(values, dict) else {}
-    for name, kind in kinds.items():
-        if not isinstance(held.get(name), kind):
-            raise DataError(f"{path} is damaged: {name} is missing or wrong. {_REMEDY}")
-    return held
+    return _run(replace(plan, notes=notes), StageRunner(folder, known, read_only=True), about)
 
 
 def _check_folder(folder: Path, stages: list[str], resume: bool, overwrite: bool) -> None:
-    """Never write over what is not a study, nor over a study without being told to."""
+    """Never write over what is not a study, nor over a study unless asked to."""
     if resume and overwrite:
         raise DataError("--resume keeps finished stages and --overwrite none; use one of them.")
     if folder.exists() and not folder.is_dir():
@@ -229,7 +203,7 @@ def _check_folder(folder: Path, stages: list[str], resume: bool, overwrite: bool
     if there and not (resume or overwrite):
         raise DataError(
             f"{folder} already has {there[0]}. Use --resume to go on with the study there, which "
-            "re-uses its finished stages; --overwrite to make it anew; or another --out."
+            "re-uses its finished stages; --overwrite to make it again; or another --out."
         )
     for name in stages:
         if (folder / name).exists() and read_note(folder / name, name) is None:

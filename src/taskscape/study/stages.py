@@ -25,13 +25,13 @@ _FORMAT = 2
 """Raised when stages of before must not be used again: their numbers would be other ones now."""
 _NOTE = "stage.json"
 _NOTED = {"hash", "seconds", "warnings", "sha256"}
-_REMEDY = "Delete that folder and run the same command with --resume."
+_RESUME = "Run the study there again with --resume"
 _KEPT = (HealthWarning, OutlierTasksWarning, ForecastWarning)
 """Warnings that are kept with the results instead of printed."""
 
 
 class Listener:
-    """Is told how a study gets on. This base class ignores it; override what you want to show."""
+    """Hears how a study gets on. This base class ignores it; override what you want to show."""
 
     def plan(self, stages: list[tuple[str, str]], notes: tuple[str, ...]) -> None:
         """All stages, by name and in words, and what had to be decided before them."""
@@ -68,7 +68,7 @@ class Steps:
 
     @contextmanager
     def step(self, share: float, what: str) -> Iterator[None]:
-        """A step that takes about this share of the stage; several bars in it start anew."""
+        """A step that takes about this share of the stage; several bars in it start again."""
         begin = self._done
         self._listener.advance(begin, what)
 
@@ -104,72 +104,74 @@ class StageRunner:
 
         Without an engine of several workers this does nothing: :meth:`run` makes what is missing.
         """
-        missing = [stage for stage in stages if not self._is_finished(stage)]
-        if self.read_only or not on_workers() or len(missing) < 2:
+        if self.read_only or not on_workers():
+            return
+        missing = [stage for stage in stages if not (self.resume and self._finished(stage))]
+        if len(missing) < 2:
             return
         self.listener.begin(missing[0].name)
         with Steps(self.listener).step(1.0, f"{len(missing)} stages on workers"):
-            keys = [(stage, self._hash(stage)) for stage in missing]
             maker = replace(self, listener=Listener())
-            for name in map_work(_make_elsewhere, keys, shared=(maker,), description="stages"):
-                self.made_elsewhere.add(name)
-
-    def _is_finished(self, stage: Stage[Any]) -> bool:
-        note = self.note(stage.name) if self.resume else None
-        whole = note is not None and not _damaged(self.out / stage.name, note)
-        return whole and (note or {}).get("hash") == self._hash(stage)
+            made = map_work(_make_elsewhere, missing, shared=(maker,), description="stages")
+            self.made_elsewhere.update(made)
 
     def run(self, stage: Stage[T]) -> T:
         """The result of a stage, made now or before; always as it was read back from disk."""
         self.listener.begin(stage.name)
         began = time.perf_counter()
-        folder, key = self.out / stage.name, self._hash(stage)
-        known = self.resume or self.read_only or stage.name in self.made_elsewhere
-        note = self.note(stage.name) if known else None
-        if self.read_only:
-            note = self._fitting(stage, note)
-            key = note["hash"]
-        reused = note is not None and note.get("hash") == key
-        if reused and (damaged := _damaged(folder, note or {})):
-            self._say_damaged(stage.name, folder / damaged)
-            reused = False
-        self.hashes[stage.name] = key
-        if note is None or not reused:
-            note = self._make(stage, folder, key, began)
-        result = self._load(stage, folder)
+        now = stage.name in self.made_elsewhere
+        note = self._finished(stage) if self.resume or self.read_only or now else None
+        reused = note is not None
+        if note is None:
+            note, now = self._make(stage, began), False
+        try:
+            result = stage.load(self.out / stage.name)
+        except (DataError, OSError, KeyError, ValueError, TypeError) as error:
+            raise DataError(
+                f"stage {stage.name!r} in {self.out / stage.name} is damaged: {error} Delete that "
+                "folder and run the same command with --resume."
+            ) from error
+        self.hashes[stage.name] = note["hash"]
         self.timings[stage.name] = float(note["seconds"])
         self.warnings[stage.name] = list(note["warnings"])
-        now = reused and stage.name in self.made_elsewhere
         seconds = self.timings[stage.name] if now else time.perf_counter() - began
         self.listener.end(stage.name, seconds, reused and not now)
         return result
 
-    def _say_damaged(self, name: str, file: Path) -> None:
-        """A finished stage is made anew where a study goes on, and refused where it is read."""
-        what = f"stage {name!r} is damaged: {file} is not as it was written."
+    def _finished(self, stage: Stage[Any]) -> dict[str, Any] | None:
+        """What a stage with the same inputs wrote down about itself; None where it must be made."""
+        folder = self.out / stage.name
+        note = read_note(folder, stage.name)
+        if note is not None and note.get("format") != _FORMAT:
+            note = None
         if self.read_only:
-            raise DataError(f"{what} Run the study there again with --resume, which makes it anew.")
-        warnings.warn(f"{what} It is made anew.", stacklevel=2)
-
-    def _fitting(self, stage: Stage[Any], note: dict[str, Any] | None) -> dict[str, Any]:
-        """The note of a stage that is to be read, if it belongs to the others and the settings."""
-        inputs = json.loads(json.dumps(self._inputs(stage)))
-        other = note is not None and (
-            {k: note.get(k) for k in inputs} != inputs
-            or not str(note.get("of", self.identity)).startswith(self.identity)
-        )
-        if note is None or other:
-            what = "is not finished"
-            if other:
-                what = "was made with other settings or stages, or from other data"
-            raise DataError(
-                f"stage {stage.name!r} in {self.out} {what}. Run the study there again with "
-                "--resume."
-            )
+            self._check_fits(stage, note)
+        if note is None or not (self.read_only or note["hash"] == self._hash(stage)):
+            return None
+        for name, checksum in note["sha256"].items():
+            if not (folder / name).is_file() or files.sha256_of(folder / name) != checksum:
+                what = f"stage {stage.name!r} is damaged: {folder / name} is not as it was written."
+                if self.read_only:
+                    raise DataError(f"{what} {_RESUME}, which makes it anew.")
+                warnings.warn(f"{what} It is made anew.", stacklevel=3)
+                return None
         return note
 
-    def _make(self, stage: Stage[Any], folder: Path, key: str, began: float) -> dict[str, Any]:
-        with files.folder_in_one_piece(folder) as new:
+    def _check_fits(self, stage: Stage[Any], note: dict[str, Any] | None) -> None:
+        """Raise an error unless a stage can be read that belongs to the others and the settings."""
+        inputs = json.loads(json.dumps(self._inputs(stage)))
+        if note is None:
+            what = "is not finished"
+        elif {k: note.get(k) for k in inputs} == inputs and str(
+            note.get("of", self.identity)
+        ).startswith(self.identity):
+            return
+        else:
+            what = "was made with other settings or stages, or from other data"
+        raise DataError(f"stage {stage.name!r} in {self.out} {what}. {_RESUME}.")
+
+    def _make(self, stage: Stage[Any], began: float) -> dict[str, Any]:
+        with files.folder_in_one_piece(self.out / stage.name) as new:
             with warnings.catch_warnings(record=True) as heard:
                 for kind in _KEPT:
                     warnings.simplefilter("always", kind)
@@ -177,31 +179,19 @@ class StageRunner:
             kept = {str(w.message) for w in heard if issubclass(w.category, _KEPT)}
             for other in (w for w in heard if not issubclass(w.category, _KEPT)):
                 warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
+            written = sorted(path for path in new.rglob("*") if path.is_file())
             note = {
                 "format": _FORMAT,
                 "stage": stage.name,
-                "hash": key,
+                "hash": self._hash(stage),
                 "of": self.identity,
                 **self._inputs(stage),
                 "warnings": sorted(kept),
                 "seconds": round(time.perf_counter() - began, 3),
-                "sha256": {name: files.sha256_of(new / name) for name in _names(new)},
+                "sha256": {str(p.relative_to(new)): files.sha256_of(p) for p in written},
             }
             write_json(new / _NOTE, note)
         return note
-
-    def _load(self, stage: Stage[T], folder: Path) -> T:
-        try:
-            return stage.load(folder)
-        except (DataError, OSError, KeyError, ValueError, TypeError) as error:
-            raise DataError(
-                f"stage {stage.name!r} in {folder} is damaged: {error} {_REMEDY}"
-            ) from error
-
-    def note(self, name: str) -> dict[str, Any] | None:
-        """What a finished stage wrote down about itself."""
-        note = read_note(self.out / name, name)
-        return None if note is None or note.get("format") != _FORMAT else note
 
     def _inputs(self, stage: Stage[Any]) -> dict[str, Any]:
         needs = {name: self.hashes[name] for name in stage.needs}
@@ -213,10 +203,9 @@ class StageRunner:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _make_elsewhere(asked: tuple[Stage[Any], str], runner: StageRunner) -> str:
+def _make_elsewhere(stage: Stage[Any], runner: StageRunner) -> str:
     """Make a stage on a worker, into the folder that all of them share."""
-    stage, key = asked
-    runner._make(stage, runner.out / stage.name, key, time.perf_counter())
+    runner._make(stage, time.perf_counter())
     return stage.name
 
 
@@ -228,17 +217,3 @@ def read_note(folder: Path, name: str) -> dict[str, Any] | None:
         return None
     ours = isinstance(note, dict) and note.get("stage") == name and set(note) >= _NOTED
     return note if ours else None
-
-
-def _names(folder: Path) -> list[str]:
-    """All files below a folder but the note."""
-    inside = (str(p.relative_to(folder)) for p in folder.rglob("*") if not p.is_dir())
-    return sorted(name for name in inside if name != _NOTE)
-
-
-def _damaged(folder: Path, note: Mapping[str, Any]) -> str | None:
-    """The first file of a stage that is missing or not as it was written, if there is one."""
-    for name, checksum in note["sha256"].items():
-        if not (folder / name).is_file() or files.sha256_of(folder / name) != checksum:
-            return str(name)
-    return None

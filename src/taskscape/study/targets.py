@@ -6,9 +6,7 @@ from pathlib import Path
 
 from taskscape.errors import DataError
 from taskscape.meta import label_of
-from taskscape.pools import ClassPool
 from taskscape.storage import plain
-from taskscape.study.config import TargetSettings
 from taskscape.study.plan import Plan
 from taskscape.study.stages import Stage, Steps
 from taskscape.targets import Advice, AdvisorSettings, Sources, Target, advise_on, find_target
@@ -32,32 +30,20 @@ def open_targets(plan: Plan) -> tuple[Plan, tuple[Target, ...]]:
     if not asked.names:
         return plan, ()
     draw_candidates(plan.pool, settings)  # an error now, and not after the stages before
-    sizes = settings.target_sizes()
-    targets = _told_apart([find_target(name, plan.pool, **sizes) for name in asked.names], asked)
-    for target in targets:
-        _check_unseen(target, plan.pool)
-    known = replace(asked, fingerprints=tuple(t.fingerprint for t in targets))
-    return replace(plan, config=replace(plan.config, targets=known)), targets
-
-
-def _told_apart(targets: Sequence[Target], asked: TargetSettings) -> tuple[Target, ...]:
-    """The targets; where two have one name, such as two folders, each by how it was asked for."""
+    sizes, training = settings.target_sizes(), plan.pool.split("train")
+    targets = [find_target(name, plan.pool, **sizes) for name in asked.names]
     names = [target.name for target in targets]
-    return tuple(
-        target if names.count(target.name) == 1 else replace(target, name=name)
-        for target, name in zip(targets, asked.names, strict=True)
-    )
-
-
-def _check_unseen(target: Target, pool: ClassPool) -> None:
-    """A study fits its themes to all training classes: a target must not be among them."""
-    training = pool.split("train")
-    if own := target.classes_in(training):
-        raise DataError(
-            f"the target {target.name} has {len(own)} training classes of the pool, such as "
-            f"{training.class_names[own[0]]}, and the study trains on them. Name a group of "
-            "another split, or ask `taskscape advise`, which leaves the target's classes out."
-        )
+    for i, target in enumerate(targets):
+        if names.count(target.name) > 1:  # such as two folders: each by how it was asked for
+            targets[i] = replace(target, name=asked.names[i])
+        if own := target.classes_in(training):  # the themes are fitted to all of these
+            raise DataError(
+                f"the target {target.name} has {len(own)} training classes of the pool, such as "
+                f"{training.class_names[own[0]]}, and the study trains on them. Name a group of "
+                "another split, or ask `taskscape advise`, which leaves the target's classes out."
+            )
+    known = replace(asked, fingerprints=tuple(t.fingerprint for t in targets))
+    return replace(plan, config=replace(plan.config, targets=known)), tuple(targets)
 
 
 def targets_stage(

@@ -97,7 +97,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "[learners.settings.maml] with inner_steps = 5 in it.",
     ),
     ({"preset": "large"}, "preset='large' is not known; use 'quick', 'default' or 'paper'."),
-    ({"preset": 1}, "preset=1 in the settings must be text, such as 'quick'."),
+    ({"preset": 1}, "preset=1 in the settings must be text in quotes."),
 ]
 
 
@@ -136,7 +136,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
         {"learners": {"network": "resnet"}},
         "learners.network='resnet' is not known; use 'mlp' or 'conv4'.",
     ),
-    ({"learners": {"widths": [0]}}, "learners.widths=[0] must be 1 or more each."),
+    ({"learners": {"widths": [0]}}, "learners.widths=0 must be at least 1."),
     (
         {"learners": {"settings": {"maml": {"inner_steps": "five"}}}},
         "learners.settings.maml.inner_steps='five' must be a number.",
@@ -144,19 +144,19 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     (
         {"selection": {"rules": ["random"]}},
         f"selection.rules: 'random' is not a rule; choose from {OTHER_RULES}, alone or with a "
-        f"notion of similarity as in 'nearest:task2vec' ({', '.join(SIMILARITIES)}). Random choice "
+        f"similarity measure as in 'nearest:task2vec' ({', '.join(SIMILARITIES)}). Random choice "
         "is always there, to compare with.",
     ),
     (
         {"selection": {"rules": ["nearest:kl"]}},
         f"selection.rules: 'nearest:kl' is not a rule; choose from {OTHER_RULES}, alone or with a "
-        f"notion of similarity as in 'nearest:task2vec' ({', '.join(SIMILARITIES)}).",
+        f"similarity measure as in 'nearest:task2vec' ({', '.join(SIMILARITIES)}).",
     ),
     (
         {"similarity": "kl"},
         f"similarity='kl' is not known; use {one_of(SIMILARITIES)}.",
     ),
-    ({"selection": {"budgets": [0]}}, "selection.budgets=[0] must be 1 or more each."),
+    ({"selection": {"budgets": [0]}}, "selection.budgets=0 must be at least 1."),
     (
         {"selection": {"budgets": []}},
         "selection.budgets is empty; give one, or empty selection.rules too.",

@@ -203,7 +203,7 @@ def test_a_folder_is_not_written_over(whole, tmp_path):
         go(out)
     assert str(raised.value) == (
         f"{out} already has study.toml. Use --resume to go on with the study there, which re-uses "
-        "its finished stages; --overwrite to make it anew; or another --out."
+        "its finished stages; --overwrite to make it again; or another --out."
     )
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "mine.txt").write_text("keep")
