@@ -166,8 +166,6 @@ def _read_embedded_tasks(path: Path, embedded: Any, source: Path) -> Any:
 
     table = read_parquet(path)
     read_header(table.schema, str(path))
-    if "classes" not in table.column_names:
-        raise DataError(f"{path} is not a list of tasks that can be read: it has no classes.")
     classes = table["classes"].to_pylist()
     if classes != [[int(c) for c in row if c >= 0] for row in embedded.classes]:
         raise DataError(

@@ -119,11 +119,11 @@ class StageRunner:
         """The result of a stage, made now or before; always as it was read back from disk."""
         self.listener.begin(stage.name)
         began = time.perf_counter()
-        now = stage.name in self.made_elsewhere
-        note = self._finished(stage) if self.resume or self.read_only or now else None
-        reused = note is not None
-        if note is None:
-            note, now = self._make(stage, began), False
+        elsewhere = stage.name in self.made_elsewhere
+        note = self._finished(stage) if self.resume or self.read_only or elsewhere else None
+        reused = note is not None and not elsewhere
+        elsewhere = elsewhere and note is not None
+        note = note or self._make(stage, began)
         try:
             result = stage.load(self.out / stage.name)
         except (DataError, OSError, KeyError, ValueError, TypeError) as error:
@@ -134,8 +134,8 @@ class StageRunner:
         self.hashes[stage.name] = note["hash"]
         self.timings[stage.name] = float(note["seconds"])
         self.warnings[stage.name] = list(note["warnings"])
-        seconds = self.timings[stage.name] if now else time.perf_counter() - began
-        self.listener.end(stage.name, seconds, reused and not now)
+        seconds = self.timings[stage.name] if elsewhere else time.perf_counter() - began
+        self.listener.end(stage.name, seconds, reused)
         return result
 
     def _finished(self, stage: Stage[Any]) -> dict[str, Any] | None:
@@ -159,15 +159,12 @@ class StageRunner:
 
     def _check_fits(self, stage: Stage[Any], note: dict[str, Any] | None) -> None:
         """Raise an error unless a stage can be read that belongs to the others and the settings."""
-        inputs = json.loads(json.dumps(self._inputs(stage)))
-        if note is None:
-            what = "is not finished"
-        elif {k: note.get(k) for k in inputs} == inputs and str(
-            note.get("of", self.identity)
-        ).startswith(self.identity):
+        inputs, held = json.loads(json.dumps(self._inputs(stage))), note or {}
+        same = {k: held.get(k) for k in inputs} == inputs
+        if same and str(held.get("of", self.identity)).startswith(self.identity):
             return
-        else:
-            what = "was made with other settings or stages, or from other data"
+        what = "was made with other settings or stages, or from other data"
+        what = "is not finished" if note is None else what
         raise DataError(f"stage {stage.name!r} in {self.out} {what}. {_RESUME}.")
 
     def _make(self, stage: Stage[Any], began: float) -> dict[str, Any]:
