@@ -12,15 +12,29 @@ from taskscape.files import PICTURE, check_output
 from taskscape.similarity.known import TASK_THEMES, find_similarity
 
 
-@opt.command("compare test.parquet train.parquet --out distances.csv")
+@opt.command(
+    "compare test.parquet train.parquet --out distances.csv",
+    "compare --retrieval --data glyphs --similarity image_themes --out retrieval.png",
+)
 def compare(
-    test: opt.TestTasks,
-    train: opt.TrainTasks,
+    test: opt.MaybeTestTasks = None,
+    train: opt.MaybeTrainTasks = None,
     similarity: opt.SimilarityName = TASK_THEMES,
     data: Annotated[
         list[str] | None,
-        Option(help="For --similarity: the data that the tasks are from; may be repeated."),
+        Option(
+            help="For --similarity and --retrieval: the data that the tasks are from; may be "
+            "repeated."
+        ),
     ] = None,
+    retrieval: Annotated[
+        bool,
+        Option(
+            "--retrieval",
+            help="Instead: how often tasks of unseen groups of --data find their own group by "
+            "--similarity. --out is then a picture of who is taken for whom.",
+        ),
+    ] = False,
     reference: Annotated[
         Path | None, Option(help="Tasks of held-out classes, to compare the test tasks with.")
     ] = None,
@@ -37,9 +51,18 @@ def compare(
     from taskscape.cli.file_distances import TABLE, by_samples, by_themes, write_distances
     from taskscape.distributed.engine import use_engine
 
+    find_similarity(similarity)
+    if retrieval:
+        beside = "--retrieval, which draws its own tasks"
+        if test is not None:
+            raise DataError(f"TEST and TRAIN have no effect with {beside}. Leave them out.")
+        opt.refuse_given(compare, beside, reference=reference, k=k, normalise=normalise)
+        _retrieve(opt.one_source(data), similarity, seed, out, as_json)
+        return
+    if test is None or train is None:
+        raise DataError("give TEST and TRAIN, files of tasks; or --retrieval and --data.")
     if out is not None:
         check_output(out, TABLE)
-    find_similarity(similarity)
     if similarity == TASK_THEMES:
         with use_engine(engine):
             compared = by_themes(test, train, reference, k, normalise, seed)
@@ -50,6 +73,22 @@ def compare(
     if out is not None:
         write_distances(out, compared)
     opt.print_result(as_json, compared.to_dict(), compared.summary(), out)
+
+
+def _retrieve(
+    source: str | None, similarity: str, seed: int, out: Path | None, as_json: bool
+) -> None:
+    from taskscape.pools import load_pool
+    from taskscape.similarity import retrieval
+
+    if source is None:
+        raise DataError("--retrieval needs --data, what tasks are drawn from.")
+    if out is not None:
+        check_output(out, PICTURE)
+    test = retrieval(load_pool(source), similarity, seed=seed)
+    if out is not None:
+        test.measure.plot(out)
+    opt.print_result(as_json, test.to_dict(), test.summary(), out)
 
 
 @opt.command(

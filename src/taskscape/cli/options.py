@@ -56,16 +56,14 @@ NShot = Annotated[str, Option(help="Samples per class: 16, 1-5, or all.")]
 NQuery = Annotated[int, Option(help="Further samples per class, as queries.")]
 Seed = Annotated[int, Option(help="The same seed gives the same result.")]
 LearnerName = Annotated[str, Option("--learner", help=f"The learner's name. {meanings(LEARNERS)}.")]
-TestTasks = Annotated[
-    Path,
-    Argument(
-        help="Test tasks, written by `taskscape embed`; with another --similarity, by "
-        "`taskscape tasks`."
-    ),
-]
-TrainTasks = Annotated[
-    Path, Argument(help="Training tasks: such a file, or a catalogue of embedded ones.")
-]
+_TEST = Argument(
+    help="Test tasks, by `taskscape embed`; with another --similarity, by `taskscape tasks`."
+)
+_TRAIN = Argument(help="Training tasks: such a file, or a catalogue of embedded ones.")
+TestTasks = Annotated[Path, _TEST]
+MaybeTestTasks = Annotated[Path | None, _TEST]
+TrainTasks = Annotated[Path, _TRAIN]
+MaybeTrainTasks = Annotated[Path | None, _TRAIN]
 SimilarityName = Annotated[
     str,
     Option(
@@ -161,7 +159,7 @@ def refuse_given(command: Callable[..., Any], beside: str, **values: Any) -> Non
     for name, value in values.items():
         if value != signature(command).parameters[name].default:
             option = f"--{name.replace('_', '-')}"
-            raise DataError(f"{option} plays no part beside {beside}. Leave it out.")
+            raise DataError(f"{option} has no effect with {beside}. Leave it out.")
 
 
 def print_result(as_json: bool, plain: Any, words: str, *written: Path | None) -> None:

@@ -79,6 +79,29 @@ def test_compare(run, files, tmp_path, train):
     assert len(test.names(3)) == 3
 
 
+def test_tasks_of_one_group_find_each_other(run, files, tmp_path):
+    rng = np.random.default_rng(0)
+    places = 5 * rng.normal(size=(4, 3))[np.repeat(np.arange(4), 10)]
+    np.savez(
+        tmp_path / "own.npz",
+        X=np.repeat(places, 8, axis=0) + rng.normal(size=(320, 3)),
+        y=np.repeat(np.arange(40), 8),
+        groups=np.repeat([f"g{i // 10}" for i in range(40)], 8),
+    )
+    asked = ["compare", "--retrieval", "--data", tmp_path / "own.npz", "--similarity", "task_means"]
+    words = run(*asked, "--out", tmp_path / "who.png")
+    assert words.startswith("task_means: tasks of one group find each other in")
+    assert "prototypes:" in words
+    assert (tmp_path / "who.png").exists()
+    assert json.loads(run(*asked, "--json"))["measure"]["precision"]["value"] > 0.5
+    with pytest.raises(DataError, match="--retrieval needs --data"):
+        run("compare", "--retrieval")
+    with pytest.raises(DataError, match="TEST and TRAIN have no effect with --retrieval"):
+        run(*asked[:1], files / "test.parquet", *asked[1:])
+    with pytest.raises(DataError, match="give TEST and TRAIN"):
+        run("compare")
+
+
 def test_compare_with_a_reference_and_equal_ways(run, files):
     found = json.loads(
         run("compare", files / "test.parquet", files / "train.parquet", "--normalise-ways",
@@ -285,7 +308,7 @@ def test_accuracies_that_cannot_be_joined(run, files, tmp_path):
         mine.write_text(text)
         with pytest.raises(DataError, match=re.escape(message)):
             run(*both, "--accuracies", mine)
-    with pytest.raises(DataError, match=r"^--distance plays no part beside TRAIN: distances"):
+    with pytest.raises(DataError, match=r"^--distance has no effect with TRAIN: distances"):
         run(*both, "--accuracies", mine, "--distance", "far")
     with pytest.raises(DataError, match="give TEST and TRAIN with --accuracies"):
         run(*both)

@@ -89,7 +89,7 @@ def test_every_task_can_be_written(own_data: Path, tmp_path: Path):
     assert "TaskSet(20 tasks over 'own': 3-way, all-shot)" in text
     with pytest.raises(DataError, match="lists tasks of one size"):
         run("tasks", own_data, "--all", "--n-way", "2-3", "--out", tmp_path / "t")
-    with pytest.raises(DataError, match=r"^--n-tasks plays no part beside --all, which lists"):
+    with pytest.raises(DataError, match=r"^--n-tasks has no effect with --all, which lists"):
         run("tasks", own_data, "--all", "--n-tasks", 9, "--out", tmp_path / "t")
 
 

@@ -107,9 +107,9 @@ def test_wrong_wishes_are_named_before_work_starts(folder: Path, tmp_path: Path)
         ([*train, "--out", "a.txt"], r"^--out a.txt: expected a name that ends in \.csv"),
         (
             ["--forecaster", "f", "--trained", "l"],
-            r"^--trained plays no part beside --forecaster, which is calibrated already\.",
+            r"^--trained has no effect with --forecaster, which is calibrated already\.",
         ),
-        (["--forecaster", "f", "--confidence", "0.8"], "^--confidence plays no part beside"),
+        (["--forecaster", "f", "--confidence", "0.8"], "^--confidence has no effect with"),
     ):
         with pytest.raises(DataError, match=message):
             run(*base, *words)

@@ -113,7 +113,9 @@ def test_while_python_imports_it_ends_quietly(imported: str, script: bool, tmp_p
     module, _, function = COMMAND.partition(":")
     entry.write_text(f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n")
     start = [str(entry)] if script else ["-m", "taskscape"]
-    child = start_hearing([sys.executable, "-X", "importtime", *start, "data", "show", "glyphs"])
+    child = start_hearing(
+        [sys.executable, "-X", "importtime", *start, "embed", "m", "glyphs", "--out", "x.parquet"]
+    )
     assert child.stderr is not None
     assert any(line.split("|")[-1].strip() == imported for line in child.stderr)
     child.send_signal(signal.SIGINT)
