@@ -10,7 +10,8 @@ import numpy as np
 from record import over_training_sets, seconds
 
 from taskscape.compare import distances, mean_kl, nearest
-from taskscape.compare.posteriors import expected_log, log_beta
+from taskscape.compare.posteriors import expected_log
+from taskscape.embeddings.blocks import log_beta
 
 N_TEST, K, WAY = 15_504, 10, 5
 

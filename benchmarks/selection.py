@@ -13,7 +13,8 @@ from compare import N_TEST, tasks
 from record import over_training_sets, seconds
 
 from taskscape.compare import distances
-from taskscape.compare.posteriors import expected_log, log_beta
+from taskscape.compare.posteriors import expected_log
+from taskscape.embeddings.blocks import log_beta
 from taskscape.select import select
 
 RULES = ("nearest", "random", "coverage", "classes", "facility")

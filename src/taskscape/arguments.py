@@ -10,20 +10,6 @@ import numpy as np
 from taskscape.devices import free_memory
 from taskscape.errors import DataError
 
-__all__ = [
-    "MOST_FOR_JAX",
-    "Seed",
-    "as_array",
-    "as_numbers",
-    "check_choice",
-    "check_flag",
-    "check_kind",
-    "check_memory",
-    "check_number",
-    "check_seed",
-    "check_whole",
-]
-
 Seed: TypeAlias = int | np.integer
 MOST_FOR_JAX = 2**31 - 1
 """Larger seeds do not fit into JAX's usual whole numbers."""

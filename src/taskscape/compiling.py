@@ -17,8 +17,6 @@ import jax
 
 from taskscape.files import cache_dir
 
-__all__ = ["compiled", "keep_programs", "seconds_compiling"]
-
 T = TypeVar("T")
 _WITH_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 _MOST_BYTES = 1 << 29

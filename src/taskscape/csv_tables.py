@@ -13,8 +13,6 @@ from jaxtyping import Float
 from taskscape.errors import DataError
 from taskscape.files import expanded
 
-__all__ = ["CsvTable", "read_csv", "write_csv"]
-
 
 @dataclass(frozen=True)
 class CsvTable:

@@ -5,8 +5,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["cores", "free_bytes", "free_memory"]
-
 
 def cores() -> int:
     """Processor cores that this process may use."""

@@ -21,33 +21,6 @@ from taskscape.errors import DataError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "DISK_FULL",
-    "PICTURE",
-    "Kind",
-    "PathLike",
-    "SavedAsJson",
-    "as_path",
-    "cache_dir",
-    "check_output",
-    "check_seal",
-    "csv_with",
-    "damage_named",
-    "expanded",
-    "folder_in_one_piece",
-    "has_columns",
-    "json_with",
-    "lock_open_file",
-    "locked_folder",
-    "only_run_in",
-    "picture",
-    "remove_leftovers",
-    "save_picture",
-    "sealed",
-    "sha256_of",
-    "written_in_one_piece",
-]
-
 PathLike = str | os.PathLike[str]
 
 _LEFT_AFTER = 3600

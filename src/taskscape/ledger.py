@@ -11,8 +11,6 @@ from taskscape.errors import DataError
 from taskscape.files import check_seal, lock_open_file, sealed
 from taskscape.storage import versions_and_hardware
 
-__all__ = ["Ledger", "read_ledger"]
-
 _BEGINNING = b'{"cell": {'
 
 

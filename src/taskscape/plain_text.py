@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["for_matplotlib", "for_plotly", "low_to_high", "markdown_table"]
-
 _UNSAFE_IN_PLOTLY = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", "%": "&#37;", "$": "&#36;", "\n": " "}
 )

@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
-__all__ = ["Advance", "Listener", "duration", "heard_by", "progress_bar", "track"]
-
 T = TypeVar("T")
 _DELAY_SECONDS = 1.0
 

@@ -34,34 +34,6 @@ from taskscape.files import (
     written_in_one_piece,
 )  # fmt: skip
 
-__all__ = [
-    "CHECKPOINT",
-    "arrays_of",
-    "arrays_of_kind",
-    "check_format",
-    "forget_checkpoint",
-    "get_array",
-    "header_of",
-    "load_arrays",
-    "load_checkpoint",
-    "open_parquet",
-    "plain",
-    "read_batches",
-    "read_json",
-    "read_parquet",
-    "read_row_group",
-    "read_table",
-    "save_arrays",
-    "save_checkpoint",
-    "table_with_header",
-    "tree_from",
-    "versions",
-    "versions_and_hardware",
-    "write_json",
-    "write_parquet",
-    "write_table",
-]
-
 Tree = TypeVar("Tree")
 _FORMAT = 1
 _HEADER = b"taskscape"

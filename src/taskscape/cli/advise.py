@@ -8,7 +8,8 @@ from typer import Option
 from taskscape.cli import options as opt
 from taskscape.errors import DataError
 from taskscape.files import check_output
-from taskscape.targets.known import AUTO, WAYS
+from taskscape.select.known import AUTO
+from taskscape.targets.known import WAYS
 
 if TYPE_CHECKING:
     from taskscape.targets.gains import GainSeen

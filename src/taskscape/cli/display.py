@@ -19,8 +19,6 @@ from taskscape.study import Listener, StudyConfig
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.loop import FitInfo
 
-__all__ = ["FitDisplay", "StudyDisplay", "print_fit", "say_time"]
-
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _SECONDS_BETWEEN_LINES = 10.0
 _MUCH_COMPILING = 1.0

@@ -12,8 +12,6 @@ import typer
 
 from taskscape.files import DISK_FULL
 
-__all__ = ["fail", "in_words", "plain_warnings", "prepare_terminal"]
-
 _NO_ROOM = "Free some space, or choose another place."
 _NOT_ALLOWED = "Choose another place, or change its permissions."
 _REMEDIES = dict.fromkeys(DISK_FULL, _NO_ROOM) | {

@@ -15,8 +15,6 @@ import typer
 
 from taskscape.distributed.interrupts import wait_with
 
-__all__ = ["heed_interrupts", "resumable"]
-
 _SIGNALS = [signal.SIGINT, signal.SIGTERM]
 if hasattr(signal, "SIGHUP"):
     _SIGNALS.append(signal.SIGHUP)

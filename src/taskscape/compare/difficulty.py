@@ -9,8 +9,6 @@ from taskscape.compare.divergences import DIVERGENCES
 from taskscape.compare.posteriors import combine_members
 from taskscape.errors import DataError
 
-__all__ = ["ClassMoments", "Separation", "class_moments", "class_separation", "feature_separation"]
-
 _BLOCK_NUMBERS = 1 << 23
 
 

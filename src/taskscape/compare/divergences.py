@@ -24,7 +24,6 @@ from taskscape.compare.posteriors import (
     check_together,
     expected_log,
     kl,
-    log_beta,
     member_weights,
     ndim_of,
     read_lam,
@@ -32,17 +31,9 @@ from taskscape.compare.posteriors import (
     weights_of,
 )
 from taskscape.compare.rows import row_hashes
+from taskscape.embeddings.blocks import log_beta
 from taskscape.errors import DataError
 from taskscape.progress import track
-
-__all__ = [
-    "DIVERGENCES",
-    "Divergence",
-    "Estimate",
-    "distances",
-    "divergence_with_error",
-    "theme_cost",
-]
 
 _MOST_SAMPLES = 1_000_000
 _BLOCK_NUMBERS = 1 << 22

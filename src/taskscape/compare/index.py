@@ -11,25 +11,9 @@ from jaxtyping import Bool, Float, Int, UInt64
 from scipy.special import gammaln, psi
 from threadpoolctl import threadpool_limits
 
-from taskscape.compare.posteriors import (
-    AffineKL,
-    affine_kl,
-    log_beta,
-    side_by_side,
-    sum_members,
-)
+from taskscape.compare.posteriors import AffineKL, affine_kl, side_by_side, sum_members
 from taskscape.compare.rows import distinct_rows
-from taskscape.embeddings.blocks import boxes, with_sums
-
-__all__ = [
-    "THREADS",
-    "Neighbours",
-    "Sides",
-    "TaskIndex",
-    "least_kl",
-    "one_blas_thread",
-    "slack_of",
-]
+from taskscape.embeddings.blocks import boxes, log_beta, with_sums
 
 _BOX = 512
 """Tasks of a box."""

@@ -14,7 +14,6 @@ from taskscape.compare.posteriors import (
     check_together,
     combine_members,
     expected_log,
-    log_beta,
     member_weights,
     read_chunks,
     read_lam,
@@ -22,16 +21,9 @@ from taskscape.compare.posteriors import (
     typical,
 )
 from taskscape.embeddings import LamStream
+from taskscape.embeddings.blocks import log_beta
 from taskscape.errors import DataError
 from taskscape.statistics import pairwise_spearman
-
-__all__ = [
-    "TrainSummary",
-    "mean_kl",
-    "member_agreement",
-    "member_scales",
-    "summarise",
-]
 
 _ROWS = 1 << 16
 _PAIRS = 1 << 21

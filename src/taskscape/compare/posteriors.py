@@ -11,24 +11,6 @@ from taskscape.arguments import as_numbers, check_number
 from taskscape.embeddings.blocks import log_beta
 from taskscape.errors import DataError
 
-__all__ = [
-    "AffineKL",
-    "Tasks",
-    "affine_kl",
-    "check_together",
-    "combine_members",
-    "expected_log",
-    "kl",
-    "log_beta",
-    "ndim_of",
-    "normalise_ways",
-    "read_chunks",
-    "read_lam",
-    "side_by_side",
-    "sum_members",
-    "typical",
-]
-
 Tasks: TypeAlias = Any
 """λ as an array (tasks, L) or (members, tasks, L), or anything with such an array as ``.lam``."""
 

@@ -14,8 +14,6 @@ from taskscape.compare.rows import class_hashes
 from taskscape.compare.search import nearest
 from taskscape.errors import DataError
 
-__all__ = ["LEAST_REFERENCES", "Resemblance", "read_classes", "resemblance"]
-
 _ENOUGH = 200
 LEAST_REFERENCES = 20
 """Fewer tasks to compare with do not make a verdict."""

@@ -11,8 +11,6 @@ from taskscape.errors import DataError
 from taskscape.files import picture
 from taskscape.statistics import Interval, mean_interval
 
-__all__ = ["Retrieval", "score_retrieval"]
-
 _NEAREST = 10
 
 

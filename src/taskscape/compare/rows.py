@@ -7,8 +7,6 @@ from jaxtyping import Float, Int, UInt64
 
 from taskscape.tasks.draws import subkeys
 
-__all__ = ["DistinctRows", "class_hashes", "distinct_rows", "row_hashes"]
-
 
 class DistinctRows(NamedTuple):
     """Which rows of an array are equal; their order depends on their content, not their place."""

@@ -24,18 +24,15 @@ from taskscape.compare.posteriors import (
     Tasks,
     affine_kl,
     check_together,
-    log_beta,
     read_chunks,
     read_lam,
     side_by_side,
     sum_members,
 )
 from taskscape.compiling import keep_programs
-from taskscape.embeddings.blocks import with_sums
+from taskscape.embeddings.blocks import log_beta, with_sums
 from taskscape.errors import DataError
 from taskscape.progress import track
-
-__all__ = ["nearest"]
 
 keep_programs()
 

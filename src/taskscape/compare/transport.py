@@ -7,8 +7,6 @@ from jaxtyping import Float
 from scipy.optimize import linear_sum_assignment, linprog
 from scipy.sparse import csc_array, eye_array, kron, vstack
 
-__all__ = ["move_equal_weights", "move_weights"]
-
 _PAIRS_AT_ONCE = 128
 """Problems in one linear programme: fewer cost more calls, more cost a longer search."""
 _MOST_COPIES = 512

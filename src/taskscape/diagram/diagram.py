@@ -28,8 +28,6 @@ from taskscape.statistics import (
     spearman,
 )
 
-__all__ = ["correlation_diagram"]
-
 _MOST = 100_000
 """Bins, or resamples: more of them tell nothing more, and take hours."""
 

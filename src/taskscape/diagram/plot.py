@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from taskscape.diagram.result import CorrelationDiagram, Curve
 
-__all__ = ["COLOURS", "DASHES", "FORMATS", "MARKERS", "plotly_figure", "save_figure"]
-
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette, darkest first."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")

@@ -14,8 +14,6 @@ from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.tasks.class_lists import parse_classes, read_class_column
 
-__all__ = ["DiagramData", "join_accuracies", "read_diagram_csv"]
-
 _EXPECTED = "expected a header, and a row for each test task"
 _TASK_COLUMNS = ("task", "task_id", "id")
 _NOT_ACCURACY = (

@@ -11,8 +11,6 @@ from taskscape.files import SavedAsJson, json_with
 from taskscape.statistics import NO_INTERVALS, Interval
 from taskscape.storage import plain
 
-__all__ = ["DIAGRAM_FILE", "Bin", "CorrelationDiagram", "Curve"]
-
 _FORMAT = 1
 _KIND = "correlation diagram"
 DIAGRAM_FILE = json_with("a correlation diagram", what=_KIND)

@@ -26,8 +26,6 @@ from taskscape.errors import TaskscapeError
 from taskscape.files import DISK_FULL
 from taskscape.progress import progress_bar
 
-__all__ = ["ENGINES", "EngineError", "map_work", "on_workers", "use_engine"]
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

@@ -5,8 +5,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["interrupts_wait", "still_heard", "wait_with"]
-
 _WAITING: list[list[int]] = []
 
 

@@ -21,30 +21,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from taskscape.distributed.interrupts import still_heard
 from taskscape.errors import DataError, ProcessesError
 
-__all__ = [
-    "SAME",
-    "SPLIT",
-    "alike",
-    "all_devices",
-    "anyone",
-    "devices_for",
-    "first_process",
-    "join_processes",
-    "leave_at_once_if_joined",
-    "losses_named",
-    "on_all_hosts",
-    "on_each_device",
-    "on_one_device",
-    "one_for_all",
-    "own_places",
-    "part_ways",
-    "same_on_all",
-    "several_processes",
-    "split_among_devices",
-    "split_over_devices",
-    "sum_over_devices",
-]
-
 Tree = TypeVar("Tree")
 _LOST = re.compile("(UNKNOWN|INTERNAL|UNAVAILABLE|ABORTED|CANCELLED|DEADLINE_EXCEEDED): ")
 """How JAX begins to tell of a collective that failed; a device without room is none of these."""

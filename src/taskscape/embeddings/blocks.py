@@ -8,8 +8,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import gammaln
 
-__all__ = ["BLOCK", "Sums", "boxes", "log_beta", "with_sums"]
-
 BLOCK = 4096
 """Tasks of a block, which is a row group of a Parquet file: the least that is read of it."""
 

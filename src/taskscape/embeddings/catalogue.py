@@ -35,15 +35,6 @@ from taskscape.files import (
 )
 from taskscape.storage import check_format
 
-__all__ = [
-    "CATALOGUE",
-    "Catalogue",
-    "LamStream",
-    "Shard",
-    "new_name",
-    "read_shards",
-]
-
 _BATCH = 1 << 16
 _MANIFEST = "manifest.json"
 _WHAT = "catalogue of embedded tasks"

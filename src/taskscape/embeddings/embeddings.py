@@ -28,17 +28,6 @@ from taskscape.tasks import TaskSet
 from taskscape.tasks.manifest import class_column, padded_classes
 from taskscape.tasks.taskset import Rows, as_rows, check_range
 
-__all__ = [
-    "EMBEDDINGS",
-    "Embeddings",
-    "EmbeddingsFile",
-    "Header",
-    "TaskFilter",
-    "from_table",
-    "to_table",
-    "write_embeddings",
-]
-
 _WHAT = "embeddings"
 _IDS_AT_ONCE = 1 << 20
 

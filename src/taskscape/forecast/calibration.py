@@ -19,8 +19,6 @@ from taskscape.forecast.regression import (
     standardised,
 )
 
-__all__ = ["FORMAT", "Calibration", "Expected", "calibrate", "from_disk", "to_disk"]
-
 _QUERIES = 100
 """Accuracies are read as if of this many queries, so that 0 and 1 have finite odds."""
 _RESIDUALS = 200

@@ -26,8 +26,6 @@ from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import OutlierTasksWarning, TaskThemes
 from taskscape.themes.prepare import Preparation
 
-__all__ = ["GROUPS", "LESS_TRUSTED", "MAIN", "WORDS", "Described", "Describer", "chosen_features"]
-
 Described: TypeAlias = Mapping[str, Float[np.ndarray, "tasks"]]
 
 GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(

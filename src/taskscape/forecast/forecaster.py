@@ -32,8 +32,6 @@ from taskscape.storage import load_arrays, save_arrays
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["ForecastWarning", "Forecaster", "forecast"]
-
 _MOST_TASKS = 20_000
 _FEW_OUTSIDE = 0.05
 _KIND = "forecaster"

@@ -16,17 +16,6 @@ from jaxtyping import Float, Int
 
 from taskscape.errors import DataError
 
-__all__ = [
-    "PENALTIES",
-    "Ridge",
-    "Spread",
-    "class_shares",
-    "fit_ridge",
-    "fit_spread",
-    "hold_out_classes",
-    "standardised",
-]
-
 PENALTIES = tuple(float(p) for p in 10.0 ** np.arange(-5, 2.01, 0.5))
 """Weights of the squared coefficients against the *mean* squared error, that are tried."""
 _LEAST_TO_LEARN_FROM = 20

@@ -14,8 +14,6 @@ from taskscape.plain_text import for_matplotlib
 from taskscape.statistics import coverage, make_resamples, noise_ceiling, spearman
 from taskscape.storage import plain
 
-__all__ = ["FORECASTS_FILE", "Forecasts", "Judgement", "judge"]
-
 FORECASTS_FILE = json_with("a list of forecasts", "learner", "confidence", "average", "tasks")
 """What ``save`` may replace."""
 

@@ -16,8 +16,6 @@ from taskscape.meta.gaussian_weights import (
 )
 from taskscape.meta.learner import Episode, Number, n_samples
 
-__all__ = ["ABML", "hyper_prior"]
-
 
 @dataclass(frozen=True)
 class ABML(GaussianLearner):

@@ -12,8 +12,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from taskscape.meta.learner import Episode, Shots, log_probabilities, n_samples, nll
 from taskscape.meta.networks import Architecture, Network
 
-__all__ = ["BMAML", "rbf_kernel", "stein_direction"]
-
 
 @dataclass(frozen=True)
 class BMAML:

@@ -19,8 +19,6 @@ from taskscape.storage import (
 )
 from taskscape.tasks import TaskSet
 
-__all__ = ["TrainingCheckpoint"]
-
 
 class TrainingCheckpoint:
     """Where the state of one training is kept, and of which training it is."""

@@ -19,8 +19,6 @@ from taskscape.pools import ClassPool
 from taskscape.tasks import Episodes, TaskSet, TaskStream
 from taskscape.tasks.draws import subkeys
 
-__all__ = ["EpisodeRows", "TaskFeed", "gather", "redrawn", "rows_of", "tasks_from_episodes"]
-
 
 class EpisodeRows(eqx.Module):
     """Rows of the pool's samples by class, for one task or (leading axes) many; -1: no sample."""

@@ -28,17 +28,6 @@ from taskscape.meta.networks import PRECISIONS
 from taskscape.progress import track
 from taskscape.tasks import TaskSet
 
-__all__ = [
-    "Evaluation",
-    "TaskScores",
-    "disagreement",
-    "evaluate",
-    "evaluate_many",
-    "halved_until_it_fits",
-    "score",
-    "weight_spread",
-]
-
 T = TypeVar("T")
 
 BINS = 15

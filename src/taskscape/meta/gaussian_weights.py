@@ -16,23 +16,6 @@ from taskscape.errors import DataError
 from taskscape.meta.learner import Number, Shots, log_probabilities, n_samples, nll, picked
 from taskscape.meta.networks import Architecture, Network
 
-__all__ = [
-    "GaussianLearner",
-    "GaussianMeta",
-    "GaussianWeights",
-    "draw",
-    "expected_nll",
-    "fisher",
-    "free_energy",
-    "gaussian_kl",
-    "meta_start",
-    "natural_step",
-    "noise",
-    "signs",
-    "slopes",
-    "std_ratio",
-]
-
 
 class GaussianWeights(eqx.Module):
     """Independent Gaussians, one for each weight: two networks of means and log-variances."""

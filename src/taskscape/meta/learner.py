@@ -19,18 +19,6 @@ from numpy.typing import ArrayLike
 from taskscape.errors import DataError
 from taskscape.meta.networks import Architecture, Network
 
-__all__ = [
-    "Bayesian",
-    "Episode",
-    "Learner",
-    "Number",
-    "Shots",
-    "log_probabilities",
-    "nll",
-    "with_numbers",
-    "without_numbers",
-]
-
 Tree = TypeVar("Tree")
 AnyLearner = TypeVar("AnyLearner", bound="Learner")
 Number: TypeAlias = float | Float[Array, ""]

@@ -11,8 +11,6 @@ from taskscape.errors import DataError
 if TYPE_CHECKING:
     import taskscape.meta.learner
 
-__all__ = ["LEARNERS", "LearnerEntry", "find_learner", "label_of", "make_learner"]
-
 Setting: TypeAlias = int | float | str | bool
 
 

@@ -10,8 +10,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from taskscape.meta.learner import Episode, Shots, descend, log_probabilities, nll
 from taskscape.meta.networks import Architecture, Network
 
-__all__ = ["MAML"]
-
 
 @dataclass(frozen=True)
 class MAML:

@@ -21,18 +21,6 @@ from taskscape.compiling import keep_programs
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 
-__all__ = [
-    "PRECISIONS",
-    "Architecture",
-    "Conv4",
-    "Mlp",
-    "Network",
-    "architecture",
-    "conv4",
-    "mlp",
-    "network_for",
-]
-
 keep_programs()
 
 Normalisation: TypeAlias = Literal["batch", "layer", "none"]

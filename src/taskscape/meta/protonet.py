@@ -10,8 +10,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from taskscape.meta.learner import Episode, Shots, masked_log_softmax, picked
 from taskscape.meta.networks import Architecture, Network
 
-__all__ = ["ProtoNet"]
-
 
 class Prototypes(eqx.Module):
     """The embedding, and the mean embedding of each class's support."""

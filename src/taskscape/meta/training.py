@@ -42,18 +42,6 @@ from taskscape.progress import progress_bar
 from taskscape.storage import arrays_of, arrays_of_kind, load_arrays, save_arrays, tree_from
 from taskscape.tasks import TaskSet, TaskStream
 
-__all__ = [
-    "TRAINED",
-    "TrainConfig",
-    "TrainState",
-    "Trained",
-    "advance",
-    "begin",
-    "learner_and_training",
-    "train",
-    "train_many",
-]
-
 _WHAT = "trained learner"
 TRAINED = arrays_of_kind(_WHAT)
 """Folders that :meth:`Trained.save` writes."""

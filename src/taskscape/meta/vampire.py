@@ -13,8 +13,6 @@ from taskscape.meta.gaussian_weights import (
 )
 from taskscape.meta.learner import Episode
 
-__all__ = ["VAMPIRE"]
-
 
 @dataclass(frozen=True)
 class VAMPIRE(GaussianLearner):

@@ -16,8 +16,6 @@ from taskscape.errors import DataError
 from taskscape.pools.cache import file_stamp
 from taskscape.pools.images import MAX_BYTES, SUFFIXES
 
-__all__ = ["Entry", "FileTree", "FolderTree", "ZipTree", "open_tree"]
-
 Parts = tuple[str, ...]
 
 

@@ -11,8 +11,6 @@ from taskscape.errors import DataError
 from taskscape.pools.notes import left_out
 from taskscape.pools.pool import ClassPool, as_samples, parse_split
 
-__all__ = ["as_numpy", "clean_labels", "labelled_pool", "load_arrays", "load_classes"]
-
 
 def as_numpy(values: Any, what: str) -> Shaped[np.ndarray, "..."]:
     """Anything array-like as numpy: lists, numpy, JAX, pandas, SciPy's sparse, torch's tensors."""

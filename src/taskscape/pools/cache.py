@@ -21,19 +21,6 @@ from taskscape.errors import DataError
 from taskscape.files import Kind, cache_dir, check_output, expanded, folder_in_one_piece
 from taskscape.pools.pool import ClassPool
 
-__all__ = [
-    "POOL",
-    "cache_dir",
-    "cache_key",
-    "cached",
-    "data_dir",
-    "file_stamp",
-    "mapped_scratch",
-    "read_pool",
-    "save_pool",
-    "write_pool",
-]
-
 _FORMAT = 1
 _MAP_ABOVE_BYTES = 1 << 28
 _FILES = {"pool.json", "samples.npy"}

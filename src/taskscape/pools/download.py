@@ -8,8 +8,6 @@ from pathlib import Path
 from taskscape.errors import DataError
 from taskscape.progress import Advance, progress_bar
 
-__all__ = ["RemoteFile", "fetch"]
-
 
 @dataclass(frozen=True)
 class RemoteFile:

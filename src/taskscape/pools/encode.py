@@ -16,8 +16,6 @@ from taskscape.pools.cache import cache_key, cached
 from taskscape.pools.pool import ClassPool
 from taskscape.progress import progress_bar
 
-__all__ = ["check_encoder", "encode_pool", "encoder_label"]
-
 _VERSION = 1
 _PROBES = 16
 _TOLERANCE = 0.01

@@ -16,8 +16,6 @@ from taskscape.pools.images import check_colour, check_image_size, read_pictures
 from taskscape.pools.notes import left_out
 from taskscape.pools.pool import SPLITS, ClassPool, parse_split
 
-__all__ = ["load_folder", "refuse_empty_folders"]
-
 _VERSION = 2
 _SKIP = " Or leave such folders out, with a note: skip_damaged=True (--skip-damaged)."
 _LAYOUTS = "class/picture, group/class/picture, or either below train, val and test"

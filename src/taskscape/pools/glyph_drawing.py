@@ -18,8 +18,6 @@ from scipy import ndimage
 
 from taskscape.errors import DataError
 
-__all__ = ["FACE_NAMES", "Face", "Shape", "centred", "draw", "open_faces", "shape_of"]
-
 FACE_NAMES = (
     "DejaVuSans", "DejaVuSerif", "DejaVuSansMono",
     "DejaVuSans-Bold", "DejaVuSerif-Bold", "DejaVuSansMono-Bold",

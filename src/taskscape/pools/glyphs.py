@@ -28,19 +28,6 @@ from taskscape.pools.glyph_drawing import FACE_NAMES, Shape, draw, open_faces, s
 from taskscape.pools.pool import ClassPool
 from taskscape.progress import track
 
-__all__ = [
-    "BLOCKS",
-    "CHARACTERS",
-    "SCRIPTS",
-    "Glyph",
-    "GlyphGroup",
-    "characters_of",
-    "load_glyphs",
-    "load_letters",
-    "load_symbols",
-    "read_shapes",
-]
-
 CHARACTERS = Path(__file__).with_name("glyph_characters.json")
 """The characters of every group, as ranges of code points."""
 

@@ -18,19 +18,6 @@ from taskscape.arguments import check_flag, check_whole
 from taskscape.errors import DataError
 from taskscape.progress import progress_bar, track
 
-__all__ = [
-    "MAX_BYTES",
-    "MAX_PIXELS",
-    "SUFFIXES",
-    "Pictures",
-    "careful_decoding",
-    "check_colour",
-    "check_image_size",
-    "images_in_shape",
-    "open_picture",
-    "read_pictures",
-]
-
 SUFFIXES = (
     ".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pbm", ".pgm", ".ppm", ".tif", ".tiff", ".webp"
 )  # fmt: skip

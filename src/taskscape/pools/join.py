@@ -17,15 +17,6 @@ from taskscape.pools.look_alikes import LookAlikes, Looks, find_look_alikes, pap
 from taskscape.pools.notes import few_names
 from taskscape.pools.pool import ClassPool
 
-__all__ = [
-    "LookAlikeWarning",
-    "in_form_of",
-    "join_pools",
-    "joined_sample_names",
-    "pool_in_size",
-    "warn_of_look_alikes",
-]
-
 _HELD_OUT = ("val", "test")
 
 

@@ -14,8 +14,6 @@ from taskscape.pools.mini_imagenet import load_mini_imagenet, locate_mini_imagen
 from taskscape.pools.omniglot import FILES, load_omniglot, locate_omniglot
 from taskscape.pools.pool import ClassPool
 
-__all__ = ["POOLS", "KnownSet"]
-
 
 @dataclass(frozen=True, repr=False)
 class KnownSet:

@@ -34,8 +34,6 @@ from taskscape.pools.splits import drop_small_classes, is_by_name, named_splits
 from taskscape.pools.tables import SUFFIXES as TABLES
 from taskscape.pools.tables import is_table, load_table, parquet_files
 
-__all__ = ["POOLS", "KnownSet", "load_pool"]
-
 _JOIN_VERSION = 2
 """Raise it whenever a change of the code changes joined pools: it is part of the cache key."""
 

@@ -10,16 +10,6 @@ from jaxtyping import Float, Int, UInt8
 from taskscape.arguments import check_kind, check_number
 from taskscape.pools.pool import ClassPool
 
-__all__ = [
-    "SAME_LOOKS",
-    "LookAlike",
-    "LookAlikes",
-    "Looks",
-    "find_look_alikes",
-    "paper_of",
-    "same_name",
-]
-
 SAME_LOOKS = 0.65
 """Mean drawings nearer than this many times the spread within a class are taken for one character.
 

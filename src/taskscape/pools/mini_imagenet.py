@@ -21,8 +21,6 @@ from taskscape.pools.npz import join_splits, load_npz
 from taskscape.pools.pickles import load_plain_pickle
 from taskscape.pools.pool import SPLITS, ClassPool
 
-__all__ = ["has_leo_pickles", "load_leo", "load_mini_imagenet", "locate_mini_imagenet"]
-
 _VERSION = 1
 _PLACES = (
     "",

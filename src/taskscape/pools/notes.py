@@ -5,8 +5,6 @@ from dataclasses import replace
 
 from taskscape.pools.pool import ClassPool
 
-__all__ = ["few_names", "left_out", "with_notes"]
-
 _SHOWN = 5
 
 

@@ -16,8 +16,6 @@ from taskscape.pools.cache import cache_key, cached, file_stamp
 from taskscape.pools.notes import few_names
 from taskscape.pools.pool import SPLITS, ClassPool, parse_split
 
-__all__ = ["join_splits", "load_npz"]
-
 _VERSION = 2
 _ROLES: dict[str, tuple[str, ...]] = {
     "samples": (

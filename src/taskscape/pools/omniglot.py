@@ -24,8 +24,6 @@ from taskscape.pools.images import careful_decoding, check_image_size, open_pict
 from taskscape.pools.pool import ClassPool
 from taskscape.progress import track
 
-__all__ = ["FILES", "HALVES", "load_omniglot", "locate_omniglot", "looks_like_omniglot"]
-
 HALVES = {"images_background": "train", "images_evaluation": "test"}
 """The two halves of the official release, and the split that each is."""
 

@@ -16,8 +16,6 @@ import numpy as np
 from taskscape.arguments import check_memory
 from taskscape.errors import DataError
 
-__all__ = ["load_plain_pickle"]
-
 _PLAIN_TYPE = re.compile(r"b1|[iu][1248]|f[248]|[SU]\d{1,6}|O[48]?")
 
 

@@ -16,8 +16,6 @@ from numpy.typing import ArrayLike
 
 from taskscape.errors import DataError
 
-__all__ = ["SPLITS", "ClassPool", "as_samples", "parse_split"]
-
 SPLITS = ("train", "val", "test")
 _SPLIT_WORDS = {
     "train": "train", "training": "train",

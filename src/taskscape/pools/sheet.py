@@ -12,8 +12,6 @@ from taskscape.pools.pool import SPLITS, ClassPool
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["contact_sheet"]
-
 _COLUMNS, _ROWS = 20, 40
 _COLOURS = {"train": "#0072B2", "val": "#E69F00", "test": "#D55E00", "": "#0072B2"}
 """Okabe and Ito's palette, which colour-blind readers can tell apart."""

@@ -15,8 +15,6 @@ from taskscape.pools.arrays import as_numpy
 from taskscape.pools.notes import few_names, left_out, with_notes
 from taskscape.pools.pool import SPLITS, ClassPool, parse_split
 
-__all__ = ["deal_splits", "drop_small_classes", "is_by_name", "named_splits", "split_classes"]
-
 _CLASS_COLUMNS = ("class", "class_name", "name", "label")
 
 

@@ -19,8 +19,6 @@ from taskscape.pools.images import Pictures, check_colour, check_image_size, rea
 from taskscape.pools.notes import few_names, left_out, with_notes
 from taskscape.pools.pool import ClassPool, as_samples
 
-__all__ = ["PARQUET", "SUFFIXES", "is_table", "load_table", "parquet_files"]
-
 PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".tsv")
 SUFFIXES = (*PARQUET, ".arrow", ".feather", ".ipc", *TEXT)

@@ -19,16 +19,6 @@ from taskscape.select.trials import Outcome
 from taskscape.study.result import StudyResult
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = [
-    "Matrix",
-    "bound_chart",
-    "diagram_chart",
-    "distance_matrix",
-    "forecast_chart",
-    "selection_chart",
-    "usage_chart",
-]
-
 Figure = dict[str, Any]
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 _MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross")

@@ -32,8 +32,6 @@ from taskscape.study.result import StudyResult
 from taskscape.themes.health import count_points
 from taskscape.themes.places import evenly_spaced
 
-__all__ = ["REPORT", "data_island", "render_report", "write_report"]
-
 _SIGNED = b'<meta name="generator" content="taskscape">'
 REPORT = Kind("a report", lambda path: _SIGNED in path.read_bytes())
 

@@ -5,17 +5,6 @@ from collections.abc import Iterable, Sequence
 from taskscape.diagram.plot import COLOURS
 from taskscape.select import RULES
 
-__all__ = [
-    "FAINT",
-    "INK",
-    "SCALE",
-    "SPLITS",
-    "THEMES",
-    "learner_colours",
-    "rule_colours",
-    "theme_colours",
-]
-
 INK, FAINT = "#1f2933", "#b8c2cc"
 SPLITS = {"train": "#0072B2", "val": "#8a6200", "test": "#C04A00", "": "#0072B2"}
 """Of the classes of a split; darker than Okabe and Ito's, to be read as text."""

@@ -11,17 +11,6 @@ from taskscape.pools import ClassPool
 from taskscape.pools.pool import SPLITS
 from taskscape.select.trials import Gain, Outcome
 
-__all__ = [
-    "SelectionRow",
-    "SelectionTable",
-    "SplitRow",
-    "flat_settings",
-    "in_rows",
-    "percent",
-    "selection_table",
-    "split_rows",
-]
-
 Rows: TypeAlias = tuple[tuple[str, str], ...]
 Number: TypeAlias = float | int | np.floating
 

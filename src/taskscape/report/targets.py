@@ -8,8 +8,6 @@ from taskscape.meta import label_of
 from taskscape.study.result import StudyResult
 from taskscape.targets import Advice
 
-__all__ = ["view_targets"]
-
 _NEAREST = 3
 
 

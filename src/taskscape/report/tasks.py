@@ -12,20 +12,6 @@ from taskscape.embeddings import Embeddings
 from taskscape.report.palette import theme_colours
 from taskscape.study.result import StudyResult
 
-__all__ = [
-    "CREDIBLE",
-    "MOST_TASKS",
-    "Places",
-    "Shown",
-    "choose_shown",
-    "credible_interval",
-    "mean_accuracy",
-    "place_tasks",
-    "shared_out",
-    "task_data",
-    "used_classes",
-]
-
 MOST_TASKS = 2000
 """Points on the map; more make it slow and no clearer."""
 _NEIGHBOURS = 5

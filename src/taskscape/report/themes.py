@@ -17,8 +17,6 @@ from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.places import evenly_spaced
 from taskscape.themes.prepare import Preparation, PreparedSamples
 
-__all__ = ["Sheet", "ThemeViews", "make_sheet", "picture_means", "view_themes"]
-
 _CLASSES, _SAMPLES_PER_CLASS = 2000, 20
 """Classes, and samples of each, among which typical ones are looked for."""
 _TYPICAL = 12

@@ -16,8 +16,6 @@ from taskscape.select.trials import train_and_test
 from taskscape.statistics import gain_interval
 from taskscape.tasks import TaskSet
 
-__all__ = ["Judge", "LearnerJudge", "RuleChoice", "TrialOptions", "choose_rule"]
-
 Judge: TypeAlias = Callable[[Sequence[Int[np.ndarray, "_"]]], Any]
 """Given the training tasks of several trials, as lists of indices, returns a score for each: how
 well a learner trained on them does on the validation tasks. Higher is better."""

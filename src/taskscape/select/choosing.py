@@ -38,8 +38,6 @@ from taskscape.similarity import (
 from taskscape.tasks import TaskSet
 from taskscape.tasks.draws import subkeys
 
-__all__ = ["select"]
-
 
 def select(
     test: Any,

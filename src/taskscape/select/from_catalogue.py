@@ -12,8 +12,6 @@ from taskscape.errors import DataError
 from taskscape.select.choosing import select
 from taskscape.select.selection import Selection
 
-__all__ = ["select_from_catalogue"]
-
 _MOST_CANDIDATES = 20_000_000
 
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["AUTO", "RANDOM", "RULES", "Rule", "RuleOptions", "find_rule"]
-
 AUTO, RANDOM = "auto", "random"
 """The rule that is chosen by trying the others, and the one that all are compared with."""
 

@@ -11,8 +11,6 @@ from taskscape.progress import progress_bar
 from taskscape.select.known import RuleOptions
 from taskscape.similarity import DistanceSource
 
-__all__ = ["Run"]
-
 _TURNS = 128
 """Turns that are looked up together: k = _TURNS neighbours outlast the others' choices."""
 _MOST_NUMBERS = 40_000_000

@@ -10,8 +10,6 @@ from jaxtyping import Float, Int
 from taskscape.errors import DataError
 from taskscape.files import SavedAsJson, json_with
 
-__all__ = ["SELECTION_FILE", "Selection"]
-
 _FORMAT = 1
 SELECTION_FILE = json_with("a selection", what="selection")
 

@@ -18,11 +18,6 @@ from taskscape.statistics import (
 )
 from taskscape.tasks import TaskSet
 
-__all__ = [
-    "Gain", "Outcome", "Trial", "gain_over", "gains_of", "outcomes", "train_and_test",
-    "without_classes",
-]  # fmt: skip
-
 _AT_ONCE = 64
 """Trainings side by side; more take memory without being faster."""
 

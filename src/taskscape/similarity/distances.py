@@ -20,18 +20,13 @@ from taskscape.compare.posteriors import (
     Tasks,
     affine_kl,
     check_together,
-    log_beta,
     read_lam,
     side_by_side,
     sum_members,
 )
 from taskscape.compare.rows import row_hashes
+from taskscape.embeddings.blocks import log_beta
 from taskscape.errors import DataError
-
-__all__ = [
-    "Block", "DistanceSource", "EmbeddingSource", "Hashes", "KLSource", "MatrixSource", "Tests",
-    "Trains",
-]  # fmt: skip
 
 _NUMBERS = 1 << 23
 Tests: TypeAlias = Int[np.ndarray, "some"]

@@ -11,8 +11,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-__all__ = ["Head", "fisher_per_unit", "fit_heads", "hidden_layers"]
-
 _NEVER = -1e9
 
 

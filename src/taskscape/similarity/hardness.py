@@ -17,8 +17,6 @@ from taskscape.similarity.similarity import (
 from taskscape.tasks import TaskSet
 from taskscape.themes.prepare import Prepare
 
-__all__ = ["TaskHardness"]
-
 
 class TaskHardness(FeatureSimilarity):
     r"""Mean log-odds of a sample being classified wrongly by cosine to the class means.

@@ -6,7 +6,7 @@ from scipy.special import digamma, softmax
 from sklearn.cluster import KMeans
 
 from taskscape.arguments import Seed, check_number, check_seed, check_whole
-from taskscape.compare.posteriors import log_beta
+from taskscape.embeddings.blocks import log_beta
 from taskscape.similarity.similarity import (
     FeatureSimilarity,
     Rows,
@@ -18,8 +18,6 @@ from taskscape.similarity.transport import squared_distances
 from taskscape.tasks import TaskSet
 from taskscape.themes.places import all_rows
 from taskscape.themes.prepare import Prepare
-
-__all__ = ["ImageThemes", "TaskMeans"]
 
 _SAMPLES_TO_LEARN_FROM = 15_000
 _SAMPLES_PER_THEME = 20

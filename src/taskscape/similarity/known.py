@@ -11,15 +11,6 @@ from typing import Any
 
 from taskscape.errors import DataError
 
-__all__ = [
-    "PROBE_SAMPLES",
-    "PROBE_SHOTS",
-    "SIMILARITIES",
-    "TASK_THEMES",
-    "KnownSimilarity",
-    "find_similarity",
-]
-
 TASK_THEMES, TASK_MEANS, PROTOTYPES = "task_themes", "task_means", "prototypes"
 IMAGE_THEMES = "image_themes"
 """The notion that is used where none is named."""

@@ -20,8 +20,6 @@ from taskscape.similarity.distances import DistanceSource
 from taskscape.similarity.transport import squared_distances, transport_classes
 from taskscape.tasks import TaskSet
 
-__all__ = ["TIE", "NearestTasks", "nearest_tasks", "settle_ties", "tie_levels"]
-
 TIE = 0.1
 """Nats within which training tasks count as equally near. The same classes known by other samples
 are about as far: 0.09 nats in the middle (glyphs, 8 samples a class, 200 tasks)."""

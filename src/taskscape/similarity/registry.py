@@ -16,8 +16,6 @@ from taskscape.similarity.transport import OTDD, PrototypeDistance
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["SimilarityLike", "distances_between", "fitted_to", "make_similarity"]
-
 SimilarityLike: TypeAlias = str | Similarity | DistanceSource | Any
 """A name of ``SIMILARITIES``, a similarity that is fitted, or distances: a source or a matrix."""
 

@@ -21,8 +21,6 @@ from taskscape.similarity.registry import make_similarity
 from taskscape.similarity.similarity import Similarity
 from taskscape.tasks import TaskSet, make_tasks, sample_tasks
 
-__all__ = ["RetrievalTest", "retrieval"]
-
 _FIT_TASKS = 2000
 _OTHERS = 9
 """Tasks that share all classes but one with a query, where there are no groups."""

@@ -26,16 +26,6 @@ from taskscape.themes.prepare import (
     preparation_for,
 )
 
-__all__ = [
-    "FeatureSimilarity",
-    "Rows",
-    "Similarity",
-    "TaskFeatures",
-    "TaskVectors",
-    "class_means",
-    "support_features",
-]
-
 TaskVectors: TypeAlias = Float[np.ndarray, "_ ..."]
 Embeddable: TypeAlias = TaskSet | TaskVectors
 Rows: TypeAlias = Callable[[slice], Float[np.ndarray, "_ _"]]

@@ -22,16 +22,6 @@ from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.places import all_rows
 from taskscape.themes.prepare import Preparation, Prepare
 
-__all__ = [
-    "DISTANCES",
-    "Task2Vec",
-    "Task2VecConfig",
-    "cosine",
-    "normalised_cosine",
-    "probe_network",
-    "to_trivial",
-]
-
 DISTANCES = ("normalised", "cosine", "asymmetric")
 _CELLS_AT_ONCE = 1 << 21
 """Derivatives of a chunk of tasks: (tasks, samples, classes, units)."""

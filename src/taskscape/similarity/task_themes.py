@@ -12,8 +12,6 @@ from taskscape.similarity.distances import DistanceSource, KLSource
 from taskscape.similarity.similarity import Rows, Similarity, TaskVectors
 from taskscape.tasks import TaskSet
 
-__all__ = ["ThemeSimilarity"]
-
 
 class ThemeSimilarity(Similarity):
     """Task-themes: λ of each task, with a divergence between Dirichlet posteriors.

@@ -20,8 +20,6 @@ from taskscape.similarity.similarity import (
 from taskscape.tasks import TaskSet
 from taskscape.themes.prepare import Prepare
 
-__all__ = ["OTDD", "PrototypeDistance", "gaussian_distances", "transport_classes"]
-
 _TRY_ALL = 5
 """Up to this many classes all assignments (120) are tried at once, in one matrix product."""
 _MOST_BYTES = 1 << 32

@@ -12,8 +12,6 @@ from taskscape.select import RULES
 from taskscape.similarity import SIMILARITIES
 from taskscape.study.config import StudyConfig
 
-__all__ = ["check_config", "fitted_to", "read_rule", "splits_of"]
-
 _LEAST_TEST_TASKS = 10
 _MOST = 1_000_000_000
 _MOST_WIDE = 65_536

@@ -24,9 +24,6 @@ from taskscape.study.stages import Stage, Steps
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["Chosen", "chosen_stage", "selection_stage"]
-
-
 Chosen: TypeAlias = list[dict[str, Any]]
 """Of each training: its rule, budget and trial, and its tasks, as rows of the training tasks."""
 

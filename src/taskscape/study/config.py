@@ -22,11 +22,6 @@ from taskscape.meta.learners import LEARNERS
 if TYPE_CHECKING:
     import taskscape.meta
 
-__all__ = [
-    "PRESETS", "StudyConfig", "TargetSettings", "TaskSettings", "config_from", "preset",
-    "read_config", "to_toml", "write_config",
-]  # fmt: skip
-
 Number: TypeAlias = int | float | str | bool
 _SIGNED = "# Written by taskscape, which never replaces this file once it is edited. Checksum: "
 

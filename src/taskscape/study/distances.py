@@ -30,8 +30,6 @@ from taskscape.tasks.class_lists import write_classes
 from taskscape.themes.places import all_rows
 from taskscape.themes.prepare import Preparation
 
-__all__ = ["difficulty", "distances_stage", "fit_similarity", "similarity_settings"]
-
 _LEAST_SEPARATION = 1e-6
 
 

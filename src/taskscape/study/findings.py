@@ -17,8 +17,6 @@ from taskscape.select.trials import Gain
 from taskscape.statistics import Interval
 from taskscape.targets import Advice
 
-__all__ = ["Finding", "Reached", "find"]
-
 _SHOWN = 2
 """Decimals with which a correlation is shown."""
 _MOST = 0.5

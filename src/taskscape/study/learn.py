@@ -26,8 +26,6 @@ from taskscape.tasks import TaskSet
 from taskscape.tasks.class_lists import write_classes
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["Accuracy", "diagram_stage", "forecast_stage", "learner_stage"]
-
 _REASON = "because of "
 
 

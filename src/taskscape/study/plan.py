@@ -10,8 +10,6 @@ from taskscape.study.checks import check_config, fitted_to, splits_of
 from taskscape.study.config import StudyConfig
 from taskscape.tasks import TaskSet, sample_tasks
 
-__all__ = ["Plan", "make_plan"]
-
 _FIT, _TRAIN, _VAL, _TEST = range(4)
 _SEEDS = 10
 """Seeds of tasks that belong to one seed of a study."""

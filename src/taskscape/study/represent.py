@@ -20,10 +20,6 @@ from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
 from taskscape.themes.health import count_points, few_points
 
-__all__ = [
-    "SplitEmbeddings", "data_stage", "embed_called", "embed_stage", "fit_stage", "health_stage",
-]  # fmt: skip
-
 
 def data_stage(plan: Plan, model: TaskThemes) -> Stage[dict[str, Any]]:
     """What is in the data: counts, a picture, and every class with its split and task-themes."""

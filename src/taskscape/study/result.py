@@ -25,8 +25,6 @@ from taskscape.study.findings import Finding, Reached, find
 from taskscape.targets import Advice
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["StudyResult", "mean_accuracy", "plot_selection", "ways_and_shots"]
-
 _OF_REPRESENTATION = ("fit", "embed", "health")
 """The stages whose remarks cast doubt on all distances."""
 

@@ -35,8 +35,6 @@ from taskscape.study.targets import open_targets, targets_stage
 from taskscape.targets import Advice, Target
 from taskscape.themes.prepare import prepared_pool
 
-__all__ = ["load_study", "run_study"]
-
 _FILES = ("study.toml", "study.json", "results.json", "report.html", "fit.checkpoint")
 _RESULTS = json_with("the results of a study", "findings", "notes", "health", "gains")
 _ABOUT = json_with("an account of a study", "command", "seed", "settings", "timings", "versions")

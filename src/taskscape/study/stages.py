@@ -18,8 +18,6 @@ from taskscape.progress import heard_by
 from taskscape.storage import write_json
 from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning
 
-__all__ = ["Listener", "Stage", "StageRunner", "Steps", "read_note"]
-
 T = TypeVar("T")
 _FORMAT = 2
 """Raised when stages of before must not be used again: their numbers would be other ones now."""

@@ -13,8 +13,6 @@ from taskscape.targets import Advice, AdvisorSettings, Sources, Target, advise_o
 from taskscape.targets.advisor import draw_candidates
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["open_targets", "targets_stage"]
-
 
 def _settings(plan: Plan) -> AdvisorSettings:
     asked, config = plan.config.targets, plan.config

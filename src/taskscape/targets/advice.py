@@ -22,6 +22,7 @@ from taskscape.files import (
 )
 from taskscape.meta.learners import find_learner
 from taskscape.pools import ClassPool
+from taskscape.select.known import AUTO, RANDOM
 from taskscape.select.trials import gain_over
 from taskscape.similarity.known import TASK_THEMES
 from taskscape.statistics import Interval, Variance, t_interval
@@ -36,12 +37,10 @@ from taskscape.targets.gains import (
     evidence_of,
     known_experience,
 )
-from taskscape.targets.known import AUTO, HALF, RANDOM, RANKS, WAYS
+from taskscape.targets.known import HALF, RANKS, WAYS
 from taskscape.targets.target import Target, find_target
 from taskscape.targets.trials import ALL, WayTrials, random_of, source_way, try_ways
 from taskscape.tasks import TaskSet
-
-__all__ = ["ADVICE", "Advice", "SourceShare", "advise", "advise_on", "without_classes_of"]
 
 _FILES = {"advice.json", "tasks.parquet", "classes.csv", "sources.csv"}
 ADVICE = Kind("an advice", lambda folder: {p.name for p in folder.iterdir()} == _FILES, folder=True)

@@ -28,11 +28,6 @@ from taskscape.themes.prepare import (
     prepared_pool,
 )
 
-__all__ = [
-    "AdvisorSettings", "Outlook", "Sources", "draw_candidates", "learner_settings",
-    "training_classes",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class AdvisorSettings:

@@ -32,19 +32,9 @@ from scipy.optimize import brentq, nnls
 from scipy.stats import t as student
 
 from taskscape.errors import DataError
-from taskscape.targets.known import HALF, RANDOM
+from taskscape.select.known import RANDOM
+from taskscape.targets.known import HALF
 from taskscape.targets.trials import WayTrials
-
-__all__ = [
-    "LEAST_TARGETS",
-    "Decision",
-    "Expectation",
-    "GainModel",
-    "GainSeen",
-    "decide",
-    "evidence_of",
-    "known_experience",
-]
 
 CONFIDENCE = 0.9
 _LOSS, _RISK = 0.01, 0.1

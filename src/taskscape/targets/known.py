@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from taskscape.select.known import AUTO, RANDOM
+from taskscape.select.known import RANDOM
 from taskscape.similarity.known import TASK_THEMES
-
-__all__ = ["AUTO", "HALF", "LEARNER_SETTINGS", "PROTOTYPES", "RANDOM", "RANKS", "WAYS"]
 
 PROTOTYPES, RANKS, HALF = "prototypes", "ranks", "half"
 WAYS: Mapping[str, str] = MappingProxyType(

@@ -19,6 +19,7 @@ from taskscape.ledger import Ledger
 from taskscape.pools import ClassPool
 from taskscape.pools.look_alikes import same_name
 from taskscape.progress import progress_bar
+from taskscape.select.known import RANDOM
 from taskscape.select.trials import gain_over
 from taskscape.similarity import Similarity, make_similarity
 from taskscape.similarity.known import TASK_THEMES
@@ -26,12 +27,10 @@ from taskscape.similarity.task_themes import ThemeSimilarity
 from taskscape.statistics import Interval, mean_interval
 from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources, training_classes
 from taskscape.targets.gains import LEAST_TARGETS, GainSeen, evidence_of
-from taskscape.targets.known import HALF, PROTOTYPES, RANDOM, RANKS, WAYS
+from taskscape.targets.known import HALF, PROTOTYPES, RANKS, WAYS
 from taskscape.targets.target import LEAST_QUERIES, Target, target_of_classes
 from taskscape.targets.trials import ALL, WayTrials, random_of, source_way, try_ways
 from taskscape.themes.estimator import TaskThemes
-
-__all__ = ["Rotation", "SizeGain", "Turn", "experience_of", "gains_by_size", "gains_seen"]
 
 _SIZED = re.compile(rf"{TASK_THEMES} (?:(\d+)×(\d+))?(?:×(\d+))?")
 """Task-themes of another size than the settings have, or an ensemble: ``task_themes 32×16``,

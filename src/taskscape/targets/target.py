@@ -19,8 +19,6 @@ from taskscape.tasks import TASKS, TaskSet, make_tasks
 from taskscape.tasks.draws import subkeys
 from taskscape.tasks.sampling import draw_tasks
 
-__all__ = ["LEAST_QUERIES", "Target", "find_target", "target_of_classes"]
-
 LEAST_QUERIES = 5
 """Samples of every class beyond the labelled ones, for a choice to be measured on."""
 _MOST_FOLDS = 5

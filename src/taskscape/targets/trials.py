@@ -6,10 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from taskscape.select.known import RANDOM
 from taskscape.targets.advisor import Outlook
-from taskscape.targets.known import RANDOM
-
-__all__ = ["ALL", "WayTrials", "random_of", "source_way", "try_ways"]
 
 ALL = "all"
 """Training on every candidate."""

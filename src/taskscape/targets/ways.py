@@ -9,9 +9,8 @@ from scipy.stats import rankdata
 from taskscape.arguments import check_choice
 from taskscape.errors import DataError
 from taskscape.select import select
-from taskscape.targets.known import HALF, RANDOM, RANKS
-
-__all__ = ["choose", "mean_ranks"]
+from taskscape.select.known import RANDOM
+from taskscape.targets.known import HALF, RANKS
 
 
 def choose(

@@ -7,8 +7,6 @@ from jaxtyping import Bool, Float, Int
 
 from taskscape.pools import ClassPool
 
-__all__ = ["IGNORED_TARGET", "Episodes", "FlatEpisodes", "TaskBatch"]
-
 IGNORED_TARGET = -100
 """Target of padded samples in the flat layout: what PyTorch's cross-entropy ignores by default."""
 

@@ -14,8 +14,6 @@ from jaxtyping import Int
 from taskscape.csv_tables import CsvTable
 from taskscape.errors import DataError
 
-__all__ = ["parse_classes", "read_class_column", "write_classes"]
-
 _EXAMPLE = '["cat", "sea lion"]'
 _PLAIN_IDS = re.compile(r"[\[(]?\s*\d+(?:[\s;,]+\d+)*\s*[\])]?", re.ASCII)
 

@@ -9,8 +9,6 @@ from taskscape.files import as_path
 from taskscape.pools import ClassPool
 from taskscape.tasks.taskset import TaskSet, make_tasks
 
-__all__ = ["is_csv", "read_tasks_csv"]
-
 _EXPECTED = "expected the columns task and class, and perhaps sample and role, or n_shot"
 _ROLES = ("support", "query")
 

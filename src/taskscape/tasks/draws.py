@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int, UInt64
 
-__all__ = ["below", "distinct", "subkeys", "task_keys"]
-
 Array = Any
 """Of NumPy or of JAX: what is drawn is the same."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -23,16 +23,6 @@ from taskscape.storage import (
 from taskscape.tasks.csv_lists import is_csv, read_tasks_csv
 from taskscape.tasks.taskset import TaskSet, class_dtype, pad_classes
 
-__all__ = [
-    "TASKS",
-    "class_column",
-    "load_tasks",
-    "padded_classes",
-    "read_header",
-    "save_tasks",
-    "to_table",
-]
-
 
 def to_table(tasks: TaskSet) -> pa.Table:
     """One row per task: class ids, the key its samples derive from, shots, and listed samples.

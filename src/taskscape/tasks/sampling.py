@@ -24,8 +24,6 @@ from taskscape.progress import progress_bar
 from taskscape.tasks.draws import below, distinct, subkeys, task_keys
 from taskscape.tasks.taskset import TaskSet, check_range, check_shots, class_dtype
 
-__all__ = ["TaskStream", "draw_tasks", "sample_tasks"]
-
 _WAY, _GROUP, _SHOT, _CLASSES = range(4)
 """What a task's key is asked for besides its samples; each is a stream of numbers of its own."""
 _GROUP_WEIGHTS = ("groups", "classes", "sources")

@@ -15,19 +15,6 @@ from taskscape.pools import ClassPool
 from taskscape.tasks.batches import Episodes, TaskBatch
 from taskscape.tasks.draws import distinct, subkeys, task_keys
 
-__all__ = [
-    "ALL",
-    "Rows",
-    "TaskSet",
-    "as_rows",
-    "check_range",
-    "check_shots",
-    "class_dtype",
-    "make_tasks",
-    "pad_classes",
-    "single_class_tasks",
-]
-
 Listed: TypeAlias = Any
 """Samples of tasks: lists by task and class, of numbers or names, or an array of numbers."""
 

@@ -10,8 +10,6 @@ from taskscape.errors import DataError
 from taskscape.model import Covariance
 from taskscape.model.params import Count, Scalar
 
-__all__ = ["FitConfig", "StepSettings"]
-
 Update = Literal["statistics", "paper"]
 _MOST_THEMES = 10_000
 

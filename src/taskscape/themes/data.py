@@ -18,8 +18,6 @@ from taskscape.tasks.draws import task_keys
 from taskscape.themes.places import class_rows
 from taskscape.themes.prepare import PreparedSamples
 
-__all__ = ["FitBatch", "TaskSource", "check_enough", "gather", "gather_shares", "padded_size"]
-
 _LEAST_CLASSES = 30
 """With fewer classes, none are held out."""
 _LEAST_HELD_OUT = 5

@@ -47,8 +47,6 @@ from taskscape.themes.places import SamplePlaces, class_rows
 from taskscape.themes.prepare import PreparedSamples
 from taskscape.themes.side_by_side import Begun, block_size, in_order, on_cpu, solve, take
 
-__all__ = ["LikelihoodTable", "embed"]
-
 _TASKS_ON_ACCELERATORS = (1024, 4, 1 << 18)
 """In the smallest piece, so many times more in the next, and in the largest, which keeps a GPU
 busy: few sizes, since every size is compiled for."""

@@ -32,8 +32,6 @@ from taskscape.themes.prepare import PrepareConfig, PreparedSamples, check_prepa
 from taskscape.themes.steps import FitState
 from taskscape.themes.stored import from_disk, to_disk
 
-__all__ = ["FAR_BELOW", "HealthWarning", "OutlierTasksWarning", "TaskThemes", "without_advice"]
-
 Tasks = TaskSet | TaskStream
 _HEALTH_TASKS = 2000
 _MOST_RESTARTS = 1000

@@ -10,8 +10,6 @@ from jaxtyping import Float, Int
 from taskscape.model import Themes
 from taskscape.themes.mending import dead_themes, duplicates
 
-__all__ = ["Health", "check_health", "count_points", "few_points"]
-
 _RUNAWAY = 1e3
 _COLLAPSED = 10
 """With no more than this many distinct λ, tasks can hardly be told apart."""

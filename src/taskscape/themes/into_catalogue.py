@@ -16,8 +16,6 @@ from taskscape.files import as_path
 from taskscape.tasks import TaskSet, TaskStream
 from taskscape.themes.estimator import TaskThemes
 
-__all__ = ["embed_into"]
-
 _SHARD = 1 << 18
 
 

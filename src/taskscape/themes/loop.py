@@ -49,8 +49,6 @@ from taskscape.themes.start import starts
 from taskscape.themes.steps import FitState, batch_part, held_out_bound, maximise, step
 from taskscape.themes.stored import posterior_from_arrays, state_from_arrays
 
-__all__ = ["Callback", "Fit", "FitInfo", "Restarts", "check_no_checkpoint"]
-
 _HELD_OUT_PER_BATCH = 256
 
 

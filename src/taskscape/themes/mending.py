@@ -11,8 +11,6 @@ from taskscape.model import Themes
 from taskscape.themes.config import StepSettings
 from taskscape.themes.steps import FitState, maximise
 
-__all__ = ["DEAD_SHARE", "dead_themes", "duplicates", "flaws", "mend", "revive", "split"]
-
 DEAD_SHARE = 0.02
 """A theme is dead when it explains less than this part of an even share."""
 _ALIKE = 0.05

@@ -13,8 +13,6 @@ from taskscape.tasks import TaskSet
 from taskscape.tasks.draws import distinct, subkeys
 from taskscape.tasks.taskset import ALL
 
-__all__ = ["SamplePlaces", "all_rows", "class_rows", "evenly_spaced"]
-
 _DRAWN_ON_DEVICE = 32
 """Samples of a class at most; a longer draw takes long to compile."""
 

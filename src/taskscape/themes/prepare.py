@@ -21,21 +21,6 @@ from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.themes.places import SamplePlaces, all_rows, evenly_spaced
 
-__all__ = [
-    "Preparation",
-    "Prepare",
-    "PrepareConfig",
-    "PreparedSamples",
-    "check_prepare",
-    "choose_config",
-    "learn_preparation",
-    "parse_prepare",
-    "preparation_for",
-    "prepared_pool",
-    "principal_components",
-    "unit_length",
-]
-
 _ROWS_TO_LEARN_FROM = 50_000
 _NUMBERS_TO_LEARN_FROM = 1 << 28
 """Samples times dimensions: 1 GiB. Images of 84 × 84 in colour are learned from 12,681 of them."""

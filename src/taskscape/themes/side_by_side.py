@@ -23,8 +23,6 @@ from taskscape.compiling import compiled
 from taskscape.model.fixed_point import Settling, SettlingT, settle
 from taskscape.model.params import Count, Scalar
 
-__all__ = ["Begun", "block_size", "in_order", "on_cpu", "read_ahead", "solve", "take"]
-
 T = TypeVar("T")
 _NUMBERS_IN_BLOCK = 1 << 18
 """In the largest array of a block: a megabyte, of a core's cache."""

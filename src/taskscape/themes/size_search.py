@@ -19,8 +19,6 @@ from taskscape.tasks import TaskSet
 from taskscape.themes.data import TaskSource
 from taskscape.themes.estimator import HealthWarning, TaskThemes
 
-__all__ = ["GridPoint", "SizeSearch", "search_sizes"]
-
 _SAME = 1e-6
 """Distances that differ by less, in nats, are equal but for rounding."""
 

@@ -21,8 +21,6 @@ from taskscape.themes.places import all_rows, evenly_spaced
 from taskscape.themes.prepare import PreparedSamples
 from taskscape.themes.steps import FitState, batch_part, cold_posterior, init, maximise
 
-__all__ = ["Scale", "start_themes", "starts"]
-
 _MOST_SAMPLES = 20_000
 _LARGEST = 1e15
 """Of a prepared feature: the squares of many must fit into float32."""

@@ -36,17 +36,6 @@ from taskscape.model import (
 from taskscape.themes.config import StepSettings
 from taskscape.themes.data import FitBatch
 
-__all__ = [
-    "FitState",
-    "StepInfo",
-    "batch_part",
-    "cold_posterior",
-    "held_out_bound",
-    "init",
-    "maximise",
-    "step",
-]
-
 HELD_OUT_TOL = 3e-5
 """The held-out bound is compared between looks, so its E-steps go further than the fit's."""
 _LAM_PER_SHARE = 3.0

@@ -13,8 +13,6 @@ from taskscape.themes.health import Health
 from taskscape.themes.prepare import Preparation, PrepareConfig
 from taskscape.themes.steps import FitState, init
 
-__all__ = ["from_disk", "posterior_from_arrays", "state_from_arrays", "to_disk"]
-
 Model = TypeVar("Model", bound=Any)
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from taskscape.compare import TaskIndex, distances, nearest
-from taskscape.compare.posteriors import affine_kl, log_beta
+from taskscape.compare.posteriors import affine_kl
+from taskscape.embeddings.blocks import log_beta
 from taskscape.errors import DataError
 
 RNG = np.random.default_rng(0)
