@@ -10,12 +10,10 @@ import sys
 import time
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 import ray_cases
 from ray_cases import TASKS, Model
-from taskscape.compare import nearest
 from taskscape.distributed.engine import EngineError, map_work, use_engine
 from taskscape.errors import DataError
 from taskscape.progress import heard_by
@@ -69,13 +67,6 @@ def test_what_a_killed_worker_had_begun_is_done_again(cluster, tmp_path):
     made = embed_into(tmp_path / "ray" / "c", Model(tmp_path / "dead", die), TASKS, shard_size=1000)
     assert (tmp_path / "dead").exists()
     assert content(made.path) == content(expected.path)
-    asked = made.take(np.arange(300)).lam.astype(np.float64)
-    compacted = made.compact(shard_size=1000)
-    near = nearest(asked, compacted.lam(), 3)
-    with use_engine("local"):
-        here = nearest(asked, compacted.lam(), 3)
-    np.testing.assert_array_equal(near.indices, here.indices)
-    np.testing.assert_array_equal(near.distances, here.distances)
 
 
 def test_relative_paths_are_those_of_the_one_who_asks(cluster, tmp_path, monkeypatch):
