@@ -41,6 +41,7 @@ def wheel(folder: Path) -> Iterator[Path]:
         archive.extractall(folder, filter="data")
     source = folder / sdist.name.removesuffix(".tar.gz")
     assert {"README.md", "CITATION.cff", "docs", "tests"} <= {p.name for p in source.iterdir()}
+    assert not (source / "experiments" / "results").exists()
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=source)
     (built,) = folder.glob("taskscape-*.whl")
     return built

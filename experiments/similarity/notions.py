@@ -26,11 +26,13 @@ from taskscape.embeddings import Embeddings
 from taskscape.meta import TrainConfig
 from taskscape.similarity import (
     OTDD,
+    ImageThemes,
     PrototypeDistance,
     Similarity,
     Task2Vec,
     Task2VecConfig,
     TaskHardness,
+    TaskMeans,
 )
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes, without_advice
@@ -331,6 +333,8 @@ FAMILIES: Mapping[str, Family] = {
         chosen_size=True,
     ),
     "task2vec": Family((Variant("Task2Vec per unit"), Variant("Task2Vec per layer")), _task2vec),
+    "image-themes": Family((Variant("image-themes"),), _by(ImageThemes(prepare=None))),
+    "task means": Family((Variant("task means"),), _by(TaskMeans(prepare=None))),
     "prototypes": Family((Variant("prototypes"),), _by(PrototypeDistance(prepare=None))),
     "otdd": Family((Variant("OTDD"),), _by(OTDD(prepare=None), "all")),
     "otdd, diagonal": Family(
