@@ -17,9 +17,9 @@ import numpy as np
 from experiments.lab import Lab, Store, option
 from taskscape.arguments import check_whole
 from taskscape.pools import load_pool
-from taskscape.similarity.known import TASK_THEMES
+from taskscape.similarity.known import PROTOTYPES, TASK_THEMES
 from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources
-from taskscape.targets.known import HALF, PROTOTYPES, RANKS
+from taskscape.targets.known import HALF, RANKS
 from taskscape.targets.rotation import Rotation, Turn
 
 __all__ = ["TargetsSettings", "run"]

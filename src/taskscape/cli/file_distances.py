@@ -16,6 +16,7 @@ from taskscape.errors import DataError
 from taskscape.files import csv_with, written_in_one_piece
 from taskscape.pools import load_pool
 from taskscape.similarity import distances_between, make_similarity
+from taskscape.similarity.known import PROTOTYPES
 from taskscape.similarity.nearest_tasks import TIE, settle_ties, tie_levels
 from taskscape.tasks import TaskSet, make_tasks
 from taskscape.tasks.class_lists import parse_classes, write_classes
@@ -227,4 +228,4 @@ def _apart(data: str, asked: Embeddings, others: Embeddings) -> Float[np.ndarray
         make_tasks(pool, [list(tasks.names(i)) for i in range(len(tasks))], n_shot=shot)
         for tasks in (asked, others)
     )
-    return make_similarity("prototypes").fit(known).cdist(query, known)[0]
+    return make_similarity(PROTOTYPES).fit(known).cdist(query, known)[0]

@@ -30,6 +30,8 @@ class Retrieval:
     taken_for: Float[np.ndarray, "groups candidates"]
     """The share of a group's queries whose nearest task is of each group."""
     chance: float
+    by_group: bool = True
+    """False where a query looks for the same classes, and is its own group."""
 
     @property
     def precision(self) -> Interval:
@@ -53,12 +55,15 @@ class Retrieval:
 
     def summary(self) -> str:
         """The precision in a sentence."""
-        p = self.precision
+        p, n = self.precision, len(self.groups)
+        cases = f"{100 * p.value:.0f} % of cases [{100 * p.low:.0f}, {100 * p.high:.0f}]"
+        chance = f"(chance {100 * self.chance:.2g} %)"
+        if not self.by_group:
+            found = "tasks of the same classes find each other"
+            return f"{self.measure}: {found} in {cases}, over {n} tasks {chance}."
         return (
-            f"{self.measure}: tasks of one group find each other in {100 * p.value:.0f} % of cases "
-            f"[{100 * p.low:.0f}, {100 * p.high:.0f}], over {len(self.groups)} groups "
-            f"(chance {100 * self.chance:.0f} %); of the ten nearest, "
-            f"{100 * self.at_10.mean():.0f} % are of the group."
+            f"{self.measure}: tasks of one group find each other in {cases}, over {n} groups "
+            f"{chance}; of the ten nearest, {100 * self.at_10.mean():.0f} % are of the group."
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Similarity of tasks by where their samples lie: image-themes, and a mean position."""
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.special import digamma, softmax
 from sklearn.cluster import KMeans
 
@@ -23,6 +23,8 @@ _SAMPLES_TO_LEARN_FROM = 15_000
 _SAMPLES_PER_THEME = 20
 """At least, on average: themes of few samples tell samples apart, not kinds of them."""
 _TASKS_TO_SCALE_BY = 300
+_TASKS_AT_ONCE = 256
+"""Whose samples are in memory with a number for every theme and landmark."""
 _LEAST_EIGENVALUE = 1e-4
 _RIDGE = 0.03
 """Of the mean variance, added to the covariance of image-themes."""
@@ -33,7 +35,7 @@ Omniglot and mini-ImageNet, as the other settings."""
 
 
 class TaskMeans(FeatureSimilarity):
-    r"""Distance between the means of all samples of two tasks: the simplest measure there is.
+    r"""Distance between the means of two tasks, of all their classes alike: the simplest measure.
 
     .. math:: d(a, b) = \lVert \bar x_a - \bar x_b \rVert
     """
@@ -102,7 +104,8 @@ class ImageThemes(FeatureSimilarity):
         self.whiten_ = np.linalg.cholesky(np.linalg.inv(Sigma))
         self.pi_ = (np.bincount(clusters.labels_, minlength=K) + 1e-3) / len(x)
         pairs = squared_distances(x[:1000], x[:1000])
-        self.width_ = self.bandwidth * float(np.median(pairs[np.triu_indices(len(pairs), 1)]))
+        middle = float(np.median(pairs[np.triu_indices(len(pairs), 1)]))
+        self.width_ = self.bandwidth * (middle or 1.0)
         values, vectors = np.linalg.eigh(self._kernel(self.mu_))
         keep = values > _LEAST_EIGENVALUE * values[-1]
         self.landmarks_ = vectors[:, keep] / np.sqrt(values[keep])
@@ -115,25 +118,29 @@ class ImageThemes(FeatureSimilarity):
     def _scale_by(self, tasks: TaskSet) -> None:
         """Learn what each part of the distance is on average between training tasks."""
         self.scale_, self.weights_ = 1.0, np.ones(2)
-        known, apart = self.embed(tasks), ~np.eye(len(tasks), dtype=bool)
-        K, end = len(self.pi_), len(self.pi_) + self.landmarks_.shape[1]
-        parts = squared_distances(*2 * [known[:, K:end]]), squared_distances(*2 * [known[:, end:]])
-        means = [part[apart].mean() or 1.0 for part in (self._themes(known, known), *parts)]
-        self.scale_ = float(means[0])
+        known, K = self.embed(tasks), len(self.pi_)
+        kernel, sample = np.split(known[:, K:], [self.landmarks_.shape[1]], axis=1)
+        parts = self._themes(known, known), *(squared_distances(m, m) for m in (kernel, sample))
+        pairs = max(1, len(tasks) * (len(tasks) - 1))  # a task is at no distance from itself
+        means = [float(part.sum() / pairs) or 1.0 for part in parts]
+        self.scale_ = means[0]
         self.weights_ = np.array([_KERNEL_WEIGHT, _SAMPLE_WEIGHT]) / means[1:]
 
     def embed_features(self, features: TaskFeatures) -> TaskVectors:
-        task = np.broadcast_to(np.arange(len(features.x))[:, None, None], features.mask.shape)
-        x, owner = features.x[features.mask].astype(np.float64), task[features.mask]
-        log_r = np.log(self.pi_) - squared_distances(x @ self.whiten_, self.mu_ @ self.whiten_) / 2
-        r = softmax(log_r / self.temperature, axis=1)
-        phi = np.sqrt(self.weights_[0]) * self._kernel(x) @ self.landmarks_
-        every = np.concatenate([r, phi, np.sqrt(self.weights_[1]) * x], axis=1)
-        total = np.zeros((len(features.x), every.shape[1]))
-        np.add.at(total, owner, every)
-        K = len(self.pi_)
+        parts = [slice(s, s + _TASKS_AT_ONCE) for s in range(0, len(features.x), _TASKS_AT_ONCE)]
+        return np.concatenate([self._embed(features.x[p], features.mask[p]) for p in parts])
+
+    def _embed(
+        self, x: Float[np.ndarray, "tasks way shot dims"], mask: Bool[np.ndarray, "tasks way shot"]
+    ) -> TaskVectors:
+        K, flat = len(self.pi_), x.reshape(-1, x.shape[-1]).astype(np.float64)
+        away = squared_distances(flat @ self.whiten_, self.mu_ @ self.whiten_)
+        r = softmax((np.log(self.pi_) - away / 2) / self.temperature, axis=1)
+        phi = np.sqrt(self.weights_[0]) * self._kernel(flat) @ self.landmarks_
+        every = np.concatenate([r, phi, np.sqrt(self.weights_[1]) * flat], axis=1)
+        total = (every * mask.reshape(-1, 1)).reshape(len(x), -1, every.shape[1]).sum(axis=1)
         total[:, :K] += K * self.pi_ + _LEAST_PRIOR
-        total[:, K:] /= np.maximum(features.mask.sum(axis=(1, 2)), 1)[:, None]
+        total[:, K:] /= np.maximum(mask.sum(axis=(1, 2)), 1)[:, None]
         return total
 
     def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:

@@ -6,13 +6,13 @@ worth something if the nearest candidate of a query is of its own group. It need
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
-from taskscape.arguments import Seed, check_seed, check_whole
+from taskscape.arguments import Seed, check_kind, check_seed, check_whole
 from taskscape.compare.retrieval import Retrieval, score_retrieval
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
@@ -69,13 +69,17 @@ def retrieval(
 ) -> RetrievalTest:
     """How often tasks of a group of ``pool`` find their own group by a similarity measure.
 
-    Queried are the groups of ``split``, by default those that have no training classes; where the
-    pool has no splits, half of its groups by chance. Measures are fitted to tasks of the other
-    groups, so that they never see a queried group. Of every group, ``n_queries`` and
-    ``n_candidates`` tasks are drawn. Without groups, a query is to find the same classes with other
-    samples among tasks that share all classes but one with it.
+    Queried are classes of ``split``, by default all that are not for training; where the pool has
+    no splits, those of half of its groups by chance. Measures are fitted to tasks of the training
+    classes, so that they never see a queried class, nor a queried group unless it has training
+    classes too, which are then to be found. Of every group, ``n_queries`` and ``n_candidates``
+    tasks are drawn. Without groups, each of 5 ``n_queries`` queries is to find the same classes
+    with other samples among tasks that share all classes but one with a query.
     """
+    check_kind(pool, ClassPool, "pool", "Open one with load_pool.")
     n_way, n_shot = check_whole(n_way, "n_way", 2), check_whole(n_shot, "n_shot", 1)
+    check_whole(n_queries, "n_queries", 1)
+    check_whole(n_candidates, "n_candidates", 1)
     rng = np.random.default_rng(check_seed(seed))
     by_group = pool.groups is not None
     deal = _by_group if by_group else _by_classes
@@ -88,10 +92,10 @@ def retrieval(
     )  # fmt: skip
 
     def score(measure: str | Similarity) -> Retrieval:
-        made = make_similarity(measure, seed=seed) if isinstance(measure, str) else measure
+        own = make_similarity(measure, seed=seed) if isinstance(measure, str) else measure
         name = measure if isinstance(measure, str) else type(measure).__name__
-        matrix = made.fit(train).cdist(queries, candidates)
-        return score_retrieval(matrix, *owners, name)
+        matrix = own.fit(train).cdist(queries, candidates)
+        return replace(score_retrieval(matrix, *owners, name), by_group=by_group)
 
     return RetrievalTest(score(similarity), {name: score(name) for name in baselines})
 
@@ -144,14 +148,15 @@ def _seen_and_asked(
     pool: ClassPool, split: str | None, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Classes to learn from, and classes to query."""
+    asked = np.isin(np.arange(len(pool)), () if split is None else pool.classes_in(split))
     if pool.splits is None:
-        names = rng.permutation(np.unique(pool.groups or np.arange(len(pool)).astype(str)))
-        of = np.asarray(pool.groups or np.arange(len(pool)).astype(str))
-        asked = np.isin(of, names[: len(names) // 2])
-        return np.flatnonzero(~asked), np.flatnonzero(asked)
-    training = np.asarray(pool.splits) == "train"
-    asked = ~training if split is None else np.isin(np.arange(len(pool)), pool.classes_in(split))
-    return np.flatnonzero(training), np.flatnonzero(asked & ~training)
+        of = np.asarray(pool.groups or range(len(pool)))
+        names = rng.permutation(np.unique(of))
+        training = ~np.isin(of, names[: len(names) // 2])
+    else:
+        training = np.asarray(pool.splits) == "train"
+    asked = ~training & (asked | (split is None))
+    return np.flatnonzero(training), np.flatnonzero(asked)
 
 
 def _by_classes(

@@ -14,9 +14,9 @@ from taskscape.meta import Evaluation, TrainConfig, learner_and_training, networ
 from taskscape.pools import ClassPool
 from taskscape.select.trials import train_and_test
 from taskscape.similarity import Similarity, make_similarity
-from taskscape.similarity.known import TASK_THEMES
+from taskscape.similarity.known import PROTOTYPES, TASK_THEMES
 from taskscape.similarity.task_themes import ThemeSimilarity
-from taskscape.targets.known import LEARNER_SETTINGS, PROTOTYPES
+from taskscape.targets.known import LEARNER_SETTINGS
 from taskscape.targets.target import Target, find_target
 from taskscape.targets.ways import choose
 from taskscape.tasks import TaskSet, sample_tasks

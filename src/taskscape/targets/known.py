@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from taskscape.select.known import RANDOM
-from taskscape.similarity.known import TASK_THEMES
+from taskscape.similarity.known import PROTOTYPES, TASK_THEMES
 
-PROTOTYPES, RANKS, HALF = "prototypes", "ranks", "half"
+RANKS, HALF = "ranks", "half"
 WAYS: Mapping[str, str] = MappingProxyType(
     {
         PROTOTYPES: "nearest by class means",

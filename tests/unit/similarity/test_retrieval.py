@@ -69,6 +69,7 @@ def test_without_groups_the_same_classes_are_to_be_found():
     alone = replace(pool(), groups=None, class_digests=None)
     test = retrieval(alone, "prototypes", n_queries=4, baselines=("task_means",))
     assert len(test.measure.groups) == 20
+    assert "tasks of the same classes find each other" in test.summary()
     assert test.measure.precision.value > 0.8
 
 
@@ -77,6 +78,7 @@ def test_without_groups_the_same_classes_are_to_be_found():
     [
         ({"groups": ("one",) * 96}, {}, "1 groups to query and 1 to find"),
         ({}, {"n_way": 13}, "0 groups to query"),
+        ({}, {"n_queries": 0}, "n_queries=0"),
         ({"groups": None}, {"n_way": 40}, "needs more than 40 classes"),
         ({"groups": None}, {"n_shot": 7}, "two draws of n_shot=7"),
     ],
