@@ -33,8 +33,8 @@ def heed_interrupts() -> Iterator[None]:
     heard: list[int] = []
 
     def hear(number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGINT and number in heard:
-            _leave(_INTERRUPTED)
+        if _is_importing(frame) or (number == signal.SIGINT and number in heard):
+            _leave(128 + number)
         heard.append(number)
         if not wait_with(number):
             raise KeyboardInterrupt
@@ -71,6 +71,16 @@ def resumable(saved: Path, speaks: bool = True) -> Iterator[None]:
 def _usual(number: int) -> object:
     """What handles a signal where nobody has said otherwise."""
     return signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether an import is under way: an exception in it can abort a compiled library.
+
+    Commands import what they need before they begin, so there is nothing to save.
+    """
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
 
 
 def _leave(code: int) -> None:
