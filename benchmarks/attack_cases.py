@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 import taskscape as ts
-from taskscape.compare import mean_kl
+from taskscape.compare import mean_distance
 from taskscape.compare.posteriors import normalise_ways
 from taskscape.diagram.result import CorrelationDiagram
 from taskscape.embeddings import Catalogue
@@ -231,7 +231,7 @@ def _save_catalogue(ground: Ground, path: Path) -> None:
 def _embedded(path: Path) -> Any:
     e = ts.Embeddings.load(path)
     e = e[np.argsort(e.ids, kind="stable")]  # parts of a catalogue may change places
-    return vars(e.header), e.ids, e.classes, e.lam, e.elbo, e.sweeps, e.keys
+    return vars(e.header), e.ids, e.classes, e.values, e.logs, e.elbo, e.keys
 
 
 def _tasks(ground: Ground, path: Path) -> Any:
@@ -475,15 +475,6 @@ def _ragged(v: Any) -> bool:
     return False
 
 
-def scales(v: Any) -> bool:
-    """A typical distance of the one member, or none."""
-    if not isinstance(v, int | float | list | tuple | np.ndarray | np.number) or _ragged(v):
-        return v is None
-    values = np.asarray(v)
-    plain = values.dtype.kind in "fiu" and values.size == 1 and values.ndim < 2
-    return bool(plain and ((values > 1e-9) & (values < 1e12)).all())
-
-
 def anything(v: Any) -> bool:
     return True
 
@@ -555,19 +546,17 @@ def calls(g: Ground, fits: bool) -> list[Call]:
         Call("TaskSet.batches", lambda **k: next(g.tasks.batches(**k)).classes,
              {"batch_size": 8}, {"batch_size": whole(1)}),
         Call("Embeddings.of", lambda **k: ts.Embeddings.of(**k).lam,
-             {"tasks": g.tasks, "lam": g.lam}, {"tasks": lambda v: v is g.tasks, "lam": lam}),
+             {"tasks": g.tasks, "values": g.lam}, {"tasks": lambda v: v is g.tasks, "values": lam}),
         Call("distances (paired)", lambda **k: np.asarray(ts.distances(**k, paired=True)),
-             {"test": g.lam[:4], "train": g.lam[:4], "seed": 0, "n_samples": 8, "scales": None,
+             {"test": g.lam[:4], "train": g.lam[:4], "seed": 0, "n_samples": 8,
               "kind": "jensen_shannon"},
-             pair | js | {"scales": scales}, skip=_long),
-        Call("distances", ts.distances, {**tests, "kind": "kl", "scales": None, "seed": 0},
-             pair | {"kind": choice(*_KINDS), "seed": seed, "scales": scales}),
-        Call("mean_kl", mean_kl, {**tests, "scales": None},
-             pair | {"scales": scales}),
+             pair | js, skip=_long),
+        Call("distances", ts.distances, {**tests, "kind": "kl", "seed": 0},
+             pair | {"kind": choice(*_KINDS), "seed": seed}),
+        Call("mean_distance", mean_distance, tests, pair),
         Call("nearest", lambda **k: ts.nearest(**k).distances,
-             {**tests, "k": 2, "scales": None, "method": "auto"},
-             pair | {"k": whole(1, 60), "method": choice("auto", "boxes", "matmul"),
-                     "scales": scales}),
+             {**tests, "k": 2, "method": "auto"},
+             pair | {"k": whole(1, 60), "method": choice("auto", "cpu", "device")}),
         Call("normalise_ways", normalise_ways, {"tasks": g.lam, "delta": 0.1, "n_way": 5},
              {"tasks": lam, "delta": anything, "n_way": number(1e-9)}),
         Call("resemblance", lambda **k: ts.resemblance(**k).percentile,
@@ -583,11 +572,11 @@ def calls(g: Ground, fits: bool) -> list[Call]:
               "confidence": number(0.5, 0.999), "classes": anything, "difficulty": anything,
               "distance_label": lambda v: isinstance(v, str)}, skip=_long),
         Call("select", lambda **k: ts.select(**k).indices,
-             {**tests, "n": 3, "rule": "coverage", "seed": 0, "scales": None, "train_classes": None,
+             {**tests, "n": 3, "rule": "coverage", "seed": 0, "train_classes": None,
               "train_samples": None, "test_weights": None, "max_shared": None, "unit": "tasks",
-              "penalty": 0.25, "candidates": None, "max_test": 20, "similarity": "task_themes"},
+              "penalty": 0.25, "candidates": None, "max_test": 20, "similarity": "themes"},
              pair | {"n": whole(1, 60), "rule": choice(*_RULES), "seed": seed, "penalty": number(0),
-                     "scales": scales, "train_classes": anything,
+                     "train_classes": anything,
                      "train_samples": anything, "test_weights": anything,
                      "max_shared": optional(whole(0)), "unit": choice("tasks"),
                      "candidates": optional(whole(1)), "max_test": whole(1),
@@ -604,8 +593,14 @@ def calls(g: Ground, fits: bool) -> list[Call]:
              {"power": None, "l2": False, "centre": True, "pca": 2},
              {"power": optional(number(1e-9, 1)), "l2": flag, "centre": flag,
               "pca": optional(whole(1))}),
-        Call("TaskThemes", lambda **k: ts.TaskThemes(**k)._config() and None,
+        Call("TaskThemes", lambda **k: ts.TaskThemes(**k).check_settings(),
              ts.TaskThemes().get_params(),
+             {"image_themes": whole(2), "temperature": number(1e-300, 1e300),
+              "bandwidth": number(1e-300, 1e300), "weights": choice("auto"),
+              "random_state": optional(seed), "prepare": choice(None, "auto"),
+              "co_clustering": choice(None)}),
+        Call("TaskThemes.paper", lambda **k: ts.TaskThemes.paper(**k).check_settings(),
+             ts.TaskThemes.paper().get_params(),
              {"task_themes": whole(1, 10**4), "image_themes": whole(1, 10**4),
               "n_restarts": whole(1, 1000), "ensemble": whole(1, 1), "n_held_out": whole(1),
               "random_state": optional(seed), "prepare": choice(None, "auto"),
@@ -654,14 +649,13 @@ def calls(g: Ground, fits: bool) -> list[Call]:
             Call("TaskThemes.transform", g.model.transform, {"X": g.tasks},
                  {"X": lambda v: v is g.tasks}),
             Call("TaskThemes.embed", lambda **k: g.model.embed(**k).lam,
-                 {"tasks": g.tasks, "tol": 1e-3, "keep_gamma": False},
-                 {"tasks": lambda v: v is g.tasks, "tol": number(1e-9), "keep_gamma": flag}),
+                 {"tasks": g.tasks}, {"tasks": lambda v: v is g.tasks}),
             Call("TaskThemes.score", g.model.score, {"tasks": g.tasks},
                  {"tasks": lambda v: v is g.tasks}),
-            Call("TaskThemes.fit", ts.TaskThemes(2, 2).fit, {"tasks": g.pool}, {},
+            Call("TaskThemes.fit", ts.TaskThemes().fit, {"tasks": g.pool}, {},
                  skip=lambda v: isinstance(v, ts.TaskSet)),
             Call("Forecaster", lambda **k: ts.Forecaster(**k) and None,
-                 {"model": g.model, "train": g.model.transform(g.tasks), "learner": "x",
+                 {"model": g.model, "train": g.model.embed(g.tasks), "learner": "x",
                   "confidence": 0.9},
                  {"model": lambda v: v is g.model, "train": anything,
                   "learner": lambda v: isinstance(v, str),

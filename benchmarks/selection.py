@@ -1,4 +1,4 @@
-"""Selecting training tasks: 10,000 of up to 2·10⁶, for 15,504 test tasks.
+"""Selecting training tasks: 10,000 of up to 2·10⁶, for 1,000 test tasks.
 
     python benchmarks/selection.py --out benchmarks/results/selection.json
 
@@ -13,19 +13,18 @@ from compare import N_TEST, tasks
 from record import over_training_sets, seconds
 
 from taskscape.compare import distances
-from taskscape.compare.posteriors import expected_log
-from taskscape.embeddings.blocks import log_beta
+from taskscape.embeddings import Posterior
 from taskscape.select import select
 
 RULES = ("nearest", "random", "coverage", "classes", "facility")
 N_CLASSES, WAY = 64, 5
 
 
-def plain_coverage(test: np.ndarray, train: np.ndarray, turns: int) -> None:
+def plain_coverage(test: Posterior, train: Posterior, turns: int) -> None:
     """Every turn looks at everything."""
-    normaliser, used = log_beta(train), np.zeros(len(train), dtype=bool)
-    for task in test[:turns]:
-        scores = normaliser - train @ expected_log(task)
+    normaliser, used = train.log_normaliser, np.zeros(len(train), dtype=bool)
+    for slope in test[:turns].gradient:
+        scores = normaliser - train.values @ slope
         scores[used] = np.inf
         used[np.argmin(scores)] = True
 

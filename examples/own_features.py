@@ -7,7 +7,15 @@ Features are made up here; bring yours as an array (rows, dims) with a label per
 
 import numpy as np
 
-from taskscape import TaskThemes, load_pool, make_tasks, nearest, resemblance, sample_tasks
+from taskscape import (
+    TaskThemes,
+    load_pool,
+    make_tasks,
+    nearest,
+    resemblance,
+    retrieval,
+    sample_tasks,
+)
 
 
 def main() -> None:
@@ -20,17 +28,17 @@ def main() -> None:
     pool = load_pool((X, y), splits=["train"] * 48 + ["test"] * 12, name="mine")
 
     sources = sample_tasks(pool, 2000, split="train", n_way=5, n_shot=10, seed=0)
-    model = TaskThemes(task_themes=3, image_themes=6, max_passes=3).fit(sources)
-    print(model.health_.summary())
+    model = TaskThemes().fit(sources)
+    print(retrieval(pool, model).summary())  # how far to trust its distances
 
     target = make_tasks(
         pool, [["class 48", "class 50", "class 52", "class 54", "class 56"]], n_shot=10, seed=1
     )
-    lam_target, lam_sources = model.transform(target), model.transform(sources)
-    found = nearest(lam_target, lam_sources, k=3)
+    asked, known = model.embed(target), model.embed(sources)
+    found = nearest(asked, known, k=3)
     for i, distance in zip(found.indices[0], found.distances[0], strict=True):
-        print(f"KL {distance:.3f}: {', '.join(sources.names(int(i)))}")
-    print(resemblance(lam_target, lam_sources, train_classes=sources).summary())
+        print(f"{distance:.2f}: {', '.join(sources.names(int(i)))}")
+    print(resemblance(asked, known).summary())
 
 
 if __name__ == "__main__":

@@ -16,9 +16,10 @@ from experiments.recipes import LEARNER_PRESETS, PIXEL_COMPONENTS
 from taskscape.meta import learner_and_training, network_for
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import LearnerJudge, TrialOptions, select
+from taskscape.similarity import DEFAULT_SIMILARITY
 from taskscape.statistics import losing_share
 from taskscape.tasks import TaskSet, sample_tasks
-from taskscape.themes.estimator import TaskThemes
+from taskscape.themes import TaskThemes
 from taskscape.themes.prepare import unit_length
 
 __all__ = ["ChoosingSettings", "ChoosingSizes", "ChoosingStudy", "run"]
@@ -62,12 +63,12 @@ class ChoosingStudy:
     rules: tuple[str, ...] = ("nearest", "coverage", "classes")
 
     def model(self, seed: int) -> TaskThemes:
-        """Task-themes of the training classes."""
+        """What makes tasks of the training classes alike."""
         tasks = sample_tasks(
             self.pool, self.sizes.fit_tasks, n_way=(5, 10), n_shot=self.n_shot, split="train",
             seed=seed,
         )  # fmt: skip
-        return TaskThemes(max_passes=3, random_state=seed).fit(tasks)
+        return TaskThemes(random_state=seed).fit(tasks)
 
     def tasks(self, pool: ClassPool, split: str, n: int, seed: int) -> TaskSet:
         """Five-way tasks of a split, the same whatever the pool."""
@@ -82,16 +83,17 @@ class ChoosingStudy:
         s = self.sizes
         sizes = {"train": s.candidates, "val": s.val_tasks, "test": s.test_tasks}
         seeds = {split: 10 * seed + i for i, split in enumerate(sizes, start=1)}
-        lam, tasks = {}, {}
+        embedded, tasks = {}, {}
         for split, n in sizes.items():
-            lam[split] = model.transform(self.tasks(self.pool, split, n, seeds[split]))
+            embedded[split] = model.embed(self.tasks(self.pool, split, n, seeds[split]))
             tasks[split] = self.tasks(self.features, split, n, seeds[split])
         trying, judge = (
             LearnerJudge(kind, network, tasks["train"], tasks[split], training=config, seed=seed)
             for split in ("val", "test")
         )
         chosen = select(
-            lam["test"], lam["train"], budget, "auto", validation=lam["val"], judge=trying,
+            embedded["test"], embedded["train"], budget, "auto", validation=embedded["val"],
+            judge=trying,
             trial=TrialOptions(rules=self.rules, trials=s.trials), seed=seed,
         )  # fmt: skip
         rng = np.random.default_rng([seed, budget])
@@ -114,7 +116,8 @@ def run(settings: ChoosingSettings, lab: Lab) -> None:
     study = ChoosingStudy(pool, features, settings.sizes)
     for seed in settings.seeds:
         cells = [
-            {"what": "auto", "pool": pool.name, "learner": learner, "budget": budget, "seed": seed,
+            {"what": "auto", "distance": DEFAULT_SIMILARITY, "pool": pool.name,
+             "learner": learner, "budget": budget, "seed": seed,
              "settings": dict(_PRESET[learner]), **asdict(settings.sizes)}
             for learner in settings.learners
             for budget in settings.budgets

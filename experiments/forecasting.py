@@ -27,6 +27,7 @@ from jaxtyping import Float, Int
 from experiments.class_splits import ClassSplits, coverage_over_splits
 from experiments.lab import Lab, Store, accuracy_of, count_right, option
 from experiments.recipes import LEARNER_PRESETS, PIXEL_COMPONENTS, with_validation
+from taskscape.embeddings import Embeddings
 from taskscape.forecast import Forecaster
 from taskscape.meta import (
     TrainConfig,
@@ -39,9 +40,10 @@ from taskscape.meta import (
 )
 from taskscape.pools import ClassPool, load_pool
 from taskscape.pools.cache import cache_key
+from taskscape.similarity import DEFAULT_SIMILARITY
 from taskscape.tasks import TaskSet, make_tasks, sample_tasks
 from taskscape.tasks.sampling import draw_tasks
-from taskscape.themes.estimator import TaskThemes, without_advice
+from taskscape.themes import TaskThemes
 from taskscape.themes.prepare import unit_length
 
 __all__ = [
@@ -67,15 +69,11 @@ _PRESET = LEARNER_PRESETS["forecasting"]
 
 @dataclass(frozen=True)
 class ForecastingSizes:
-    """The tasks, how many of them, and the model."""
+    """The tasks, and how many of them."""
 
     n_way: int = 5
     n_query: int = 15
-    task_themes: int = 4
-    image_themes: int = 8
-    ensemble: int = 3
     fit_tasks: int = 20_000
-    max_passes: int = 5
     known_tasks: int = option("training tasks that distances are measured to", 10_000)
     train_tasks: int = 10_000
     val_tasks: int = 5_000
@@ -121,24 +119,18 @@ class ForecastingStudy:
 
     @cached_property
     def model(self) -> TaskThemes:
-        """Task-themes of the training classes."""
+        """What makes tasks of the training classes alike."""
         s = self.sizes
         tasks = sample_tasks(
             self.pool, s.fit_tasks, split="train", n_way=(s.n_way, 2 * s.n_way), n_shot=self._many,
             seed=s.seed,
         )  # fmt: skip
-        model = TaskThemes(
-            s.task_themes, s.image_themes, max_passes=s.max_passes, n_restarts=s.ensemble,
-            ensemble=s.ensemble, random_state=s.seed,
-        )  # fmt: skip
-        with without_advice():
-            return model.fit(tasks)
+        return TaskThemes(random_state=s.seed).fit(tasks)
 
     @cached_property
-    def known(self) -> np.ndarray:
-        """λ of training tasks."""
-        tasks = self._draw("train", self.sizes.known_tasks, self._many, 3)
-        return np.asarray(self.model.transform(tasks))
+    def known(self) -> Embeddings:
+        """The posteriors of training tasks."""
+        return self.model.embed(self._draw("train", self.sizes.known_tasks, self._many, 3))
 
     @property
     def _many(self) -> int:
@@ -301,9 +293,10 @@ def judge(
 
     On test classes, or over splits of the validation classes where ``splits`` are given.
     """
-    what: dict[str, Any] = {"what": "forecast"}
+    what: dict[str, Any] = {"what": "forecast", "distance": DEFAULT_SIMILARITY}
     if splits is not None:
-        what = {"what": "forecast over splits of validation classes", "splits": asdict(splits)}
+        name = "forecast over splits of validation classes"
+        what |= {"what": name, "splits": asdict(splits)}
     for n_shot in settings.shots:
         cells = [
             {**what, "learner": name, "settings": dict(study.settings.get(name, {})),

@@ -18,7 +18,7 @@ from taskscape.errors import DataError
 from taskscape.files import written_in_one_piece
 from taskscape.ledger import Ledger, read_ledger
 from taskscape.storage import forget_checkpoint
-from taskscape.themes.estimator import TaskThemes
+from taskscape.themes import CoClustering, TaskModel
 
 __all__ = ["Lab", "OutOfTimeError", "Store", "accuracy_of", "count_right", "option", "packed"]
 
@@ -117,7 +117,7 @@ class Store:
     def _file(self, name: str) -> Path:
         return self.folder / "arrays" / self._apart / f"{name}.npz"
 
-    def model(self, name: str, make: Callable[[Path], TaskThemes]) -> TaskThemes:
+    def model(self, name: str, make: Callable[[Path], CoClustering]) -> CoClustering:
         """A fitted model of that name: read if it is there, else fitted and written.
 
         ``make`` is given a file for checkpoints, from which an interrupted fit goes on.
@@ -125,7 +125,7 @@ class Store:
         path = self.folder / "models" / self._apart / name
         if path.exists():
             try:
-                return TaskThemes.load(path)
+                return TaskModel.load(path)
             except DataError as error:
                 warnings.warn(f"{error} It is fitted anew.", stacklevel=2)
                 damaged = path.with_name(f"{name}.damaged")
@@ -136,7 +136,7 @@ class Store:
         checkpoint = path.with_name(f"{name}.checkpoint")
         make(checkpoint).save(path)
         forget_checkpoint(checkpoint)
-        return TaskThemes.load(path)
+        return TaskModel.load(path)
 
     def finished(self, cell: Mapping[str, Any]) -> bool:
         """Whether a cell is in the ledger."""

@@ -19,13 +19,14 @@ from jaxtyping import Float
 
 from experiments.lab import Lab, option
 from experiments.recipes import nearest_centroid, with_validation
-from taskscape.compare import mean_kl
+from taskscape.compare import mean_distance
 from taskscape.pools import ClassPool, load_pool
 from taskscape.statistics import pairwise_spearman, spearman
 from taskscape.tasks import TaskSet, sample_tasks
-from taskscape.themes.estimator import TaskThemes, without_advice
+from taskscape.themes import TaskThemes
 from taskscape.themes.health import count_points
 from taskscape.themes.prepare import unit_length
+from taskscape.themes.task_model import without_advice
 
 __all__ = ["RepresentationSettings", "Size", "agreement", "represent", "run"]
 
@@ -90,13 +91,13 @@ def _fit(
     train = sample_tasks(pool, size.n_train, split="train", n_way=(5, 10), n_shot=16, seed=seed)
     began = time.perf_counter()
     with without_advice():  # it is kept in the result instead
-        model = TaskThemes(
+        model = TaskThemes.paper(
             image_themes=size.image_themes, task_themes=size.task_themes, random_state=seed,
             n_restarts=size.ensemble, ensemble=size.ensemble,
         ).fit(train)  # fmt: skip
         fitted = time.perf_counter()
         seen, known = model.embed(judged), model.embed(reference)
-    lam, of_training = seen.lam, known.lam
+    lam = seen.lam
     shares = (lam[0] - model.delta).sum(axis=0) / (lam[0] - model.delta).sum()
     health = model.health_
     row = {
@@ -105,18 +106,17 @@ def _fit(
         "least_used_image_theme": float(model.theme_usage_.min()),
         "least_used_task_theme": min(health.task_theme_usage),
         "alpha_totals": [round(float(a), 3) for a in model.alpha_.sum(axis=1)],
-        "validation_bound": float(seen.elbo[0].mean()),
-        "training_bound": float(known.elbo[0].mean()),
+        "validation_bound": float(seen.elbo.mean()),
+        "training_bound": float(known.elbo.mean()),
         "distinct": count_points(lam[0]),
         "largest_share": round(float(shares.max()), 4),
         "agreement_within_ensemble": health.agreement,
         "tasks_learned_from": model.fit_info_[-1].tasks,
-        "mean_sweeps": float(seen.sweeps[0].mean()),
         "advice": list(health.advice),
         "fit_seconds": round(fitted - began, 1),
         "embed_seconds": round(time.perf_counter() - fitted, 1),
     }
-    return row, mean_kl(lam, of_training)
+    return row, mean_distance(seen, known)
 
 
 def _part(pool: ClassPool, share: float, seed: int) -> ClassPool:

@@ -17,14 +17,12 @@ import numpy as np
 from experiments.lab import Lab, Store, option
 from taskscape.arguments import check_whole
 from taskscape.pools import load_pool
-from taskscape.similarity.known import PROTOTYPES, TASK_THEMES
+from taskscape.similarity.known import PROTOTYPES, TASK_THEMES, THEMES
 from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources
 from taskscape.targets.known import HALF, RANKS
 from taskscape.targets.rotation import Rotation, Turn
 
 __all__ = ["TargetsSettings", "run"]
-
-_COMPARED = tuple(f"{TASK_THEMES} {size}" for size in ("8×4", "32×16", "×3"))
 
 
 @dataclass(frozen=True)
@@ -42,10 +40,7 @@ class TargetsSettings:
     trials: int = option("trainings of each way", 3)
     random_trials: int = option("trainings on random tasks", 6)
     ways: tuple[str, ...] = option(
-        "ways to choose; 'task_themes 32×16' has so many image-themes and task-themes, "
-        "'task_themes ×3' three fits",
-        (TASK_THEMES, *_COMPARED, PROTOTYPES, "task2vec", RANKS, HALF),
-        commas=True,
+        "ways to choose", (THEMES, TASK_THEMES, PROTOTYPES, "task2vec", RANKS, HALF), commas=True
     )
     with_sources: bool = option("also train on every single source", False)
     without_namesakes: bool = option(

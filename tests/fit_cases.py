@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from taskscape import ClassPool, TaskSet, TaskThemes, sample_tasks
-from taskscape.themes import start
+from taskscape.themes import CoClustering, start
 
 D, N = 3, 12
 SMALL = {
@@ -51,14 +51,22 @@ def small_tasks(n_tasks: int = 72, seed: int = 0, split: str = "train") -> TaskS
     return sample_tasks(small_pool(), n_tasks, n_way=(2, 4), n_shot=6, split=split, seed=seed)
 
 
-def small_model(**settings: object) -> TaskThemes:
-    """An estimator that is quick to fit."""
-    return TaskThemes(**{**SMALL, **settings})
+def small_model(**settings: object) -> CoClustering:
+    """The paper's model, quick to fit."""
+    return TaskThemes.paper(**{**SMALL, **settings})
 
 
 @cache
-def fitted(**settings: object) -> TaskThemes:
-    """A fitted model, shared: do not change it."""
+def fitted_themes() -> TaskThemes:
+    """A fitted model with all three factors, shared: do not change it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return TaskThemes(prepare=None, co_clustering=small_model()).fit(small_tasks())
+
+
+@cache
+def fitted(**settings: object) -> CoClustering:
+    """A fitted model of the paper, shared: do not change it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return small_model(**settings).fit(small_tasks())
@@ -75,12 +83,12 @@ def quick_starts() -> Iterator[None]:
         yield
 
 
-def arrays_of(model: TaskThemes) -> list[np.ndarray]:
+def arrays_of(model: CoClustering) -> list[np.ndarray]:
     """Everything that was learned, for comparison bit by bit."""
     return [np.asarray(leaf) for leaf in jax.tree.leaves(model.states_)]
 
 
-def assert_same_model(a: TaskThemes, b: TaskThemes) -> None:
+def assert_same_model(a: CoClustering, b: CoClustering) -> None:
     """Two models agree in every bit."""
     for ours, theirs in zip(arrays_of(a), arrays_of(b), strict=True):
         np.testing.assert_array_equal(ours, theirs)

@@ -4,8 +4,8 @@ from functools import cache
 
 import numpy as np
 
-from fit_cases import blobs, fitted
-from taskscape import ClassPool, Forecaster, TaskSet, TaskThemes, sample_tasks
+from fit_cases import blobs, fitted_themes
+from taskscape import ClassPool, Embeddings, Forecaster, TaskSet, TaskThemes, sample_tasks
 from taskscape.forecast.features import Described
 
 
@@ -21,12 +21,13 @@ def tasks(split: str, n_tasks: int, n_way: object = (2, 4), n_shot: object = (1,
 
 
 @cache
-def train_lam(members: int = 1) -> np.ndarray:
-    return model(members).transform(tasks("train", 80, n_shot=6))
+def known() -> Embeddings:
+    """The training tasks, embedded."""
+    return model().embed(tasks("train", 80, n_shot=6))
 
 
-def model(members: int = 1) -> TaskThemes:
-    return fitted() if members == 1 else fitted(n_restarts=members, ensemble=members)
+def model() -> TaskThemes:
+    return fitted_themes()
 
 
 def accuracy(described: Described, n_way: np.ndarray, episodes: int = 8) -> np.ndarray:
@@ -41,6 +42,6 @@ def accuracy(described: Described, n_way: np.ndarray, episodes: int = 8) -> np.n
 def calibrated() -> tuple[Forecaster, TaskSet]:
     """A fitted forecaster, shared: do not change it; and its calibration tasks."""
     given = tasks("val", 160)
-    made = Forecaster(model(), train_lam(), "toy")
+    made = Forecaster(model(), known(), "toy")
     described = made.describe(given)
     return made.fit(given, accuracy(described, given.n_way), described=described), given

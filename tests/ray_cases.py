@@ -13,6 +13,7 @@ import numpy as np
 
 from taskscape.distributed.engine import EngineError, use_engine
 from taskscape.embeddings import Catalogue, Embeddings
+from taskscape.embeddings.factors import TASK_THEMES, Factor
 from taskscape.pools import ClassPool
 from taskscape.tasks import sample_tasks
 from taskscape.themes.estimator import TaskThemes
@@ -37,7 +38,7 @@ class Model(TaskThemes):
 
     def __init__(self, at=None, then=None):
         self.at, self.then = at, then
-        self.members_, self.alpha_ = (None,), np.ones((3, 2))
+        self.factors_ = (Factor(TASK_THEMES, "dirichlet", 3),)
 
     def embed(self, tasks):
         if self.at is not None and not self.at.exists():

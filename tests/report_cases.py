@@ -11,7 +11,7 @@ import numpy as np
 
 from fit_cases import quick_starts
 from taskscape import ClassPool, TaskSet, TaskThemes, load_pool, sample_tasks
-from taskscape.compare import mean_kl, nearest
+from taskscape.compare import mean_distance, nearest
 from taskscape.diagram import correlation_diagram
 from taskscape.embeddings import Embeddings
 from taskscape.forecast import Forecasts, Judgement
@@ -85,20 +85,21 @@ def fit(tasks: TaskSet, **settings: object) -> TaskThemes:
     """A small fit without its warnings, which the report shows instead."""
     with warnings.catch_warnings(), quick_starts():
         warnings.simplefilter("ignore", HealthWarning)
-        return TaskThemes(random_state=0, **settings).fit(tasks)
+        paper = TaskThemes.paper(random_state=0, **settings)
+        return TaskThemes(co_clustering=paper).fit(tasks)
 
 
 def bare_result(model: TaskThemes, train: TaskSet, test: TaskSet) -> StudyResult:
     """What a study without learners finds."""
     embedded = [embeddings(model, tasks) for tasks in (train, test)]
-    near = nearest(embedded[1].lam, embedded[0].lam, k=5)
+    near = nearest(embedded[1], embedded[0], k=5)
     rng = np.random.default_rng(0)
     return StudyResult(
         pool=train.pool,
         model=model,
         train=embedded[0],
         test=embedded[1],
-        distance=np.asarray(mean_kl(embedded[1].lam, embedded[0].lam), dtype=np.float64),
+        distance=mean_distance(embedded[1], embedded[0]),
         nearest=np.asarray(near.indices),
         nearest_distance=np.asarray(near.distances, dtype=np.float64),
         difficulty=rng.gamma(4.0, 1.0, len(test)),
@@ -159,7 +160,7 @@ def with_outcomes(result: StudyResult, learners: tuple[str, ...] = LEARNERS) -> 
         judgements=judgements,
         settings={
             "pool": {"name": result.pool.name, "splits": "train, val, test"},
-            "fit": {**result.model.get_params()},
+            "fit": {**result.model.co_clustering_.get_params()},
             "learners": {name: {"epochs": 3, "network": {"filters": 32}} for name in learners},
         },
         timings={"pool": 1.7, "fit": 42.0, "embed": 3.2, "learners": 312.5, "report": 2.1},

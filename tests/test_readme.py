@@ -86,7 +86,7 @@ def test_a_page_does_what_it_says(page: str, tmp_path: Path, monkeypatch: pytest
 @pytest.mark.usefixtures("few_glyphs")
 def test_the_steps_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    few = {"fit": ["--n-tasks", "400", "--max-tasks", "256"]}
+    few = {"fit": ["--n-tasks", "400"]}
     steps = commands(STEPS)
     assert len(steps) == 9
     assert {*few, "embed"} < {words[0] for words in steps}

@@ -12,16 +12,18 @@ from jaxtyping import Float
 from experiments.lab import accuracy_of, count_right
 from experiments.paper.plan import VERSIONS, Experiment, Fig2Plan, as_cell
 from experiments.recipes import LEARNER_PRESETS, train_and_test
-from taskscape.compare import TrainSummary, mean_kl, member_agreement, summarise
+from taskscape.compare import mean_distance, member_agreement
 from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.distributed.engine import map_work
+from taskscape.embeddings import Posterior, Sums
+from taskscape.embeddings.factors import split_columns
 from taskscape.errors import DataError
 from taskscape.meta import Evaluation
 from taskscape.pools import ClassPool
 from taskscape.study.distances import difficulty
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.tasks.sampling import draw_tasks
-from taskscape.themes.estimator import TaskThemes
+from taskscape.themes import CoClustering
 from taskscape.themes.health import count_points
 from taskscape.themes.prepare import choose_config, learn_preparation, unit_length
 
@@ -80,19 +82,19 @@ class Fig2(Experiment[Fig2Plan]):
             if train is not None and not self.store.finished(cell):
                 results = {
                     "health": self.model(version).health_.to_dict(),
-                    "measured_from": train.n_tasks,
-                    "mean_distance": float(mean_kl(lam, train).mean()),
-                    "distinct": count_points(lam[0]),
+                    "measured_from": train.tasks,
+                    "mean_distance": float(mean_distance(lam, train).mean()),
+                    "distinct": count_points(split_columns(lam.values, lam.factors)[0]),
                 }
                 self.store.add(cell, results)
 
-    def _lam(self, version: str) -> Float[np.ndarray, "members tasks L"]:
+    def _lam(self, version: str) -> Posterior:
         """λ of the test tasks, with all their labelled samples."""
         everything = self.tests().with_samples("all")
         where = f"{self.figure}-{self.named(version)}-{self.plan.fit_tasks}-{self.seed}-test"
         return self.embedded(version, everything, f"{where}-{len(everything)}")
 
-    def measured_from(self, version: str, *, finish: bool = False) -> TrainSummary | None:
+    def measured_from(self, version: str, *, finish: bool = False) -> Sums | None:
         """The training tasks that distances are measured from, with all labelled samples.
 
         Only their means are needed; each piece is kept, so that millions can be embedded in several
@@ -103,7 +105,7 @@ class Fig2(Experiment[Fig2Plan]):
         pieces, done = [], 0
         while done < p.measured_from and self.store.has_arrays(f"{where}-{done}"):
             pieces.append(self.store.arrays(f"{where}-{done}", partial(self._piece, version, done)))
-            done += int(pieces[-1]["n_tasks"])
+            done += int(pieces[-1]["tasks"])
         if finish and done < p.measured_from:
             self.store.check_time()
             starts = range(done, p.measured_from, _piece_size(version))
@@ -114,17 +116,13 @@ class Fig2(Experiment[Fig2Plan]):
             for start, piece in zip(starts, work, strict=True):
                 self.store.keep(f"{where}-{start}", **piece)
                 pieces.append(piece)
-                done += int(piece["n_tasks"])
+                done += int(piece["tasks"])
                 if done < p.measured_from:
                     self.store.check_time()
         if not pieces:
             return None
-        weights = np.array([int(p["n_tasks"]) for p in pieces])
-        return TrainSummary(
-            done,
-            np.average([p["mean_lam"] for p in pieces], axis=0, weights=weights),
-            np.average([p["mean_log_beta"] for p in pieces], axis=0, weights=weights),
-        )
+        first, *rest = (Sums.from_dict(piece) for piece in pieces)
+        return sum(rest, first)
 
     def _piece(self, version: str, start: int) -> dict[str, np.ndarray]:
         return _summary(self._tasks_from(start, version), self.model(version))
@@ -173,7 +171,7 @@ class Fig2(Experiment[Fig2Plan]):
         size = f"{p.learner_tasks}-{p.test_tasks}-{p.episodes}"
         return f"{self.figure}-accuracy/{learner}-{seed}-{size}"
 
-    def agreement(self, version: str, train: TrainSummary) -> Float[np.ndarray, "pairs"]:
+    def agreement(self, version: str, train: Sums) -> Float[np.ndarray, "pairs"]:
         """How well the fits of a version agree about the distances of the test tasks."""
         return member_agreement(self._lam(version), train)
 
@@ -195,12 +193,12 @@ class Fig2(Experiment[Fig2Plan]):
         classes = self.pool.classes_in(self.plan.train_split)
         preparation = learn_preparation(self.pool, classes, choose_config(self.pool, classes))
         return correlation_diagram(
-            mean_kl(self._lam(version), train),
+            mean_distance(self._lam(version), train),
             accuracy,
             classes=tests,
             difficulty=difficulty(self.pool, tests, preparation),
             bins="quantile",
-            distance_label=f"mean KL divergence to {train.n_tasks:,} training tasks ({version})",
+            distance_label=f"mean KL divergence to {train.tasks:,} training tasks ({version})",
         )
 
 
@@ -231,6 +229,7 @@ def _accuracies(
     return every, (time.perf_counter() - began) / len(plan.seeds)
 
 
-def _summary(tasks: TaskSet, model: TaskThemes) -> dict[str, np.ndarray]:
+def _summary(tasks: TaskSet, model: CoClustering) -> dict[str, np.ndarray]:
     """What the mean distance to these tasks needs to know of them."""
-    return {k: np.asarray(value) for k, value in vars(summarise(model.transform(tasks))).items()}
+    sums = Sums.of(model.embed(tasks).posterior)
+    return {k: np.asarray(value) for k, value in vars(sums).items()}

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from jaxtyping import Float
 
 from experiments.lab import Store
 from experiments.recipes import LEARNER_PRESETS, PREFERRED_SIZES
-from taskscape.compare.posteriors import read_lam
+from taskscape.embeddings import Posterior
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.tasks import TaskSet, sample_tasks
-from taskscape.themes.estimator import TaskThemes
+from taskscape.themes import CoClustering, TaskThemes
 
 __all__ = ["FIGURES", "VERSIONS", "Experiment", "Fig2Plan", "SelectionPlan", "learner_settings"]
 
@@ -27,7 +26,7 @@ VERSIONS: Mapping[str, Mapping[str, Any]] = {
     "ours": {"n_restarts": 5, "ensemble": 5},
     "sized": {"n_restarts": 5, "ensemble": 5},
 }
-"""Settings of :class:`taskscape.TaskThemes`: the paper to the letter, what we recommend at the
+"""Settings of :meth:`taskscape.TaskThemes.paper`: the paper to the letter, what we recommend at the
 paper's size, and the same at the size that validation classes prefer."""
 
 _PAPER_SIZE = {"task_themes": 4, "image_themes": 8}
@@ -113,16 +112,16 @@ class Experiment(Generic[PlanT]):
     store: Store
     seed: int = 0
 
-    def model(self, version: str) -> TaskThemes:
+    def model(self, version: str) -> CoClustering:
         """The paper's model on 5–10-way 16-shot tasks of the training classes."""
         plan, seed = self.plan, self.seed
 
-        def fit(checkpoint: Path) -> TaskThemes:
+        def fit(checkpoint: Path) -> CoClustering:
             tasks = sample_tasks(
                 self.pool, plan.fit_tasks, n_way=(5, 10), n_shot=16, split=plan.train_split,
                 seed=seed,
             )  # fmt: skip
-            model = TaskThemes(
+            model = TaskThemes.paper(
                 **{**_PAPER_SIZE, **self.size(version), **VERSIONS[version]}, delta=0.5,
                 random_state=seed,
             )  # fmt: skip
@@ -140,15 +139,14 @@ class Experiment(Generic[PlanT]):
         size = self.size(notion)
         return f"{notion}-{size['image_themes']}x{size['task_themes']}" if size else notion
 
-    def embedded(
-        self, version: str, tasks: TaskSet, name: str
-    ) -> Float[np.ndarray, "members tasks L"]:
+    def embedded(self, version: str, tasks: TaskSet, name: str) -> Posterior:
         """λ of tasks, kept under a name."""
 
         def make() -> dict[str, np.ndarray]:
             return {"lam": self.model(version).transform(tasks).astype(np.float32)}
 
-        return read_lam(self.store.arrays(name, make)["lam"], name)
+        lam = self.store.arrays(name, make)["lam"]
+        return Posterior.of(lam, self.model(version).factors_)
 
 
 def fig2_plan(figure: str, scale: float) -> Fig2Plan:

@@ -18,6 +18,7 @@ from experiments.paper.plan import (
 )
 from experiments.recipes import LEARNER_PRESETS, train_and_test
 from taskscape.distributed.engine import map_work
+from taskscape.embeddings import Posterior
 from taskscape.meta import MAML, learner_and_training
 from taskscape.pools import ClassPool
 from taskscape.select import select
@@ -148,7 +149,7 @@ class SelectionFigure(Experiment[SelectionPlan]):
             return select(None, None, n, choice.rule, similarity=means, **options).indices
         return select(*self._lam(choice.notion), n, choice.rule, **options).indices
 
-    def _lam(self, version: str) -> tuple[np.ndarray, np.ndarray]:
+    def _lam(self, version: str) -> tuple[Posterior, Posterior]:
         where = self._where(version)
         test = self.embedded(version, self.tests(), f"lam/{where}-test-{self.plan.test_tasks}")
         return test, self.embedded(version, self.candidates(), f"lam/{where}-train")

@@ -10,9 +10,9 @@ from experiments.paper.fig2 import Fig2
 from experiments.paper.plan import SelectionPlan, as_cell, learner_settings
 from experiments.paper.published import FIG2, FIG3, FIG3_RANDOM_INTERVALS, FIG4
 from experiments.paper.selection import CHOICES, Choice, SelectionFigure
-from taskscape.compare import TrainSummary
 from taskscape.diagram import CorrelationDiagram
 from taskscape.diagram.plot import COLOURS, DASHES, MARKERS
+from taskscape.embeddings import Sums
 from taskscape.files import picture, written_in_one_piece
 from taskscape.meta import LEARNERS, label_of
 from taskscape.plain_text import markdown_table
@@ -73,7 +73,7 @@ def _fig2(experiment: Fig2, versions: Sequence[str]) -> str:
         rows += [_fig2_row(learner, v, d) for v, d in diagrams.items()]
     about = (
         f"{len(experiment.tests()):,} test tasks, distances to "
-        + _measured_from({v: train.n_tasks for v, train in measured.items()})
+        + _measured_from({v: train.tasks for v, train in measured.items()})
         + f" training tasks; learners trained on {plan.learner_tasks:,} random tasks"
         f", updates of {plan.batch_size}, {len(plan.seeds)} seeds; {plan.episodes} episodes per "
         "test task. Accuracies in %, with the number of tasks; the paper's are of its outermost "
@@ -82,7 +82,7 @@ def _fig2(experiment: Fig2, versions: Sequence[str]) -> str:
     return f"{about}\n\n{markdown_table(columns, rows)}"
 
 
-def _agreement(experiment: Fig2, measured: Mapping[str, TrainSummary]) -> str:
+def _agreement(experiment: Fig2, measured: Mapping[str, Sums]) -> str:
     """How well the fits of each version with several agree about the distances that are drawn."""
     found = {v: p for v, train in measured.items() if len(p := experiment.agreement(v, train))}
     if not found:

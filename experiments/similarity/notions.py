@@ -26,7 +26,7 @@ from taskscape.embeddings import Embeddings
 from taskscape.meta import TrainConfig
 from taskscape.similarity import (
     OTDD,
-    ImageThemes,
+    ModelSimilarity,
     PrototypeDistance,
     Similarity,
     Task2Vec,
@@ -35,7 +35,10 @@ from taskscape.similarity import (
     TaskMeans,
 )
 from taskscape.tasks import TaskSet
-from taskscape.themes.estimator import TaskThemes, without_advice
+from taskscape.themes import CoClustering, TaskThemes
+from taskscape.themes.embed import embed
+from taskscape.themes.prepare import PreparedSamples
+from taskscape.themes.task_model import without_advice
 
 __all__ = [
     "CLOSED",
@@ -162,7 +165,7 @@ Summaries = Iterator[Mapping[str, Float[np.ndarray, "tasks"]]]
 class Ensemble:
     """Fits of the model, with a study's tasks and the training tasks as they see them."""
 
-    model: TaskThemes
+    model: CoClustering
     test: Embeddings
     train: Embeddings
 
@@ -183,7 +186,7 @@ class Shared:
 
     def fit_of_size(self, seed: int, size: Mapping[str, Any]) -> Ensemble:
         """The same of another size, which is not kept."""
-        model = TaskThemes(
+        model = TaskThemes.paper(
             **size, prepare=None, random_state=seed, n_restarts=ENSEMBLE, ensemble=ENSEMBLE
         )
         with without_advice():
@@ -227,14 +230,16 @@ def _chosen_size(shared: Shared, seed: int) -> Summaries:
 
 
 def _between(fits: Ensemble, kinds: Sequence[str]) -> Summaries:
-    for n in (1, ENSEMBLE):
+    for factor in ("task_themes_1", "task_themes"):  # the best fit, and all of them
         for kind in kinds:
-            yield summarise_distances(distances(fits.test.lam[:n], fits.train.lam[:n], kind))
+            pair = fits.test.factor(factor), fits.train.factor(factor)
+            yield summarise_distances(distances(*pair, kind))
 
 
 def _theme_difficulty(shared: Shared, seed: int) -> Summaries:
-    with without_advice():
-        gamma = shared.fit(seed).model.embed(shared.study.tasks, keep_gamma=True).gamma
+    model, tasks = shared.fit(seed).model, shared.study.tasks
+    prepared = PreparedSamples(tasks.pool, model.preparation_, tasks.class_ids)
+    gamma = embed(model.members_[:1], tasks, prepared, keep_gamma=True).gamma
     assert gamma is not None
     yield {_OWN: -class_separation(gamma[0]).mean}
 
@@ -333,7 +338,9 @@ FAMILIES: Mapping[str, Family] = {
         chosen_size=True,
     ),
     "task2vec": Family((Variant("Task2Vec per unit"), Variant("Task2Vec per layer")), _task2vec),
-    "image-themes": Family((Variant("image-themes"),), _by(ImageThemes(prepare=None))),
+    "image-themes": Family(
+        (Variant("image-themes"),), _by(ModelSimilarity(TaskThemes(prepare=None)))
+    ),
     "task means": Family((Variant("task means"),), _by(TaskMeans(prepare=None))),
     "prototypes": Family((Variant("prototypes"),), _by(PrototypeDistance(prepare=None))),
     "otdd": Family((Variant("OTDD"),), _by(OTDD(prepare=None), "all")),

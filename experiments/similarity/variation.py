@@ -18,14 +18,14 @@ from experiments.similarity.study import (
     SimilarityStudy,
     association,
 )
-from taskscape.compare import mean_kl
-from taskscape.compare.posteriors import combine_members
+from taskscape.compare import mean_distance
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.tasks import TaskSet
-from taskscape.themes.estimator import TaskThemes, without_advice
+from taskscape.themes import CoClustering, TaskThemes
 from taskscape.themes.health import count_points
 from taskscape.themes.prepare import PrepareConfig, prepared_pool
+from taskscape.themes.task_model import without_advice
 
 __all__ = ["PREPARATIONS", "VARIATIONS", "Variation", "run_variations"]
 
@@ -107,7 +107,7 @@ def run_variations(
         looks = {s: fits.look(variation, s) for s in (seeds if missing else ())}
         for cell in missing:
             members = [looks[s] for s in cell["seeds"]]
-            x = combine_members(np.stack([look.distance for look in members]))
+            x = np.mean([look.distance / look.distance.mean() for look in members], axis=0)
             about = {
                 "distinct": float(np.mean([look.distinct for look in members])),
                 "fit_seconds": round(float(np.mean([look.seconds for look in members])), 2),
@@ -147,14 +147,14 @@ class _Fits:
     def __init__(self, study: SimilarityStudy) -> None:
         self.study = study
         self._pool: tuple[str, ClassPool] | None = None
-        self._fits: dict[tuple[Variation, int], tuple[TaskThemes, float]] = {}
+        self._fits: dict[tuple[Variation, int], tuple[CoClustering, float]] = {}
 
     def look(self, variation: Variation, seed: int) -> _Look:
         pool = self._prepared(variation.prepare)
         key = (variation.without_shots(), seed)
         if key not in self._fits:
             self._fits = {k: v for k, v in self._fits.items() if k[0] == key[0]}
-            model = TaskThemes(
+            model = TaskThemes.paper(
                 variation.task_themes, variation.image_themes, covariance=variation.covariance,
                 prepare=None, random_state=seed,
             )  # fmt: skip
@@ -166,7 +166,7 @@ class _Fits:
         test = _lam(model, replace(self.study.tasks, pool=pool), variation.embed_shot)
         reference = replace(self.study.reference(seed), pool=pool)
         return _Look(
-            mean_kl(test, _lam(model, reference, variation.reference_shot)),
+            mean_distance(test, _lam(model, reference, variation.reference_shot)),
             count_points(test),
             seconds,
             float(model.elbo_history_[:, 1].max()),
@@ -181,7 +181,7 @@ class _Fits:
         return self._pool[1]
 
 
-def _lam(model: TaskThemes, tasks: TaskSet, n_shot: int | str) -> Float[np.ndarray, "tasks L"]:
+def _lam(model: CoClustering, tasks: TaskSet, n_shot: int | str) -> Float[np.ndarray, "tasks L"]:
     with without_advice():
         return model.embed(tasks.with_samples(n_shot)).lam[0]
 

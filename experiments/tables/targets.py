@@ -53,12 +53,8 @@ PAGE = DOCS / "targets.md"
 IMAGES = DOCS / "images"
 SHOWN = {
     "prototypes": "prototypes",
-    "task_themes": "task-themes, K = 16, L = 8",
-    "task_themes 8×4": "task-themes, K = 8, L = 4 (the paper's)",
-    "task_themes 32×16": "task-themes, K = 32, L = 16",
-    "task_themes ×3": "task-themes, an ensemble of three",
-    "task2vec": "Task2Vec",
-    "ranks": "mean rank of prototypes and task-themes",
+    "themes": "image-themes and position",
+    "ranks": "mean rank of both",
     "half": "half by it, half by chance",
 }
 LEARNERS = {"protonet": "ProtoNet", "maml": "MAML"}
@@ -220,7 +216,7 @@ def joined_table(learner: str) -> str:
         "scripts that both have": [e for e in within if e["cell"]["target"] in shared],
         "the same, the other's left out": without,
     }
-    ways = {w: SHOWN[w] for w in ("prototypes", "task_themes", "ranks")}
+    ways = {w: SHOWN[w] for w in ("prototypes", "themes", "ranks")}
     rows = []
     for source in ("", "glyphs", "omniglot"):
         for name, own in sets.items():
@@ -305,7 +301,7 @@ def draw_transfer_gap() -> None:
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
     for ax, (notion, label) in zip(
         axes,
-        {"prototypes": "prototypes", "task_themes": "task-themes (K = 16, L = 8)"}.items(),
+        {"prototypes": "prototypes", "themes": "image-themes and position"}.items(),
         strict=True,
     ):
         found = transfer_gaps("protonet", notion)
@@ -333,7 +329,7 @@ if __name__ == "__main__":
     draw_gains()
     draw_transfer_gap()
     for learner in LEARNERS:
-        for notion in ("prototypes", "task_themes"):
+        for notion in ("prototypes", "themes"):
             within = [spearmanr(d, g).statistic for _, d, g in transfer_gaps(learner, notion)]
             print(
                 learner,

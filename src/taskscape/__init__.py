@@ -2,7 +2,7 @@
 
 The public names, in the order of the pipeline: pools, tasks, fit, embed, compare, select, diagram,
 forecast.
-The meta-learners are in :mod:`taskscape.meta`, all notions of similarity in
+The meta-learners are in :mod:`taskscape.meta`, all similarity measures in
 :mod:`taskscape.similarity`.
 """
 

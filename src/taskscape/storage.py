@@ -35,7 +35,8 @@ from taskscape.files import (
 )  # fmt: skip
 
 Tree = TypeVar("Tree")
-_FORMAT = 1
+FORMAT = 2
+"""Of everything that is checked by :func:`check_format`; 2 has posteriors of several factors."""
 _HEADER = b"taskscape"
 _BATCH = 1 << 17
 _FILES = {"arrays.safetensors", "header.json"}
@@ -77,7 +78,7 @@ def save_arrays(
     check_output(path, arrays_of_kind(str(header["what"])))
     raw = save_tensors({k: np.asarray(v, order="C") for k, v in arrays.items()})
     full = dict(header) | {
-        "format": _FORMAT,
+        "format": FORMAT,
         "versions": versions(),
         "sha256": hashlib.sha256(raw).hexdigest(),
     }
@@ -131,7 +132,7 @@ def save_checkpoint(
 ) -> None:
     """Write one safetensors file with the header inside, in one piece."""
     whole = {k: np.asarray(v, order="C") for k, v in arrays.items()}
-    about = dict(header) | {"format": _FORMAT, "versions": versions()}
+    about = dict(header) | {"format": FORMAT, "versions": versions()}
     full = dict(json.loads(json.dumps(about, default=_number)))
     full["sha256"] = _checksum(whole, full)
     raw = save_tensors(whole, {"taskscape": json.dumps(full)})
@@ -200,8 +201,10 @@ def check_format(header: Mapping[str, Any], path: PathLike) -> None:
     written = header.get("format")
     if not isinstance(written, int):
         raise DataError(f"{os.fspath(path)} is damaged: format={written!r} is not a number.")
-    if written > _FORMAT:
+    if written > FORMAT:
         raise DataError(f"{os.fspath(path)} was written by a newer taskscape; please upgrade.")
+    if written < FORMAT:
+        raise DataError(f"{os.fspath(path)} was written by an older taskscape; make it again.")
 
 
 def _checksum(arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> str:
@@ -428,7 +431,7 @@ class _TableChecksum:
 
 def table_with_header(columns: Mapping[str, Any], header: Mapping[str, Any]) -> pa.Table:
     """An Arrow table whose schema says what it holds (``what``) and all else in the header."""
-    text = json.dumps({"format": _FORMAT, **header}, ensure_ascii=False)
+    text = json.dumps({"format": FORMAT, **header}, ensure_ascii=False)
     return pa.table(dict(columns)).replace_schema_metadata({_HEADER: text})
 
 

@@ -14,13 +14,13 @@ SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator:
-    """Chromium without a window; 3-D is drawn by the processor."""
+    """Chromium without a window."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     wanted = os.environ.get("TASKSCAPE_BROWSER")
     path = wanted or next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         pytest.skip("no Chromium here: `make browser` installs one, or set TASKSCAPE_BROWSER.")
-    flags = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+    flags = ["--no-sandbox", "--disable-gpu"]
     with api.sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=path, args=flags)
         yield chromium
@@ -41,7 +41,7 @@ class Opened:
         return self
 
     def point(self, kind: str, index: int) -> tuple[float, float]:
-        """Where a task is on the screen, in the flat map."""
+        """Where a task is on the map, on the screen."""
         code = index if kind == "test" else -1 - index
         return tuple(
             self.page.evaluate(
@@ -65,7 +65,7 @@ def open_report(browser) -> Iterator:
     """Opens a file in a page of its own: ``open_report(path, "phone")``."""
     contexts = []
 
-    def opening(path: Path, size: str = "desktop", script: str = "", **options) -> Opened:
+    def opening(path: Path, size: str = "desktop", **options) -> Opened:
         width, height = SIZES[size]
         context = browser.new_context(
             viewport={"width": width, "height": height}, reduced_motion="reduce", **options
@@ -80,8 +80,6 @@ def open_report(browser) -> Iterator:
         )
         page.on("pageerror", lambda error: opened.complaints.append(str(error)))
         page.on("request", lambda request: opened.requests.append(request.url))
-        if script:
-            page.add_init_script(script)
         page.goto(path.as_uri())
         return opened
 

@@ -10,13 +10,6 @@ from taskscape.report import write_report
 
 pytestmark = pytest.mark.slow
 
-NO_WEBGL = """
-const get = HTMLCanvasElement.prototype.getContext;
-HTMLCanvasElement.prototype.getContext = function (kind, ...more) {
-  return /webgl/.test(kind) ? null : get.call(this, kind, ...more);
-};
-"""
-
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
@@ -29,19 +22,6 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def glyphs(reports, open_report):
     """The report on the glyphs, which several tests use one after another."""
     return open_report(reports["glyphs"]).ready()
-
-
-def view(opened, name: str) -> None:
-    opened.page.select_option("#view", name)
-    drawn = {"flat": ".scatterlayer", "solid": ".gl-container canvas"}[name]
-    opened.page.wait_for_selector(f"#chart-map {drawn}")
-
-
-def wait_for_frames(opened, n: int = 3) -> None:
-    """The map in space looks at the mouse once a frame."""
-    frame = "() => new Promise((done) => requestAnimationFrame(() => done()))"
-    for _ in range(n):
-        opened.page.evaluate(frame)
 
 
 def click_and_wait_for(opened, title: str) -> None:
@@ -98,9 +78,8 @@ def test_a_click_on_a_word_says_what_it_means(glyphs):
     assert not meaning.is_visible()
 
 
-def test_pointing_and_clicking_on_the_flat_map(glyphs):
+def test_pointing_and_clicking_on_the_map(glyphs):
     opened, page = glyphs, glyphs.page
-    view(opened, "flat")
     page.mouse.move(*opened.point("test", 3))
     page.wait_for_selector("#tip:not([hidden])")
     assert page.locator("#tip .thumb").count() == 5
@@ -114,30 +93,12 @@ def test_pointing_and_clicking_on_the_flat_map(glyphs):
     assert opened.complaints == []
 
 
-def test_pointing_at_the_map_in_space(glyphs):
-    opened, page = glyphs, glyphs.page
-    view(opened, "solid")
-    page.evaluate("document.getElementById('chart-map').scrollIntoView({block: 'center'})")
-    box = page.locator("#chart-map").bounding_box()
-    places = [(x / 20, y / 20) for y in range(6, 16) for x in range(5, 16)]
-    for x, y in places:
-        page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=2)
-        wait_for_frames(opened)  # else the tip may be of the place before
-        if page.locator("#tip:not([hidden])").count():
-            break
-    named = page.inner_text("#tip strong")
-    click_and_wait_for(opened, named)
-    assert opened.complaints == []
-
-
 def test_every_colour_can_be_chosen(glyphs):
     opened = glyphs
-    for name in ("flat", "solid"):
-        view(opened, name)
-        values = opened.page.eval_on_selector_all("#colour option", "all => all.map(o => o.value)")
-        assert {"split", "group", "distance", "accuracy:maml", "forecast:maml"} <= set(values)
-        for value in values:
-            opened.page.select_option("#colour", value)
+    values = opened.page.eval_on_selector_all("#colour option", "all => all.map(o => o.value)")
+    assert {"split", "group", "distance", "accuracy:maml", "forecast:maml"} <= set(values)
+    for value in values:
+        opened.page.select_option("#colour", value)
     assert opened.complaints == []
 
 
@@ -198,16 +159,8 @@ def test_landmarks_headings_and_controls_have_names(glyphs):
 
 def test_it_prints_and_comes_back(glyphs):
     opened = glyphs
-    view(opened, "solid")
     assert opened.page.pdf(format="A4").startswith(b"%PDF")
-    opened.page.wait_for_function("document.querySelector('#chart-map .gl-container canvas')")
-    assert opened.complaints == []
-
-
-def test_without_webgl_the_map_is_flat(reports, open_report):
-    opened = open_report(reports["glyphs"], script=NO_WEBGL).ready()
-    assert opened.page.locator("#chart-map .scatterlayer").count() == 1
-    assert opened.page.locator("#view").is_hidden()
+    opened.page.wait_for_selector("#chart-map .scatterlayer")
     assert opened.complaints == []
 
 

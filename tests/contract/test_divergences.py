@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from posterior_cases import PRODUCT, posteriors
 from taskscape.compare import DIVERGENCES, distances, divergence_with_error
+from taskscape.embeddings import Factor, Posterior
 
 RNG = np.random.default_rng(0)
 L, K = 4, 6
@@ -54,8 +56,27 @@ def test_a_standard_error_is_given_where_announced(kind):
     assert (found.stderr > 0).all() == DIVERGENCES[kind].has_stderr
 
 
-def test_ensembles_average_relative_distances(kind):
-    p, q, alpha = np.stack([P, P[::-1]]), np.stack([Q, Q[::-1]]), np.stack([ALPHA, ALPHA + 1])
-    members = [distances(p[e], q[e], kind, alpha=alpha[e]) for e in range(2)]
-    expected = np.mean([d / d.mean() for d in members], axis=0)
-    np.testing.assert_allclose(distances(p, q, kind, alpha=alpha), expected, rtol=1e-9)
+def test_factors_are_summed_by_weight(kind):
+    members = [distances(P, Q, kind, alpha=ALPHA), distances(P[::-1], Q[::-1], kind, alpha=ALPHA)]
+    factors = tuple(
+        Factor(f"task_themes_{i}", "dirichlet", L, 0.5, scale) for i, scale in ((1, 2.0), (2, 0.5))
+    )
+    p, q = (Posterior.of(np.concatenate([x, x[::-1]], axis=1), factors) for x in (P, Q))
+    found = distances(p, q, kind, alpha=np.stack([ALPHA, ALPHA]))
+    if kind == "hellinger":  # made of the sum, not summed
+        members = [-np.log1p(-(d**2)) for d in members]
+        found = -np.log1p(-(found**2))
+    np.testing.assert_allclose(found, members[0] / 4 + members[1], rtol=1e-9)
+
+
+def test_positions_are_told_apart_where_that_has_a_meaning(kind):
+    if DIVERGENCES[kind].gaussian is None:
+        pytest.skip("compares Dirichlets alone")
+    rng = np.random.default_rng(1)
+    a, b = (posteriors(rng, n, PRODUCT) for n in (4, 6))
+    found = distances(a, b, kind)
+    assert ((found > 0) & (found <= DIVERGENCES[kind].most)).all()
+    pairs = [[distances(a[[i]], b[[j]], kind, paired=True)[0] for j in range(6)] for i in range(4)]
+    np.testing.assert_allclose(found, pairs, rtol=1e-9)
+    there, back = distances(a, b, kind), distances(b, a, kind).T
+    assert np.allclose(there, back) == DIVERGENCES[kind].symmetric

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from taskscape.compare import distances
 from taskscape.select import RULES, Selection, select
-from taskscape.similarity import DistanceSource, EmbeddingSource, KLSource, MatrixSource
+from taskscape.similarity import DistanceSource, EmbeddingSource, MatrixSource, PosteriorSource
 
 RNG = np.random.default_rng(0)
 N_TEST, N_TRAIN = 9, 120
@@ -17,7 +17,7 @@ TEST = KINDS[RNG.integers(25, size=N_TEST)] + 0.01
 TRAIN = KINDS[RNG.integers(25, size=N_TRAIN)]
 CLASSES = np.array([RNG.choice(12, 4, replace=False) for _ in range(N_TRAIN)])
 SOURCES = {
-    "kl": KLSource,
+    "posterior": PosteriorSource,
     "matrix": lambda test, train: MatrixSource(distances(test, train)),
     "embedding": lambda test, train: EmbeddingSource(test, train, "euclidean"),
 }
@@ -75,7 +75,7 @@ def test_indices_are_distinct_and_real(rule, source):
 @every_rule
 def test_the_same_seed_gives_the_same(rule):
     first, again, other = (
-        select_by(KLSource(TEST, TRAIN), 30, rule, seed=seed, train_classes=CLASSES)
+        select_by(PosteriorSource(TEST, TRAIN), 30, rule, seed=seed, train_classes=CLASSES)
         for seed in (3, 3, 4)
     )
     np.testing.assert_array_equal(first.indices, again.indices)
@@ -110,7 +110,7 @@ def test_what_it_heeds_is_recorded(rule):
 
 @every_rule
 def test_it_is_written_and_read(rule, tmp_path):
-    chosen = select_by(KLSource(TEST, TRAIN), 10, rule, train_classes=CLASSES)
+    chosen = select_by(PosteriorSource(TEST, TRAIN), 10, rule, train_classes=CLASSES)
     chosen.save(tmp_path / "selection.json")
     back = Selection.load(tmp_path / "selection.json")
     assert back.to_dict() == chosen.to_dict()

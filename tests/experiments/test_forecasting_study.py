@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::taskscape.forecast.ForecastWarn
 
 
 SIZES = ForecastingSizes(
-    n_way=3, n_query=4, ensemble=1, known_tasks=50, train_tasks=16, val_tasks=100, test_tasks=60,
+    n_way=3, n_query=4, known_tasks=50, train_tasks=16, val_tasks=100, test_tasks=60,
     episodes=2,
 )  # fmt: skip
 SETTINGS = ForecastingSettings("blobs", learners=("protonet",), shots=(2,), labelled=(6,))

@@ -16,7 +16,7 @@ from taskscape.targets import AdvisorSettings
 from taskscape.targets.rotation import Rotation, gains_seen
 
 SMALL = AdvisorSettings(
-    candidates=30, n_way=3, n_shot=3, n_query=6, image_themes=2, task_themes=2, components=4,
+    candidates=30, n_way=3, n_shot=3, n_query=6, components=4,
     updates=4,
 )  # fmt: skip
 
@@ -35,7 +35,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_pool(folder / "pool.npz")
     settings = TargetsSettings(
         pool=str(folder / "pool.npz"), learners=("protonet",), budgets=(5,), folds=2,
-        only_folds=(0,), trials=2, random_trials=2, ways=("task_themes", "prototypes", "half"),
+        only_folds=(0,), trials=2, random_trials=2, ways=("themes", "prototypes", "half"),
         with_sources=True, settings=SMALL,
     )  # fmt: skip
     run(settings, Lab(folder / "ledger.jsonl"))
@@ -89,11 +89,11 @@ def test_every_group_of_a_fold_is_the_target_once(ledger: Path):
     assert [e["cell"]["target"] for e in entries] == DEALT[0]
     inside = {e["cell"]["target"] for e in entries}
     for entry in entries:
-        assert not inside & set(entry["distances"]["task_themes"])
+        assert not inside & set(entry["distances"]["themes"])
         tried = [w["way"] for w in entry["ways"]]
-        assert tried[:4] == ["random", "task_themes", "prototypes", "half"]
+        assert tried[:4] == ["random", "themes", "prototypes", "half"]
         assert tried[4] == "all"
-        assert len(tried) == 5 + len(entry["distances"]["task_themes"])
+        assert len(tried) == 5 + len(entry["distances"]["themes"])
 
 
 def test_gains_are_over_random_choice_with_the_same_budget(ledger: Path):
@@ -105,7 +105,7 @@ def test_gains_are_over_random_choice_with_the_same_budget(ledger: Path):
 
 def test_the_ledger_tells_what_was_seen(ledger: Path):
     seen = gains_seen(read_ledger(ledger))
-    assert {s.way for s in seen} == {"task_themes", "prototypes", "half"}
+    assert {s.way for s in seen} == {"themes", "prototypes", "half"}
     assert len(seen) == 2 * 3
 
 

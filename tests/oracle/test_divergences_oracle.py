@@ -8,7 +8,8 @@ from scipy.integrate import quad
 from scipy.optimize import linprog
 from scipy.stats import beta, dirichlet
 
-from taskscape.compare import distances, divergence_with_error, mean_kl, theme_cost
+from taskscape.compare import distances, divergence_with_error, mean_distance, theme_cost
+from taskscape.embeddings import Factor, Posterior
 
 RNG = np.random.default_rng(0)
 P, Q = np.array([1.5, 2.0, 0.8, 3.0]), np.array([0.7, 1.0, 3.0, 2.0])
@@ -68,6 +69,18 @@ def test_two_themes_by_quadrature():
     assert found.stderr < 1e-3
 
 
+def test_positions_are_gaussians_of_unit_covariance():
+    a, b = RNG.normal(size=(2, 3))
+    place = (Factor("position", "gaussian", 3),)
+    p, q = (Posterior.of(m[None], place) for m in (a, b))
+    x = a + RNG.normal(size=(400_000, 3))
+    ratio = ((x - b) ** 2 - (x - a) ** 2).sum(axis=1) / 2  # ln p(x) − ln q(x) under p
+    for kind, values in {"kl": ratio, "bhattacharyya": np.exp(-ratio / 2)}.items():
+        expected, error = mean_and_error(values)
+        found = distances(p, q, kind)[0, 0]
+        assert abs((np.exp(-found) if kind == "bhattacharyya" else found) - expected) < 4 * error
+
+
 def test_the_standard_error_is_honest():
     runs = [
         divergence_with_error(P, Q, "jensen_shannon", n_samples=400, seed=s) for s in range(200)
@@ -90,7 +103,7 @@ def test_the_mean_by_a_slow_loop():
     test, train = RNG.gamma(1, 2, (6, 3)) + 0.1, RNG.gamma(1, 2, (40, 3)) + 0.1
     slow = np.array([[distances(a, b, paired=True) for b in train] for a in test])
     np.testing.assert_allclose(distances(test, train), slow, rtol=1e-12)
-    np.testing.assert_allclose(mean_kl(test, train), slow.mean(axis=1), rtol=1e-10)
+    np.testing.assert_allclose(mean_distance(test, train), slow.mean(axis=1), rtol=1e-10)
 
 
 def test_kl_agrees_with_the_model():

@@ -1,4 +1,4 @@
-"""TaskThemes finds themes again, up to relabelling, from tasks drawn from them."""
+"""CoClustering finds themes again, up to relabelling, from tasks drawn from them."""
 
 import jax
 import numpy as np
@@ -6,8 +6,9 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from known_themes import D, K, L, true_themes
-from taskscape import ClassPool, TaskThemes, make_tasks
+from taskscape import ClassPool, make_tasks
 from taskscape.model import generate
+from taskscape.themes.co_clustering import CoClustering
 from taskscape.themes.embed import embed
 from taskscape.themes.prepare import PreparedSamples
 
@@ -26,7 +27,7 @@ def test_themes_are_recovered_up_to_relabelling(seed: int, method: str):
     pool = ClassPool.from_arrays(samples, np.repeat(np.arange(n_classes), N), name="drawn")
     tasks = make_tasks(pool, np.arange(n_classes).reshape(-1, C).tolist())
     # The prior of the covariances is made weaker than the default, which widens them on purpose.
-    model = TaskThemes(
+    model = CoClustering(
         L, K, prepare=None, method=method, nu_fraction=1e-3, kappa=0.005, batch_size=64,
         max_passes=30, random_state=seed,
     ).fit(tasks[:M])  # fmt: skip

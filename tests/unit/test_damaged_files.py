@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from posterior_cases import PRODUCT, posteriors
 from taskscape import Embeddings, TaskSet, sample_tasks
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
@@ -20,12 +22,13 @@ from taskscape.study.stages import Stage, StageRunner
 RNG = np.random.default_rng(0)
 POOL = ClassPool.from_arrays(RNG.normal(size=(80, 3)), np.repeat(np.arange(8), 10))
 TASKS = sample_tasks(POOL, 40, n_way=(2, 4), n_shot=2)
-LAM = (0.5 + RNG.gamma(1, 1, (2, 40, 3))).astype(np.float32)
-EMBEDDED = Embeddings.of(TASKS, LAM, model="m", delta=0.5)
+FACTORS = tuple(replace(f, half=True) for f in PRODUCT)
+VALUES = posteriors(RNG, 40, FACTORS).values.astype(np.float32)
+EMBEDDED = Embeddings.of(TASKS, VALUES, FACTORS, model="m", delta=0.5)
 
 
 def values_of(loaded: Any) -> list[bytes]:
-    names = ("classes", "keys", "n_shot", "lam", "elbo", "ids")
+    names = ("classes", "keys", "n_shot", "values", "logs", "elbo", "ids")
     return [np.asarray(getattr(loaded, n)).tobytes() for n in names if hasattr(loaded, n)]
 
 
@@ -81,8 +84,7 @@ def test_edited_values_are_noticed(tmp_path: Path):
     path = tmp_path / "e.parquet"
     EMBEDDED.save(path)
     table = pq.read_table(path)
-    values = pa.array([[1, 1, 1]] * 40, pa.list_(pa.float32(), 3))
-    table = table.set_column(table.column_names.index("lam_0"), "lam_0", values)
+    table = table.set_column(table.column_names.index("elbo"), "elbo", pa.array([1.0] * 40))
     pq.write_table(table, path)
     with pytest.raises(DataError, match="does not match its own checksum"):
         Embeddings.load(path)

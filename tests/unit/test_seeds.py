@@ -48,7 +48,7 @@ USES: dict[str, Callable[[Any], Any]] = {
         .bins
     ],
     "Task2Vec": lambda s: Task2Vec(seed=s).seed,
-    "random_state": lambda s: TaskThemes(random_state=s)._config(),
+    "random_state": lambda s: TaskThemes(random_state=s).check_settings(),
     "learners": learned,
 }  # fmt: skip
 

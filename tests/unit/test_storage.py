@@ -11,7 +11,14 @@ from safetensors.numpy import save
 
 from taskscape import storage as module
 from taskscape.errors import DataError
-from taskscape.storage import load_arrays, load_checkpoint, save_arrays, save_checkpoint, versions
+from taskscape.storage import (
+    FORMAT,
+    load_arrays,
+    load_checkpoint,
+    save_arrays,
+    save_checkpoint,
+    versions,
+)
 
 ARRAYS = {
     "a": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -91,7 +98,7 @@ def test_another_kind_of_folder(folder: Path, text: str):
 
 
 def test_a_newer_or_odd_format(folder: Path):
-    edit_header(folder, format=2)
+    edit_header(folder, format=FORMAT + 1)
     expect(
         f"{folder} was written by a newer taskscape; please upgrade.",
         lambda: load_arrays(folder, "thing"),
@@ -214,7 +221,7 @@ def test_any_damage_to_a_checkpoint_is_noticed(file: Path):
 
 def test_a_newer_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_FORMAT", 2)
+        patch.setattr(module, "FORMAT", FORMAT + 1)
         save_checkpoint(tmp_path / "c", ARRAYS, HEADER)
     expect(
         f"{tmp_path / 'c'} was written by a newer taskscape; please upgrade.",

@@ -48,8 +48,6 @@ def advise(
     n_shot: Annotated[
         int, Option(help="Labelled samples of a class; fewer where a class has fewer.")
     ] = 5,
-    image_themes: Annotated[int, Option(help="Image-themes of the model, K.")] = 16,
-    task_themes: Annotated[int, Option(help="Task-themes of the model, L.")] = 8,
     updates: Annotated[int, Option(help="Of every training.")] = 400,
     trials: Annotated[int, Option(help="Trainings of each way.")] = 4,
     experience: Annotated[
@@ -93,10 +91,7 @@ def advise(
         raise DataError("--data is missing: the sources to choose from, such as --data glyphs.")
     if out is not None:
         check_output(out, ADVICE)
-    settings = AdvisorSettings(
-        candidates, n_way, n_shot, image_themes=image_themes, task_themes=task_themes,
-        updates=updates, seed=seed,
-    )  # fmt: skip
+    settings = AdvisorSettings(candidates, n_way, n_shot, updates=updates, seed=seed)
     pool, seen = load_pool(source), None
     meant = find_target(target, pool, **settings.target_sizes())
     if experience == OWN:

@@ -9,17 +9,17 @@ from typer import Argument, Option
 from taskscape.cli import options as opt
 from taskscape.errors import DataError
 from taskscape.files import PICTURE, check_output
-from taskscape.similarity.known import TASK_THEMES, find_similarity
+from taskscape.similarity.known import DEFAULT_SIMILARITY, find_similarity
 
 
 @opt.command(
     "compare test.parquet train.parquet --out distances.csv",
-    "compare --retrieval --data glyphs --similarity image_themes --out retrieval.png",
+    "compare --retrieval --data glyphs --out retrieval.png",
 )
 def compare(
     test: opt.MaybeTestTasks = None,
     train: opt.MaybeTrainTasks = None,
-    similarity: opt.SimilarityName = TASK_THEMES,
+    similarity: opt.SimilarityName = DEFAULT_SIMILARITY,
     data: Annotated[
         list[str] | None,
         Option(
@@ -39,35 +39,30 @@ def compare(
         Path | None, Option(help="Tasks of held-out classes, to compare the test tasks with.")
     ] = None,
     k: Annotated[int, Option("-k", help="How many nearest training tasks to look at.")] = 10,
-    normalise: Annotated[
-        bool, Option("--normalise-ways", help="As if all tasks had 5 classes.")
-    ] = False,
     seed: opt.Seed = 0,
     out: Annotated[Path | None, Option(help="Write a CSV with a row for every test task.")] = None,
     engine: opt.Engine = "local",
     as_json: opt.AsJson = False,
 ) -> None:
     """Mean distance from each test task to the training tasks, and whether the sets are alike."""
-    from taskscape.cli.file_distances import TABLE, by_samples, by_themes, write_distances
+    from taskscape.cli.file_distances import TABLE, by_posteriors, by_samples, write_distances
     from taskscape.distributed.engine import use_engine
 
-    find_similarity(similarity)
+    factor = find_similarity(similarity).factor
     if retrieval:
         beside = "--retrieval, which draws its own tasks"
         if test is not None:
             raise DataError(f"TEST and TRAIN have no effect with {beside}. Leave them out.")
-        opt.refuse_given(compare, beside, reference=reference, k=k, normalise=normalise)
+        opt.refuse_given(compare, beside, reference=reference, k=k)
         _retrieve(opt.one_source(data), similarity, seed, out, as_json)
         return
     if test is None or train is None:
         raise DataError("give TEST and TRAIN, files of tasks; or --retrieval and --data.")
     if out is not None:
         check_output(out, TABLE)
-    if similarity == TASK_THEMES:
+    if factor is not None:
         with use_engine(engine):
-            compared = by_themes(test, train, reference, k, normalise, seed)
-    elif normalise:
-        raise DataError("--normalise-ways is for task-themes; leave it out with --similarity.")
+            compared = by_posteriors(factor, test, train, reference, k, seed)
     else:
         compared = by_samples(similarity, opt.one_source(data), test, train, reference, k, seed)
     if out is not None:
@@ -122,7 +117,7 @@ def nearest(
     ] = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """The tasks of a catalogue with the smallest KL from one task."""
+    """The tasks of a catalogue that are nearest to one task."""
     from taskscape.cli.file_distances import find_nearest, find_task
     from taskscape.embeddings import Catalogue, TaskFilter
     from taskscape.similarity.nearest_tasks import TIE
@@ -138,11 +133,14 @@ def nearest(
     words = [f"nearest to the task of {', '.join(asked.names(0))}:"]
     for row in rows:
         alike = f" {row['by_classes']:8.4g} apart" if "by_classes" in row else ""
-        words.append(f"{row['kl']:10.4g}{alike}  task {row['task']:<8} {', '.join(row['classes'])}")
+        words.append(
+            f"{row['distance']:10.4g}{alike}  task {row['task']:<8} {', '.join(row['classes'])}"
+        )
     order = "their order means nothing (--data puts the most alike first)"
     if source is not None:
         order = "the most alike come first, by the distance between their class means"
-    last = f"{ties:,} tasks are equally near (within {TIE:g} nats): {order}."
+    within = f" (within {TIE:g} nats)" if asked.header.counts_themes else ""
+    last = f"{ties:,} tasks are equally near{within}: {order}."
     words.append(last if ties > 1 else "No other task is as near as the first.")
     plain = {"query": about, "ties": ties, "nearest": rows}
     opt.print_result(as_json, plain, "\n".join(words))

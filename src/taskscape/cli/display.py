@@ -13,9 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from taskscape.compiling import seconds_compiling
+from taskscape.embeddings.embeddings import describe_factors
 from taskscape.errors import DataError
+from taskscape.pools import ClassPool
 from taskscape.progress import duration
+from taskscape.similarity import retrieval
 from taskscape.study import Listener, StudyConfig
+from taskscape.themes.co_clustering import CoClustering
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.loop import FitInfo
 
@@ -38,7 +42,7 @@ def _of_which_compiling(seconds: float) -> str:
 class FitDisplay:
     """Shows tasks/s, the bound, theme usage and the time left; give it to ``fit`` as callback."""
 
-    def __init__(self, model: TaskThemes, tensorboard: Path | None, quiet: bool) -> None:
+    def __init__(self, model: CoClustering, tensorboard: Path | None, quiet: bool) -> None:
         self.model, self.quiet = model, quiet
         self.console = Console(stderr=True)
         self.live = Live(console=self.console, refresh_per_second=4, transient=True)
@@ -115,7 +119,7 @@ def _tensorboard(folder: Path | None) -> Any:
     return SummaryWriter(str(folder))
 
 
-def print_fit(model: TaskThemes, pool: str, out: Path, as_json: bool) -> None:
+def print_fit(model: CoClustering, pool: str, out: Path, as_json: bool) -> None:
     last = model.fit_info_[-1]
     if as_json:
         outcome = {
@@ -136,6 +140,30 @@ def print_fit(model: TaskThemes, pool: str, out: Path, as_json: bool) -> None:
         f"sample on {model.held_out_}; stopped: {last.done}"
     )
     typer.echo(model.health_.summary())
+    typer.echo(f"model: {out}")
+
+
+def print_themes(model: TaskThemes, pool: ClassPool, out: Path, as_json: bool) -> None:
+    """Say what was learned, and whether tasks of one group find each other by it."""
+    test, why_not = None, ""
+    try:
+        test = retrieval(pool, model)
+    except DataError as error:
+        why_not = f"Whether tasks find each other cannot be told: {error}"
+    prepared = model.preparation_.config.describe()
+    if as_json:
+        outcome = {
+            "model": str(out),
+            "pool": pool.name,
+            "image_themes": model.themes_.K,
+            "preparation": prepared,
+            "retrieval": None if test is None else test.to_dict(),
+        }
+        typer.echo(json.dumps(outcome, indent=2))
+        return
+    typer.echo(f"prepared by: {prepared}")
+    typer.echo(f"learned: {describe_factors(model.factors_)}")
+    typer.echo(why_not if test is None else test.summary())
     typer.echo(f"model: {out}")
 
 

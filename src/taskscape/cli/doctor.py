@@ -150,9 +150,6 @@ def _two_kinds_are_apart() -> bool:
     pool = load_pool((X.reshape(-1, 4), np.repeat(np.arange(_CLASSES), 12)), name="two kinds")
     drawn = [rng.choice(np.flatnonzero(kind == i % 2), 3, replace=False) for i in range(128)]
     tasks = make_tasks(pool, [classes.tolist() for classes in drawn], n_shot=8, seed=0)
-    model = TaskThemes(
-        task_themes=2, image_themes=2, prepare=None, batch_size=64, max_passes=2, random_state=0
-    )
-    lam = model.fit(tasks).transform(tasks)
-    near = nearest(lam[:32], lam[32:], k=1).indices[:, 0] + 32
+    embedded = TaskThemes(prepare=None).fit(tasks).embed(tasks)
+    near = nearest(embedded[:32], embedded[32:], k=1).indices[:, 0] + 32
     return np.array_equal(near % 2, np.arange(32) % 2)

@@ -20,9 +20,10 @@ from taskscape.similarity.known import PROTOTYPES
 from taskscape.similarity.nearest_tasks import TIE, settle_ties, tie_levels
 from taskscape.tasks import TaskSet, make_tasks
 from taskscape.tasks.class_lists import parse_classes, write_classes
-from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.task_model import TaskModel
 
-_MOST_IN_MEMORY = 5_000_000
+_MOST_BYTES = 1 << 31
+"""Of a catalogue that is read into memory."""
 _SAMPLES = 50
 """Of each class, at most so many are looked at for its mean."""
 _COLUMNS = ("task", "classes", "distance", "nearest", "percentile")
@@ -42,7 +43,6 @@ class Compared:
     likeness: Resemblance | None
     why_not: str
     """Why that is not known."""
-    word: str
     unit: str = ""
 
     def summary(self) -> str:
@@ -51,41 +51,41 @@ class Compared:
         spread = {"all training tasks": self.distance, f"the {self.k} nearest": self.near}
         for name, values in spread.items():
             low, middle, high = np.quantile(values, [0.05, 0.5, 0.95])
-            words += f"mean {self.word} to {name}: median {middle:.4g} {self.unit}"
+            words += f"mean distance to {name}: median {middle:.4g}{self.unit} "
             words += f"(5 % to 95 %: {low:.4g} to {high:.4g})\n"
         answer = self.why_not if self.likeness is None else self.likeness.summary()
         return f"{words}\nIs the test set like the training set?\n{answer}"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain numbers and lists."""
-        what = self.word.lower()
         return {
             "n_test": len(self.tasks),
             "n_train": self.n_train,
-            f"mean_{what}": self.distance.tolist(),
-            f"nearest_{what}": self.near.tolist(),
+            "mean_distance": self.distance.tolist(),
+            "nearest_distance": self.near.tolist(),
             "k": self.k,
             "resemblance": None if self.likeness is None else self.likeness.to_dict(),
         }
 
 
-def by_themes(
-    test: Path, train: Path, reference: Path | None, k: int, normalise: bool, seed: int
+def by_posteriors(
+    factor: str, test: Path, train: Path, reference: Path | None, k: int, seed: int
 ) -> Compared:
+    """Embedded tasks compared, by all factors or by one of them."""
     asked, against = _same_model(test, train)
     n_train = len(against)
-    whole = None if n_train > _MOST_IN_MEMORY else Embeddings.load(train)
-    if normalise and whole is None:
-        raise DataError(f"--normalise-ways reads all of {train}, which has {n_train:,} tasks.")
-    test_lam = _lam(asked, normalise)
-    train_lam: Any = against.lam() if whole is None else _lam(whole, normalise)
-    scales = compare.member_scales(test_lam, train_lam) if asked.header.members > 1 else None
-    distance = compare.mean_kl(test_lam, train_lam, scales=scales)
-    k = min(k, n_train)
-    near = compare.nearest(test_lam, train_lam, k, scales=scales).distances.mean(axis=1)
-    likeness, why_not = _likeness(test_lam, train_lam, whole, reference, normalise, seed)
-    unit = "nats " if asked.header.members == 1 else "of the mean distance "
-    return Compared(asked, distance, near, n_train, k, likeness, why_not, "KL", unit)
+    known: Any = against.posteriors()
+    if 4 * n_train * asked.values.shape[1] <= _MOST_BYTES:
+        known = Embeddings.load(train)
+    elif factor:
+        raise DataError(f"{train} has {n_train:,} tasks: too many to compare by one factor.")
+    if factor:
+        asked, known = asked.factor(factor), known.factor(factor)
+    distance, k = compare.mean_distance(asked, known), min(k, n_train)
+    near = compare.nearest(asked, known, k).distances.mean(axis=1)
+    likeness, why_not = _likeness(asked, known, reference, factor, seed)
+    unit = f" {asked.header.unit}".rstrip()
+    return Compared(asked, distance, near, n_train, k, likeness, why_not, unit)
 
 
 def _same_model(test: Path, train: Path) -> tuple[Embeddings, Catalogue]:
@@ -95,9 +95,9 @@ def _same_model(test: Path, train: Path) -> tuple[Embeddings, Catalogue]:
 
 
 def mean_distances(test: Path, train: Path) -> tuple[Embeddings, Float[np.ndarray, "tests"]]:
-    """Embedded test tasks, and the mean KL of each to the training tasks."""
+    """Embedded test tasks, and the mean distance of each to the training tasks."""
     asked, against = _same_model(test, train)
-    return asked, compare.mean_kl(_lam(asked, normalise=False), against.lam())
+    return asked, compare.mean_distance(asked, against.posteriors())
 
 
 def by_samples(
@@ -114,34 +114,22 @@ def by_samples(
         usual = fitted.mean_distance(TaskSet.load(reference, known.pool), trains)
         likeness = Resemblance.of(distance, usual, f"mean distance ({similarity})", len(known))
     why_not = "Unknown: give --reference, tasks of classes that no training task has."
-    return Compared(asked, distance, near, len(known), k, likeness, why_not, "distance")
-
-
-def _lam(embeddings: Embeddings, normalise: bool) -> Float[np.ndarray, "members tasks L"]:
-    if not normalise:
-        return embeddings.lam.astype(np.float64)
-    if embeddings.header.delta is None:
-        raise DataError("--normalise-ways needs delta, which these embeddings do not name.")
-    return compare.normalise_ways(embeddings.lam, delta=embeddings.header.delta)
+    return Compared(asked, distance, near, len(known), k, likeness, why_not)
 
 
 def _likeness(
-    test_lam: Float[np.ndarray, "members tests L"],
-    train_lam: Any,
-    train: Embeddings | None,
-    reference: Path | None,
-    normalise: bool,
-    seed: int,
+    test: Embeddings, train: Any, reference: Path | None, factor: str, seed: int
 ) -> tuple[Resemblance | None, str]:
     """The answer, or why there is none."""
-    if train is None:
-        return None, f"Not asked: the catalogue has more than {_MOST_IN_MEMORY:,} tasks."
+    if not isinstance(train, Embeddings):
+        return None, f"Not asked: the catalogue has more than {_MOST_BYTES >> 30} GiB of tasks."
     if reference is not None:
         held_out = Embeddings.load(reference)
+        held_out = held_out.factor(factor) if factor else held_out
         held_out.header.check_same_model(train.header, str(reference), "the training tasks")
-        return compare.resemblance(test_lam, train_lam, reference=_lam(held_out, normalise)), ""
+        return compare.resemblance(test, train, reference=held_out), ""
     try:
-        return compare.resemblance(test_lam, train_lam, train_classes=train.classes, seed=seed), ""
+        return compare.resemblance(test, train, seed=seed), ""
     except DataError as error:
         return None, f"Unknown: {error} (On the command line: --reference held_out.parquet.)"
 
@@ -174,7 +162,7 @@ def find_task(
 def embed_query(model: Path, data: str, classes: list[str]) -> Embeddings:
     """The task of these classes, with all their samples, embedded by a fitted model."""
     tasks = make_tasks(load_pool(data), [classes])
-    return TaskThemes.load(model).embed(tasks)
+    return TaskModel.load(model).embed(tasks)
 
 
 def find_nearest(
@@ -184,11 +172,10 @@ def find_nearest(
 
     With the data, equally near ones come in the order of their class means.
     """
-    query = asked.lam.astype(np.float64)
-    scales = compare.member_scales(query, look_in.lam(only)) if len(query) > 1 else None
-    near = compare.nearest(query, look_in.lam(only), k, scales=scales)
-    places, far = _within(look_in, query, only, scales, float(near.distances[0, -1]) + TIE)
-    level = tie_levels(far, TIE)
+    near = compare.nearest(asked, look_in.posteriors(only), k)
+    tie = TIE if asked.header.counts_themes else 0.0
+    places, far = _within(look_in, asked, only, float(near.distances[0, -1]) + tie)
+    level = tie_levels(far, tie)
     if data is None:
         tasks, distances, apart = look_in.take(near.indices[0], only), near.distances[0], None
     else:
@@ -197,26 +184,24 @@ def find_nearest(
         )
         tasks, distances = look_in.take(places[chosen], only), far[chosen]
     rows = []
-    for i, kl in enumerate(distances.tolist()):
-        row = {"task": int(tasks.ids[i]), "kl": kl, "classes": list(tasks.names(i))}
+    for i, distance in enumerate(distances.tolist()):
+        row = {"task": int(tasks.ids[i]), "distance": distance, "classes": list(tasks.names(i))}
         rows.append(row if apart is None else row | {"by_classes": float(apart[i])})
     return rows, int((level == 0).sum())
 
 
 def _within(
-    look_in: Catalogue, query: Float[np.ndarray, "members one L"], only: TaskFilter,
-    scales: object, most: float,
-) -> tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some"]]:  # fmt: skip
-    """The places of all tasks that are not farther than so many nats, and their distances."""
+    look_in: Catalogue, query: Embeddings, only: TaskFilter, most: float
+) -> tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some"]]:
+    """The places of all tasks that are not farther than this, and their distances."""
     places, distances, begin = [], [], 0
-    for lam in look_in.lam(only):
-        chunk = np.asarray(lam, dtype=np.float64)
-        n = chunk.shape[-2]
-        far = distances_between(query, chunk, scales=scales).block(np.array([0]), np.arange(n))[0]
+    for chunk in look_in.posteriors(only):
+        source = distances_between(query, chunk)
+        far = source.block(np.array([0]), np.arange(len(chunk)))[0]
         here = np.flatnonzero(far <= most)
         places.append(here + begin)
         distances.append(far[here])
-        begin += n
+        begin += len(chunk)
     return np.concatenate(places), np.concatenate(distances)
 
 

@@ -1,10 +1,12 @@
-"""``taskscape fit`` and ``embed``: learn task-themes from tasks, and embed tasks."""
+"""``taskscape fit`` and ``embed``: learn what makes tasks alike, and embed tasks."""
 
 import time
 import warnings
+from collections.abc import Mapping
 from contextlib import nullcontext
+from inspect import signature
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
@@ -14,8 +16,14 @@ from taskscape.cli.interrupts import resumable
 from taskscape.errors import DataError
 from taskscape.files import check_output
 
+if TYPE_CHECKING:
+    from taskscape.themes import CoClustering
 
-@opt.command("fit glyphs --split train --n-tasks 20000 --n-way 5-10 --n-shot 16 --out model")
+
+@opt.command(
+    "fit glyphs --split train --out model",
+    "fit glyphs --split train --paper --n-tasks 20000 --task-themes 4 --image-themes 8 --out model",
+)
 def fit(
     source: opt.Source,
     out: Annotated[Path, Option(help="The folder to write the model to.")],
@@ -25,13 +33,23 @@ def fit(
     n_way: opt.NWay = "5-10",
     n_shot: opt.NShot = "16",
     seed: opt.Seed = 0,
+    image_themes: Annotated[
+        int | None, Option(help="Number of image-themes; default: 256, with --paper 8.")
+    ] = None,
+    prepare: Annotated[
+        str, Option(help="auto, none, or some of edges=5,power=0.5,l2,centre,pca=32.")
+    ] = "auto",
+    paper: Annotated[
+        bool,
+        Option(
+            "--paper",
+            help="Instead: the paper's co-clustering, which all options below are for. Distances "
+            "are then KL between posteriors over its task-themes.",
+        ),
+    ] = False,
     task_themes: Annotated[int, Option(help="Number of task-themes, L.")] = 4,
-    image_themes: Annotated[int, Option(help="Number of image-themes, K.")] = 8,
     delta: Annotated[float, Option(help="Concentration of the task mixture, δ.")] = 0.5,
     covariance: Annotated[str, Option(help="full, diag or tied.")] = "full",
-    prepare: Annotated[
-        str, Option(help="auto, none, or some of power=0.5,l2,centre,pca=32.")
-    ] = "auto",
     method: Annotated[str, Option(help="online, or batch for full passes.")] = "online",
     update: Annotated[str, Option(help="statistics, or paper for its literal rule.")] = (
         "statistics"
@@ -62,60 +80,84 @@ def fit(
     ] = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Learn task-themes from tasks and write the model.
+    """Learn what makes tasks alike, from their classes, and write the model.
 
-    Ctrl-C and SIGTERM save a checkpoint; the same command with --resume goes on from it to the same
-    result. A model that is in OUT is replaced; anything else there is left as it is.
+    A model that is in OUT is replaced; anything else there is left as it is. With --paper, Ctrl-C
+    and SIGTERM save a checkpoint; the same command with --resume goes on from it to the same
+    result.
     """
-    from taskscape.cli.display import FitDisplay, print_fit, say_time
-    from taskscape.distributed.mesh import first_process, join_processes
+    from taskscape.cli.display import print_themes, say_time
     from taskscape.pools import load_pool
-    from taskscape.progress import heard_by
-    from taskscape.storage import CHECKPOINT, arrays_of_kind, forget_checkpoint
-    from taskscape.themes.estimator import HealthWarning, TaskThemes
-    from taskscape.themes.loop import check_no_checkpoint
+    from taskscape.storage import arrays_of_kind
+    from taskscape.themes.estimator import TaskThemes
     from taskscape.themes.prepare import parse_prepare
+    from taskscape.themes.task_model import MODEL
 
-    began = time.monotonic()
-    distributed = distributed or (coordinator, processes, process) != (None, None, None)
-    if distributed:
-        join_processes(coordinator, processes, process)
-    speaks = first_process()
-    model = TaskThemes(
-        task_themes, image_themes, delta=delta, covariance=covariance,  # type: ignore[arg-type]
-        prepare=parse_prepare(prepare, "--prepare "),  # type: ignore[arg-type]
-        method=method, update=update,  # type: ignore[arg-type]
-        max_tasks=max_tasks, max_passes=max_passes, n_restarts=restarts, ensemble=ensemble,
-        random_state=seed,
-    )  # fmt: skip
-    config = model._config()
+    began, asked = time.monotonic(), locals()
     if not out.name:
         raise DataError(
             f"--out {out} is a folder that is there already; name one to be made, such as model."
         )
-    saved = checkpoint or out.with_name(f"{out.name}.checkpoint")
-    check_output(out, arrays_of_kind("task-theme model"), saved)
+    steps: Any = parse_prepare(prepare, "--prepare ")
+    if paper:
+        model = TaskThemes.paper(
+            task_themes, image_themes or 8, delta=delta, prepare=steps, max_tasks=max_tasks,
+            covariance=covariance, method=method, update=update,
+            max_passes=max_passes, n_restarts=restarts, ensemble=ensemble, random_state=seed,
+        )  # fmt: skip
+        _fit_paper(model, asked)
+    else:
+        names = list(signature(fit).parameters)
+        for name in names[names.index("paper") + 1 : names.index("as_json")]:
+            if asked[name] != signature(fit).parameters[name].default:
+                raise DataError(f"--{name.replace('_', '-')} is for --paper; leave it out.")
+        check_output(out, arrays_of_kind(MODEL))
+        themes = TaskThemes(image_themes or 256, prepare=steps, random_state=seed)
+        pool = load_pool(source)
+        themes.fit(opt.get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)).save(out)
+        print_themes(themes, pool, out, as_json)
+    say_time(began, quiet=as_json)
+
+
+def _fit_paper(model: "CoClustering", asked: Mapping[str, Any]) -> None:
+    """Fit the paper's model as the options of the command ask, and write it."""
+    from taskscape.cli.display import FitDisplay, print_fit
+    from taskscape.distributed.mesh import first_process, join_processes
+    from taskscape.pools import load_pool
+    from taskscape.progress import heard_by
+    from taskscape.storage import CHECKPOINT, arrays_of_kind, forget_checkpoint
+    from taskscape.themes.loop import check_no_checkpoint
+    from taskscape.themes.task_model import MODEL, HealthWarning
+
+    out, resume, as_json = asked["out"], asked["resume"], asked["as_json"]
+    processes = [asked[name] for name in ("coordinator", "processes", "process")]
+    distributed = asked["distributed"] or processes != [None, None, None]
+    if distributed:
+        join_processes(*processes)
+    speaks = first_process()
+    config = model._config()
+    saved = asked["checkpoint"] or out.with_name(f"{out.name}.checkpoint")
+    check_output(out, arrays_of_kind(MODEL), saved)
     if resume:
         check_output(saved, CHECKPOINT)
     else:
         check_no_checkpoint(saved)
-    display = FitDisplay(model, tensorboard if speaks else None, quiet=as_json or not speaks)
-    pool = load_pool(source)
-    drawn = opt.get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
+    logged = asked["tensorboard"] if speaks else None
+    display = FitDisplay(model, logged, quiet=as_json or not speaks)
+    sizes = [asked[name] for name in ("tasks", "split", "n_tasks", "n_way", "n_shot", "seed")]
+    drawn = opt.get_tasks(load_pool(asked["source"]), *sizes)
     display.judged_on = model._source(drawn, None, config)[2]
     only_one = nullcontext() if speaks else heard_by(lambda what, done, total: None)
     with resumable(saved, speaks), display, only_one, warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)  # the summary says it
         model.fit(
-            drawn, callback=display, checkpoint=saved, checkpoint_every=checkpoint_every,
+            drawn, callback=display, checkpoint=saved, checkpoint_every=asked["checkpoint_every"],
             resume=resume, distributed=distributed,
         )  # fmt: skip
-    if not speaks:
-        return
-    model.save(out)
-    forget_checkpoint(saved)
-    print_fit(model, drawn.pool.name, out, as_json)
-    say_time(began, quiet=as_json)
+    if speaks:
+        model.save(out)
+        forget_checkpoint(saved)
+        print_fit(model, drawn.pool.name, out, as_json)
 
 
 @opt.command("embed model glyphs --split test --n-way 5 --out test.parquet")
@@ -131,7 +173,7 @@ def embed(
     seed: opt.Seed = 0,
     engine: opt.Engine = "local",
 ) -> None:
-    """Write the Dirichlet posterior λ of each task, with its classes and its bound.
+    """Write the posterior of each task, with its classes and how well the model explains it.
 
     OUT ending in .parquet is a file of its own; a name without an ending is a catalogue, a folder
     that each call adds to. A catalogue is written in files of 262,144 tasks; interrupted, the
@@ -141,8 +183,8 @@ def embed(
     from taskscape.distributed.engine import use_engine
     from taskscape.embeddings import CATALOGUE, EMBEDDINGS
     from taskscape.pools import load_pool
-    from taskscape.themes.estimator import TaskThemes
     from taskscape.themes.into_catalogue import embed_into
+    from taskscape.themes.task_model import TaskModel
 
     began = time.monotonic()
     one_file = out.suffix == ".parquet"
@@ -152,7 +194,7 @@ def embed(
             "ending, for a catalogue (a folder)."
         )
     check_output(out, EMBEDDINGS if one_file else CATALOGUE, tasks)
-    fitted = TaskThemes.load(model)
+    fitted = TaskModel.load(model)
     drawn = opt.get_tasks(
         load_pool(source), tasks, split, n_tasks, n_way, n_shot, seed, stream=not one_file
     )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import taskscape
     from taskscape.files import Kind
     from taskscape.forecast import Forecasts
+    from taskscape.themes import TaskModel
 
 
 _SHOWN = 10
@@ -74,7 +75,7 @@ def forecast(
     from taskscape.forecast import Forecaster
     from taskscape.pools import load_pool
     from taskscape.storage import arrays_of_kind
-    from taskscape.themes.estimator import TaskThemes
+    from taskscape.themes.task_model import TaskModel
 
     if out is not None:
         check_output(out, _table(out))
@@ -92,7 +93,7 @@ def forecast(
         raise DataError("--accuracy needs --calibration, the tasks that it was measured on.")
     if save is not None:
         check_output(save, arrays_of_kind("forecaster"), forecaster, out)
-    fitted, pool = TaskThemes.load(model), load_pool(source)
+    fitted, pool = TaskModel.load(model), load_pool(source)
     new = opt.get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
     if forecaster is not None:
         ready = Forecaster.load(forecaster, fitted)
@@ -169,7 +170,7 @@ def _write(path: Path, plain: dict[str, Any]) -> None:
 
 
 def _measured(
-    model: "taskscape.TaskThemes", tasks: "taskscape.TaskSet", path: Path | None,
+    model: "TaskModel", tasks: "taskscape.TaskSet", path: Path | None,
     accuracy: Path | None, episodes: int, seed: int,
 ) -> tuple[str, Any]:  # fmt: skip
     """The name of the learner, and its accuracy on each calibration task, by episode."""

@@ -12,7 +12,7 @@ from typer import Argument, Option
 from taskscape.distributed.engine import ENGINES
 from taskscape.errors import DataError
 from taskscape.meta.learners import LEARNERS
-from taskscape.similarity.known import SIMILARITIES, TASK_THEMES
+from taskscape.similarity.known import SIMILARITIES, find_similarity
 
 if TYPE_CHECKING:
     import taskscape
@@ -68,7 +68,8 @@ SimilarityName = Annotated[
     str,
     Option(
         "--similarity",
-        help=f"{meanings(SIMILARITIES)}. All but the first need --data and no model.",
+        help=f"{meanings(SIMILARITIES)}. The first four compare embedded tasks; the others need "
+        "--data and no model.",
     ),
 ]
 Engine = Annotated[str, Option(help=f"Who does the work. {meanings(ENGINES)}")]
@@ -133,10 +134,11 @@ def read_tasks_of(similarity: str, data: str | None, test: Path, train: Path) ->
     from taskscape.pools import load_pool
     from taskscape.tasks import TaskSet
 
-    if similarity == TASK_THEMES:
+    factor = find_similarity(similarity).factor
+    if factor is not None:
         asked, known = Embeddings.load(test), Embeddings.load(train)
         asked.header.check_same_model(known.header, str(test), str(train))
-        return asked, known
+        return (asked.factor(factor), known.factor(factor)) if factor else (asked, known)
     if data is None:
         raise DataError(
             f"--similarity {similarity} looks at samples: give --data, what the tasks are from."

@@ -10,7 +10,7 @@ from taskscape.cli import options as opt
 from taskscape.errors import DataError
 from taskscape.files import check_output, written_in_one_piece
 from taskscape.select.known import RULES
-from taskscape.similarity.known import TASK_THEMES, find_similarity
+from taskscape.similarity.known import DEFAULT_SIMILARITY, find_similarity
 
 _RULES = f"{opt.meanings(RULES)}; auto: the one that helps a learner on validation tasks"
 
@@ -26,7 +26,7 @@ def select(
     train: opt.TrainTasks,
     budget: Annotated[int, Option("--budget", "-n", help="How many tasks, or samples, to choose.")],
     rule: Annotated[str, Option(help=f"{_RULES}.")] = "coverage",
-    similarity: opt.SimilarityName = TASK_THEMES,
+    similarity: opt.SimilarityName = DEFAULT_SIMILARITY,
     seed: Annotated[int, Option(help="Settles ties and the order of turns.")] = 0,
     max_shared: Annotated[
         int | None, Option(help="No two chosen tasks share more classes than this.")
@@ -84,8 +84,7 @@ def select(
         check_output(out, SELECTION_FILE, out_tasks)
     if out_tasks is not None:
         check_output(out_tasks, TASKS, tasks, validation_tasks, test, train)
-    find_similarity(similarity)
-    embedded = similarity == TASK_THEMES
+    embedded = find_similarity(similarity).factor is not None
     if embedded and out_tasks is not None and tasks is None:
         raise DataError("--out-tasks needs --tasks, the tasks that were embedded.")
     source = opt.one_source(data)
@@ -134,8 +133,8 @@ def _judge(
     from taskscape.pools import load_pool
     from taskscape.select import LearnerJudge
     from taskscape.tasks import TaskSet
-    from taskscape.themes.estimator import TaskThemes
     from taskscape.themes.prepare import prepared_pool
+    from taskscape.themes.task_model import TaskModel
 
     if not (learner and model and data and tasks and validation and validation_tasks):
         raise DataError(
@@ -146,7 +145,7 @@ def _judge(
     kind, training = learner_and_training(learner, settings)
     embedded = isinstance(train, Embeddings)
     pool = load_pool(data) if embedded else train.pool
-    features = prepared_pool(pool, TaskThemes.load(model).preparation_, unit_length=True)
+    features = prepared_pool(pool, TaskModel.load(model).preparation_, unit_length=True)
     given, asked = (
         replace(TaskSet.load(path, pool), pool=features) for path in (tasks, validation_tasks)
     )

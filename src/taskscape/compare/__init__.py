@@ -15,17 +15,10 @@ from taskscape.compare.divergences import (
     divergence_with_error,
     theme_cost,
 )
-from taskscape.compare.index import Neighbours, TaskIndex
-from taskscape.compare.means import (
-    TrainSummary,
-    mean_kl,
-    member_agreement,
-    member_scales,
-    summarise,
-)
+from taskscape.compare.means import mean_distance, member_agreement
 from taskscape.compare.posteriors import normalise_ways
 from taskscape.compare.resemblance import Resemblance, resemblance
-from taskscape.compare.search import nearest
+from taskscape.compare.search import Neighbours, TaskIndex, nearest
 
 __all__ = [
     "DIVERGENCES",
@@ -36,18 +29,15 @@ __all__ = [
     "Resemblance",
     "Separation",
     "TaskIndex",
-    "TrainSummary",
     "class_moments",
     "class_separation",
     "distances",
     "divergence_with_error",
     "feature_separation",
-    "mean_kl",
+    "mean_distance",
     "member_agreement",
-    "member_scales",
     "nearest",
     "normalise_ways",
     "resemblance",
-    "summarise",
     "theme_cost",
 ]

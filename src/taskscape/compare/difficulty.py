@@ -6,7 +6,6 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from taskscape.compare.divergences import DIVERGENCES
-from taskscape.compare.posteriors import combine_members
 from taskscape.errors import DataError
 
 _BLOCK_NUMBERS = 1 << 23
@@ -53,14 +52,22 @@ def class_separation(
             "(members, tasks, classes, image-themes)."
         )
     mask = _read_mask(posterior, class_mask, gamma.shape[1:3])
-    compute = DIVERGENCES[kind].compute
+    spec = DIVERGENCES[kind]
     step = max(1, _BLOCK_NUMBERS // max(1, gamma[0, :1].size * gamma.shape[2]))
     parts = []
     for rows in (slice(start, start + step) for start in range(0, gamma.shape[1], step)):
-        between = compute(gamma[:, rows, :, None], gamma[:, rows, None])
+        between = spec.finish(spec.compute(gamma[:, rows, :, None], gamma[:, rows, None]))
         parts.append(_over_pairs(between, mask[rows]))
     mean, smallest = (np.concatenate(p, axis=1) for p in zip(*parts, strict=True))
-    return Separation(combine_members(mean), combine_members(smallest))
+    return Separation(_over_members(mean), _over_members(smallest))
+
+
+def _over_members(values: Float[np.ndarray, "members tasks"]) -> Float[np.ndarray, "tasks"]:
+    """The mean over the fits of an ensemble, each divided by its mean over the tasks."""
+    if len(values) == 1:
+        return values[0]
+    means = values.mean(axis=1, keepdims=True)
+    return (values / np.where(means > 0, means, 1.0)).mean(axis=0)
 
 
 def class_moments(X: object, y: object, n_classes: int | None = None) -> ClassMoments:

@@ -18,20 +18,11 @@ from taskscape.arguments import (
     check_seed,
     check_whole,
 )
-from taskscape.compare.index import THREADS
-from taskscape.compare.posteriors import (
-    Tasks,
-    check_together,
-    expected_log,
-    kl,
-    member_weights,
-    ndim_of,
-    read_lam,
-    read_scales,
-    weights_of,
-)
+from taskscape.compare.posteriors import Affine, Tasks, check_together, read_posterior
 from taskscape.compare.rows import row_hashes
-from taskscape.embeddings.blocks import log_beta
+from taskscape.compare.search import THREADS
+from taskscape.embeddings import Factor, Posterior
+from taskscape.embeddings.factors import expected_log, log_beta, split_columns
 from taskscape.errors import DataError
 from taskscape.progress import track
 
@@ -50,23 +41,45 @@ class Estimate(NamedTuple):
     stderr: Float[np.ndarray, "*any"]
 
 
+def _itself(total: np.ndarray) -> np.ndarray:
+    return total
+
+
 @dataclass(frozen=True)
 class Divergence:
-    """A notion of distance between Dirichlet(a) and Dirichlet(b).
+    """A distance between posteriors of tasks, computed factor by factor.
 
-    ``compute`` takes broadcastable arrays (…, L) of one fit, and the options that
+    ``compute`` takes broadcastable arrays (…, L) of concentrations, and the options that
     ``needs_alpha`` and ``has_stderr`` announce: ``cost`` between task-themes, and ``n_samples``
     and ``seed``. It returns the values, or an :class:`Estimate` where it has a standard error.
+    ``gaussian`` is the same for means of unit covariance; without it, Dirichlets alone can be
+    compared. The values of several factors are summed by weight, and ``finish`` makes the distance
+    of the sum.
     """
 
     name: str
     compute: Callable[..., Any]
     symmetric: bool
     meaning: str
+    gaussian: Callable[..., Any] | None = None
+    finish: Callable[[np.ndarray], np.ndarray] = _itself
     needs_alpha: bool = False
     has_stderr: bool = False
     most: float = np.inf
     """The largest value it can take."""
+
+
+def kl(a: Lam, b: Lam) -> np.ndarray:
+    r"""Kullback-Leibler divergence from Dirichlet(a) to Dirichlet(b).
+
+    .. math:: KL[a \| b] = \ln B(b) - \ln B(a) + \sum_l (a_l - b_l)\, E_a[\ln\phi_l]
+    """
+    values = log_beta(b) - log_beta(a) + ((a - b) * expected_log(a)).sum(-1)
+    return np.maximum(values, 0.0)
+
+
+def _squared(a: Lam, b: Lam) -> np.ndarray:
+    return np.asarray(((a - b) ** 2).sum(-1))
 
 
 def kl_reverse(a: Lam, b: Lam) -> np.ndarray:
@@ -93,12 +106,12 @@ def bhattacharyya(a: Lam, b: Lam) -> np.ndarray:
     return np.maximum((log_beta(a) + log_beta(b)) / 2 - log_beta((a + b) / 2), 0.0)
 
 
-def hellinger(a: Lam, b: Lam) -> np.ndarray:
-    r"""Hellinger distance, between 0 and 1.
+def hellinger(bhattacharyya: np.ndarray) -> np.ndarray:
+    r"""Hellinger distance, between 0 and 1, from that of Bhattacharyya.
 
     .. math:: H = \sqrt{1 - e^{-D_B}}
     """
-    return np.sqrt(-np.expm1(-bhattacharyya(a, b)))
+    return np.sqrt(-np.expm1(-bhattacharyya))
 
 
 def theme_cost(alpha: Float[np.ndarray, "L K"]) -> Float[np.ndarray, "L L"]:
@@ -108,7 +121,7 @@ def theme_cost(alpha: Float[np.ndarray, "L K"]) -> Float[np.ndarray, "L L"]:
 
     A metric, so that the earth mover's distance built on it is one.
     """
-    cost = hellinger(alpha[:, None], alpha[None])
+    cost = hellinger(bhattacharyya(alpha[:, None], alpha[None]))
     np.fill_diagonal(cost, 0.0)
     return (cost + cost.T) / 2
 
@@ -176,29 +189,33 @@ def earth_mover(a: Lam, b: Lam, *, cost: Float[np.ndarray, "L L"]) -> Float[np.n
 
 _ALL = (
     Divergence(
-        "kl", kl, False, "nats lost when the second task stands in for the first (the paper's)"
+        "kl", kl, False, "what is lost when the second task stands in for the first (the paper's)",
+        lambda a, b: _squared(a, b) / 2,
     ),
-    Divergence("kl_reverse", kl_reverse, False, "nats lost when the first stands in for the other"),
-    Divergence("jeffreys", jeffreys, True, "sum of both KL divergences, in nats"),
-    Divergence("hellinger", hellinger, True, "between 0 and 1; a metric", most=1.0),
-    Divergence("bhattacharyya", bhattacharyya, True, "minus the logarithm of the overlap, in nats"),
     Divergence(
-        "jensen_shannon",
-        jensen_shannon,
-        True,
+        "kl_reverse", kl_reverse, False, "what is lost when the first stands in for the other",
+        lambda a, b: _squared(a, b) / 2,
+    ),
+    Divergence("jeffreys", jeffreys, True, "sum of both KL divergences", _squared),
+    Divergence(
+        "hellinger", bhattacharyya, True, "between 0 and 1; a metric",
+        lambda a, b: _squared(a, b) / 8, hellinger, most=1.0,
+    ),
+    Divergence(
+        "bhattacharyya", bhattacharyya, True, "minus the logarithm of the overlap",
+        lambda a, b: _squared(a, b) / 8,
+    ),
+    Divergence(
+        "jensen_shannon", jensen_shannon, True,
         "information that a point gives on which task it came from; at most ln 2 nats",
-        has_stderr=True,
-        most=float(np.log(2)),
+        has_stderr=True, most=float(np.log(2)),
     ),
     Divergence(
-        "emd",
-        earth_mover,
-        True,
+        "emd", earth_mover, True,
         "cost of moving one expected theme mixture onto the other, between 0 and 1",
-        needs_alpha=True,
-        most=1.0,
+        needs_alpha=True, most=1.0,
     ),
-)
+)  # fmt: skip
 DIVERGENCES: Mapping[str, Divergence] = MappingProxyType({d.name: d for d in _ALL})
 """Every divergence by name."""
 
@@ -216,27 +233,25 @@ def divergence_with_error(
     alpha: Any = None,
     n_samples: int = 1024,
     seed: Seed = 0,
-    scales: object = None,
 ) -> Estimate:
     """Distances pair by pair, with the standard error of what is estimated by sampling.
 
     As :func:`distances` with ``paired=True``.
     """
-    single = ndim_of(test) == 1 and ndim_of(train) == 1
-    a, b = (read_lam(_as_tasks(x), name) for x, name in ((test, "test"), (train, "train")))
+    single = np.ndim(test) == 1 and np.ndim(train) == 1
+    a, b = (
+        read_posterior(np.asarray(x)[None] if np.ndim(x) == 1 else x, name)
+        for x, name in ((test, "test"), (train, "train"))
+    )
     check_together(a, b)
-    if a.shape[1] != b.shape[1] and 1 not in (a.shape[1], b.shape[1]):
+    if len(a) != len(b) and 1 not in (len(a), len(b)):
         raise DataError(
-            f"test has {a.shape[1]} tasks and train {b.shape[1]}; pairs need as many of each, or "
+            f"test has {len(a)} tasks and train {len(b)}; pairs need as many of each, or "
             "one. For all against all leave paired=True out."
         )
-    compute = _bind(kind, alpha, n_samples, seed, len(a), a.shape[2])
-    by_member = [compute(e, a[e], b[e]) for e in range(len(a))]
-    values, stderr = (np.stack(part) for part in zip(*by_member, strict=True))
-    weights = weights_of(values, scales)
-    together = np.tensordot(weights, values, axes=1)
-    spread = np.sqrt(np.tensordot(weights**2, stderr**2, axes=1))
-    return Estimate(together[0], spread[0]) if single else Estimate(together, spread)
+    compute = _bind(kind, alpha, n_samples, seed, a.factors)
+    value, stderr = compute(a.values.astype(np.float64), b.values.astype(np.float64))
+    return Estimate(value[0], stderr[0]) if single else Estimate(value, stderr)
 
 
 def distances(
@@ -248,19 +263,18 @@ def distances(
     alpha: Any = None,
     n_samples: int = 1024,
     seed: Seed = 0,
-    scales: object = None,
 ) -> Any:
     """Distance from every task of ``test`` to every task of ``train``, as a matrix.
 
-    Both are λ (tasks, L), ensembles (members, tasks, L), or embedded tasks. Without ``train``, the
-    square matrix of all pairs of ``test``, with zeros on the diagonal. With ``paired``, distances
-    from each task to the one in the same place; one task (L,) meets many. ``kind`` is an entry of
-    ``DIVERGENCES``; the default is the paper's KL from the test task to the training task.
-    ``"emd"`` needs ``alpha``; ``n_samples`` and ``seed`` steer ``"jensen_shannon"``, whose standard
-    error :func:`divergence_with_error` gives.
+    Both are embedded tasks, or λ (tasks, L). Without ``train``, the square matrix of all pairs of
+    ``test``, with zeros on the diagonal. With ``paired``, distances from each task to the one in
+    the same place; one task (L,) meets many. ``kind`` is an entry of ``DIVERGENCES``; the default
+    is KL from the test task to the training task, of each factor by its weight. ``"emd"`` needs
+    ``alpha``; ``n_samples`` and ``seed`` steer ``"jensen_shannon"``, whose standard error
+    :func:`divergence_with_error` gives.
 
-    For the mean over a large training set use :func:`taskscape.compare.mean_kl`, for the nearest
-    tasks :func:`nearest`: neither makes a matrix.
+    For the mean over a large training set use :func:`taskscape.compare.mean_distance`, for the
+    nearest tasks :func:`nearest`: neither makes a matrix.
 
     >>> float(distances(np.array([1.0, 2.0]), np.array([1.0, 2.0]), paired=True))
     0.0
@@ -269,80 +283,93 @@ def distances(
     if check_flag(paired, "paired"):
         if train is None:
             raise DataError("paired=True needs train: the task that each task is compared with.")
-        return divergence_with_error(test, train, kind, scales=scales, **options).value
-    matrix = _matrix(test, test if train is None else train, kind, scales=scales, **options)
+        return divergence_with_error(test, train, kind, **options).value
+    a = read_posterior(test, "test")
+    b = a if train is None else read_posterior(train, "train")
+    matrix = _matrix(a, b, kind, options)
     if train is None:
         np.fill_diagonal(matrix, 0.0)
     return matrix
 
 
 def _matrix(
-    test: Tasks, train: Tasks, kind: str, *, alpha: Any, n_samples: int, seed: Seed, scales: object
+    a: Posterior, b: Posterior, kind: str, options: dict[str, Any]
 ) -> Float[np.ndarray, "tests trains"]:
-    a, b = read_lam(test, "test"), read_lam(train, "train")
     check_together(a, b)
-    compute = _bind(kind, alpha, n_samples, seed, len(a), a.shape[2])
-    width = b.shape[1] * a.shape[2] * (n_samples if DIVERGENCES[kind].has_stderr else 1)
-    step = max(1, _BLOCK_NUMBERS // width)
-    matrices = 1 if len(a) == 1 and scales is None else 2
+    compute = _bind(kind, options["alpha"], options["n_samples"], options["seed"], a.factors)
     check_memory(
-        matrices * 8 * a.shape[1] * b.shape[1],
-        f"a matrix of {a.shape[1]:,} × {b.shape[1]:,} distances",
-        "Use mean_kl or nearest, which make no matrix, or fewer tasks.",
+        8 * len(a) * len(b),
+        f"a matrix of {len(a):,} × {len(b):,} distances",
+        "Use mean_distance or nearest, which make no matrix, or fewer tasks.",
     )
-    total = np.zeros((a.shape[1], b.shape[1]))
-    one = np.empty_like(total)
-    starts = range(0, a.shape[1], step)
-    for e in range(len(a)):
+    affine: dict[str, Callable[[], np.ndarray]] = {
+        "kl": lambda: Affine.of(a).to_all(b),
+        "kl_reverse": lambda: Affine.of(b).to_all(a).T,
+    }
+    if kind in affine:  # two matrix products, where others go pair by pair
+        return affine[kind]()
+    matrix = np.empty((len(a), len(b)))
+    width = b.values.size * (options["n_samples"] if DIVERGENCES[kind].has_stderr else 1)
+    step = max(1, _BLOCK_NUMBERS // width)
+    starts, others = range(0, len(a), step), b.values.astype(np.float64)
 
-        def fill(start: int, e: int = e) -> None:
-            rows = slice(start, start + step)
-            one[rows] = compute(e, a[e, rows, None], b[e, None]).value
+    def fill(start: int) -> None:
+        rows = slice(start, start + step)
+        matrix[rows] = compute(a.values[rows, None].astype(np.float64), others).value
 
-        with ThreadPoolExecutor(THREADS) as pool:  # NumPy and SciPy let go of the interpreter lock
-            for _ in track(pool.map(fill, starts), f"{kind} distances", len(starts)):
-                pass
-        if len(a) == 1 and scales is None:
-            return one
-        scale = one.mean() if scales is None else read_scales(scales, len(a))[e]
-        total += one * (member_weights(np.array([scale]))[0] / len(a))
-    return total
-
-
-def _as_tasks(tasks: Tasks) -> Tasks:
-    return np.asarray(getattr(tasks, "lam", tasks))[None] if ndim_of(tasks) == 1 else tasks
+    with ThreadPoolExecutor(THREADS) as pool:  # NumPy and SciPy let go of the interpreter lock
+        for _ in track(pool.map(fill, starts), f"{kind} distances", len(starts)):
+            pass
+    return matrix
 
 
 def _bind(
-    kind: str, alpha: Any, n_samples: int, seed: Seed, members: int, L: int
-) -> Callable[[int, np.ndarray, np.ndarray], Estimate]:
-    """The divergence as a function of member and two arrays, with its options checked."""
+    kind: str, alpha: Any, n_samples: int, seed: Seed, factors: tuple[Factor, ...]
+) -> Callable[[np.ndarray, np.ndarray], Estimate]:
+    """The divergence as a function of two arrays of columns, with its options checked."""
     spec = find_divergence(kind)
-    costs = [theme_cost(a) for a in _read_alpha(alpha, members, L)] if spec.needs_alpha else []
+    others = [f.name for f in factors if f.kind == "gaussian"]
+    if others and spec.gaussian is None:
+        raise DataError(
+            f"kind={kind!r} compares Dirichlets alone, and {', '.join(others)} is none; pass one "
+            "factor, such as embeddings.factor('task_themes')."
+        )
+    costs = [theme_cost(a) for a in _read_alpha(alpha, factors)] if spec.needs_alpha else []
     check_whole(n_samples, "n_samples", 2, _MOST_SAMPLES)
     start = check_seed(seed)
 
-    def compute(e: int, a: np.ndarray, b: np.ndarray) -> Estimate:
-        if spec.has_stderr:
+    def of_factor(i: int, factor: Factor, a: np.ndarray, b: np.ndarray) -> Estimate:
+        if factor.kind == "gaussian":
+            assert spec.gaussian is not None
+            values = spec.gaussian(a, b)
+        elif spec.has_stderr:
             return spec.compute(a, b, n_samples=n_samples, seed=start)
-        values = spec.compute(a, b, cost=costs[e]) if spec.needs_alpha else spec.compute(a, b)
+        else:
+            values = spec.compute(a, b, cost=costs[i]) if spec.needs_alpha else spec.compute(a, b)
         return Estimate(values, np.zeros_like(values))
+
+    def compute(a: np.ndarray, b: np.ndarray) -> Estimate:
+        parts = zip(factors, split_columns(a, factors), split_columns(b, factors), strict=True)
+        each = [(f.weight, of_factor(i, f, *both)) for i, (f, *both) in enumerate(parts)]
+        total = np.asarray(sum(w * e.value for w, e in each))
+        variance = np.asarray(sum((w * e.stderr) ** 2 for w, e in each))
+        return Estimate(spec.finish(total), np.sqrt(variance))
 
     return compute
 
 
-def _read_alpha(alpha: Any, members: int, L: int) -> Float[np.ndarray, "members L K"]:
+def _read_alpha(alpha: Any, factors: tuple[Factor, ...]) -> Float[np.ndarray, "factors L K"]:
     if alpha is None:
         raise DataError(
             "kind='emd' needs alpha, the concentrations of the task-themes (L, K), for the cost "
-            "of moving between themes. Pass alpha=themes.alpha."
+            "of moving between themes. Pass alpha=model.alpha_."
         )
-    given = as_numbers(alpha)
+    given, L = as_numbers(alpha), factors[0].size
     values = given[None] if given.ndim == 2 else given
-    right_shape = values.ndim == 3 and values.shape[:2] == (members, L) and values.size > 0
+    right_shape = values.ndim == 3 and values.shape[:2] == (len(factors), L) and values.size > 0
     if not right_shape or not ((values > 0) & (values < np.inf)).all():
         raise DataError(
             f"alpha has shape {given.shape}; expected positive concentrations ({L}, K), or "
-            f"({members}, {L}, K) for an ensemble of {members}."
+            f"({len(factors)}, {L}, K) for an ensemble of {len(factors)}."
         )
     return values

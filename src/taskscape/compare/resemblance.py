@@ -8,10 +8,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from taskscape.arguments import Seed, as_array, check_choice, check_seed, check_whole
-from taskscape.compare.means import mean_kl, member_scales
-from taskscape.compare.posteriors import Tasks, check_together, read_lam
+from taskscape.compare.means import mean_distance
+from taskscape.compare.posteriors import Tasks, check_together, read_posterior
 from taskscape.compare.rows import class_hashes
 from taskscape.compare.search import nearest
+from taskscape.embeddings import Posterior
 from taskscape.errors import DataError
 
 _ENOUGH = 200
@@ -132,10 +133,10 @@ def resemblance(
     such as validation classes), or made from the training tasks (``train_classes``: a TaskSet or
     class ids (tasks, way) padded with -1; ``Embeddings`` know their own): the classes are dealt
     into ``folds``; the reference tasks of a fold have all their classes in it, and are compared,
-    like the test tasks, with the training tasks that have none. ``measure`` is ``"mean"`` (mean KL
-    to all) or ``"nearest"`` (mean KL to the ``k`` nearest).
+    like the test tasks, with the training tasks that have none. ``measure`` is ``"mean"`` (mean
+    distance to all) or ``"nearest"`` (mean distance to the ``k`` nearest).
     """
-    a, b = read_lam(test, "test"), read_lam(train, "train")
+    a, b = read_posterior(test, "test"), read_posterior(train, "train")
     check_together(a, b)
     check_choice(measure, "measure", ("mean", "nearest"))
     k = check_whole(k, "k", 1)
@@ -147,31 +148,28 @@ def resemblance(
             "give either train_classes, from which held-out classes are taken, or reference, "
             "tasks of classes that no training task has."
         )
-    scales = member_scales(a, b) if len(a) > 1 else None
 
-    def distance(tasks: np.ndarray, to: np.ndarray) -> np.ndarray:
+    def distance(tasks: Posterior, to: Posterior) -> np.ndarray:
         if measure == "mean":
-            return mean_kl(tasks, to, scales=scales)
-        return nearest(tasks, to, min(k, to.shape[1]), scales=scales).distances.mean(axis=1)
+            return mean_distance(tasks, to)
+        return nearest(tasks, to, min(k, len(to))).distances.mean(axis=1)
 
     if reference is not None:
-        r = read_lam(reference, "reference")
+        r = read_posterior(reference, "reference")
         check_together(r, b, ("reference", "train"))
         pairs, n_folds = [(distance(a, b), distance(r, b))], 0
     else:
-        classes = read_classes(train_classes, b.shape[1])
+        classes = read_classes(train_classes, len(b))
         splits = _folds(classes, folds, check_seed(seed))
-        pairs = [
-            (distance(a, b[:, out]), distance(b[:, inside], b[:, out])) for inside, out in splits
-        ]
+        pairs = [(distance(a, b[out]), distance(b[inside], b[out])) for inside, out in splits]
         n_folds = len(splits)
-    words = "mean KL" if measure == "mean" else f"mean KL to the {k} nearest"
+    words = "mean distance" if measure == "mean" else f"mean distance to the {k} nearest"
     return Resemblance(
         distance=np.mean([d for d, _ in pairs], axis=0),
         percentile=np.mean([_percentiles(d, ref) for d, ref in pairs], axis=0),
         reference=np.concatenate([ref for _, ref in pairs]),
         measure=words,
-        n_train=b.shape[1],
+        n_train=len(b),
         folds=n_folds,
     )
 

@@ -1,6 +1,7 @@
 """Do tasks of one group find each other? How often the nearest task is of the query's own group."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from taskscape.files import picture
 from taskscape.statistics import Interval, mean_interval
 
 _NEAREST = 10
+_ARRAYS = ("at_1", "at_10", "taken_for")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +74,20 @@ class Retrieval:
             "measure": self.measure,
             "precision": vars(self.precision),
             "chance": self.chance,
-            "groups": {
-                g: {"at_1": float(a), "at_10": float(b)}
-                for g, a, b in zip(self.groups, self.at_1, self.at_10, strict=True)
-            },
+            "by_group": self.by_group,
+            "groups": list(self.groups),
+            "candidates": list(self.candidates),
+            **{name: getattr(self, name).tolist() for name in _ARRAYS},
             "confusions": self.confusions(10),
         }
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "Retrieval":
+        """The retrieval that :meth:`to_dict` took apart."""
+        known: dict[str, Any] = {k: values[k] for k in ("measure", "chance", "by_group")}
+        known |= {k: tuple(values[k]) for k in ("groups", "candidates")}
+        known |= {k: np.array(values[k]) for k in _ARRAYS}
+        return Retrieval(**known)
 
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Who is taken for whom, as a picture: a row for each queried group."""

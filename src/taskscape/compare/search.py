@@ -1,86 +1,95 @@
-"""The nearest training tasks of every test task: exact, in memory or streamed."""
+"""The nearest training tasks of every test task: exact, in memory or streamed.
 
+The distance from a query a to a task b is F(b) − g·b up to a constant (:class:`Affine`), so the
+nearest tasks are those with the largest inner products. One large matrix product in float32 finds
+candidates; their distances are computed again in float64, pair by pair.
+"""
+
+import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int, UInt64
+from threadpoolctl import threadpool_limits
 
 from taskscape.arguments import check_choice, check_whole
-from taskscape.compare.index import (
-    THREADS,
-    Neighbours,
-    Sides,
-    TaskIndex,
-    one_blas_thread,
-    slack_of,
-)
-from taskscape.compare.means import weights_for
 from taskscape.compare.posteriors import (
+    Affine,
     Tasks,
-    affine_kl,
     check_together,
     read_chunks,
-    read_lam,
-    side_by_side,
-    sum_members,
+    read_posterior,
 )
+from taskscape.compare.rows import distinct_rows
 from taskscape.compiling import keep_programs
-from taskscape.embeddings.blocks import log_beta, with_sums
+from taskscape.embeddings import Posterior
 from taskscape.errors import DataError
 from taskscape.progress import track
 
 keep_programs()
 
-_FEW_QUERIES = 64
-"""Up to here sorting a chunk into boxes costs more than looking at all of it."""
-_ROWS = 1 << 15
-"""Rows that a thread looks at in one go, without an index."""
-_ITEMS, _QUERIES = 1 << 17, 1 << 10
-"""Tasks and queries of one matrix product on a device."""
+THREADS = max(1, min(4, os.cpu_count() or 1))
+"""How many threads a search uses."""
+_ROWS, _QUERIES = 1 << 11, 1 << 10
+"""Tasks and queries of one matrix product on a CPU: few enough for its cache."""
+_ITEMS = 1 << 17
+"""Tasks of one matrix product on a device."""
 _SPARE = 16
 """Candidates in float32 beyond the k-th."""
-_FLOAT32_STEP = 2.0**-23
+_MORE = 4
+"""So many times more candidates where the k-th cannot be told from what was passed over."""
+_ROUNDINGS = 6
+"""Standard deviations of the rounding of a float32 product that are allowed for."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Neighbours:
+    """The k nearest training tasks of each test task, nearest first."""
+
+    indices: Int[np.ndarray, "tasks k"]
+    """Places in the training set, counted through all chunks."""
+    distances: Float[np.ndarray, "tasks k"]
+
+    def __repr__(self) -> str:
+        tasks, k = self.indices.shape
+        return f"Neighbours(the {k} nearest of {tasks:,} tasks)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, for JSON."""
+        return {"indices": self.indices.tolist(), "distances": self.distances.tolist()}
 
 
 def nearest(
-    test: Tasks,
-    train: Tasks | Iterable[Tasks],
-    k: int = 10,
-    *,
-    scales: object = None,
-    method: str = "auto",
+    test: Tasks, train: Tasks | Iterable[Tasks], k: int = 10, *, method: str = "auto"
 ) -> Neighbours:
-    """The ``k`` training tasks with the smallest KL from each test task, exactly.
+    """The ``k`` training tasks with the smallest distance from each test task, exactly.
 
-    ``train`` is an array of λ, embedded tasks, or an iterable of chunks of them, such as the scan
-    of a catalogue (``Catalogue.lam()``), of which only one is in memory at a time. Tasks at equal
-    distance come in the order of ``train``. ``method`` is ``"boxes"`` (look only where a near task
-    can be; the fastest on a CPU), ``"matmul"`` (look at everything, on JAX's default device, the
-    fastest on a GPU), or ``"auto"``; all give the same tasks.
+    ``train`` is embedded tasks, λ (tasks, L), or an iterable of chunks of either, such as
+    ``Catalogue.posteriors()``, of which only one is in memory at a time. Tasks at equal distance
+    come in the order of ``train``. ``method`` is ``"cpu"``, ``"device"`` (JAX's default device) or
+    ``"auto"``; both give the same tasks.
 
     >>> near = nearest(np.array([[1.0, 2.0]]), np.array([[5.0, 1.0], [1.0, 2.1]]), k=1)
     >>> near.indices.tolist()
     [[1]]
     """
-    a = read_lam(test, "test")
+    queries = read_posterior(test, "test")
     k = check_whole(k, "k", 1)
-    check_choice(method, "method", ("auto", "boxes", "matmul"))
-    if method == "auto":
-        method = "boxes" if jax.default_backend() == "cpu" else "matmul"
-    weights = weights_for(a, train, scales)
+    check_choice(method, "method", ("auto", "cpu", "device"))
     near: Neighbours | None = None
     offset = 0
     for chunk in track(read_chunks(train, "train"), "nearest tasks"):
-        check_together(a, chunk)
-        search = _Search(a, chunk, min(k, chunk.shape[1]), weights)
-        here = search.by_matmul() if method == "matmul" else search.by_boxes()
+        check_together(queries, chunk)
+        here = TaskIndex(chunk, method=method).search(queries, min(k, len(chunk)))
         near = _merge(near, Neighbours(here.indices + offset, here.distances), k)
-        offset += chunk.shape[1]
+        offset += len(chunk)
     if near is None:
         raise DataError("train has no tasks.")
     if offset < k:
@@ -101,128 +110,266 @@ def _merge(first: Neighbours | None, second: Neighbours, k: int) -> Neighbours:
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
-    """The search for the k nearest tasks of each query, in one of three ways."""
+class _Left:
+    """The tasks that may be found, row by row."""
 
-    a: Float[np.ndarray, "members queries L"]
-    lam: Float[np.ndarray, "members tasks L"]
-    k: int
-    weights: Float[np.ndarray, "members"]
+    tasks: Int[np.ndarray, "left"]
+    """In the order of their rows, those of a row in the order in which equals come."""
+    counts: Int[np.ndarray, "rows"]
+    """How many of them each row has."""
+    begins: Int[np.ndarray, "rows"]
+    """Where those of each row begin."""
+    turns: Int[np.ndarray, "rows"]
+    """When the first of each row comes among equals."""
+    F: Float[np.ndarray, "rows"]
+    """F of each row; infinite where none is left."""
 
-    def by_boxes(self) -> Neighbours:
-        """Look only where a near task can be; for few queries, at everything."""
-        if self.a.shape[1] <= _FEW_QUERIES:
-            return self.by_scan()
-        return TaskIndex(self.lam).search(self.a, self.k, self.weights)
 
-    def by_scan(self) -> Neighbours:
-        """One look at everything, in float64, without an index."""
-        a, lam, k, weights = self.a, self.lam, self.k, self.weights
-        queries = affine_kl(a, weights)
-        g = queries.g
-        # of a box around all tasks, with sums that are no smaller and no greater
-        box = (Sides.of(with_sums(corner)[None]) for corner in (lam.min(axis=1), lam.max(axis=1)))
-        slack = slack_of(queries, weights, *box)
+class TaskIndex:
+    """Training tasks made ready for many searches. Equal tasks are kept as one row."""
 
-        def look(begin: int) -> list[tuple[Int[np.ndarray, "_"], Float[np.ndarray, "_"]]]:
-            """For each query, the rows from ``begin`` on that may be among its k nearest."""
-            piece = lam[:, begin : begin + _ROWS]
-            F = sum_members(log_beta(piece), weights)
-            scores = F - g @ side_by_side(piece).T
-            return [_least(*row, k, begin) for row in zip(scores, slack, strict=True)]
+    def __init__(
+        self,
+        tasks: Posterior,
+        tie_keys: UInt64[np.ndarray, "tasks"] | None = None,
+        method: str = "auto",
+    ) -> None:
+        """Tasks at equal distance are given in the order of ``tie_keys``, then of their places."""
+        self.n_tasks = len(tasks)
+        self.on_cpu = method == "cpu" or (method == "auto" and jax.default_backend() == "cpu")
+        kinds = distinct_rows(tasks.values, tasks.logs)
+        self.row_of_task = kinds.kind
+        if len(kinds.first) < len(tasks):
+            tasks = tasks[kinds.first]
+        else:  # in the order they have
+            self.row_of_task = np.arange(len(tasks))
+        self.x, self.F = tasks.values, tasks.log_normaliser
+        self._turn_of_task = np.arange(self.n_tasks)
+        if tie_keys is not None:
+            self._turn_of_task[np.argsort(tie_keys, kind="stable")] = np.arange(self.n_tasks)
+        self.tasks_by_row = np.lexsort((self._turn_of_task, self.row_of_task))
+
+    def __len__(self) -> int:
+        return self.n_tasks
+
+    def search(
+        self, queries: Posterior, k: int, unused: Bool[np.ndarray, "tasks"] | None = None
+    ) -> Neighbours:
+        """The k nearest tasks of each query, or those of them that are still ``unused``."""
+        left = self._left(unused)
+        k = min(k, len(left.tasks))
+        if not k:
+            nothing = np.empty((len(queries), 0))
+            return Neighbours(nothing.astype(np.int64), nothing)
+        kinds = distinct_rows(queries.values, queries.logs)
+        asked = Affine.of(queries[kinds.first])
+        parts = [
+            self._search(Affine(*(part[b : b + _QUERIES] for part in asked)), k, left)
+            for b in range(0, len(kinds.first), _QUERIES)
+        ]
+        rows, distances = (np.concatenate(part) for part in zip(*parts, strict=True))
+        near = self._expand(rows, distances, k, left)
+        return Neighbours(near.indices[kinds.kind], near.distances[kinds.kind])
+
+    def _left(self, unused: Bool[np.ndarray, "tasks"] | None) -> _Left:
+        """What may be found: all tasks, or those that are still ``unused``."""
+        tasks = self.tasks_by_row
+        if unused is not None:
+            tasks = tasks[unused[tasks]]
+        counts = np.bincount(self.row_of_task[tasks], minlength=len(self.x))
+        begins = np.cumsum(counts) - counts
+        turns = np.full(len(counts), self.n_tasks)
+        turns[counts > 0] = self._turn_of_task[tasks[begins[counts > 0]]]
+        return _Left(tasks, counts, begins, turns, np.where(counts > 0, self.F, np.inf))
+
+    def _search(
+        self, queries: Affine, k: int, left: _Left, keep: int = 0
+    ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
+        """The k nearest rows of each query: ``keep`` candidates by rounded scores, then ranked.
+
+        Where one that was passed over may be as near as the k-th, more of them are.
+        """
+        n = len(self.x)
+        k, keep = min(k, n), min(max(keep, k + _SPARE), n)
+        find = self._on_cpu if self.on_cpu else self._on_device
+        rows, scores = find(queries.g, left.F - self._level, keep)
+        rows = np.where(np.isinf(scores), -1, rows)
+        near, distances = self._rank(queries, rows, k, left)
+        if keep < n:
+            shifted = queries.constant + self._level - queries.g @ self._centre
+            passed_over = scores[:, -1] + shifted - self._slack(queries)
+            unsure = np.flatnonzero(distances[:, -1] >= passed_over)
+            if len(unsure):
+                some = Affine(*(part[unsure] for part in queries))
+                near[unsure], distances[unsure] = self._search(some, k, left, _MORE * keep)
+        return near, distances
+
+    def _slack(self, queries: Affine) -> Float[np.ndarray, "queries"]:
+        """By how much a float32 score may be wrong."""
+        far, high = self._farthest
+        n = queries.g.shape[1] + 1
+        size = np.abs(queries.g).max(axis=1) * far + high
+        return _ROUNDINGS * np.sqrt(n) * np.finfo(np.float32).eps * size
+
+    # centring keeps float32's digits for differences
+
+    @cached_property
+    def _centre(self) -> Float[np.ndarray, "columns"]:
+        return self.x.mean(axis=0, dtype=np.float64).astype(self.x.dtype)
+
+    @cached_property
+    def _level(self) -> float:
+        return float(self.F.mean())
+
+    @cached_property
+    def _items(self) -> Float[np.ndarray, "rows columns"]:
+        return (self.x - self._centre).astype(np.float32, copy=False)
+
+    @cached_property
+    def _farthest(self) -> tuple[float, float]:
+        """The largest distance of a row from the centre, and of its F from the level."""
+        squares = np.einsum("ij,ij->i", self._items, self._items)
+        return float(np.sqrt(squares.max())), float(np.abs(self.F - self._level).max())
+
+    def _on_cpu(
+        self, g: Float[np.ndarray, "queries columns"], F: Float[np.ndarray, "rows"], keep: int
+    ) -> tuple[Int[np.ndarray, "queries keep"], Float[np.ndarray, "queries keep"]]:
+        """The ``keep`` rows with the least F(b) − g·b, and these scores, ascending."""
+        slopes, heights = np.ascontiguousarray(g.T, dtype=np.float32), F.astype(np.float32)
+        starts = np.arange(0, len(F), _ROWS)
+
+        def scan(some: Int[np.ndarray, "_"]) -> _Candidates:
+            best = _Candidates(len(g), keep)
+            for begin in some.tolist():
+                rows = slice(begin, begin + _ROWS)
+                scores = self._items[rows] @ slopes
+                np.subtract(heights[rows, None], scores, out=scores)
+                best.offer(begin, scores)
+            best.settle()
+            return best
 
         with one_blas_thread(), ThreadPoolExecutor(THREADS) as pool:
-            pieces = list(pool.map(look, range(0, lam.shape[1], _ROWS)))
-        indices = np.empty((len(g), k), dtype=np.int64)
-        distances = np.empty((len(g), k))
-        for q in range(len(g)):
-            items, scores = (
-                np.concatenate(part) for part in zip(*(p[q] for p in pieces), strict=True)
-            )
-            items = items[_least(scores, slack[q], k, 0)[0]]
-            indices[[q]], distances[[q]] = self.rank(slice(q, q + 1), items[None])
-        return Neighbours(indices, distances)
+            found = list(pool.map(scan, np.array_split(starts, min(THREADS, len(starts)))))
+        rows = np.concatenate([f.rows for f in found], axis=1)
+        scores = np.concatenate([f.scores for f in found], axis=1)
+        order = np.lexsort((rows, scores))[:, :keep]
+        return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
-    def by_matmul(self) -> Neighbours:
-        """On a device, by matrix products: candidates in float32, the order in float64.
+    @cached_property
+    def _on_the_device(self) -> Float[Array, "chunks n columns"]:
+        n, columns = self._items.shape
+        chunk = min(_ITEMS, n)
+        return jnp.asarray(
+            np.pad(self._items, ((0, -n % chunk), (0, 0))).reshape(-1, chunk, columns)
+        )
 
-        A query whose k nearest the float32 products cannot tell from the rest for certain, because
-        many tasks are almost equally far, is searched again in float64.
-        """
-        a, lam, k, weights = self.a, self.lam, self.k, self.weights
-        n_tasks = lam.shape[1]
-        keep = min(k + _SPARE, n_tasks)
-        queries = affine_kl(a, weights)
-        own = queries.constant
-        flat, F = side_by_side(lam), sum_members(log_beta(lam), weights)
-        # centring keeps float32's digits for differences
-        shift, level = flat.mean(axis=0), F.mean()
-        chunk = min(_ITEMS, n_tasks)
-        n_chunks = -(-n_tasks // chunk)
-        items = np.zeros((n_chunks * chunk, flat.shape[1] + 1), dtype=np.float32)
-        items[:n_tasks, :-1] = flat - shift
-        items[:n_tasks, -1] = level - F
-        items[n_tasks:, -1] = -np.finfo(np.float32).max / 4
-        on_device = jnp.asarray(items.reshape(n_chunks, chunk, -1))
-        g = np.pad(queries.g, ((0, 0), (0, 1)), constant_values=1).astype(np.float32)
-        reach = np.abs(items[:n_tasks]).max(axis=0)
-        indices = np.empty((len(g), k), dtype=np.int64)
-        distances = np.empty((len(g), k))
-        unsure = np.zeros(len(g), dtype=bool)
-        for start in range(0, len(g), _QUERIES):
-            batch = slice(start, start + _QUERIES)
-            scores, items_kept = (
-                np.asarray(x) for x in _scan(jnp.asarray(g[batch]), on_device, keep)
-            )
-            indices[batch], distances[batch] = self.rank(batch, items_kept)
-            constant = own[batch] + level - queries.g[batch] @ shift
-            error = _FLOAT32_STEP * (g.shape[1] + 2) * (np.abs(g[batch]) @ reach + np.abs(constant))
-            least_left = constant - scores[:, -1].astype(np.float64) - 2 * error
-            unsure[batch] = (distances[batch, -1] >= least_left) & (keep < n_tasks)
-        if unsure.any():
-            again = TaskIndex(lam).search(a[:, unsure], k, weights)
-            indices[unsure], distances[unsure] = again.indices, again.distances
-        return Neighbours(indices, distances)
+    def _on_device(
+        self, g: Float[np.ndarray, "queries columns"], F: Float[np.ndarray, "rows"], keep: int
+    ) -> tuple[Int[np.ndarray, "queries keep"], Float[np.ndarray, "queries keep"]]:
+        """The same, by matrix products on JAX's default device."""
+        chunks, n, _ = self._on_the_device.shape
+        heights = np.full(chunks * n, np.inf, dtype=np.float32)
+        heights[: len(F)] = F
+        slopes = jnp.asarray(g, jnp.float32)
+        scores, rows = _scan(slopes, self._on_the_device, heights.reshape(chunks, n), keep)
+        return np.asarray(rows, dtype=np.int64), -np.asarray(scores, dtype=np.float64)
 
-    def rank(
-        self, rows: slice, candidates: Int[np.ndarray, "queries some"]
+    def _rank(
+        self, queries: Affine, rows: Int[np.ndarray, "queries some"], k: int, left: _Left
     ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
-        """The k nearest of the candidates by float64 distances computed pair by pair."""
-        b = self.lam[:, candidates]
-        F = sum_members(log_beta(b), self.weights)
-        distances = affine_kl(self.a[:, rows], self.weights).to_own(
-            np.concatenate(list(b), axis=-1), F
-        )
-        order = np.lexsort((candidates, distances))[:, : self.k]
-        return (
-            np.take_along_axis(candidates.astype(np.int64), order, axis=1),
-            np.take_along_axis(distances, order, axis=1),
-        )
+        """The k nearest of the candidates by float64 distances; -1 where none is left."""
+        known, rows = rows >= 0, np.maximum(rows, 0)
+        distances = np.empty(rows.shape)
+        step = max(1, (1 << 22) // (rows.shape[1] * self.x.shape[1]))
+        for begin in range(0, len(rows), step):
+            part = slice(begin, begin + step)
+            some = Affine(*(each[part] for each in queries))
+            b = self.x[rows[part]].astype(np.float64)
+            distances[part] = some.to_own(b, left.F[rows[part]])
+        distances[~known] = np.inf
+        order = np.lexsort((left.turns[rows], distances))[:, :k]
+        distances = np.take_along_axis(distances, order, axis=1)
+        rows = np.take_along_axis(rows, order, axis=1)
+        return np.where(np.isinf(distances), -1, rows), distances
+
+    def _expand(
+        self,
+        rows: Int[np.ndarray, "queries some"],
+        distances: Float[np.ndarray, "queries some"],
+        k: int,
+        left: _Left,
+    ) -> Neighbours:
+        """From distinct rows to tasks; those of rows that are equally far come in their turns."""
+        each = np.where(rows >= 0, left.counts[rows], 0)
+        before = np.cumsum(each, axis=1) - each
+        farther = distances > np.roll(distances, 1, axis=1)  # than the row before
+        nearer = np.maximum.accumulate(np.where(farther, before, 0), axis=1)
+        taken = np.clip(k - nearer, 0, each)
+        query = np.repeat(np.arange(len(rows)), taken.sum(axis=1))
+        taken = taken.ravel()
+        within = np.arange(taken.sum()) - np.repeat(np.cumsum(taken) - taken, taken)
+        tasks = left.tasks[np.repeat(left.begins[rows].ravel(), taken) + within]
+        far = np.repeat(distances.ravel(), taken)
+        order = np.lexsort((self._turn_of_task[tasks], far, query))
+        rank = np.arange(len(query)) - np.searchsorted(query, query, side="left")
+        best = order[rank < k]
+        return Neighbours(tasks[best].reshape(len(rows), k), far[best].reshape(len(rows), k))
 
 
-def _least(
-    scores: Float[np.ndarray, "n"], slack: float, k: int, begin: int
-) -> tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some"]]:
-    """The k smallest and all that rounding could have put behind them."""
-    if len(scores) <= k:
-        return np.arange(begin, begin + len(scores)), scores
-    limit = np.partition(scores, k - 1)[k - 1]
-    places = np.flatnonzero(scores <= limit + slack)
-    return places + begin, scores[places]
+class _Candidates:
+    """The best few rows seen so far for each query."""
+
+    def __init__(self, n_queries: int, keep: int) -> None:
+        self.rows = np.zeros((n_queries, keep), dtype=np.int64)
+        self.scores = np.full((n_queries, keep), np.inf)
+        self._heap: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._heaped = 0
+
+    def offer(self, begin: int, scores: Float[np.ndarray, "n queries"]) -> None:
+        """Remember which of the rows from ``begin`` on are good enough for each query."""
+        limit, keep = self.scores[:, -1].astype(np.float32), self.scores.shape[1]
+        if np.isinf(limit[0]) and len(scores) > keep:
+            limit = np.partition(scores, keep - 1, axis=0)[keep - 1]
+        row, query = np.divmod(np.flatnonzero(scores <= limit), scores.shape[1])
+        self._heap.append((query, scores[row, query].astype(np.float64), row + begin))
+        self._heaped += len(row)
+        if self._heaped > self.scores.size:
+            self.settle()
+
+    def settle(self) -> None:
+        """Keep the best of what was offered."""
+        known = np.nonzero(self.scores < np.inf)
+        heap = [(known[0], self.scores[known], self.rows[known]), *self._heap]
+        query, score, row = (np.concatenate(parts) for parts in zip(*heap, strict=True))
+        self._heap, self._heaped = [], 0
+        order = np.lexsort((row, score, query))
+        query, score, row = query[order], score[order], row[order]
+        rank = np.arange(len(query)) - np.searchsorted(query, query, side="left")
+        good = (rank < self.scores.shape[1]) & (score < np.inf)
+        self.rows[query[good], rank[good]] = row[good]
+        self.scores[query[good], rank[good]] = score[good]
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Keep BLAS to one thread where threads of our own run matrix products."""
+    return threadpool_limits(1, user_api="blas")
 
 
 @partial(jax.jit, static_argnames="keep")
 def _scan(
-    g: Float[Array, "queries dims"], items: Float[Array, "chunks n dims"], keep: int
+    g: Float[Array, "queries columns"],
+    items: Float[Array, "chunks n columns"],
+    heights: Float[Array, "chunks n"],
+    keep: int,
 ) -> tuple[Float[Array, "queries keep"], Int[Array, "queries keep"]]:
-    """The ``keep`` largest inner products of each query with the items of all chunks."""
+    """The ``keep`` largest g·b − F(b) of each query over the items of all chunks."""
     n_chunks, n, _ = items.shape
 
     def step(
-        best: tuple[Array, Array], numbered: tuple[Array, Array]
+        best: tuple[Array, Array], numbered: tuple[Array, Array, Array]
     ) -> tuple[tuple[Array, Array], None]:
-        i, chunk = numbered
-        scores = jnp.matmul(g, chunk.T, precision="highest")
+        i, chunk, F = numbered
+        scores = jnp.matmul(g, chunk.T, precision="highest") - F
         top, place = jax.lax.top_k(scores, min(keep, n))
         all_scores = jnp.concatenate([best[0], top], axis=1)
         all_items = jnp.concatenate([best[1], place + i * n], axis=1)
@@ -231,6 +378,7 @@ def _scan(
 
     start = (
         jnp.full((len(g), keep), -jnp.inf, g.dtype),
-        jnp.full((len(g), keep), -1, jnp.int32),
+        jnp.zeros((len(g), keep), jnp.int32),
     )
-    return jax.lax.scan(step, start, (jnp.arange(n_chunks, dtype=jnp.int32), items))[0]
+    numbers = jnp.arange(n_chunks, dtype=jnp.int32)
+    return jax.lax.scan(step, start, (numbers, items, heights))[0]

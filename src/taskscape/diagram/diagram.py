@@ -44,13 +44,13 @@ def correlation_diagram(
     n_resamples: int = 200,
     confidence: float = 0.95,
     seed: Seed = 0,
-    distance_label: str = "mean KL divergence to the training tasks (nats)",
+    distance_label: str = "mean distance to the training tasks",
     accuracy_label: str = "accuracy",
 ) -> CorrelationDiagram:
     """Accuracy on test tasks as a function of their distance to the training tasks.
 
-    ``distance`` has a number for each test task, such as ``mean_kl(test, train)``, or is what
-    :func:`taskscape.similarity.distances_between` made by any notion of similarity. ``accuracy``
+    ``distance`` has a number for each test task, such as ``mean_distance(test, train)``, or is what
+    :func:`taskscape.similarity.distances_between` made by any similarity measure. ``accuracy``
     has one too, or several, (tasks, evaluations), from independent episodes, which gives the noise
     ceiling; a dict holds several learners by name. ``classes`` (a TaskSet, or ids (tasks, way)
     padded with -1) makes the intervals leave out classes instead of tasks, which share them.

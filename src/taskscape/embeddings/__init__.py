@@ -1,7 +1,6 @@
 """The posterior of tasks: in memory, in a Parquet file, and as a catalogue of many on disk."""
 
-from taskscape.embeddings.blocks import Sums
-from taskscape.embeddings.catalogue import CATALOGUE, Catalogue, LamStream, Shard
+from taskscape.embeddings.catalogue import CATALOGUE, Catalogue, PosteriorStream, Shard
 from taskscape.embeddings.embeddings import (
     EMBEDDINGS,
     Embeddings,
@@ -9,6 +8,7 @@ from taskscape.embeddings.embeddings import (
     Header,
     TaskFilter,
 )
+from taskscape.embeddings.factors import Factor, Posterior, Sums
 
 __all__ = [
     "CATALOGUE",
@@ -16,8 +16,10 @@ __all__ = [
     "Catalogue",
     "Embeddings",
     "EmbeddingsFile",
+    "Factor",
     "Header",
-    "LamStream",
+    "Posterior",
+    "PosteriorStream",
     "Shard",
     "Sums",
     "TaskFilter",

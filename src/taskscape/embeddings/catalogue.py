@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from numpy.typing import ArrayLike
 
 from taskscape.arguments import check_kind, check_whole
-from taskscape.embeddings.blocks import Sums
 from taskscape.embeddings.embeddings import (
     Embeddings,
     EmbeddingsFile,
@@ -22,6 +21,7 @@ from taskscape.embeddings.embeddings import (
     TaskFilter,
     write_embeddings,
 )
+from taskscape.embeddings.factors import Sums
 from taskscape.errors import DataError
 from taskscape.files import (
     Kind,
@@ -33,12 +33,11 @@ from taskscape.files import (
     sha256_of,
     written_in_one_piece,
 )
-from taskscape.storage import check_format
+from taskscape.storage import FORMAT, check_format
 
 _BATCH = 1 << 16
 _MANIFEST = "manifest.json"
 _WHAT = "catalogue of embedded tasks"
-_FORMAT = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +143,7 @@ class Catalogue:
             if new:
                 Catalogue.check_can_add(folder, EmbeddingsFile(folder / new[0].file).header)
             entries = [shard.to_dict() for shard in (*there, *new)]
-            content = {"what": _WHAT, "format": _FORMAT, "shards": entries}
+            content = {"what": _WHAT, "format": FORMAT, "shards": entries}
             with written_in_one_piece(folder / _MANIFEST) as file:
                 file.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
         return Catalogue(path)
@@ -179,9 +178,11 @@ class Catalogue:
         """The tasks that pass the filter, a batch at a time, in their order on disk."""
         return self._scan(where, check_whole(batch_size, "batch_size", 1), None)
 
-    def lam(self, where: TaskFilter | None = None, *, batch_size: int = _BATCH) -> "LamStream":
-        """λ of the tasks that pass in chunks, for ``mean_kl``, ``nearest`` and the like."""
-        return LamStream(self, where, check_whole(batch_size, "batch_size", 1))
+    def posteriors(
+        self, where: TaskFilter | None = None, *, batch_size: int = _BATCH
+    ) -> "PosteriorStream":
+        """The tasks that pass in chunks, for ``mean_distance``, ``nearest`` and the like."""
+        return PosteriorStream(self, where, check_whole(batch_size, "batch_size", 1))
 
     def read(self, where: TaskFilter | None = None) -> Embeddings:
         """The tasks that pass the filter, in memory."""
@@ -263,21 +264,23 @@ class Catalogue:
 
 
 @dataclass(frozen=True, eq=False)
-class LamStream:
-    """Chunks of λ that can be read again and again."""
+class PosteriorStream:
+    """Chunks of embedded tasks that can be read again and again."""
 
     catalogue: Catalogue
     where: TaskFilter | None
     batch_size: int
 
-    def __iter__(self) -> Iterator[Float[np.ndarray, "members chunk L"]]:
-        columns = [f"lam_{i}" for i in range(self.catalogue.header.members)]
-        for batch in self.catalogue._scan(self.where, self.batch_size, columns):
-            yield batch.lam
+    def __iter__(self) -> Iterator[Embeddings]:
+        columns = [*(f.name for f in self.catalogue.header.factors), "logs"]
+        yield from self.catalogue._scan(self.where, self.batch_size, columns)
 
-    def sums(self) -> list[Sums] | None:
-        """What means need to know of each file; None with a filter."""
-        return None if self.where else [shard.sums for shard in self.catalogue.shards]
+    def sums(self) -> Sums | None:
+        """What means need to know of all tasks, without reading them; None with a filter."""
+        if self.where:
+            return None
+        first, *rest = (shard.sums for shard in self.catalogue.shards)
+        return sum(rest, first)
 
 
 # -- the manifest -------------------------------------------------------------------------------

@@ -12,7 +12,14 @@ from jaxtyping import Bool, Float, Int, UInt64
 from numpy.typing import ArrayLike
 
 from taskscape.arguments import as_array, check_kind, check_whole
-from taskscape.embeddings.blocks import BLOCK, Sums
+from taskscape.embeddings.factors import (
+    BLOCK,
+    TASK_THEMES,
+    Factor,
+    Posterior,
+    Sums,
+    split_columns,
+)
 from taskscape.errors import DataError
 from taskscape.files import Kind, damage_named, written_in_one_piece
 from taskscape.storage import (
@@ -41,23 +48,22 @@ class Header:
     pool: str
     fingerprint: str
     class_names: tuple[str, ...]
-    members: int
-    task_themes: int
+    factors: tuple[Factor, ...]
+    """What the posterior of a task is a product of, in the order of the columns."""
     groups: tuple[str, ...] | None = None
     delta: float | None = None
-    """The prior of the task mixture, which :func:`normalise_ways` needs."""
+    """The prior of the mixture of task-themes, which :func:`normalise_ways` needs."""
 
     def check_same_model(self, other: "Header", here: str, there: str) -> None:
         """Raise an error unless both were embedded by the same model."""
         for what, mine, theirs in (
-            ("task-themes", self.task_themes, other.task_themes),
-            ("members", self.members, other.members),
-            ("model", self.model, other.model),
+            ("factors", describe_factors(self.factors), describe_factors(other.factors)),
+            ("model", _short(self.model), _short(other.model)),
         ):
             if mine != theirs and not (what == "model" and "" in (mine, theirs)):
                 raise DataError(
-                    f"{here} has {what} {_short(mine)}, {there} {_short(theirs)}; distances only "
-                    "mean something within one model. Embed both with the same one."
+                    f"{here} has {what} {mine}, {there} {theirs}; distances only mean something "
+                    "within one model. Embed both with the same one."
                 )
 
     def check_same_pool(self, other: "Header", here: str, there: str) -> None:
@@ -68,6 +74,21 @@ class Header:
                 f"{there} over {other.pool!r} (fingerprint {other.fingerprint[:12]}…); their class "
                 "ids mean different classes. Keep one catalogue for each pool."
             )
+
+    @property
+    def unit(self) -> str:
+        """What distances are in: nats if they are one plain KL divergence, or nothing.
+
+        Those of several factors are relative to the mean between training tasks.
+        """
+        weighing = [f for f in self.factors if f.share > 0]
+        plain = len(weighing) == 1 and weighing[0].weight == 1
+        return "nats" if plain and weighing[0].kind == "dirichlet" else ""
+
+    @property
+    def counts_themes(self) -> bool:
+        """Whether distances are by task-themes alone, under which many tasks are equally near."""
+        return all(f.name.startswith(TASK_THEMES) for f in self.factors if f.share > 0)
 
     def class_ids(self, classes: Sequence[int | str]) -> Int[np.ndarray, "n"]:
         """The ids of classes given by id or name."""
@@ -99,100 +120,127 @@ class Header:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Embeddings:
-    """The posterior of tasks under every member of a model, with what the tasks are.
+    """The posterior of tasks under a model, a product of factors, with what the tasks are.
 
     Functions that compare or select tasks take it as it is. ``embeddings[:10]`` are the first ten
-    tasks; ``np.asarray(embeddings)`` has λ as :meth:`~taskscape.TaskThemes.transform` gives it:
-    (tasks, task-themes) for a single fit, (members, tasks, task-themes) for an ensemble. The fields
-    always have the axis of members: ``lam[0]`` is λ under the best fit.
+    tasks; ``embeddings.factor("image_themes")`` is one factor alone, whose distances are its plain
+    KL divergence. ``np.asarray(embeddings)`` has all factors side by side, as
+    :meth:`~taskscape.TaskThemes.transform` gives them; :attr:`columns` names them.
     """
 
     header: Header
     ids: Int[np.ndarray, "tasks"]
     classes: Int[np.ndarray, "tasks way"]
     """Class ids, padded with -1."""
-    lam: Float[np.ndarray, "members tasks L"]
-    """Dirichlet concentrations: λ of the paper."""
-    elbo: Float[np.ndarray, "members tasks"]
-    """The bound in nats per sample: how well each member explains each task; NaN if not known."""
-    sweeps: Int[np.ndarray, "members tasks"]
-    """Sweeps that the E-step took for the slowest class of the task; 0 if not known."""
+    values: Float[np.ndarray, "tasks columns"]
+    """The numbers of all factors, side by side."""
+    logs: Float[np.ndarray, "tasks factors"]
+    """The log-normaliser of each factor, which distances need; for a Dirichlet, ln B."""
+    elbo: Float[np.ndarray, "tasks"]
+    """How well the model explains each task, in nats per sample: the log-likelihood or its bound
+    (of an ensemble, the mean); NaN if not known."""
     keys: UInt64[np.ndarray, "tasks"] | None = None
     """What the samples of each task derive from."""
-    gamma: Float[np.ndarray, "members tasks way K"] | None = None
-    """Concentrations of each class's mixture of image-themes, where asked for; not in files."""
 
     @staticmethod
     def of(
         tasks: TaskSet,
-        lam: ArrayLike,
+        values: ArrayLike,
+        factors: Sequence[Factor] | None = None,
         *,
         model: str = "",
+        logs: ArrayLike | None = None,
         elbo: ArrayLike | None = None,
-        sweeps: ArrayLike | None = None,
-        gamma: Float[np.ndarray, "members tasks way K"] | None = None,
         ids: ArrayLike | None = None,
         delta: float | None = None,
     ) -> "Embeddings":
-        """Embeddings of a TaskSet: λ (tasks, L) or (members, tasks, L), bounds and sweeps alike."""
+        """Embeddings of a TaskSet, from the numbers (tasks, columns) of its factors.
+
+        Without ``factors`` they are λ, concentrations of task-themes. ``logs`` are the factors'
+        log-normalisers, computed where they are not given.
+        """
         check_kind(tasks, TaskSet, "tasks", "Make one with sample_tasks.")
-        values = as_array(lam)
-        values = values[None] if values.ndim == 2 else values
-        if values.ndim != 3 or values.shape[1] != len(tasks):
-            raise DataError(f"lam has shape {values.shape} for {len(tasks)} tasks.")
-        if values.dtype.kind != "f" or not (np.isfinite(values) & (values > 0)).all():
-            raise DataError("lam must be positive, finite floating-point numbers.")
+        numbers = as_array(values)
+        if numbers.ndim != 2 or len(numbers) != len(tasks) or numbers.dtype.kind != "f":
+            raise DataError(
+                f"values have shape {numbers.shape} and type {numbers.dtype}; expected "
+                f"floating-point numbers for {len(tasks)} tasks."
+            )
+        factors = factors or (Factor(TASK_THEMES, "dirichlet", numbers.shape[1]),)
+        check_factors(numbers, factors, "values")
+        if logs is None:
+            logs = Posterior.of(numbers, factors).logs
         pool = tasks.pool
-        header = Header(
-            model=model,
-            pool=pool.name,
-            fingerprint=pool.fingerprint,
-            class_names=pool.class_names,
-            members=values.shape[0],
-            task_themes=values.shape[2],
-            groups=pool.groups,
-            delta=delta,
-        )
-        numbers = np.arange(len(tasks)) if ids is None else np.asarray(ids)
-        bound = np.nan if elbo is None else np.asarray(elbo, dtype=values.dtype)
-        taken = 0 if sweeps is None else np.asarray(sweeps)
-        shape = values.shape[:2]
+        bound = np.nan if elbo is None else np.asarray(elbo, dtype=numbers.dtype)
         return Embeddings(
-            header=header,
-            ids=numbers.astype(np.int64),
+            header=Header(
+                model=model,
+                pool=pool.name,
+                fingerprint=pool.fingerprint,
+                class_names=pool.class_names,
+                factors=tuple(factors),
+                groups=pool.groups,
+                delta=delta,
+            ),
+            ids=(np.arange(len(tasks)) if ids is None else np.asarray(ids)).astype(np.int64),
             classes=tasks.classes,
-            lam=values,
-            elbo=np.broadcast_to(bound, shape).astype(values.dtype),
-            sweeps=np.broadcast_to(taken, shape).astype(np.int32),
+            values=numbers,
+            logs=np.asarray(logs, dtype=np.float64),
+            elbo=np.broadcast_to(bound, len(numbers)).astype(numbers.dtype),
             keys=tasks.keys,
-            gamma=gamma,
         )
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __repr__(self) -> str:
-        members, tasks, L = self.lam.shape
-        fits = f" under {members} fits" if members > 1 else ""
-        return f"Embeddings({tasks:,} tasks over {self.header.pool!r}: {L} task-themes{fits})"
+        factors = describe_factors(self.header.factors)
+        return f"Embeddings({len(self):,} tasks over {self.header.pool!r}: {factors})"
 
     def __getitem__(self, which: Rows) -> "Embeddings":
         """Some of the tasks: a slice, indices, or a mask."""
         rows = as_rows(which)
-        parts = {name: getattr(self, name) for name in (*_BY_TASK, *_BY_MEMBER)}
-        return replace(
-            self,
-            **{
-                name: value[rows] if name in _BY_TASK else value[:, rows]
-                for name, value in parts.items()
-                if value is not None
-            },
-        )
+        parts = {name: getattr(self, name) for name in _BY_TASK}
+        return replace(self, **{k: value[rows] for k, value in parts.items() if value is not None})
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """λ, (tasks, task-themes); of an ensemble, (members, tasks, task-themes)."""
-        lam = self.lam[0] if len(self.lam) == 1 else self.lam
-        return np.array(lam, dtype=dtype) if copy else np.asarray(lam, dtype=dtype)
+        """All factors side by side, (tasks, columns)."""
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+    @property
+    def posterior(self) -> Posterior:
+        """The numbers with what they are."""
+        return Posterior(self.values, self.logs, self.header.factors)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns of :attr:`values`, such as ``image_themes_0``."""
+        return tuple(f"{f.name}_{i}" for f in self.header.factors for i in range(f.size))
+
+    def factor(self, name: str) -> "Embeddings":
+        """One factor alone: distances are then its KL divergence, in nats.
+
+        ``"task_themes"`` of an ensemble is all of its fits, each divided by its mean distance.
+        """
+        known = self.header.factors
+        kept = [f for f in known if f.name == name]
+        if name == TASK_THEMES:
+            kept = of_task_themes(known)
+        if not kept:
+            names = ", ".join(f.name for f in known)
+            raise DataError(f"no factor {name!r} in these embeddings; they have {names}.")
+        one = self.posterior.only(kept)
+        factors = tuple(replace(f, share=1 / len(kept)) for f in kept)
+        if len(kept) == 1:
+            factors = (replace(kept[0], share=1.0, scale=1.0),)
+        header = replace(self.header, factors=factors)
+        return replace(self, header=header, values=one.values, logs=one.logs)
+
+    @property
+    def lam(self) -> Float[np.ndarray, "members tasks L"]:
+        """λ of the paper, the concentrations of task-themes, by member of an ensemble."""
+        themes = self.factor(TASK_THEMES)
+        return np.stack(split_columns(themes.values, themes.header.factors))
 
     @property
     def n_way(self) -> Int[np.ndarray, "tasks"]:
@@ -209,37 +257,34 @@ class Embeddings:
         of_model = f"model {_short(model)}" if model else "a model that is not named"
         lines = [
             f"{len(self):,} tasks over pool {header.pool!r}, embedded by {of_model}: "
-            f"{header.task_themes} task-themes, {header.members} "
-            f"{'fit' if header.members == 1 else 'fits'}."
+            f"{describe_factors(header.factors)}."
         ]
         if len(self):
-            way = self.n_way
+            fewest, most = self.n_way.min(), self.n_way.max()
+            ways = f"{most}" if fewest == most else f"{fewest} to {most}"
+            lines.append(f"Each has {ways} classes.")
+        if len(self) and of_task_themes(header.factors):
             share = (self.lam[0] / self.lam[0].sum(axis=1, keepdims=True)).mean(axis=0)
-            lines.append(f"Each has {way.min()} to {way.max()} classes.")
             lines.append(f"Mean share of each task-theme: {', '.join(f'{s:.2f}' for s in share)}.")
-        if len(self) and np.isfinite(self.elbo[0]).all():
-            bound = self.elbo[0]
+        if len(self) and np.isfinite(self.elbo).all():
             lines.append(
-                f"Bound: {bound.mean():.3f} nats per sample on average, from {bound.min():.3f} to "
-                f"{bound.max():.3f}."
+                f"Explained by {self.elbo.mean():.3f} nats per sample on average, from "
+                f"{self.elbo.min():.3f} to {self.elbo.max():.3f}."
             )
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON: the model and pool, and a row for each task.
-
-        λ and the bound of a task are lists by member, unless there is one alone.
-        """
+        """Plain values, for JSON: the model and pool, and a row for each task."""
         rows, known = [], bool(np.isfinite(self.elbo).all())
-        members = 0 if len(self.lam) == 1 else slice(None)
+        parts = split_columns(self.values, self.header.factors)
         for i, task in enumerate(self.ids.tolist()):
-            lam, elbo = self.lam[members, i].tolist(), self.elbo[members, i].tolist()
-            row = {"task": task, "classes": list(self.names(i)), "lam": lam}
-            if known:
-                row["elbo"] = elbo
-            rows.append(row)
+            row = {"task": task, "classes": list(self.names(i))}
+            for factor, part in zip(self.header.factors, parts, strict=True):
+                row[factor.name] = part[i].tolist()
+            rows.append(row | {"elbo": float(self.elbo[i])} if known else row)
         about = {name: getattr(self.header, name) for name in ("model", "pool", "fingerprint")}
-        return {**about, "delta": self.header.delta, "tasks": rows}
+        factors = [vars(f) for f in self.header.factors]
+        return {**about, "factors": factors, "delta": self.header.delta, "tasks": rows}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one Parquet file, in one piece; :class:`Catalogue` opens it too."""
@@ -263,27 +308,54 @@ class Embeddings:
             part.header.check_same_pool(parts[0].header, f"piece {i}", "piece 0")
         way = max(p.classes.shape[1] for p in parts)
         joined: dict[str, Any] = {}
-        for name in (*_BY_TASK, *_BY_MEMBER):
+        for name in _BY_TASK:
             pieces = [getattr(p, name) for p in parts]
-            if name in _PADDED:
-                axis, fill = _PADDED[name]
-                pieces = [_padded(piece, axis, way, fill) for piece in pieces]
+            if name == "classes":
+                room = [((0, 0), (0, way - piece.shape[1])) for piece in pieces]
+                pieces = [
+                    np.pad(p, r, constant_values=-1) for p, r in zip(pieces, room, strict=True)
+                ]
             whole = all(piece is not None for piece in pieces)
-            joined[name] = np.concatenate(pieces, axis=int(name in _BY_MEMBER)) if whole else None
+            joined[name] = np.concatenate(pieces) if whole else None
         return replace(parts[0], **joined)
 
 
-_BY_TASK = ("ids", "classes", "keys")
-_BY_MEMBER = ("lam", "elbo", "sweeps", "gamma")
-_PADDED = {"classes": (1, -1), "gamma": (2, 1)}
-"""What has an axis of classes, which axis that is, and what stands where there is no class."""
+_BY_TASK = ("ids", "classes", "values", "logs", "elbo", "keys")
 
 
-def _padded(values: np.ndarray | None, axis: int, size: int, fill: int) -> np.ndarray | None:
-    if values is None:
-        return None
-    room = [(0, size - n if i == axis else 0) for i, n in enumerate(values.shape)]
-    return np.pad(values, room, constant_values=fill)
+def of_task_themes(factors: Sequence[Factor]) -> list[Factor]:
+    """The factors that hold λ, one for each fit of an ensemble."""
+    return [f for f in factors if f.name.startswith(TASK_THEMES)]
+
+
+def describe_factors(factors: Sequence[Factor]) -> str:
+    """The factors in words, such as ``256 image-themes, position in 128 dimensions``."""
+    words = {"dirichlet": "{size} {name}", "gaussian": "{name} in {size} dimensions"}
+    return ", ".join(
+        words[f.kind].format(size=f.size, name=f.name.replace("_", "-")) for f in factors
+    )
+
+
+def check_factors(
+    values: Float[np.ndarray, "tasks columns"], factors: Sequence[Factor], name: str
+) -> None:
+    """Raise an error unless these numbers can be the posteriors of tasks."""
+    columns = sum(f.size for f in factors)
+    if values.shape[1] != columns:
+        raise DataError(
+            f"{name} has {values.shape[1]} columns; {describe_factors(factors)} are {columns}."
+        )
+    for factor, part in zip(factors, split_columns(values, factors), strict=True):
+        good = np.isfinite(part)
+        if factor.kind == "dirichlet":
+            good &= part > 0
+        if not good.all():
+            task, column = np.argwhere(~good)[0]
+            raise DataError(
+                f"{name} holds {part[task, column]:g} at task {task}, column {column} of "
+                f"{factor.name}; concentrations are positive and finite. Arrays are taken for λ; "
+                "where there are other factors, pass embedded tasks (model.embed)."
+            )
 
 
 @dataclass(frozen=True)
@@ -350,7 +422,11 @@ class EmbeddingsFile:
     def batches(self, size: int, columns: list[str] | None = None) -> Iterator[Embeddings]:
         """All tasks, so many at a time."""
         for table in read_batches(self._file, self.path, size, columns):
-            yield from_table(table, self.header)
+            yield self._tasks(table)
+
+    def _tasks(self, table: pa.Table) -> Embeddings:
+        with damage_named(self.path, "a file of embedded tasks"):
+            return from_table(table, self.header)
 
     def take(self, places: Int[np.ndarray, "some"]) -> Embeddings:
         """The tasks at these places, which ascend; only the blocks that hold them are read."""
@@ -360,7 +436,7 @@ class EmbeddingsFile:
         block_of = np.searchsorted(ends, places, side="right")
         pieces = []
         for i in np.unique(block_of).tolist():
-            block = from_table(read_row_group(self._file, self.path, i), self.header)
+            block = self._tasks(read_row_group(self._file, self.path, i))
             pieces.append(block[places[block_of == i] - int(ends[i] - sizes[i])])
         return Embeddings.concatenate(pieces)
 
@@ -392,7 +468,7 @@ EMBEDDINGS = Kind("a file of embedded tasks", _is_ours)
 
 
 def to_table(embeddings: Embeddings) -> pa.Table:
-    """One row per task; a column of λ, and one of bounds, for each member."""
+    """One row per task; a column of lists for each factor."""
     e = embeddings
     columns: dict[str, Any] = {
         "task": pa.array(e.ids),
@@ -401,13 +477,24 @@ def to_table(embeddings: Embeddings) -> pa.Table:
     }
     if e.keys is not None:
         columns["key"] = pa.array(e.keys)
-    for i, lam in enumerate(e.lam):
-        flat = pa.array(np.ascontiguousarray(lam).reshape(-1))
-        columns[f"lam_{i}"] = pa.FixedSizeListArray.from_arrays(flat, lam.shape[1])
-        columns[f"elbo_{i}"] = pa.array(e.elbo[i])
-        columns[f"sweeps_{i}"] = pa.array(e.sweeps[i])
-    sums = Sums.of(e.lam).to_dict()
-    return table_with_header(columns, {"what": _WHAT, **vars(e.header), "totals": sums})
+    parts = split_columns(e.values, e.header.factors)
+    for factor, values in zip(e.header.factors, parts, strict=True):
+        kept = values.astype(np.float16) if factor.half else values
+        columns[factor.name] = _lists(kept)
+    columns["logs"] = _lists(e.logs)
+    columns["elbo"] = pa.array(e.elbo)
+    header = vars(e.header) | {"factors": [vars(f) for f in e.header.factors]}
+    sums = Sums.of(e.posterior).to_dict()
+    return table_with_header(columns, {"what": _WHAT, **header, "totals": sums})
+
+
+def _lists(rows: np.ndarray) -> pa.FixedSizeListArray:
+    flat = pa.array(np.ascontiguousarray(rows).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, rows.shape[1])
+
+
+def _rows(column: pa.ChunkedArray, size: int) -> np.ndarray:
+    return column.combine_chunks().flatten().to_numpy().reshape(-1, size)
 
 
 def _read_header(schema: pa.Schema, source: str) -> Header:
@@ -421,6 +508,7 @@ def _read_header(schema: pa.Schema, source: str) -> Header:
     with damage_named(source, "a file of embedded tasks"):
         values: dict[str, Any] = {f.name: header[f.name] for f in fields(Header)}
         values |= {k: tuple(values[k]) for k in ("class_names", "groups") if values[k] is not None}
+        values["factors"] = tuple(Factor(**f) for f in values["factors"])
         return Header(**values)
 
 
@@ -428,19 +516,19 @@ def from_table(table: pa.Table, header: Header) -> Embeddings:
     """The embeddings of a table made by :func:`to_table`, or of some of its rows and columns."""
     names, n = set(table.column_names), table.num_rows
 
-    def of_members(name: str, unknown: np.ndarray) -> np.ndarray:
-        columns = [f"{name}_{i}" for i in range(header.members)]
-        return np.stack([table[c].to_numpy() if c in names else unknown for c in columns])
+    def column(name: str, otherwise: np.ndarray) -> np.ndarray:
+        return table[name].to_numpy() if name in names else otherwise
 
-    lam = [table[f"lam_{i}"].combine_chunks().flatten() for i in range(header.members)]
+    parts = [_rows(table[f.name], f.size) for f in header.factors]
+    parts = [p.astype(np.float32) if p.dtype == np.float16 else p for p in parts]
     classes = padded_classes(table["classes"], np.int32) if "classes" in names else None
     return Embeddings(
         header=header,
-        ids=table["task"].to_numpy() if "task" in names else np.arange(n),
+        ids=column("task", np.arange(n)),
         classes=np.full((n, 0), -1) if classes is None else classes,
-        lam=np.stack([v.to_numpy().reshape(-1, header.task_themes) for v in lam]),
-        elbo=of_members("elbo", np.full(n, np.nan, dtype=np.float32)),
-        sweeps=of_members("sweeps", np.zeros(n, dtype=np.int32)),
+        values=parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1),
+        logs=_rows(table["logs"], len(header.factors)),
+        elbo=column("elbo", np.full(n, np.nan, dtype=np.float32)),
         keys=table["key"].to_numpy() if "key" in names else None,
     )
 

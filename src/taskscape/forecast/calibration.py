@@ -200,7 +200,7 @@ def calibrate(
 
 # -- on disk ------------------------------------------------------------------------------------
 
-FORMAT = 2
+FORMAT = 3
 """Of what a calibration computes, which is part of what cached ones are found by."""
 
 

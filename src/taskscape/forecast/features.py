@@ -12,10 +12,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.compare import class_separation, member_scales, normalise_ways
-from taskscape.embeddings import Embeddings
+from taskscape.compare import normalise_ways
+from taskscape.compare.posteriors import read_posterior
+from taskscape.embeddings import Embeddings, Posterior
 from taskscape.errors import DataError
-from taskscape.similarity import DistanceSource, KLSource, Similarity, TaskHardness
+from taskscape.similarity import DistanceSource, PosteriorSource, Similarity, TaskHardness
 from taskscape.similarity.similarity import (
     TaskFeatures,
     TaskVectors,
@@ -23,8 +24,8 @@ from taskscape.similarity.similarity import (
     support_features,
 )
 from taskscape.tasks import TaskSet
-from taskscape.themes.estimator import OutlierTasksWarning, TaskThemes
 from taskscape.themes.prepare import Preparation
+from taskscape.themes.task_model import OutlierTasksWarning, TaskModel
 
 Described: TypeAlias = Mapping[str, Float[np.ndarray, "tasks"]]
 
@@ -32,14 +33,13 @@ GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "distance": ("mean_distance", "nearest_distance", "near_distance"),
         "difficulty": (
-            "theme_separation",
             "prototype_distance",
             "nearest_prototypes",
             "spread_within",
             "hardness",
         ),
         "shape": ("n_way", "n_shot"),
-        "uncertainty": ("posterior_variance", "bound"),
+        "uncertainty": ("bound",),
     }
 )
 """The numbers that a forecast looks at, by what they tell."""
@@ -63,57 +63,55 @@ _SCALE = 5.0
 """Of the cosines in ``hardness``."""
 _NEAR = 10
 _TYPICAL = 200
-"""Training tasks whose mean distance to the others is the unit of a notion of similarity."""
+"""Training tasks whose mean distance to the others is the unit of distances."""
 _FLOOR = 1e-3
 """Added to distances before their logarithm; they are in units of the mean distance."""
-_NATS = 0.1
-"""Added to the divergences between classes before their logarithm."""
 _TINY = 1e-12
 
 
 class Describer:
-    """Computes the numbers of tasks under a model, given the λ of the training tasks.
+    """Computes the numbers of tasks under a model, given the posteriors of training tasks.
 
-    λ are put on five ways (:func:`taskscape.compare.normalise_ways`), so that distances do not
-    depend on the number of classes. Distances are divided by each member's mean distance between
-    training tasks and averaged over the members of an ensemble; λ never are. With a
-    ``similarity``, distances are by it, to the training tasks as it embedded them (``known``).
+    Distances are in units of the mean between training tasks. Where they are by task-themes, these
+    are put on five ways (:func:`taskscape.compare.normalise_ways`), so that they do not depend on
+    the number of classes. With a ``similarity``, distances are by it, to the training tasks as it
+    embedded them (``known``).
     """
 
     def __init__(
         self,
-        model: TaskThemes,
-        train: Float[np.ndarray, "members tasks L"],
+        model: TaskModel,
+        train: Posterior,
         similarity: Similarity | None = None,
         known: TaskVectors | None = None,
     ) -> None:
         self.model, self.similarity, self.known = model, similarity, known
-        self.scale = 1.0
+        self.train = train
         if similarity is not None and known is not None:
-            self.scale = float(similarity.mean_distance(known[:_TYPICAL], known).mean()) or 1.0
-        self.train = normalise_ways(train, delta=model.delta)
-        self.scales = member_scales(self.train, self.train)
-        self.near = min(_NEAR, train.shape[1])
+            between = similarity.distances(known[:_TYPICAL], known)
+        else:
+            between = PosteriorSource(self.train[:_TYPICAL], self.train)
+        self.scale = float(between.mean_distance().mean()) or 1.0
+        self.near = min(_NEAR, len(train))
 
     def __call__(self, tasks: TaskSet) -> dict[str, Float[np.ndarray, "tasks"]]:
         """All numbers of each task; NaN where one cannot be known, such as spread at one shot."""
         with warnings.catch_warnings():
-            # the bound is one of the numbers, and is compared with tasks of the same shots
+            # how well it is explained is one of the numbers, compared with tasks of the same shots
             warnings.simplefilter("ignore", OutlierTasksWarning)
-            embedded = self.model.embed(tasks, keep_gamma=True)
+            embedded = self.model.embed(tasks)
         return {
             **self._distances(self._source(tasks, embedded)),
-            **_difficulty(self.model.preparation_, embedded, tasks),
+            **_difficulty(self.model.preparation_, tasks),
             "n_way": tasks.n_way.astype(np.float64),
             "n_shot": np.log(shots_of(tasks)),
-            **_uncertainty(embedded),
+            "bound": embedded.elbo.astype(np.float64),
         }
 
     def _source(self, tasks: TaskSet, embedded: Embeddings) -> DistanceSource:
         if self.similarity is not None and self.known is not None:
             return self.similarity.distances(tasks, self.known)
-        even = normalise_ways(embedded, delta=self.model.delta)
-        return KLSource(even, self.train, scales=self.scales)
+        return PosteriorSource(read_even(embedded), self.train)
 
     def _distances(self, source: DistanceSource) -> dict[str, Float[np.ndarray, "tasks"]]:
         near = source.nearest(np.arange(source.n_test), self.near).distances / self.scale
@@ -132,34 +130,19 @@ def shots_of(tasks: TaskSet) -> Float[np.ndarray, "tasks"]:
     return np.concatenate(samples) / tasks.n_way
 
 
-def _uncertainty(embedded: Embeddings) -> dict[str, Float[np.ndarray, "tasks"]]:
-    r"""Total variance of φ under Dir(λ), and the bound in nats per sample; means over members.
-
-    .. math:: \sum_l \mathrm{var}\,\phi_l = \frac{1 - \sum_l \bar\phi_l^2}{1 + \sum_l \lambda_l}
-    """
-    lam = embedded.lam.astype(np.float64)
-    total = lam.sum(axis=-1)
-    variance = (1 - ((lam / total[..., None]) ** 2).sum(axis=-1)) / (1 + total)
-    bound = embedded.elbo.astype(np.float64)
-    return {"posterior_variance": variance.mean(axis=0), "bound": bound.mean(axis=0)}
+def read_even(embedded: Embeddings) -> Posterior:
+    """Posteriors over task-themes as if all tasks had five classes; others as they are."""
+    even = normalise_ways(embedded) if embedded.header.counts_themes else embedded
+    return read_posterior(even, "tasks")
 
 
-def _difficulty(
-    preparation: Preparation, embedded: Embeddings, tasks: TaskSet
-) -> dict[str, Float[np.ndarray, "tasks"]]:
-    assert embedded.gamma is not None
-    mask = tasks.classes >= 0
-    apart = [np.log(class_separation(g, class_mask=mask).mean + _NATS) for g in embedded.gamma]
+def _difficulty(preparation: Preparation, tasks: TaskSet) -> dict[str, Float[np.ndarray, "tasks"]]:
     hardness = TaskHardness(scale=_SCALE, prepare=None)
-    hardness.preparation_ = preparation
-    parts = [_geometry(features) for features in support_features(tasks, preparation)]
-    together = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-    # logarithms, so that members on different scales differ by a constant only
-    return {
-        "theme_separation": np.mean(apart, axis=0),
-        **together,
-        "hardness": hardness.embed(tasks)[:, 0],
-    }
+    parts = [
+        _geometry(features) | {"hardness": hardness.embed_features(features)[:, 0]}
+        for features in support_features(tasks, preparation)
+    ]
+    return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
 
 
 def _geometry(features: TaskFeatures) -> dict[str, Float[np.ndarray, "tasks"]]:

@@ -3,15 +3,14 @@
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from taskscape.arguments import Seed, check_kind, check_number, check_whole
-from taskscape.compare.posteriors import check_together, read_lam
-from taskscape.embeddings import Embeddings
+from taskscape.embeddings import Embeddings, Factor, Posterior
 from taskscape.errors import DataError
 from taskscape.files import damage_named
 from taskscape.forecast.calibration import Calibration, Expected, calibrate, from_disk, to_disk
@@ -23,6 +22,7 @@ from taskscape.forecast.features import (
     Described,
     Describer,
     chosen_features,
+    read_even,
 )
 from taskscape.forecast.result import Forecasts, Judgement, judge
 from taskscape.meta import Trained, evaluate
@@ -30,7 +30,7 @@ from taskscape.pools import ClassPool
 from taskscape.similarity import Similarity
 from taskscape.storage import load_arrays, save_arrays
 from taskscape.tasks import TaskSet
-from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.task_model import TaskModel
 
 _MOST_TASKS = 20_000
 _FEW_OUTSIDE = 0.05
@@ -45,11 +45,11 @@ class Forecaster:
     """The expected accuracy of one trained learner on tasks of classes it has not seen.
 
     ``model`` is a fitted :class:`taskscape.TaskThemes` and ``train`` the tasks that the learner
-    was trained on, or others of the same classes: :class:`taskscape.Embeddings`, or λ (tasks, L)
-    or (members, tasks, L). ``learner`` is its name, for the results. ``confidence`` is the part of
-    tasks that intervals are meant to hold. ``groups`` are the things to look at, by default all of
-    distance, difficulty, shape and uncertainty. ``similarity`` is a fitted notion of similarity to
-    measure distances by, in place of the model's KL; ``train`` is then a TaskSet.
+    was trained on, or others of the same classes, embedded (:class:`taskscape.Embeddings`) or as a
+    TaskSet. ``learner`` is its name, for the results. ``confidence`` is the part of tasks that
+    intervals are meant to hold. ``groups`` are the things to look at, by default all of distance,
+    difficulty, shape and uncertainty. ``similarity`` is a fitted similarity measure to measure
+    distances by, in place of the model; ``train`` is then a TaskSet.
 
     ``fit`` wants tasks of *validation* classes, which neither the model nor the learner has learned
     from, and the learner's accuracy on them. Tasks are described by their support samples alone.
@@ -57,7 +57,7 @@ class Forecaster:
 
     def __init__(
         self,
-        model: TaskThemes,
+        model: TaskModel,
         train: Any,
         learner: str = "learner",
         *,
@@ -65,7 +65,7 @@ class Forecaster:
         groups: Sequence[str] | None = None,
         similarity: Similarity | None = None,
     ) -> None:
-        check_kind(model, TaskThemes, "model", "Fit one, or open one with TaskThemes.load.")
+        check_kind(model, TaskModel, "model", "Fit one, or open one with TaskThemes.load.")
         check_kind(learner, str, "learner", "Give its name.")
         check_number(confidence, "confidence", 0.5, 1, open_="high")
         self.columns = chosen_features(groups)
@@ -170,7 +170,7 @@ class Forecaster:
         if self.similarity is not None:
             raise DataError(
                 f"distances of this forecaster are by {type(self.similarity).__name__}, which is "
-                "not stored; only those of a model of task-themes are."
+                "not stored; only those of a model are."
             )
         arrays, header = to_disk(calibration)
         header |= {
@@ -180,11 +180,14 @@ class Forecaster:
             "model": self.model.fingerprint_,
             "calibration_pool": self._seen[0],
             "calibration_classes": sorted(self._seen[1]),
+            "factors": [asdict(f) for f in self.train.factors],
         }
-        save_arrays(path, {**arrays, "train": self.train.astype(np.float32)}, header)
+        half = all(f.half for f in self.train.factors)
+        train = self.train.values.astype(np.float16 if half else np.float32)
+        save_arrays(path, {**arrays, "train": train, "train_logs": self.train.logs}, header)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], model: TaskThemes) -> "Forecaster":
+    def load(cls, path: str | os.PathLike[str], model: TaskModel) -> "Forecaster":
         """Read what :meth:`save` wrote; ``model`` must be the one it was made with."""
         arrays, header = load_arrays(path, _KIND)
         with damage_named(path, f"a {_KIND}"):
@@ -195,8 +198,10 @@ class Forecaster:
                 )
             calibration = from_disk(arrays, header)
             groups = [g for g, names in GROUPS.items() if set(names) & set(calibration.columns)]
+            factors = tuple(Factor(**f) for f in header["factors"])
+            train = arrays["train"].astype(np.float32)
             forecaster = cls(
-                model, arrays["train"], header["learner"],
+                model, Posterior(train, arrays["train_logs"], factors), header["learner"],
                 confidence=header["confidence"], groups=groups,
             )  # fmt: skip
             forecaster.calibration = calibration
@@ -261,7 +266,7 @@ class Forecaster:
 
 def forecast(
     trained: Trained,
-    model: TaskThemes,
+    model: TaskModel,
     train_tasks: Any,
     calibration_tasks: TaskSet,
     new_tasks: TaskSet,
@@ -274,20 +279,20 @@ def forecast(
 ) -> Forecasts:
     """The expected accuracy of a trained learner on new tasks, from their support samples alone.
 
-    ``train_tasks`` are those the learner was trained on, as tasks, embeddings or λ.
+    ``train_tasks`` are those the learner was trained on, as tasks or embeddings.
     ``calibration_tasks`` have queries and classes that the learner has not seen; each is evaluated
     ``episodes`` times with freshly drawn samples. ``learner_pool`` holds the same classes and
     samples as the learner takes them, where that differs from what the model takes, such as
-    features of unit length. ``similarity`` is a fitted notion of similarity to measure distances
+    features of unit length. ``similarity`` is a fitted similarity measure to measure distances
     by; ``train_tasks`` are then a TaskSet.
     """
     if calibration_tasks.n_query == 0:
         raise DataError("calibration_tasks have no queries; make them with n_query=15, say.")
     check_whole(episodes, "episodes", 1)
-    by_model = isinstance(train_tasks, TaskSet) and similarity is None
-    train = model.transform(train_tasks) if by_model else train_tasks
     learner = type(trained.learner).__name__
-    forecaster = Forecaster(model, train, learner, confidence=confidence, similarity=similarity)
+    forecaster = Forecaster(
+        model, train_tasks, learner, confidence=confidence, similarity=similarity
+    )
     own, pool = calibration_tasks.pool, learner_pool or calibration_tasks.pool
     if pool.class_names != own.class_names or (pool.counts != own.counts).any():
         raise DataError(
@@ -299,28 +304,23 @@ def forecast(
     return forecaster.fit(calibration_tasks, measured).predict(new_tasks)
 
 
-def _read_train(
-    model: TaskThemes, train: Any, similarity: Similarity | None
-) -> Float[np.ndarray, "members tasks L"]:
-    if similarity is not None:
-        if not isinstance(train, TaskSet):
-            raise DataError(
-                f"train is {type(train).__name__}; with a similarity it must be a TaskSet, to "
-                "measure distances to."
-            )
-        train = model.transform(train)
-    if isinstance(train, TaskSet):
-        raise DataError("train must be embedded tasks or λ; pass model.transform(tasks).")
-    header = getattr(train, "header", None)
-    if header is not None and header.model and header.model != model.fingerprint_:
+def _read_train(model: TaskModel, train: Any, similarity: Similarity | None) -> Posterior:
+    if isinstance(train, Posterior):  # read back
+        return train
+    if similarity is not None and not isinstance(train, TaskSet):
         raise DataError(
-            f"train was embedded by another model (fingerprint {header.model[:12]}…, this one "
-            f"{model.fingerprint_[:12]}…). Embed the training tasks with this model."
+            f"train is {type(train).__name__}; with a similarity it must be a TaskSet, to measure "
+            "distances to."
         )
-    lam = read_lam(train, "train")
-    like = np.ones((len(model.members_), 1, model.members_[0].L))
-    check_together(lam, like, ("train", "the model"))
-    return lam
+    if isinstance(train, TaskSet):
+        train = model.embed(train)
+    check_kind(train, Embeddings, "train", "Embed the training tasks with model.embed.")
+    if train.header.model != model.fingerprint_:
+        raise DataError(
+            f"train was embedded by another model (fingerprint {train.header.model[:12]}…, this "
+            f"one {model.fingerprint_[:12]}…). Embed the training tasks with this model."
+        )
+    return read_even(train)
 
 
 def _read_accuracy(accuracy: Any, n_tasks: int) -> Float[np.ndarray, "tasks episodes"]:

@@ -60,6 +60,15 @@ from taskscape.model.estep import (
 from taskscape.model.fixed_point import FixedPoint
 from taskscape.model.gaussian import Whitening, log_likelihood, whiten
 from taskscape.model.generative import SyntheticTasks, draw_samples, generate
+from taskscape.model.mixture import (
+    Mixture,
+    Position,
+    log_joint,
+    position,
+    prior_nu,
+    tempered_r,
+    update_nu,
+)
 from taskscape.model.mstep import (
     LocalThemes,
     local_themes,
@@ -88,6 +97,8 @@ __all__ = [
     "ElboTerms",
     "FixedPoint",
     "LocalThemes",
+    "Mixture",
+    "Position",
     "SyntheticTasks",
     "TaskPosterior",
     "ThemePrior",
@@ -123,6 +134,7 @@ __all__ = [
     "local_themes",
     "log_beta",
     "log_density",
+    "log_joint",
     "log_likelihood",
     "log_prior_alpha",
     "log_prior_covariance",
@@ -133,6 +145,8 @@ __all__ = [
     "newton_direction",
     "paper_step",
     "penalised_bound",
+    "position",
+    "prior_nu",
     "relative_likelihood",
     "relative_prior",
     "responsibilities",
@@ -144,11 +158,13 @@ __all__ = [
     "sweep_tasks",
     "task_bound",
     "task_statistics",
+    "tempered_r",
     "update_eta",
     "update_eta_given_evidence",
     "update_gamma",
     "update_gamma_given_theme",
     "update_lam",
+    "update_nu",
     "update_r",
     "whiten",
     "zero_statistics",

@@ -53,13 +53,17 @@ def log_likelihood(x: Float[Array, "*S D"], whitening: Whitening) -> Float[Array
     Paper: the bracket of eq:r.
     """
     samples = x.reshape(-1, x.shape[-1])
-    distances = _squared_distances(samples, whitening)
+    distances = squared_distances(samples, whitening)
     log_norm = x.shape[-1] * jnp.log(2 * jnp.pi) + whitening.log_det_Sigma
     log_lik = -0.5 * (distances + log_norm.astype(distances.dtype))
     return log_lik.reshape(*x.shape[:-1], log_lik.shape[-1])
 
 
-def _squared_distances(x: Float[Array, "S D"], whitening: Whitening) -> Float[Array, "S K"]:
+def squared_distances(x: Float[Array, "S D"], whitening: Whitening) -> Float[Array, "S K"]:
+    r"""Squared Mahalanobis distance of every sample from every image-theme.
+
+    .. math:: \| W_k (x - \mu_k) \|^2
+    """
     # Subtracting each theme's own mean before the product is what keeps float32 accurate for
     # samples far from the origin; mapping over themes keeps memory at S x D, not S x K x D.
     mu, W = whitening.mu, whitening.W

@@ -10,6 +10,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from taskscape.compare import distances
+from taskscape.compare.retrieval import Retrieval
 from taskscape.diagram import CorrelationDiagram
 from taskscape.embeddings import Embeddings
 from taskscape.plain_text import for_plotly
@@ -17,7 +18,7 @@ from taskscape.report.palette import FAINT, INK, SCALE
 from taskscape.report.tasks import mean_accuracy, shared_out
 from taskscape.select.trials import Outcome
 from taskscape.study.result import StudyResult
-from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.co_clustering import CoClustering
 
 Figure = dict[str, Any]
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
@@ -34,7 +35,7 @@ def _lines(name: str, x: Any, y: Any, mode: str = "lines", **more: Any) -> dict[
     return {"type": "scatter", "mode": mode, "name": name, "x": x, "y": y, **more}
 
 
-def bound_chart(model: TaskThemes) -> Figure | None:
+def bound_chart(model: CoClustering) -> Figure | None:
     """The bound of the tasks that judge the fit, and of those learned from, as it went on."""
     traces: list[dict[str, Any]] = []
     steps, looks = getattr(model, "fit_info_", None) or [], model.elbo_history_.reshape(-1, 2)
@@ -261,14 +262,31 @@ class Matrix:
         }
 
 
+def retrieval_chart(found: Retrieval) -> Figure:
+    """Who is taken for whom: a row for each queried group, a column for each that can be found."""
+    heat = {
+        "type": "heatmap", "z": 100 * found.taken_for, "zmin": 0, "zmax": 100, "colorscale": SCALE,
+        "x": [for_plotly(g) for g in found.candidates], "y": [for_plotly(g) for g in found.groups],
+        "colorbar": {"title": {"text": "% of queries", "side": "right"}, "thickness": 12,
+                     "outlinewidth": 0},
+        "hovertemplate": "%{y} → %{x}: %{z:.0f} %<extra></extra>",
+    }  # fmt: skip
+    return {
+        "data": [heat],
+        "layout": {
+            "xaxis": axis("group of the nearest task", tickangle=-60, showgrid=False),
+            "yaxis": axis("group of the query", autorange="reversed", showgrid=False),
+        },
+    }
+
+
 def distance_matrix(result: StudyResult, unit: str) -> Matrix:
-    """KL from every row to every column, for a seeded sample of test and training tasks."""
+    """Distance from every row to every column, for a seeded sample of test and training tasks."""
     rng = np.random.default_rng(result.seed)
     n_test, n_train = shared_out(result, _TASKS)
     test = rng.choice(len(result.test), n_test, replace=False)
     train = rng.choice(len(result.train), n_train, replace=False)
-    lam = np.concatenate([result.test.lam[:, test], result.train.lam[:, train]], axis=1)
-    apart = distances(lam)
+    apart = distances(Embeddings.concatenate([result.test[test], result.train[train]]))
     order = np.concatenate(
         [_alike(apart[:n_test, :n_test]), n_test + _alike(apart[n_test:, n_test:])]
     )

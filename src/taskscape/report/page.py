@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from taskscape.files import Kind, written_in_one_piece
+from taskscape.pools import ClassPool
 from taskscape.progress import duration
 from taskscape.report import figures as charts
 from taskscape.report.palette import SCALE, SPLITS, learner_colours, rule_colours, theme_colours
@@ -25,11 +26,12 @@ from taskscape.report.targets import view_targets
 from taskscape.report.tasks import Shown, choose_shown, task_data, used_classes
 from taskscape.report.themes import Sheet, ThemeViews, make_sheet, view_themes
 from taskscape.select.trials import outcomes
-from taskscape.similarity import TASK_THEMES
+from taskscape.similarity.known import DEFAULT_SIMILARITY, TASK_THEMES
 from taskscape.similarity.nearest_tasks import TIE
+from taskscape.similarity.retrieval import BASELINES
 from taskscape.storage import plain
 from taskscape.study.result import StudyResult
-from taskscape.themes.health import count_points
+from taskscape.themes.co_clustering import CoClustering
 from taskscape.themes.places import evenly_spaced
 
 _SIGNED = b'<meta name="generator" content="taskscape">'
@@ -144,24 +146,28 @@ def _true_minus(text: str) -> str:
 def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
     """What the templates need, what the script needs, and the sheets of pictures by name."""
     shown = choose_shown(result)
-    views = view_themes(result.pool, result.model, result.train)
+    paper = result.model.co_clustering_
+    assert paper is not None
+    views = view_themes(result.pool, paper, result.train)
     book = _ClassBook.of(result, shown, views)
     colours = learner_colours(_learners(result))
-    unit, kl_unit, short_unit = _units(result)
+    unit, short_unit = _units(result)
     figures: dict[str, Any] = {}
     content = {
         "result": result,
         "shown": shown,
         "learners": colours,
         "unit": unit,
-        "n_themes": result.test.lam.shape[2],
-        "members": result.test.lam.shape[0],
+        "n_themes": len(paper.alpha_),
+        "n_image_themes": len(paper.mu_),
+        "members": len(paper.members_),
+        "found": _found(result, figures),
         "thumbnails": book.sheet,
         "book": book,
         "splits": split_rows(result.pool),
         "rows_of_groups": _ROWS_OF_GROUPS,
         "split_colours": SPLITS,
-        "themes": _themes(result, views, book),
+        "themes": _themes(result.pool, paper, views, book),
         "settings": flat_settings(result.settings),
         "versions_and_hardware": {
             "Versions": in_rows(result.versions),
@@ -173,7 +179,6 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "tie": TIE,
         "short_unit": short_unit,
         "representation_remarks": result.representation_remarks,
-        "test_points": count_points(result.test.lam[0]),
         "guessing": result.guessing,
         "asked": result.asked("evaluate"),
         "chosen_asked": result.asked("selection"),
@@ -181,8 +186,8 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "forecast_from": _forecast_from(result),
         "targets": view_targets(result, book.place),
         "figures": figures,
-        **_fit(result, figures),
-        **_outcomes(result, shown, colours, kl_unit, figures),
+        **_fit(paper, figures),
+        **_outcomes(result, shown, colours, unit, figures),
     }
     data = task_data(result, shown, book.place) | {
         "classes": book.names,
@@ -204,17 +209,25 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
     return content, data, {name: sheet.uri for name, sheet in images.items() if sheet is not None}
 
 
-def _units(result: StudyResult) -> tuple[str, str, str]:
-    """What distances and divergences are in, and in short; an ensemble's are relative to its mean.
+def _units(result: StudyResult) -> tuple[str, str]:
+    """What distances are, and what they are in."""
+    by = result.settings.get("similarity", DEFAULT_SIMILARITY)
+    if by == DEFAULT_SIMILARITY:
+        return "distance (1 is the mean between training tasks)", ""
+    nats = by == TASK_THEMES and result.test.factor(TASK_THEMES).header.unit
+    return (f"KL divergence ({nats})", nats) if nats else (f"distance ({by})", "")
 
-    Distances may be by another measure of similarity than the task-themes.
-    """
-    single = result.test.lam.shape[0] == 1
-    kl = "KL divergence " + ("(nats)" if single else "(relative to each fit's mean)")
-    by = result.settings.get("similarity", TASK_THEMES)
-    if by != TASK_THEMES:
-        return f"distance ({by})", kl, ""
-    return kl, kl, "nats" if single else "× mean"
+
+def _found(result: StudyResult, figures: Content) -> Content | None:
+    """How often tasks find their own group, by this distance and the simplest others."""
+    test = result.retrieval
+    if test is None:
+        return None
+    if test.measure.by_group:
+        figures["retrieval"] = charts.retrieval_chart(test.measure)
+    rows: list[tuple[str, Any, Any]] = [("this distance", test.measure, None)]
+    rows += [(BASELINES[name], b, test.measure.minus(b)) for name, b in test.baselines.items()]
+    return {"rows": rows, "chance": test.measure.chance, "by_group": test.measure.by_group}
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,8 +268,7 @@ def _learners(result: StudyResult) -> list[str]:
     return [*result.accuracy, *in_diagram, *chosen_for, *result.forecasts]
 
 
-def _fit(result: StudyResult, figures: Content) -> Content:
-    model = result.model
+def _fit(model: CoClustering, figures: Content) -> Content:
     health = model.health_
     bound = charts.bound_chart(model)
     if bound is not None:
@@ -276,8 +288,7 @@ def _fit(result: StudyResult, figures: Content) -> Content:
     }
 
 
-def _themes(result: StudyResult, views: ThemeViews, book: _ClassBook) -> Content:
-    pool, model = result.pool, result.model
+def _themes(pool: ClassPool, model: CoClustering, views: ThemeViews, book: _ClassBook) -> Content:
     pictured = pool.is_images and views.samples is not None
     image_themes, at = [], 0
     for k in range(len(model.mu_)):

@@ -9,6 +9,8 @@ from taskscape.study.result import StudyResult
 from taskscape.targets import Advice
 
 _NEAREST = 3
+_FADES = 0.3
+"""A source that is so much farther than the nearest is a third as dark."""
 
 
 def view_targets(result: StudyResult, place: Any) -> dict[str, Any] | None:
@@ -23,15 +25,13 @@ def view_targets(result: StudyResult, place: Any) -> dict[str, Any] | None:
     for advice in result.targets:
         by_name.setdefault(advice.target, []).append(advice)
     sources = sorted(s.name for s in result.targets[0].sources)
-    settings, unit = result.settings.get("targets"), result.targets[0].unit
+    settings = result.settings.get("targets")
     shot = settings.get("n_shot") if isinstance(settings, Mapping) else None
     return {
         "sources": sources,
         "labelled": f"{'a few' if shot is None else f'up to {shot}'} labelled samples",
         "rows": [_row(name, own[0], sources) for name, own in by_name.items()],
         "cards": [_card(result, name, own, place) for name, own in by_name.items()],
-        "unit": unit,
-        "digits": 1 if unit == "nats" else 2,  # distances of an ensemble are all about 1
     }
 
 
@@ -41,7 +41,7 @@ def _row(name: str, advice: Advice, sources: list[str]) -> dict[str, Any]:
     cells = [
         {
             "distance": distance[source],
-            "near": math.exp((least - distance[source]) / max(least, 1.0)),
+            "near": math.exp((least - distance[source]) / _FADES),
             "nearest": distance[source] == least,
         }
         for source in sources

@@ -11,6 +11,7 @@ from scipy.special import betaincinv
 from taskscape.embeddings import Embeddings
 from taskscape.report.palette import theme_colours
 from taskscape.study.result import StudyResult
+from taskscape.themes.image_themes import POSITION
 
 MOST_TASKS = 2000
 """Points on the map; more make it slow and no clearer."""
@@ -60,68 +61,26 @@ def _sample(rng: np.random.Generator, n: int, size: int) -> Int[np.ndarray, "siz
     return np.sort(rng.choice(n, size, replace=False))
 
 
-_SPREAD = 0.03
-"""Tasks with equal mixtures are moved apart by this part of the simplex's edge at most."""
-_TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])
-_TETRAHEDRON = np.array(
-    [[0, 0, 0], [1, 0, 0], [0.5, np.sqrt(3) / 2, 0], [0.5, np.sqrt(3) / 6, np.sqrt(2 / 3)]]
-)
-
-
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Coordinates of tasks and of the pure themes, flat and, for four themes, in space."""
+    """Coordinates of tasks on the map, and what its axes are."""
 
-    flat: Float[np.ndarray, "tasks 2"]
-    flat_corners: Float[np.ndarray, "L 2"]
-    kind: str
-    """``"line"``, ``"triangle"`` or ``"projection"``."""
+    at: Float[np.ndarray, "tasks 2"]
     axes: tuple[str, str]
-    solid: Float[np.ndarray, "tasks 3"] | None
-    solid_corners: Float[np.ndarray, "L 3"] | None
 
 
-def place_tasks(mixture: Float[np.ndarray, "tasks L"], seed: int) -> Places:
-    """Two themes make a line, three a triangle, four a tetrahedron; more are projected."""
-    rng = np.random.default_rng(seed)
-    L = mixture.shape[1]
-    if L <= 2:
-        flat = np.stack([mixture[:, -1], rng.uniform(-1, 1, len(mixture))], axis=1)
-        corners = np.array([[float(i), 0.0] for i in range(L)])
-        kind, axes = "line", (f"share of theme {L}", "")
-    elif L == 3:
-        flat, corners, kind, axes = mixture @ _TRIANGLE, _TRIANGLE, "triangle", ("", "")
-    else:
-        flat, corners, shares = _project(mixture)
-        first, second = (f"{100 * share:.0f} % of the variance" for share in shares)
-        kind, axes = "projection", (f"first direction ({first})", f"second direction ({second})")
-    if kind != "line":
-        flat = flat + _moved(rng, flat.shape)
-    if L != 4:
-        return Places(flat, corners, kind, axes, None, None)
-    solid = mixture @ _TETRAHEDRON
-    return Places(flat, corners, kind, axes, solid + _moved(rng, solid.shape), _TETRAHEDRON)
-
-
-def _project(
-    mixture: Float[np.ndarray, "tasks L"],
-) -> tuple[Float[np.ndarray, "tasks 2"], Float[np.ndarray, "L 2"], Float[np.ndarray, "2"]]:
-    """The plane in which the tasks vary most, and where the pure themes fall in it."""
-    mean = mixture.mean(axis=0)
-    _, sizes, directions = np.linalg.svd(mixture - mean, full_matrices=False)
-    plane = np.zeros((mixture.shape[1], 2))
+def place_tasks(positions: Float[np.ndarray, "tasks directions"]) -> Places:
+    """The plane in which the positions of the tasks vary most."""
+    centred = positions.astype(np.float64) - positions.mean(axis=0)
+    _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
+    plane = np.zeros((positions.shape[1], 2))
     plane[:, : len(directions[:2])] = directions[:2].T
     signs = np.where(plane[np.abs(plane).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
-    plane *= signs  # which way round a direction points is otherwise chance
     variance = np.pad(sizes**2, (0, 2))
     shares = variance[:2] / max(variance.sum(), np.finfo(np.float64).tiny)
-    return (mixture - mean) @ plane, (np.eye(len(mean)) - mean) @ plane, shares
-
-
-def _moved(rng: np.random.Generator, shape: tuple[int, ...]) -> Float[np.ndarray, "tasks axes"]:
-    direction = rng.normal(size=shape)
-    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-    return direction * (_SPREAD * rng.uniform(0, 1, (shape[0], 1)) ** (1 / shape[1]))
+    first, second = (f"{100 * share:.0f} % of the variance" for share in shares)
+    axes = (f"first direction ({first})", f"second direction ({second})")
+    return Places(centred @ (plane * signs), axes)  # which way round is otherwise chance
 
 
 CREDIBLE = 0.9
@@ -156,8 +115,7 @@ def task_data(
 ) -> dict[str, Any]:
     """The tasks for the map and the panel; ``place`` is where a class is in the page's list."""
     test, train = result.test[shown.test], result.train[shown.train]
-    mixtures = [_mixture(tasks) for tasks in (test, train)]
-    places = place_tasks(np.concatenate(mixtures), result.seed)
+    places = place_tasks(np.concatenate([e.factor(POSITION).values for e in (test, train)]))
     groups, colours = _group_names(result)
     return {
         "test": _tasks(test, places, slice(0, len(test)), place, colours) | _outcome(result, shown),
@@ -165,12 +123,7 @@ def task_data(
         | {"shown": shown.n_train},
         "groups": groups,
         "themes": theme_colours(test.lam.shape[2]),
-        "map": {
-            "kind": places.kind,
-            "axes": places.axes,
-            "corners": places.flat_corners,
-            "solid": places.solid_corners,
-        },
+        "axes": places.axes,
         "credible": CREDIBLE,
     }
 
@@ -186,13 +139,11 @@ def _tasks(
     columns: dict[str, Any] = {
         "id": tasks.ids,
         "classes": [place[task[task >= 0]] for task in tasks.classes],
-        "flat": places.flat[rows],
+        "at": places.at[rows],
         "mean": _per_mille(_mixture(tasks)),
         "low": _per_mille(low),
         "high": _per_mille(high),
     }
-    if places.solid is not None:
-        columns["solid"] = places.solid[rows]
     if colours is not None:
         columns["group"] = [_main_group([colours[c] for c in t if c >= 0]) for t in tasks.classes]
     return columns

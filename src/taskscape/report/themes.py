@@ -1,4 +1,4 @@
-"""What the themes are: their means as pictures, and the samples and classes typical of them."""
+"""What the themes are: the samples and classes typical of them, and mean pictures."""
 
 import base64
 import io
@@ -6,16 +6,16 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Int, UInt8
 from PIL import Image, features
 
 from taskscape.embeddings import Embeddings
 from taskscape.pools import ClassPool
 from taskscape.tasks.taskset import single_class_tasks
-from taskscape.themes.embed import LikelihoodTable, embed
-from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.co_clustering import CoClustering
+from taskscape.themes.embed import embed, likelihoods
 from taskscape.themes.places import evenly_spaced
-from taskscape.themes.prepare import Preparation, PreparedSamples
+from taskscape.themes.prepare import PreparedSamples
 
 _CLASSES, _SAMPLES_PER_CLASS = 2000, 20
 """Classes, and samples of each, among which typical ones are looked for."""
@@ -27,7 +27,7 @@ class ThemeViews:
     """What to show of the themes of a model's best fit."""
 
     means: UInt8[np.ndarray, "K height width *colour"] | None
-    """Theme means as pictures, where samples are pictures that the preparation can give back."""
+    """Means of the most typical samples, where samples are pictures."""
     samples: tuple[Int[np.ndarray, "_"], ...] | None
     """For each image-theme, rows of the pool's samples, most typical first."""
     sample_classes: tuple[Int[np.ndarray, "_"], ...] | None
@@ -38,7 +38,7 @@ class ThemeViews:
     """Whether typical classes were told by the tasks they occur in, for want of features."""
 
 
-def view_themes(pool: ClassPool, model: TaskThemes, train: Embeddings) -> ThemeViews:
+def view_themes(pool: ClassPool, model: CoClustering, train: Embeddings) -> ThemeViews:
     """Look for what is typical among the training classes (all, where there are no splits)."""
     split = "train" if pool.splits is not None and "train" in pool.splits else None
     classes = evenly_spaced(pool.classes_in(split), _CLASSES)
@@ -46,41 +46,33 @@ def view_themes(pool: ClassPool, model: TaskThemes, train: Embeddings) -> ThemeV
         return ThemeViews(None, None, None, _classes_by_tasks(train), True)
     prepared = PreparedSamples(pool, model.preparation_, classes)
     samples, owners = _typical_samples(pool, model, prepared, classes)
-    means = picture_means(pool, model.preparation_, model.mu_) if pool.is_images else None
+    means = _mean_pictures(pool, samples) if pool.is_images else None
     typical = _typical_classes(pool, model, prepared, classes)
     return ThemeViews(means, samples, owners, typical, False)
 
 
-def picture_means(
-    pool: ClassPool, preparation: Preparation, mu: Float[np.ndarray, "K D"]
+def _mean_pictures(
+    pool: ClassPool, samples: tuple[Int[np.ndarray, "_"], ...]
 ) -> UInt8[np.ndarray, "K height width *colour"]:
-    r"""Theme means as pictures: the preparation undone.
-
-    .. math:: x = (\mu_k V + m)^{1/\text{power}}
-
-    V are the principal components and m the mean. Unit length cannot be undone: each picture is
-    then stretched to its own brightest pixel.
-    """
-    flat = mu.astype(np.float64)
-    if preparation.components is not None:
-        flat = flat @ preparation.components
-    flat = flat + preparation.mean
-    if preparation.config.power is not None:
-        flat = np.maximum(flat, 0) ** (1 / preparation.config.power)
-    if preparation.config.l2:
-        flat = flat / np.maximum(flat.max(axis=1, keepdims=True), 1e-12)
-    pixels = np.round(255 * np.clip(flat, 0, 1)).astype(np.uint8)
-    return pixels.reshape(len(mu), *pool.sample_shape)
+    """The mean of the typical samples of each image-theme; black where it has none."""
+    means = np.zeros((len(samples), *pool.sample_shape), dtype=np.uint8)
+    for mean, rows in zip(means, samples, strict=True):
+        if len(rows):
+            mean[:] = np.round(255 * np.clip(pool.take(rows).mean(axis=0), 0, 1))
+    return means
 
 
 def _typical_samples(
-    pool: ClassPool, model: TaskThemes, prepared: PreparedSamples, classes: Int[np.ndarray, "some"]
+    pool: ClassPool,
+    model: CoClustering,
+    prepared: PreparedSamples,
+    classes: Int[np.ndarray, "some"],
 ) -> tuple[tuple[Int[np.ndarray, "_"], ...], tuple[Int[np.ndarray, "_"], ...]]:
     """The samples of highest density among those that each image-theme explains best.
 
     Every class gives one sample of each theme at most, for variety.
     """
-    table = LikelihoodTable(model.members_[0], prepared, classes)
+    table = likelihoods(model.members_[0], prepared, classes)
     counts = np.minimum(pool.counts[classes], _SAMPLES_PER_CLASS)
     owner = np.repeat(classes, counts)
     first = np.repeat(pool.starts[classes], counts)
@@ -99,7 +91,10 @@ def _typical_samples(
 
 
 def _typical_classes(
-    pool: ClassPool, model: TaskThemes, prepared: PreparedSamples, classes: Int[np.ndarray, "some"]
+    pool: ClassPool,
+    model: CoClustering,
+    prepared: PreparedSamples,
+    classes: Int[np.ndarray, "some"],
 ) -> tuple[Int[np.ndarray, "_"], ...]:
     r"""For each task-theme, the classes that belong to it with the mixtures most like its own.
 

@@ -1,4 +1,4 @@
-"""Rules that choose training tasks for test tasks, by any notion of similarity."""
+"""Rules that choose training tasks for test tasks, by any similarity measure."""
 
 from taskscape.lazy import attach_stub
 

@@ -29,6 +29,7 @@ from taskscape.select.known import AUTO, RuleOptions, find_rule
 from taskscape.select.rules import Run
 from taskscape.select.selection import Selection
 from taskscape.similarity import (
+    DEFAULT_SIMILARITY,
     DistanceSource,
     Similarity,
     SimilarityLike,
@@ -45,9 +46,8 @@ def select(
     n: int,
     rule: str = "coverage",
     *,
-    similarity: SimilarityLike = "task_themes",
+    similarity: SimilarityLike = DEFAULT_SIMILARITY,
     seed: Seed = 0,
-    scales: object = None,
     train_classes: Any = None,
     train_samples: Any = None,
     test_weights: Any = None,
@@ -60,12 +60,12 @@ def select(
     judge: Judge | None = None,
     trial: TrialOptions | None = None,
 ) -> Selection:
-    """Choose ``n`` training tasks for the test tasks, by any rule and any notion of similarity.
+    """Choose ``n`` training tasks for the test tasks, by any rule and any similarity measure.
 
-    ``test`` and ``train`` are λ (tasks, L), ensembles (members, tasks, L) or embedded tasks, which
-    are compared by KL. With another ``similarity`` (see
-    :func:`taskscape.similarity.distances_between`) they are task sets, or what it embedded, or
-    None where it is distances already. ``rule`` is one of ``RULES``, or ``"auto"``.
+    ``test`` and ``train`` are embedded tasks, or λ (tasks, L), compared by their posteriors; or
+    task sets, which ``similarity`` is fitted to; or what a fitted similarity embedded; or None,
+    where it is distances already (see :func:`taskscape.similarity.distances_between`). ``rule`` is
+    one of ``RULES``, or ``"auto"``.
 
     ``train_classes`` is a TaskSet or class ids (tasks, way) padded with -1, and ``train`` itself
     where that is a TaskSet; ``max_shared`` then forbids two chosen tasks with more classes in
@@ -82,8 +82,8 @@ def select(
     ``settings["auto"]``.
 
     Ties, and the order in which test tasks take turns, are settled by a hash of the seed and of
-    what the task is (λ, classes, key), never of its place: the same tasks in another order give
-    the same selection. Tasks that are equal in all of these are interchangeable.
+    what the task is (posterior, classes, key), never of its place: the same tasks in another order
+    give the same selection. Tasks that are equal in all of these are interchangeable.
 
     >>> lam = np.array([[1.0, 2.0], [2.0, 1.0], [4.0, 1.0]])
     >>> select(lam[:1], lam, 1, rule="nearest").indices.tolist()
@@ -112,11 +112,11 @@ def select(
         RuleOptions(penalty, candidates, max_test),
     )  # fmt: skip
     similarity = fitted_to(train, similarity, seed=seed)  # once, for test and validation tasks
-    source = distances_between(test, train, similarity, scales=scales)
+    source = distances_between(test, train, similarity)
     if rule != AUTO or judge is None:
         return _choose(source, rule, request)
     if isinstance(similarity, str | Similarity):
-        trial_source = distances_between(validation, train, similarity, scales=scales)
+        trial_source = distances_between(validation, train, similarity)
     else:
         trial_source = distances_between(None, train, validation)
     return _choose_by_trial(source, trial_source, request, judge, trial or TrialOptions())

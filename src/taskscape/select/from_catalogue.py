@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from taskscape.arguments import Seed, check_kind, check_whole
-from taskscape.compare import member_scales, nearest
-from taskscape.compare.posteriors import Tasks, read_lam
+from taskscape.compare import nearest
+from taskscape.compare.posteriors import Tasks, read_posterior
 from taskscape.embeddings import Catalogue
 from taskscape.errors import DataError
 from taskscape.select.choosing import select
@@ -16,7 +16,7 @@ _MOST_CANDIDATES = 20_000_000
 
 
 def select_from_catalogue(
-    test: Tasks, catalogue: Catalogue, n: int, *, seed: Seed = 0, scales: object = None
+    test: Tasks, catalogue: Catalogue, n: int, *, seed: Seed = 0
 ) -> Selection:
     """Choose ``n`` tasks of a catalogue for the test tasks, by the rule ``coverage``.
 
@@ -25,24 +25,18 @@ def select_from_catalogue(
     the same distance from a test task, the first ``n`` of the catalogue are looked at. ``indices``
     are places in the catalogue, for :meth:`Catalogue.take`.
     """
-    asked = read_lam(test, "test")
+    asked = read_posterior(test, "test")
     check_kind(catalogue, Catalogue, "catalogue", "Open one with Catalogue(path).")
     check_whole(n, "n")
     if not 1 <= n <= len(catalogue):
         raise DataError(f"n={n} must lie between 1 and the {len(catalogue)} tasks of {catalogue}.")
-    if asked.shape[1] * n > _MOST_CANDIDATES:
+    if len(asked) * n > _MOST_CANDIDATES:
         raise DataError(
-            f"the {n} nearest tasks of {asked.shape[1]} test tasks are more than "
+            f"the {n} nearest tasks of {len(asked)} test tasks are more than "
             f"{_MOST_CANDIDATES:,} to look at; choose fewer, or for fewer test tasks."
         )
-    if scales is None and len(asked) > 1:  # of all tasks, not of those that are looked at
-        scales = member_scales(asked, catalogue.lam())
-    near = nearest(asked, catalogue.lam(), n, scales=scales)
-    places = np.unique(near.indices)
+    places = np.unique(nearest(asked, catalogue.posteriors(), n).indices)
     known = catalogue.take(places)
-    chosen = select(
-        asked, known.lam.astype(np.float64), n, "coverage", seed=seed, scales=scales,
-        train_classes=known.classes,
-    )  # fmt: skip
+    chosen = select(asked, known, n, "coverage", seed=seed, train_classes=known.classes)
     settings = {**chosen.settings, "n_train": len(catalogue)}
     return replace(chosen, indices=places[chosen.indices], settings=settings)

@@ -1,4 +1,4 @@
-"""Notions of similarity between tasks, behind one contract."""
+"""Similarity measures between tasks, behind one contract."""
 
 from taskscape.lazy import attach_stub
 

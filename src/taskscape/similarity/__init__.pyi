@@ -1,13 +1,12 @@
 from taskscape.similarity.distances import DistanceSource as DistanceSource
 from taskscape.similarity.distances import EmbeddingSource as EmbeddingSource
-from taskscape.similarity.distances import KLSource as KLSource
 from taskscape.similarity.distances import MatrixSource as MatrixSource
+from taskscape.similarity.distances import PosteriorSource as PosteriorSource
 from taskscape.similarity.hardness import TaskHardness as TaskHardness
-from taskscape.similarity.image_themes import ImageThemes as ImageThemes
-from taskscape.similarity.image_themes import TaskMeans as TaskMeans
+from taskscape.similarity.known import DEFAULT_SIMILARITY as DEFAULT_SIMILARITY
 from taskscape.similarity.known import SIMILARITIES as SIMILARITIES
-from taskscape.similarity.known import TASK_THEMES as TASK_THEMES
 from taskscape.similarity.known import KnownSimilarity as KnownSimilarity
+from taskscape.similarity.models import ModelSimilarity as ModelSimilarity
 from taskscape.similarity.nearest_tasks import NearestTasks as NearestTasks
 from taskscape.similarity.nearest_tasks import nearest_tasks as nearest_tasks
 from taskscape.similarity.registry import SimilarityLike as SimilarityLike
@@ -20,6 +19,6 @@ from taskscape.similarity.similarity import FeatureSimilarity as FeatureSimilari
 from taskscape.similarity.similarity import Similarity as Similarity
 from taskscape.similarity.task2vec import Task2Vec as Task2Vec
 from taskscape.similarity.task2vec import Task2VecConfig as Task2VecConfig
-from taskscape.similarity.task_themes import ThemeSimilarity as ThemeSimilarity
 from taskscape.similarity.transport import OTDD as OTDD
 from taskscape.similarity.transport import PrototypeDistance as PrototypeDistance
+from taskscape.similarity.transport import TaskMeans as TaskMeans

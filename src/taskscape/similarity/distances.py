@@ -1,4 +1,4 @@
-"""Distances from test tasks to training tasks, whatever notion of similarity made them.
+"""Distances from test tasks to training tasks, whatever similarity measure made them.
 
 Selection rules, diagrams and studies ask one kind of object: for the mean distance to the training
 tasks, for the nearest of them, or for a matrix.
@@ -12,23 +12,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt64
 
-from taskscape.compare import mean_kl, member_scales
-from taskscape.compare import nearest as nearest_by_kl
-from taskscape.compare.index import Neighbours, TaskIndex
-from taskscape.compare.means import weights_for
-from taskscape.compare.posteriors import (
-    Tasks,
-    affine_kl,
-    check_together,
-    read_lam,
-    side_by_side,
-    sum_members,
-)
+from taskscape.compare import Neighbours, TaskIndex, mean_distance
+from taskscape.compare.posteriors import Affine, Tasks, check_together, read_posterior
 from taskscape.compare.rows import row_hashes
-from taskscape.embeddings.blocks import log_beta
+from taskscape.embeddings import Posterior
 from taskscape.errors import DataError
 
 _NUMBERS = 1 << 23
+_FEW = 8
+"""Numbers of a task, besides its log-normalisers, that tell it from others."""
 Tests: TypeAlias = Int[np.ndarray, "some"]
 Trains: TypeAlias = Int[np.ndarray, "others"]
 Block: TypeAlias = Float[np.ndarray, "some others"]
@@ -104,39 +96,43 @@ class DistanceSource(ABC):
         return Neighbours(indices, distances)
 
 
-class KLSource(DistanceSource):
-    """KL between Dirichlet posteriors, from test to training tasks, without a matrix of pairs."""
+class PosteriorSource(DistanceSource):
+    """Distances between posteriors, from test to training tasks, without a matrix of pairs."""
 
-    def __init__(self, test: Tasks, train: Tasks, *, scales: object = None) -> None:
-        self._test, self._train = read_lam(test, "test"), read_lam(train, "train")
+    def __init__(self, test: Tasks, train: Tasks) -> None:
+        self._test, self._train = read_posterior(test, "test"), read_posterior(train, "train")
         check_together(self._test, self._train)
-        if scales is None and len(self._test) > 1:
-            scales = member_scales(self._test, self._train)
-        self._scales = scales
-        self._weights = weights_for(self._test, self._train, scales)
-        self._index: tuple[UInt64[np.ndarray, "trains"], TaskIndex] | None = None
-        self.n_test, self.n_train = self._test.shape[1], self._train.shape[1]
+        self._index: tuple[UInt64[np.ndarray, "trains"] | None, TaskIndex] | None = None
+        self.n_test, self.n_train = len(self._test), len(self._train)
 
     def block(self, tests: Tests, trains: Trains) -> Block:
-        queries = affine_kl(self._test[:, tests], self._weights)
-        b = side_by_side(self._train[:, trains])
-        return np.maximum(queries.to_all(b, self._log_beta[trains]), 0.0)
+        return Affine.of(self._test[tests]).to_all(self._train[trains])
 
     def contents(self) -> Hashes:
-        return row_hashes(side_by_side(self._test)), row_hashes(side_by_side(self._train))
+        # the log-normalisers nearly always tell tasks apart, and are few
+        return self._hashes[0], self._hashes[1]
+
+    @cached_property
+    def _hashes(self) -> list[UInt64[np.ndarray, "_"]]:
+        return [row_hashes(np.concatenate([p.logs, p.values[:, :_FEW]], 1)) for p in self._both]
+
+    @property
+    def _both(self) -> tuple[Posterior, Posterior]:
+        return self._test, self._train
 
     def mean_distance(self) -> Float[np.ndarray, "tests"]:
         # exact from two means over the training tasks
-        return mean_kl(self._test, self._train, scales=self._scales)
+        return mean_distance(self._test, self._train)
 
     def means(self, weights: Float[np.ndarray, "tests"]) -> Float[np.ndarray, "trains"]:
-        queries = affine_kl(self._test, self._weights)
+        queries = Affine.of(self._test)
         # exactly rounded sums do not depend on the order of the test tasks
         mean_g = np.array([math.fsum(column) for column in (queries.g * weights[:, None]).T])
         linear = np.zeros(self.n_train)
-        for column, slope in zip(side_by_side(self._train).T, mean_g, strict=True):
+        for column, slope in zip(self._train.values.T, mean_g, strict=True):
             linear += column * slope
-        return np.maximum(self._log_beta - linear + math.fsum(queries.constant * weights), 0.0)
+        constant = math.fsum(queries.constant * weights)
+        return np.maximum(self._train.log_normaliser - linear + constant, 0.0)
 
     def nearest(
         self,
@@ -145,22 +141,11 @@ class KLSource(DistanceSource):
         unused: Bool[np.ndarray, "trains"] | None = None,
         tie_keys: UInt64[np.ndarray, "trains"] | None = None,
     ) -> Neighbours:
-        if tie_keys is None:
-            if unused is not None:
-                return super().nearest(tests, k, unused)
-            return nearest_by_kl(
-                self._test[:, tests], self._train, min(k, self.n_train), scales=self._scales
-            )
-        if self._index is None or not np.array_equal(self._index[0], tie_keys):
+        known = None if self._index is None else self._index[0]
+        if self._index is None or not np.array_equal(known, tie_keys):  # type: ignore[arg-type]
             self._index = tie_keys, TaskIndex(self._train, tie_keys)
         all_left = unused is None or bool(unused.all())
-        return self._index[1].search(
-            self._test[:, tests], k, self._weights, None if all_left else unused
-        )
-
-    @cached_property
-    def _log_beta(self) -> Float[np.ndarray, "trains"]:
-        return sum_members(log_beta(self._train), self._weights)
+        return self._index[1].search(self._test[tests], k, None if all_left else unused)
 
 
 class MatrixSource(DistanceSource):

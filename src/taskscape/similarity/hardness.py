@@ -30,7 +30,7 @@ class TaskHardness(FeatureSimilarity):
     about samples that a new task does not have yet. With ``on="support"``, the default, every
     support sample is classified with itself left out of its own class's mean; a class with one
     sample keeps it, so that 1-shot hardness only tells how near the classes are to each other.
-    ``on="query"`` is theirs. Features are prepared as for the other notions, and ``scale`` is s.
+    ``on="query"`` is theirs. Features are prepared as for the other measures, and ``scale`` is s.
 
     The embedding is this one number, (tasks, 1): the difficulty for the correlation diagram, where
     it knows nothing of the training tasks. As a distance it is the absolute difference.

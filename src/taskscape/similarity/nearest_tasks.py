@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.compare.index import Neighbours
+from taskscape.compare import Neighbours
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.similarity.distances import DistanceSource

@@ -1,18 +1,17 @@
-"""Notions of similarity made by name, and the distances that any of them gives."""
+"""Similarity measures made by name, and the distances that any of them gives."""
 
 from typing import Any, TypeAlias
 
 from taskscape.arguments import Seed, check_seed
 from taskscape.errors import DataError
 from taskscape.meta import TrainConfig
-from taskscape.similarity.distances import DistanceSource, MatrixSource
+from taskscape.similarity.distances import DistanceSource, MatrixSource, PosteriorSource
 from taskscape.similarity.hardness import TaskHardness
-from taskscape.similarity.image_themes import ImageThemes, TaskMeans
-from taskscape.similarity.known import TASK_THEMES, find_similarity
+from taskscape.similarity.known import DEFAULT_SIMILARITY, IMAGE_THEMES, POSITION, find_similarity
+from taskscape.similarity.models import ModelSimilarity
 from taskscape.similarity.similarity import Similarity
 from taskscape.similarity.task2vec import Task2Vec, Task2VecConfig
-from taskscape.similarity.task_themes import ThemeSimilarity
-from taskscape.similarity.transport import OTDD, PrototypeDistance
+from taskscape.similarity.transport import OTDD, PrototypeDistance, TaskMeans
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
 
@@ -20,17 +19,25 @@ SimilarityLike: TypeAlias = str | Similarity | DistanceSource | Any
 """A name of ``SIMILARITIES``, a similarity that is fitted, or distances: a source or a matrix."""
 
 
+def make_themes(seed: int, updates: int | None) -> Similarity:
+    return ModelSimilarity(TaskThemes(random_state=seed))
+
+
+def make_image_themes(seed: int, updates: int | None) -> Similarity:
+    return ModelSimilarity(TaskThemes(random_state=seed), IMAGE_THEMES)
+
+
+def make_position(seed: int, updates: int | None) -> Similarity:
+    return ModelSimilarity(TaskThemes(random_state=seed), POSITION)
+
+
 def make_task_themes(seed: int, updates: int | None) -> Similarity:
-    return ThemeSimilarity(TaskThemes(random_state=seed))
+    return ModelSimilarity(TaskThemes.paper(random_state=seed))
 
 
 def make_task2vec(seed: int, updates: int | None) -> Similarity:
     config = None if updates is None else Task2VecConfig(train=TrainConfig(updates=updates))
     return Task2Vec(config=config, seed=seed)
-
-
-def make_image_themes(seed: int, updates: int | None) -> Similarity:
-    return ImageThemes(seed=seed)
 
 
 def make_task_means(seed: int, updates: int | None) -> Similarity:
@@ -50,7 +57,7 @@ def make_hardness(seed: int, updates: int | None) -> Similarity:
 
 
 def make_similarity(name: str, *, seed: Seed = 0, updates: int | None = None) -> Similarity:
-    """A notion of similarity by name, with its usual settings, not yet fitted.
+    """A similarity measure by name, with its usual settings, not yet fitted.
 
     ``updates`` is how long those that train a network do so.
     """
@@ -58,7 +65,7 @@ def make_similarity(name: str, *, seed: Seed = 0, updates: int | None = None) ->
 
 
 def fitted_to(train: Any, similarity: SimilarityLike, *, seed: Seed = 0) -> SimilarityLike:
-    """A notion given by name, made and fitted where ``train`` is a task set; others as they are."""
+    """A measure by name, made and fitted where ``train`` is a task set; others as they are."""
     if isinstance(similarity, str) and isinstance(train, TaskSet):
         return make_similarity(similarity, seed=seed).fit(train)
     return similarity
@@ -67,23 +74,20 @@ def fitted_to(train: Any, similarity: SimilarityLike, *, seed: Seed = 0) -> Simi
 def distances_between(
     test: Any,
     train: Any,
-    similarity: SimilarityLike = TASK_THEMES,
+    similarity: SimilarityLike = DEFAULT_SIMILARITY,
     *,
-    scales: object = None,
     seed: Seed = 0,
 ) -> DistanceSource:
-    """The distances from test tasks to training tasks, by any notion of similarity.
+    """The distances from test tasks to training tasks, by any similarity measure.
 
     ``similarity`` is
 
-    - a name of ``SIMILARITIES``: with task sets it is made and fitted to the training tasks; with
-      embeddings it is known how to compare those of task-themes only, which are λ (tasks, L),
-      ensembles (members, tasks, L), or embedded tasks;
+    - a name of ``SIMILARITIES``: with task sets it is made and fitted to the training tasks;
+      embedded tasks are compared by their posteriors, all of it or the factor of that name, and λ
+      of your own (tasks, L) as a Dirichlet;
     - a :class:`Similarity` that is fitted, with task sets or what it embedded;
     - distances: a :class:`DistanceSource`, or a matrix (test tasks, training tasks). ``test`` and
       ``train`` are then None, or only counted.
-
-    ``scales`` is what an ensemble's distances are divided by, where λ are given.
 
     >>> lam = np.array([[1.0, 2.0], [2.0, 1.0], [4.0, 1.0]])
     >>> distances_between(lam[:1], lam).nearest(np.array([0]), 2).indices.tolist()
@@ -91,15 +95,14 @@ def distances_between(
     """
     similarity = fitted_to(train, similarity, seed=seed)
     if isinstance(similarity, str):
-        of_embedded = find_similarity(similarity).of_embedded
-        if of_embedded is None:
+        factor = find_similarity(similarity).factor
+        if factor is None:
             raise DataError(
                 f"similarity={similarity!r} by name needs task sets; for what it embedded, pass "
                 "the fitted similarity itself."
             )
-        return of_embedded(test, train, scales=scales)
-    if scales is not None:
-        raise DataError("scales is for λ of an ensemble; leave it out with other similarities.")
+        pair = [t.factor(factor) if factor and hasattr(t, "factor") else t for t in (test, train)]
+        return PosteriorSource(*pair)
     if isinstance(similarity, Similarity):
         return similarity.distances(test, train)
     source = similarity if isinstance(similarity, DistanceSource) else MatrixSource(similarity)

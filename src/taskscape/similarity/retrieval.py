@@ -7,21 +7,29 @@ worth something if the nearest candidate of a query is of its own group. It need
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
+from sklearn.base import clone
 
 from taskscape.arguments import Seed, check_kind, check_seed, check_whole
 from taskscape.compare.retrieval import Retrieval, score_retrieval
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.similarity.known import PROTOTYPES, TASK_MEANS, TASK_THEMES
+from taskscape.similarity.known import DEFAULT_SIMILARITY, PROTOTYPES, TASK_MEANS
+from taskscape.similarity.models import ModelSimilarity
 from taskscape.similarity.registry import make_similarity
 from taskscape.similarity.similarity import Similarity
 from taskscape.tasks import TaskSet, make_tasks, sample_tasks
+from taskscape.themes.task_model import TaskModel, without_advice
 
 _FIT_TASKS = 2000
+BASELINES: Mapping[str, str] = MappingProxyType(
+    {TASK_MEANS: "means of all samples", PROTOTYPES: "class means"}
+)
+"""The simplest measures, which every other must beat to be worth its trouble, in words."""
 _OTHERS = 9
 """Tasks that share all classes but one with a query, where there are no groups."""
 
@@ -45,6 +53,12 @@ class RetrievalTest:
             )
         return "\n".join(lines)
 
+    def clearly_better(self) -> str:
+        """The baseline that is clearly better than the measure, if there is one."""
+        gaps = {name: self.measure.minus(other) for name, other in self.baselines.items()}
+        worst = min(gaps, key=lambda name: gaps[name].high, default="")
+        return worst if worst and gaps[worst].high < 0 else ""
+
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain numbers and lists."""
         gaps = {name: vars(self.measure.minus(b)) for name, b in self.baselines.items()}
@@ -54,27 +68,36 @@ class RetrievalTest:
             "differences": gaps,
         }
 
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "RetrievalTest":
+        """The test that :meth:`to_dict` took apart."""
+        baselines = {k: Retrieval.from_dict(v) for k, v in values["baselines"].items()}
+        return RetrievalTest(Retrieval.from_dict(values["measure"]), baselines)
+
 
 def retrieval(
     pool: ClassPool,
-    similarity: str | Similarity = TASK_THEMES,
+    similarity: str | Similarity | TaskModel = DEFAULT_SIMILARITY,
     *,
     split: str | None = None,
     n_way: int = 5,
     n_shot: int = 5,
     n_queries: int = 20,
     n_candidates: int = 40,
-    baselines: Sequence[str] = (TASK_MEANS, PROTOTYPES),
+    baselines: Sequence[str] = tuple(BASELINES),
     seed: Seed = 0,
 ) -> RetrievalTest:
     """How often tasks of a group of ``pool`` find their own group by a similarity measure.
+
+    ``similarity`` is a name of ``SIMILARITIES``, a measure, or a model, such as ``TaskThemes()``; a
+    model is left as it is, and a copy of it is fitted.
 
     Queried are classes of ``split``, by default all that are not for training; where the pool has
     no splits, those of half of its groups by chance. Measures are fitted to tasks of the training
     classes, so that they never see a queried class, nor a queried group unless it has training
     classes too, which are then to be found. Of every group, ``n_queries`` and ``n_candidates``
     tasks are drawn. Without groups, each of 5 ``n_queries`` queries is to find the same classes
-    with other samples among tasks that share all classes but one with a query.
+    with other samples among up to nine tasks that share all classes but one with it.
     """
     check_kind(pool, ClassPool, "pool", "Open one with load_pool.")
     n_way, n_shot = check_whole(n_way, "n_way", 2), check_whole(n_shot, "n_shot", 1)
@@ -91,11 +114,19 @@ def retrieval(
         within_group=by_group,
     )  # fmt: skip
 
-    def score(measure: str | Similarity) -> Retrieval:
-        own = make_similarity(measure, seed=seed) if isinstance(measure, str) else measure
+    def score(measure: str | Similarity | TaskModel) -> Retrieval:
         name = measure if isinstance(measure, str) else type(measure).__name__
-        matrix = own.fit(train).cdist(queries, candidates)
-        return replace(score_retrieval(matrix, *owners, name), by_group=by_group)
+        if isinstance(measure, TaskModel):
+            own: Similarity = ModelSimilarity(clone(measure))
+        else:
+            own = make_similarity(measure, seed=seed) if isinstance(measure, str) else measure
+        with without_advice():  # unseen groups may well be unlike those learned from
+            matrix = own.fit(train).cdist(queries, candidates)
+        if by_group:
+            return score_retrieval(matrix, *owners, name)
+        beside = _families(len(queries), len(candidates))
+        found = score_retrieval(np.where(beside, matrix, np.inf), *owners, name)
+        return replace(found, by_group=False, chance=float(len(queries) / beside.sum()))
 
     return RetrievalTest(score(similarity), {name: score(name) for name in baselines})
 
@@ -179,8 +210,7 @@ def _by_classes(
     for _ in range(5 * sizes[0]):
         classes = rng.choice(asked, n_way, replace=False)
         queries.append(classes.tolist())
-        rest = rng.permutation(np.setdiff1d(asked, classes))[:_OTHERS]
-        for i, new in enumerate(rest):
+        for i, new in enumerate(rng.permutation(np.setdiff1d(asked, classes))[:_OTHERS]):
             others.append([*np.delete(classes, i % n_way).tolist(), int(new)])
     here, there = (
         make_tasks(pool, wanted, n_shot=2 * n_shot, seed=int(rng.integers(2**31))).halves()
@@ -189,3 +219,10 @@ def _by_classes(
     names = np.arange(len(queries)).astype(str)
     owners = names, np.concatenate([names, np.full(len(others), "one class differs")])
     return here[0], TaskSet.concatenate([here[1], there[0]]), owners, learned
+
+
+def _families(n_queries: int, n_candidates: int) -> Bool[np.ndarray, "queries candidates"]:
+    """Which candidates a query is to be found among: its own classes, and those beside them."""
+    others = (n_candidates - n_queries) // n_queries
+    own = np.concatenate([np.arange(n_queries), np.repeat(np.arange(n_queries), others)])
+    return np.arange(n_queries)[:, None] == own

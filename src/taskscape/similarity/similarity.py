@@ -1,14 +1,14 @@
-"""The contract of a notion of similarity, and what the notions on features share.
+"""The contract of a similarity measure, and what the measures on features share.
 
 An embedding is one array with the tasks along its first axis, so it is saved as it is; NaN stands
-where a task has no class or no sample. Whatever its shape, only the notion that made it says how
+where a task has no class or no sample. Whatever its shape, only the measure that made it says how
 far apart two embeddings are.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -26,7 +26,8 @@ from taskscape.themes.prepare import (
     preparation_for,
 )
 
-TaskVectors: TypeAlias = Float[np.ndarray, "_ ..."]
+TaskVectors: TypeAlias = Any
+"""An array with the tasks along its first axis, or embedded tasks."""
 Embeddable: TypeAlias = TaskSet | TaskVectors
 Rows: TypeAlias = Callable[[slice], Float[np.ndarray, "_ _"]]
 """The distances of a range of the first tasks to all of the others."""
@@ -34,11 +35,11 @@ _CELLS_AT_ONCE = 1 << 24
 
 
 class Similarity(ABC):
-    """A notion of how similar tasks are; one of many that can stand in for another.
+    """A measure of how similar tasks are; one of many that can stand in for another.
 
-    :meth:`fit` learns from training tasks what the notion needs, :meth:`embed` is then a function
+    :meth:`fit` learns from training tasks what the measure needs, :meth:`embed` is then a function
     of each task alone, and :meth:`distances` takes tasks, or what :meth:`embed` made of them. A
-    new notion says what these two do and gives :meth:`rows` of distances.
+    new measure says what these two do and gives :meth:`rows` of distances.
     """
 
     pairs_at_once: int = 1 << 20
@@ -84,7 +85,7 @@ class Similarity(ABC):
 
 
 class TaskDistances(DistanceSource):
-    """Distances between embedded tasks; the matrix is kept unless the notion is ``cheap``."""
+    """Distances between embedded tasks; the matrix is kept unless the measure is ``cheap``."""
 
     def __init__(self, similarity: Similarity, test: TaskVectors, train: TaskVectors) -> None:
         if test.ndim != train.ndim or test.shape[-1] != train.shape[-1]:
@@ -142,7 +143,7 @@ class TaskFeatures:
 
 
 class FeatureSimilarity(Similarity):
-    """A notion of similarity that looks at prepared features of the support samples.
+    """A similarity measure that looks at prepared features of the support samples.
 
     ``prepare`` is as in :class:`taskscape.TaskThemes`: ``"auto"`` chooses steps by the data, None
     takes features as they are. What the steps learn, they learn from the training tasks' classes.
@@ -157,6 +158,7 @@ class FeatureSimilarity(Similarity):
         if len(tasks) == 0:
             raise DataError("there are no tasks to fit on.")
         self.preparation_ = preparation_for(self.prepare, tasks.pool, tasks.class_ids)
+        self.n_features_in_ = int(np.prod(tasks.pool.sample_shape))
         return self
 
     def embed(self, tasks: TaskSet) -> TaskVectors:
@@ -175,11 +177,11 @@ class FeatureSimilarity(Similarity):
             raise DataError(f"{type(self).__name__} is not fitted; call fit(train_tasks) first.")
         if len(tasks) == 0:
             raise DataError("there are no tasks to embed.")
-        dims, want = int(np.prod(tasks.pool.sample_shape)), len(self.preparation_.mean)
-        if dims != want:
+        dims = int(np.prod(tasks.pool.sample_shape))
+        if dims != self.n_features_in_:
             raise DataError(
                 f"samples of {tasks.pool!r} have {dims} dimensions; {type(self).__name__} was "
-                f"fitted on {want}. Use the same kind of data, size and encoder."
+                f"fitted on {self.n_features_in_}. Use the same kind of data, size and encoder."
             )
         return self.preparation_
 

@@ -26,6 +26,21 @@ _MOST_BYTES = 1 << 32
 _PAIRS_AT_ONCE = 1 << 16
 
 
+class TaskMeans(FeatureSimilarity):
+    r"""Distance between the means of two tasks, of all their classes alike: the simplest measure.
+
+    .. math:: d(a, b) = \lVert \bar x_a - \bar x_b \rVert
+    """
+
+    cheap = True
+
+    def embed_features(self, features: TaskFeatures) -> TaskVectors:
+        return np.nanmean(class_means(features), axis=1)
+
+    def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
+        return lambda part: np.sqrt(squared_distances(a[part], b))
+
+
 class PrototypeDistance(FeatureSimilarity):
     r"""Distance between the class means of two tasks under their best assignment.
 

@@ -58,7 +58,7 @@ def check_config(config: StudyConfig) -> None:
         raise DataError(
             f"targets.budget={targets.budget} is more than targets.candidates={targets.candidates}."
         )
-    config.fit.model(config.seed)._config()
+    config.fit.model(config.seed).check_settings()
 
 
 def _check_names(config: StudyConfig) -> None:

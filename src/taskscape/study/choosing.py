@@ -13,7 +13,7 @@ from taskscape.pools import ClassPool
 from taskscape.select import select
 from taskscape.select.known import RANDOM
 from taskscape.select.trials import Trial, gains_of, train_and_test, without_classes
-from taskscape.similarity import TASK_THEMES, DistanceSource, distances_between
+from taskscape.similarity import SIMILARITIES, DistanceSource, distances_between
 from taskscape.storage import read_json, write_json, write_table
 from taskscape.study.checks import read_rule
 from taskscape.study.distances import fit_similarity, similarity_settings
@@ -77,11 +77,10 @@ def _distances(
     """From the test tasks, by as many labelled samples as learners will have, to the candidates."""
     candidates = plan.train[: plan.config.selection.candidates]
     test = plan.episodes(plan.test, plan.pool, "selection")
-    if measure == TASK_THEMES:
-        train_lam = embedded.train[: len(candidates)].lam.astype(np.float64)
+    if SIMILARITIES[measure].factor is not None:
+        known = embedded.train[: len(candidates)]
         called = f"test tasks as rules know them (n_shot={plan.config.selection.n_shot})"
-        test_lam = embed_called(model, {called: test})[called].lam.astype(np.float64)
-        return distances_between(test_lam, train_lam)
+        return distances_between(embed_called(model, {called: test})[called], known, measure)
     train = plan.episodes(candidates, plan.pool, "selection")
     fitted = fit_similarity(plan, measure, train)
     both = fitted.embed(TaskSet.concatenate([test, train]))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin, get_type
 from taskscape.errors import DataError
 from taskscape.files import as_path, written_in_one_piece
 from taskscape.meta.learners import LEARNERS
+from taskscape.similarity.known import DEFAULT_SIMILARITY
 
 if TYPE_CHECKING:
     import taskscape.meta
@@ -65,7 +66,10 @@ class TaskSettings:
 
 @dataclass(frozen=True)
 class FitSettings:
-    """The model of task-themes; see :class:`taskscape.TaskThemes`."""
+    """The model: :class:`taskscape.TaskThemes`, with the paper's co-clustering beside it.
+
+    All but ``prepare`` is about the co-clustering, which shows kinds of classes.
+    """
 
     n_tasks: int = 8000
     n_way: tuple[int, int] = (5, 10)
@@ -86,13 +90,13 @@ class FitSettings:
         from taskscape.themes.estimator import TaskThemes
         from taskscape.themes.prepare import parse_prepare
 
-        return TaskThemes(
-            self.task_themes, self.image_themes, delta=self.delta,
-            covariance=self.covariance,  # type: ignore[arg-type]
-            prepare=parse_prepare(self.prepare, "fit.prepare="),  # type: ignore[arg-type]
-            max_passes=self.max_passes, n_restarts=self.restarts, ensemble=self.ensemble,
-            random_state=seed,
+        prepare: Any = parse_prepare(self.prepare, "fit.prepare=")
+        paper = TaskThemes.paper(
+            self.task_themes, self.image_themes, delta=self.delta, covariance=self.covariance,
+            prepare=prepare, max_passes=self.max_passes, n_restarts=self.restarts,
+            ensemble=self.ensemble, random_state=seed,
         )  # fmt: skip
+        return TaskThemes(prepare=prepare, co_clustering=paper, random_state=seed)
 
 
 @dataclass(frozen=True)
@@ -218,7 +222,7 @@ class StudyConfig:
     data: str = "letters"
     """What to open: a known name or a path. A pool given as an object goes before it."""
     seed: int = 0
-    similarity: str = "task_themes"
+    similarity: str = DEFAULT_SIMILARITY
     """How far tasks are from each other: one of :data:`taskscape.similarity.SIMILARITIES`."""
     source: SourceSettings = field(default_factory=SourceSettings)
     tasks: TaskSettings = field(default_factory=TaskSettings)

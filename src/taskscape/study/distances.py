@@ -10,16 +10,18 @@ from jaxtyping import Float
 from taskscape.compare import Resemblance, class_moments, feature_separation, resemblance
 from taskscape.compare.resemblance import LEAST_REFERENCES
 from taskscape.csv_tables import write_csv
+from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.similarity import (
-    TASK_THEMES,
+    SIMILARITIES,
     DistanceSource,
     Similarity,
     distances_between,
     make_similarity,
     nearest_tasks,
 )
+from taskscape.similarity.known import DEFAULT_SIMILARITY, TASK_THEMES
 from taskscape.similarity.nearest_tasks import TIE
 from taskscape.storage import read_json, read_table, write_json, write_table
 from taskscape.study.plan import Plan
@@ -37,7 +39,8 @@ def distances_stage(
     plan: Plan, embedded: SplitEmbeddings, features: ClassPool
 ) -> Stage[dict[str, Any]]:
     """Distances, neighbours and difficulty of the test tasks, as a result of a study calls them."""
-    tie = TIE if plan.config.similarity == TASK_THEMES else 0.0  # only those of themes are coarse
+    by_task_themes = plan.config.similarity == TASK_THEMES  # under which many are equally near
+    tie = TIE if by_task_themes else 0.0
 
     def make(folder: Path, steps: Steps) -> None:
         with steps.step(0.8, "nearest training tasks"):
@@ -81,7 +84,7 @@ def distances_stage(
 
 def similarity_settings(plan: Plan) -> dict[str, Any]:
     """What distances follow from besides the model; nothing where they are the model's own."""
-    if plan.config.similarity == TASK_THEMES:
+    if plan.config.similarity == DEFAULT_SIMILARITY:
         return {}
     updates = plan.config.selection.probe_updates
     return {"similarity": plan.config.similarity, "probe_updates": updates}
@@ -96,13 +99,17 @@ def fit_similarity(plan: Plan, name: str, train: TaskSet) -> Similarity:
 def _measure(plan: Plan, embedded: SplitEmbeddings) -> tuple[DistanceSource, Resemblance | None]:
     """The distances of the test tasks, and whether they are usual: like those of held-out classes.
 
-    Validation tasks say so, or, where these are few, task-themes and folds of the training
-    classes; None where neither can.
+    Validation tasks say so, or, where these are few, folds of the training classes; None where
+    neither can.
     """
     name = plan.config.similarity
-    if name == TASK_THEMES:
-        test, train = (e.lam.astype(np.float64) for e in (embedded.test, embedded.train))
-        return distances_between(test, train), _likeness(embedded, test, train, plan.config.seed)
+    factor = SIMILARITIES[name].factor
+    if factor is not None:
+        parts = [embedded.test, embedded.train, embedded.val]
+        test, train, val = (e.factor(factor) if factor and e is not None else e for e in parts)
+        assert test is not None
+        assert train is not None
+        return distances_between(test, train), _likeness(test, train, val, plan.config.seed)
     fitted = fit_similarity(plan, name, plan.train)
     known = fitted.embed(plan.train)
     distances = fitted.distances(plan.test, known)
@@ -114,15 +121,12 @@ def _measure(plan: Plan, embedded: SplitEmbeddings) -> tuple[DistanceSource, Res
 
 
 def _likeness(
-    embedded: SplitEmbeddings,
-    test: Float[np.ndarray, "members tests L"],
-    train: Float[np.ndarray, "members trains L"],
-    seed: int,
+    test: Embeddings, train: Embeddings, val: Embeddings | None, seed: int
 ) -> Resemblance | None:
-    if embedded.val is not None and len(embedded.val) >= LEAST_REFERENCES:
-        return resemblance(test, train, reference=embedded.val.lam.astype(np.float64))
+    if val is not None and len(val) >= LEAST_REFERENCES:
+        return resemblance(test, train, reference=val)
     try:
-        return resemblance(test, train, train_classes=embedded.train.classes, seed=seed)
+        return resemblance(test, train, seed=seed)
     except DataError:
         return None
 

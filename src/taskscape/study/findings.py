@@ -14,6 +14,7 @@ from taskscape.diagram import CorrelationDiagram, Curve
 from taskscape.forecast import Judgement
 from taskscape.meta import label_of
 from taskscape.select.trials import Gain
+from taskscape.similarity.retrieval import BASELINES, RetrievalTest
 from taskscape.statistics import Interval
 from taskscape.targets import Advice
 
@@ -67,6 +68,7 @@ class Reached:
 
 def find(
     *,
+    retrieval: RetrievalTest | None = None,
     resemblance: Resemblance | None = None,
     remarks: Sequence[str] = (),
     unexplained: float = 0.0,
@@ -82,6 +84,8 @@ def find(
     share of test tasks that the model explains far worse than those it learned from.
     """
     findings = []
+    if retrieval is not None:
+        findings.append(_retrieval(retrieval))
     if targets:
         findings.append(_targets(targets))
     findings.append(_likeness(resemblance, remarks, unexplained))
@@ -94,6 +98,22 @@ def find(
     if gains:
         findings.append(_selection(gains))
     return tuple(findings)
+
+
+# -- whether distances measure --------------------------------------------------------------------
+
+
+def _retrieval(test: RetrievalTest) -> Finding:
+    """How often tasks of one group find each other, beside the simplest baselines and chance."""
+    own = test.measure
+    what = "of one group" if own.by_group else "of the same classes"
+    verdict = f"Tasks {what} find each other in {100 * own.precision.value:.0f} % of cases."
+    others = {BASELINES[name]: 100 * b.precision.value for name, b in test.baselines.items()}
+    each = ", ".join(f"{name} would find {found:.0f} %" for name, found in others.items())
+    because = f"{each.capitalize()}; chance would find {100 * own.chance:.2g} %."
+    if better := test.clearly_better():
+        because += f" So {BASELINES[better]} tell more here than this distance does."
+    return Finding("map", verdict, because)
 
 
 # -- what to train on ---------------------------------------------------------------------------

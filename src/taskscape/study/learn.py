@@ -16,7 +16,7 @@ from taskscape.forecast import Forecaster, Forecasts, ForecastWarning, Judgement
 from taskscape.forecast.calibration import FORMAT
 from taskscape.meta import TrainConfig, evaluate, label_of, train
 from taskscape.pools import ClassPool
-from taskscape.similarity import TASK_THEMES
+from taskscape.similarity import DEFAULT_SIMILARITY
 from taskscape.storage import read_json, read_table, write_json, write_table
 from taskscape.study.plan import Plan
 from taskscape.study.represent import SplitEmbeddings
@@ -98,7 +98,7 @@ def diagram_stage(
 ) -> Stage[CorrelationDiagram]:
     """Accuracy against distance to the training tasks."""
     evaluate, label = plan.config.evaluate, dict[str, Any]()
-    if plan.config.similarity != TASK_THEMES:  # which has a label of its own
+    if plan.config.similarity != DEFAULT_SIMILARITY:
         by = plan.config.similarity
         label["distance_label"] = f"mean distance to the training tasks ({by})"
 

@@ -7,18 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from taskscape.csv_tables import write_csv
 from taskscape.embeddings import Embeddings
-from taskscape.errors import CheckpointError
+from taskscape.errors import CheckpointError, DataError
 from taskscape.pools import SPLITS, ClassPool
 from taskscape.pools.sheet import contact_sheet
+from taskscape.similarity import DEFAULT_SIMILARITY, RetrievalTest, make_similarity, retrieval
 from taskscape.storage import forget_checkpoint, read_json, write_json
 from taskscape.study.plan import Plan
 from taskscape.study.stages import Stage, Steps
 from taskscape.tasks import TaskSet
-from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
-from taskscape.themes.health import count_points, few_points
+from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.task_model import HealthWarning, OutlierTasksWarning, TaskModel
+
+_ASKED_SHOTS = 5
+"""Samples of each class that tasks of a group find each other by."""
 
 
 def data_stage(plan: Plan, model: TaskThemes) -> Stage[dict[str, Any]]:
@@ -38,7 +43,8 @@ def data_stage(plan: Plan, model: TaskThemes) -> Stage[dict[str, Any]]:
 
 def _classes(pool: ClassPool, model: TaskThemes) -> dict[str, Sequence[Any]]:
     """A row for each class, which `--split-file` reads again; task-themes under the best fit."""
-    weights = model.class_weights(pool)
+    assert model.co_clustering_ is not None
+    weights = model.co_clustering_.class_weights(pool)
     weights = weights if weights.ndim == 2 else weights[0]
     themes = {f"task_theme_{l}": np.round(column, 4) for l, column in enumerate(weights.T)}  # noqa: E741
     return {
@@ -70,24 +76,27 @@ def _summary(pool: ClassPool) -> dict[str, Any]:
 
 
 def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
-    """Task-themes, learned from training tasks; interrupted, the fit goes on from a checkpoint."""
+    """Image-themes and task-themes, learned from training tasks; interrupted, the latter go on from
+    a checkpoint."""
     checkpoint = out / "fit.checkpoint"
 
     def make(folder: Path, steps: Steps) -> None:
         model = plan.config.fit.model(plan.config.seed)
-        with steps.step(1.0, "fitting task-themes"):
+        with steps.step(1.0, "fitting themes"):
             try:
                 model.fit(plan.fit_tasks, checkpoint=checkpoint, resume=True)
             except CheckpointError:
                 forget_checkpoint(checkpoint)  # of other settings, or damaged
                 model.fit(plan.fit_tasks, checkpoint=checkpoint)
         model.save(folder / "model")
-        last = model.fit_info_[-1]
+        paper = model.co_clustering_
+        assert paper is not None
+        last = paper.fit_info_[-1]
         history = {
             "tasks": last.tasks,
             "stopped": last.done,
-            "held_out": model.held_out_,
-            "held_out_nats_per_sample": model.elbo_history_,
+            "held_out": paper.held_out_,
+            "held_out_nats_per_sample": paper.elbo_history_,
             "preparation": model.preparation_.config.describe(),
             "variance_kept": model.preparation_.explained,
         }
@@ -95,7 +104,7 @@ def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
         forget_checkpoint(checkpoint)
 
     settings = {"seed": plan.config.seed, **asdict(plan.config.fit)}
-    return Stage("fit", settings, make, lambda f: TaskThemes.load(f / "model"))
+    return Stage("fit", settings, make, lambda f: TaskModel.load(f / "model"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,25 +162,48 @@ def embed_stage(plan: Plan, model: TaskThemes) -> Stage[SplitEmbeddings]:
     return Stage("embed", settings, make, load, ("fit",))
 
 
-def health_stage(
-    model: TaskThemes, embedded: SplitEmbeddings, warned: list[str]
-) -> Stage[dict[str, Any]]:
-    """Whether the representation is sound."""
+def health_stage(plan: Plan, model: TaskThemes) -> Stage[RetrievalTest | None]:
+    """Whether distances measure: do tasks of one group find each other, on unseen classes?
+
+    None where that cannot be asked. The measure is fitted to the training classes alone.
+    """
+    name = plan.config.similarity
 
     def make(folder: Path, steps: Steps) -> None:
-        lam = embedded.test.lam[0]
-        few = few_points(lam, np.asarray(model.members_[0].delta), "test tasks")
-        if few is not None:
-            warnings.warn(few, HealthWarning, stacklevel=1)
-        said = [*warned, *([] if few is None else [few])]
+        measure: Any = clone(model).set_params(co_clustering=None)
+        if name != DEFAULT_SIMILARITY:
+            updates = plan.config.selection.probe_updates
+            measure = make_similarity(name, seed=plan.config.seed, updates=updates)
+        n_shot = max(1, min(_ASKED_SHOTS, int(plan.pool.counts.min()) // 2))
+        test, why_not = None, ""
+        with steps.step(1.0, "looking whether tasks of one group find each other"):
+            try:
+                test = retrieval(
+                    plan.pool, measure, n_way=plan.config.tasks.n_way, n_shot=n_shot,
+                    seed=plan.config.seed,
+                )  # fmt: skip
+            except DataError as error:
+                why_not = str(error)
+        if test is not None and (better := test.clearly_better()):
+            warnings.warn(
+                f"tasks of one group find each other more often by {better} than by the distance "
+                f"of this study ({name}). Do not trust its distances before you know why; "
+                f"--similarity {better} goes by that instead.",
+                HealthWarning,
+                stacklevel=1,
+            )
+        paper = model.co_clustering_
+        assert paper is not None
         health = {
-            "ok": model.health_.ok and not said,
-            **model.health_.to_dict(),
-            "distinct_test_tasks": count_points(lam),
-            "test_tasks": len(embedded.test),
-            "warnings": said,
-            "summary": model.health_.summary(),
+            "retrieval": None if test is None else test.to_dict(),
+            "why_not": why_not,
+            "task_themes": {**paper.health_.to_dict(), "summary": paper.health_.summary()},
         }
         write_json(folder / "health.json", health)
 
-    return Stage("health", {}, make, lambda f: read_json(f / "health.json"), ("fit", "embed"))
+    def load(folder: Path) -> RetrievalTest | None:
+        stored = read_json(folder / "health.json")["retrieval"]
+        return None if stored is None else RetrievalTest.from_dict(stored)
+
+    settings = {"seed": plan.config.seed, "n_way": plan.config.tasks.n_way, "similarity": name}
+    return Stage("health", settings, make, load, ("fit", "embed"))

@@ -19,13 +19,13 @@ from taskscape.forecast import Forecasts, Judgement
 from taskscape.plain_text import for_matplotlib, low_to_high
 from taskscape.pools import ClassPool
 from taskscape.select.trials import Gain, Trial
-from taskscape.similarity import TASK_THEMES
+from taskscape.similarity import DEFAULT_SIMILARITY, RetrievalTest
 from taskscape.statistics import Interval, class_interval
 from taskscape.study.findings import Finding, Reached, find
 from taskscape.targets import Advice
 from taskscape.themes.estimator import TaskThemes
 
-_OF_REPRESENTATION = ("fit", "embed", "health")
+_OF_REPRESENTATION = ("embed", "health")
 """The stages whose remarks cast doubt on all distances."""
 
 
@@ -65,6 +65,8 @@ class StudyResult:
     """How alike each of the nearest is class by class, which settled ties; None: nothing did."""
     ties: Int[np.ndarray, "tests"] | None = None
     """How many training tasks are equally near as the nearest; None where they were not counted."""
+    retrieval: RetrievalTest | None = None
+    """Whether tasks of one group find each other; None where that cannot be told."""
     resemblance: Resemblance | None = None
     """How like the test tasks are to tasks of held-out classes; None where it cannot be told."""
     gains: tuple[Gain, ...] = ()
@@ -80,6 +82,7 @@ class StudyResult:
     def findings(self) -> tuple[Finding, ...]:
         """The main findings in words; always those of the numbers above."""
         return find(
+            retrieval=self.retrieval,
             resemblance=self.resemblance,
             remarks=self.representation_remarks,
             unexplained=self._unexplained(),
@@ -92,13 +95,13 @@ class StudyResult:
 
     def _unexplained(self) -> float:
         """Share of test tasks whose distances say nothing, since the model knows nothing alike."""
-        if self.settings.get("similarity", TASK_THEMES) != TASK_THEMES:
+        if self.settings.get("similarity", DEFAULT_SIMILARITY) != DEFAULT_SIMILARITY:
             return 0.0
         return float(self.model.outliers(self.test).mean())
 
     def remarks(self, *stages: str) -> tuple[str, ...]:
         """What needs attention, each said once: in some stages, or without a name in all."""
-        said = list(self.model.health_.advice) if not stages or "fit" in stages else []
+        said: list[str] = []
         for stage in stages or self.warnings:
             said += self.warnings.get(stage, ())
         return tuple(dict.fromkeys(said))
@@ -160,7 +163,7 @@ class StudyResult:
             "remarks": self.remarks(),
             "warnings": self.warnings,
             "data": {"name": self.pool.name, "fingerprint": self.pool.fingerprint},
-            "health": self.model.health_.to_dict(),
+            "retrieval": None if self.retrieval is None else self.retrieval.to_dict(),
             "resemblance": likeness,
             "accuracy": {name: float(a.mean()) for name, a in self.accuracy.items()},
             "diagram": None if self.diagram is None else self.diagram.to_dict(),

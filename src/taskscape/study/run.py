@@ -36,7 +36,7 @@ from taskscape.targets import Advice, Target
 from taskscape.themes.prepare import prepared_pool
 
 _FILES = ("study.toml", "study.json", "results.json", "report.html", "fit.checkpoint")
-_RESULTS = json_with("the results of a study", "findings", "notes", "health", "gains")
+_RESULTS = json_with("the results of a study", "findings", "notes", "retrieval", "gains")
 _ABOUT = json_with("an account of a study", "command", "seed", "settings", "timings", "versions")
 
 
@@ -89,10 +89,10 @@ def stage_list(plan: Plan) -> list[tuple[str, str]]:
     """The stages of a study, by name and in words, in order."""
     learners = [(n, label_of(n)) for n in plan.config.learners.names]
     stages = [
-        ("fit", "fit task-themes"),
+        ("fit", "fit themes"),
         ("data", "describe the data and its classes"),
         ("embed", "embed tasks"),
-        ("health", "check the representation"),
+        ("health", "check that distances measure"),
         ("distances", "measure distances"),
         *((f"learners/{n}", f"train and test {shown}") for n, shown in learners),
         ("diagram", "draw the correlation diagram"),
@@ -114,7 +114,7 @@ def _run(
     model = runner.run(fit_stage(plan, runner.out))
     runner.run(data_stage(plan, model))
     embedded = runner.run(embed_stage(plan, model))
-    runner.run(health_stage(model, embedded, runner.warnings["embed"]))
+    found = runner.run(health_stage(plan, model))
     prepared = features = plan.pool  # what learners take; where all is read, nothing is looked at
     if not runner.read_only:
         prepared = prepared_pool(plan.pool, model.preparation_, unit_length=True)
@@ -144,6 +144,7 @@ def _run(
         train=embedded.train,
         test=embedded.test,
         **distances,
+        retrieval=found,
         accuracy={a.learner: a.test for a in accuracies},
         diagram=diagram,
         selection=tuple(trials),

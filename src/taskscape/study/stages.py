@@ -16,10 +16,10 @@ from taskscape.errors import DataError
 from taskscape.forecast import ForecastWarning
 from taskscape.progress import heard_by
 from taskscape.storage import write_json
-from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning
+from taskscape.themes.task_model import HealthWarning, OutlierTasksWarning
 
 T = TypeVar("T")
-_FORMAT = 2
+_FORMAT = 3
 """Raised when stages of before must not be used again: their numbers would be other ones now."""
 _NOTE = "stage.json"
 _NOTED = {"hash", "seconds", "warnings", "sha256"}

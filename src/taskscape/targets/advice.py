@@ -24,9 +24,9 @@ from taskscape.meta.learners import find_learner
 from taskscape.pools import ClassPool
 from taskscape.select.known import AUTO, RANDOM
 from taskscape.select.trials import gain_over
-from taskscape.similarity.known import TASK_THEMES
+from taskscape.similarity.known import THEMES
 from taskscape.statistics import Interval, Variance, t_interval
-from taskscape.storage import check_format, read_json, write_json
+from taskscape.storage import FORMAT, check_format, read_json, write_json
 from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources
 from taskscape.targets.gains import (
     Decision,
@@ -45,9 +45,8 @@ from taskscape.tasks import TaskSet
 _FILES = {"advice.json", "tasks.parquet", "classes.csv", "sources.csv"}
 ADVICE = Kind("an advice", lambda folder: {p.name for p in folder.iterdir()} == _FILES, folder=True)
 """Folders that :meth:`Advice.save` writes."""
-_FORMAT = 1
 _JSON = json_with("advice", what="advice")
-_PLAIN = ("target", "learner", "way", "why", "notion", "unit", "explained", "gap")
+_PLAIN = ("target", "learner", "way", "why", "measure", "explained", "gap")
 _LEAST_TRIALS = 2
 
 
@@ -57,7 +56,7 @@ class SourceShare:
 
     name: str
     distance: float
-    """Mean distance from the target's tasks to the group's, usually KL divergence in nats."""
+    """Mean distance from the target's tasks to the group's; 1 is how far two candidates are."""
     chosen: int
     """How many of the chosen tasks are from it."""
 
@@ -69,16 +68,16 @@ class Advice:
     target: str
     learner: str
     way: str
-    """How the tasks were chosen: a notion of similarity, ``ranks``, ``half`` or ``random``."""
+    """How the tasks were chosen: a similarity measure, ``ranks``, ``half`` or ``random``."""
     why: str
     chosen: TaskSet
     """The tasks to train on, the first choice first."""
     sources: tuple[SourceShare, ...]
     """The nearest first."""
     explained: bool
-    """Whether the task-themes know anything like the target; if not, they were left out."""
+    """Whether the image-themes know anything like the target; if not, they were left out."""
     gap: float | None
-    """Spreads by which the target's bound lies below the usual one."""
+    """Spreads by which the target is explained worse than usual."""
     decision: Decision | None
     """What was expected of every way; None where the way was given."""
     held_out: Interval | None
@@ -93,10 +92,8 @@ class Advice:
     """The source whose tasks alone gave the best accuracy on those queries, found by trying them
     all: nobody could have known it."""
     notes: tuple[str, ...] = ()
-    notion: str = TASK_THEMES
+    measure: str = THEMES
     """What the distances to the sources are by."""
-    unit: str = "nats"
-    """What they are in; of an ensemble ``× mean``, the mean being that over all candidates."""
 
     def __repr__(self) -> str:
         return f"Advice(target={self.target!r}, way={self.way!r}, {len(self.chosen)} tasks)"
@@ -108,19 +105,19 @@ class Advice:
 
     def summary(self) -> str:
         """The advice in plain words."""
-        near = [f"{s.name} ({self._distance(s)})" for s in self.sources[:3]]
+        near = [f"{s.name} ({s.distance:.2f})" for s in self.sources[:3]]
         by = self.chosen_from
         from_ = [f"{s.name} ({s.chosen})" for s in by[:4]]
         lines = [
             f"Target {self.target}: nearest sources {', '.join(near)}, by "
-            f"{self.notion.replace('_', '-')}.",
+            f"{self.measure.replace('_', '-')}.",
             f"Train on {len(self.chosen)} tasks chosen by {self.way}: {self.why}.",
             f"They come from {', '.join(from_)}{' and others' if len(by) > 4 else ''}.",
         ]
         if not self.explained:
             lines.insert(
                 1,
-                "The task-themes know nothing like this target "
+                "The image-themes know nothing like this target "
                 f"({self.gap:.0f} spreads below the training tasks): its distances mean little.",
             )
         if self.held_out is not None:
@@ -145,17 +142,12 @@ class Advice:
             )
         return "\n".join([*lines, *self.notes])
 
-    def _distance(self, source: SourceShare) -> str:
-        if self.unit == "nats":
-            return f"{source.distance:.1f} nats"
-        return f"{source.distance:.2f} {self.unit}".rstrip()
-
     def to_dict(self) -> dict[str, Any]:
         """Everything but the tasks themselves, as plain values."""
         decision = self.decision
         return {
             "what": "advice",
-            "format": _FORMAT,
+            "format": FORMAT,
             **{name: getattr(self, name) for name in _PLAIN},
             "n_chosen": len(self.chosen),
             "sources": [vars(s) for s in self.sources],
@@ -297,14 +289,14 @@ def advise_on(
     accuracy = {t.way: float(t.accuracy.mean()) for t in tried if t.accuracy is not None}
     alone = {g: accuracy.pop(source_way(g)) for g in sources.groups if source_way(g) in accuracy}
     best = max(alone.items(), key=lambda item: item[1], default=None)
-    notion = TASK_THEMES if TASK_THEMES in outlook.distances else next(iter(outlook.distances))
+    measure = THEMES if THEMES in outlook.distances else next(iter(outlook.distances))
     return Advice(
         target=target.name,
         learner=learner,
         way=way,
         why=why,
         chosen=sources.tasks[own.chosen[0]],
-        sources=_shares(outlook, notion, own.chosen[0]),
+        sources=_shares(outlook, measure, own.chosen[0]),
         explained=outlook.explained,
         gap=outlook.gap,
         decision=decision,
@@ -313,8 +305,7 @@ def advise_on(
         accuracy=accuracy,
         best_source=best,
         notes=target.notes,
-        notion=notion,
-        unit=outlook.unit(notion),
+        measure=measure,
     )
 
 
@@ -340,15 +331,17 @@ def _decide(outlook: Outlook, tried: Sequence[WayTrials], n: int, model: GainMod
     random = random_of(tried, n)
     others = [t for t in tried if t.way != RANDOM and t.way in model.ways]
     if not outlook.explained:
-        others = [t for t in others if t.way != TASK_THEMES]
+        others = [t for t in others if t.way != THEMES]
     return decide([model.expect(t.way, evidence_of(t, random)) for t in others])
 
 
-def _shares(outlook: Outlook, notion: str, chosen: Int[np.ndarray, "n"]) -> tuple[SourceShare, ...]:
+def _shares(
+    outlook: Outlook, measure: str, chosen: Int[np.ndarray, "n"]
+) -> tuple[SourceShare, ...]:
     groups = np.asarray(outlook.sources.group_of)[chosen].tolist()
     return tuple(
         SourceShare(name, distance, groups.count(name))
-        for name, distance in outlook.by_source(notion).items()
+        for name, distance in outlook.by_source(measure).items()
     )
 
 

@@ -14,19 +14,20 @@ from taskscape.meta import Evaluation, TrainConfig, learner_and_training, networ
 from taskscape.pools import ClassPool
 from taskscape.select.trials import train_and_test
 from taskscape.similarity import Similarity, make_similarity
-from taskscape.similarity.known import PROTOTYPES, TASK_THEMES
-from taskscape.similarity.task_themes import ThemeSimilarity
+from taskscape.similarity.known import PROTOTYPES, THEMES
+from taskscape.similarity.models import ModelSimilarity
 from taskscape.targets.known import LEARNER_SETTINGS
 from taskscape.targets.target import Target, find_target
 from taskscape.targets.ways import choose
 from taskscape.tasks import TaskSet, sample_tasks
-from taskscape.themes.estimator import FAR_BELOW, TaskThemes, without_advice
+from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.prepare import (
     Preparation,
     PrepareConfig,
     learn_preparation,
     prepared_pool,
 )
+from taskscape.themes.task_model import FAR_BELOW, without_advice
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,6 @@ class AdvisorSettings:
     n_shot: int = 5
     n_query: int = 15
     """Most queries of a class."""
-    image_themes: int = 16
-    task_themes: int = 8
-    ensemble: int = 1
     components: int = 64
     """Principal components that learners take, at unit length; 0: the samples themselves."""
     updates: int = 400
@@ -87,13 +85,13 @@ def draw_candidates(pool: ClassPool, settings: AdvisorSettings) -> TaskSet:
 
 @dataclass(frozen=True, eq=False)
 class Sources:
-    """Candidate training tasks of a pool, and notions of similarity fitted to them."""
+    """Candidate training tasks of a pool, and similarity measures fitted to them."""
 
     settings: AdvisorSettings
     tasks: TaskSet
     """The candidates, with queries."""
     similarities: Mapping[str, Similarity]
-    embedded: Mapping[str, Float[np.ndarray, "..."]]
+    embedded: Mapping[str, Any]
     _prepared: dict[str, ClassPool] = field(default_factory=dict, init=False, repr=False)
 
     @staticmethod
@@ -105,24 +103,20 @@ class Sources:
     ) -> "Sources":
         """Draw candidates of the training classes and fit to them.
 
-        A ``model`` of task-themes that is fitted already is taken as it is.
+        A ``model`` that is fitted already is taken as it is.
         """
         s, tasks = settings, draw_candidates(pool, settings)
         if similarities is None:
-            themes = model or TaskThemes(
-                s.task_themes, s.image_themes, n_restarts=s.ensemble, ensemble=s.ensemble,
-                random_state=s.seed,
-            )  # fmt: skip
             similarities = {
-                TASK_THEMES: ThemeSimilarity(themes),
+                THEMES: ModelSimilarity(model or TaskThemes(random_state=s.seed)),
                 PROTOTYPES: make_similarity(PROTOTYPES, seed=s.seed),
             }
         with without_advice():
             fitted = {
-                name: notion if model is not None and name == TASK_THEMES else notion.fit(tasks)
-                for name, notion in similarities.items()
+                name: measure if model is not None and name == THEMES else measure.fit(tasks)
+                for name, measure in similarities.items()
             }
-            embedded = {name: notion.embed(tasks) for name, notion in fitted.items()}
+            embedded = {name: measure.embed(tasks) for name, measure in fitted.items()}
         return Sources(s, tasks, fitted, embedded)
 
     @property
@@ -158,12 +152,12 @@ class Sources:
             )
         distances, bound = {}, None
         with without_advice():
-            for name, notion in self.similarities.items():
+            for name, measure in self.similarities.items():
                 own: Any = target.tasks
-                if name == TASK_THEMES and isinstance(notion, ThemeSimilarity):
-                    own = notion.model.embed(own)
-                    bound = float(np.median(own.elbo[0]))
-                distances[name] = notion.distances(own, self.embedded[name]).matrix()
+                if name == THEMES:
+                    own = measure.embed(own)
+                    bound = float(np.median(own.elbo))
+                distances[name] = measure.distances(own, self.embedded[name]).matrix()
         return Outlook(self, target, distances, bound)
 
     def train_and_test(
@@ -208,54 +202,49 @@ class Sources:
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
-    """A target as seen from the sources: distances, and how well the task-themes explain it."""
+    """A target as seen from the sources: distances, and how well the image-themes explain it."""
 
     sources: Sources
     target: Target
     distances: Mapping[str, Float[np.ndarray, "tests trains"]]
-    """By notion of similarity, from the target's tasks to all candidates."""
+    """By similarity measure, from the target's tasks to all candidates."""
     bound: float | None
-    """The median bound of the target's tasks in nats per sample; None without task-themes."""
+    """The median log-likelihood of the target's tasks in nats per sample; None where no model tells
+    it."""
     _chosen: dict[tuple[str, int, int], Any] = field(default_factory=dict, init=False, repr=False)
 
-    def by_source(self, notion: str) -> dict[str, float]:
+    def by_source(self, measure: str) -> dict[str, float]:
         """Mean distance to the candidates of every group, the nearest first."""
-        means = self.distances[notion].mean(axis=0)
+        means = self.distances[measure].mean(axis=0)
         of = np.asarray(self.sources.group_of)
         by = {group: float(means[of == group].mean()) for group in self.sources.groups}
         return dict(sorted(by.items(), key=lambda item: item[1]))
 
-    def unit(self, notion: str) -> str:
-        """What distances by a notion are in; those of an ensemble are relative to their mean."""
-        if notion != TASK_THEMES:
-            return ""
-        return "× mean" if self.sources.embedded[notion].ndim > 2 else "nats"
-
     @property
     def gap(self) -> float | None:
-        """How many spreads of the usual bound the target lies below it; more is worse."""
+        """How many spreads the target lies below what is usual; more is worse."""
         if self.bound is None:
             return None
-        notion = self.sources.similarities[TASK_THEMES]
-        assert isinstance(notion, ThemeSimilarity)
-        usual, spread = notion.model.elbo_reference_
+        measure = self.sources.similarities[THEMES]
+        assert isinstance(measure, ModelSimilarity)
+        usual, spread = measure.model.elbo_reference_
         return (usual - self.bound) / spread
 
     @property
     def explained(self) -> bool:
-        """Whether the task-themes know anything like the target."""
+        """Whether the image-themes know anything like the target."""
         return self.gap is None or self.gap < FAR_BELOW
 
     def choose(self, way: str, n: int, seed: int) -> Int[np.ndarray, "n"]:
-        """The candidates that a way chooses; task-themes that do not explain it are left out."""
+        """The candidates that a way chooses; themes that do not explain the target are left out."""
         asked = way, n, seed
         if asked not in self._chosen:
-            ranked = [name for name in self.ranked if self.explained or name != TASK_THEMES]
+            ranked = [name for name in self.ranked if self.explained or name != THEMES]
             self._chosen[asked] = choose(way, self.distances, n, seed=seed, ranked=ranked)
         return self._chosen[asked]
 
     @property
     def ranked(self) -> tuple[str, ...]:
-        """The notions whose ranks are averaged: the task-themes and the prototypes."""
-        usual = [name for name in (TASK_THEMES, PROTOTYPES) if name in self.distances]
+        """The measures whose ranks are averaged: the themes and the prototypes."""
+        usual = [name for name in (THEMES, PROTOTYPES) if name in self.distances]
         return tuple(usual or self.distances)

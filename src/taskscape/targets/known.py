@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from taskscape.select.known import RANDOM
-from taskscape.similarity.known import PROTOTYPES, TASK_THEMES
+from taskscape.similarity.known import PROTOTYPES, THEMES
 
 RANKS, HALF = "ranks", "half"
 WAYS: Mapping[str, str] = MappingProxyType(
     {
         PROTOTYPES: "nearest by class means",
-        TASK_THEMES: "nearest by KL between posteriors over task-themes",
+        THEMES: "nearest by image-themes and position",
         RANKS: "by the mean rank under both",
         HALF: "half by ranks, half by chance",
         RANDOM: "by chance",

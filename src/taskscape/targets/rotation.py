@@ -4,7 +4,6 @@ Groups are dealt into folds. For every fold, candidates are drawn and similariti
 groups outside of it; then each of its groups is a target with a few labelled samples a class.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -22,19 +21,12 @@ from taskscape.progress import progress_bar
 from taskscape.select.known import RANDOM
 from taskscape.select.trials import gain_over
 from taskscape.similarity import Similarity, make_similarity
-from taskscape.similarity.known import PROTOTYPES, TASK_THEMES
-from taskscape.similarity.task_themes import ThemeSimilarity
-from taskscape.statistics import Interval, mean_interval
+from taskscape.similarity.known import PROTOTYPES, THEMES
 from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources, training_classes
 from taskscape.targets.gains import LEAST_TARGETS, GainSeen, evidence_of
 from taskscape.targets.known import HALF, RANKS, WAYS
 from taskscape.targets.target import LEAST_QUERIES, Target, target_of_classes
 from taskscape.targets.trials import ALL, WayTrials, random_of, source_way, try_ways
-from taskscape.themes.estimator import TaskThemes
-
-_SIZED = re.compile(rf"{TASK_THEMES} (?:(\d+)×(\d+))?(?:×(\d+))?")
-"""Task-themes of another size than the settings have, or an ensemble: ``task_themes 32×16``,
-``task_themes ×3``."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +35,7 @@ class Rotation:
 
     pool: ClassPool
     ways: tuple[str, ...]
-    """Ways to choose: those of ``WAYS``, other similarity measures, and ``task_themes 32×16``, with
-    so many image-themes and task-themes."""
+    """Ways to choose: those of ``WAYS``, and other similarity measures."""
     folds: int = 7
     without_namesakes: bool = False
     """Only targets of which another source has one by the same name, and without that."""
@@ -107,21 +98,12 @@ def _dealt_groups(
 
 def _measures(ways: Sequence[str], settings: AdvisorSettings) -> dict[str, Similarity]:
     """The similarity measures that ways need."""
-    needed: dict[str, Similarity] = {}
-    ranked = (TASK_THEMES, PROTOTYPES) if {RANKS, HALF} & set(ways) else ()
-    for name in dict.fromkeys((TASK_THEMES, *ranked, *ways)):
-        size = _SIZED.fullmatch(name)
-        if name == TASK_THEMES or size:
-            K, L, fits = (None, None, None) if size is None else size.groups()
-            model = TaskThemes(
-                image_themes=int(K or settings.image_themes),
-                task_themes=int(L or settings.task_themes),
-                n_restarts=int(fits or 1), ensemble=int(fits or 1), random_state=settings.seed,
-            )  # fmt: skip
-            needed[name] = ThemeSimilarity(model)
-        elif name not in (RANKS, HALF, RANDOM, ALL):
-            needed[name] = make_similarity(name, seed=settings.seed)
-    return needed
+    ranked = (PROTOTYPES,) if {RANKS, HALF} & set(ways) else ()
+    return {
+        name: make_similarity(name, seed=settings.seed)
+        for name in dict.fromkeys((THEMES, *ranked, *ways))
+        if name not in (RANKS, HALF, RANDOM, ALL)
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,38 +223,3 @@ def _rotated(rotation: Rotation, learner: str, n: int) -> list[dict[str, Any]]:
                 cells.append(ledger.get(cell) or {})
                 advance(1)
     return cells
-
-
-@dataclass(frozen=True)
-class SizeGain:
-    """What choosing tasks by task-themes of one size gains over random choice."""
-
-    image_themes: int
-    task_themes: int
-    gain: Interval
-    """The mean over targets, with its 95 % interval over them."""
-    worst: float
-    """On the target that gained least."""
-    n_targets: int
-
-
-def gains_by_size(
-    pool: ClassPool,
-    sizes: Sequence[tuple[int, int]],
-    learner: str = "protonet",
-    n: int = 100,
-    settings: AdvisorSettings | None = None,
-) -> list[SizeGain]:
-    """What choosing by task-themes of several sizes (K, L) gains on a pool's own groups.
-
-    Each group of training classes is the target once, and the sizes are fitted to the others. What
-    was seen is kept in the cache folder.
-    """
-    ways = tuple(f"{TASK_THEMES} {K}×{L}" for K, L in sizes)
-    rotation = Rotation(training_classes(pool), ways, settings=settings or AdvisorSettings())
-    rows = [row for entry in _rotated(rotation, learner, n) for row in entry["ways"]]
-    gains = {way: np.array([row["gain"] for row in rows if row["way"] == way]) for way in ways}
-    return [
-        SizeGain(K, L, mean_interval(gains[way]), float(gains[way].min()), len(gains[way]))
-        for (K, L), way in zip(sizes, ways, strict=True)
-    ]

@@ -1,4 +1,4 @@
-"""Ways to choose training tasks for a target: by a notion of similarity, by several, by chance."""
+"""Ways to choose training tasks for a target: by a similarity measure, by several, by chance."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,8 +23,8 @@ def choose(
 ) -> Int[np.ndarray, "n"]:
     """The candidates that a way chooses for the tasks of a target, by rule ``coverage``.
 
-    ``distances`` are those from the tasks of the target to the candidates, by notion of similarity;
-    ``ranked`` are the notions whose ranks are averaged, by default all.
+    ``distances`` are those from the tasks of the target to the candidates, by similarity measure;
+    ``ranked`` are the measures whose ranks are averaged, by default all.
     """
     n_candidates = next(iter(distances.values())).shape[1]
     if not 1 <= n <= n_candidates:
@@ -46,5 +46,5 @@ def choose(
 def mean_ranks(
     matrices: Sequence[Float[np.ndarray, "tests trains"]],
 ) -> Float[np.ndarray, "tests trains"]:
-    """For each task of the target, every candidate's mean rank: no notion rules by its scale."""
+    """For each task of the target, every candidate's mean rank: no measure rules by its scale."""
     return np.mean([rankdata(matrix, axis=1) for matrix in matrices], axis=0)

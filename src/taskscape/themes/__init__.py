@@ -1,16 +1,19 @@
 """Task-themes: preparing samples, fitting the model, embedding tasks; TaskThemes does all three."""
 
 from taskscape.compiling import keep_programs
+from taskscape.themes.co_clustering import CoClustering
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import TaskSource
-from taskscape.themes.estimator import HealthWarning, OutlierTasksWarning, TaskThemes
+from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.into_catalogue import embed_into
 from taskscape.themes.loop import Fit, FitInfo
 from taskscape.themes.prepare import PrepareConfig
 from taskscape.themes.size_search import search_sizes
 from taskscape.themes.steps import FitState
+from taskscape.themes.task_model import HealthWarning, OutlierTasksWarning, TaskModel
 
 __all__ = [
+    "CoClustering",
     "Fit",
     "FitConfig",
     "FitInfo",
@@ -18,6 +21,7 @@ __all__ = [
     "HealthWarning",
     "OutlierTasksWarning",
     "PrepareConfig",
+    "TaskModel",
     "TaskSource",
     "TaskThemes",
     "embed_into",

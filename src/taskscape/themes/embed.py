@@ -18,7 +18,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from taskscape.compiling import compiled
 from taskscape.devices import cores, free_bytes
-from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.model import (
     FixedPoint,
@@ -67,40 +66,55 @@ _LITERAL_TASKS = 512
 """In a piece at most, all of which are swept until the last of them has settled."""
 
 
-class LikelihoodTable(SamplePlaces):
-    """Log-likelihood under every image-theme of all samples of some classes of a pool."""
+class SampleTable(SamplePlaces):
+    """Some numbers of every sample of some classes of a pool, computed once."""
 
     def __init__(
-        self, themes: Themes, prepared: PreparedSamples, classes: Int[np.ndarray, "some"]
+        self,
+        prepared: PreparedSamples,
+        classes: Int[np.ndarray, "some"],
+        width: int,
+        numbers_of: Callable[[Float[Array, "S D"]], Float[Array, "S width"]],
+        rows: Int[np.ndarray, "rows"] | None = None,
     ) -> None:
-        super().__init__(prepared.pool, classes)
-        whitening = whiten(themes)
+        super().__init__(prepared.pool, classes, rows)
         at_once = _ROWS_AT_ONCE if on_cpu() else 8 * _ROWS_AT_ONCE
-        shape, dtype = (len(self.rows), themes.K), themes.mu.dtype
         free = free_bytes(jax.local_devices()[0])  # most of it stays so
-        too_large = free is not None and 4 * len(self.rows) * themes.K > free // 4
+        too_large = free is not None and 4 * len(self.rows) * width > free // 4
         self.on_host = on_cpu() or too_large
-        host = _room(shape, dtype) if self.on_host else None
+        host: Float[np.ndarray, "rows width"] | None = None
         parts, finite = [], []
         for start in range(0, len(self.rows), at_once):
             rows = self.rows[start : start + at_once]
             filled = np.resize(rows, padded_size(len(rows)))
-            part = _log_lik(prepared.to_device(filled), whitening)
-            if host is None:
+            part = numbers_of(prepared.to_device(filled))
+            if not self.on_host:
                 parts.append(part[: len(rows)])
                 finite.append(jnp.isfinite(parts[-1]).all(1))
-            else:
-                host[start : start + len(rows)] = np.asarray(part)[: len(rows)]
-                finite.append(np.isfinite(host[start : start + len(rows)]).all(1))
-        self.values: Float[Array | np.ndarray, "rows K"] = (
+                continue
+            if host is None:
+                host = _room((len(self.rows), width), part.dtype)
+            host[start : start + len(rows)] = np.asarray(part)[: len(rows)]
+            finite.append(np.isfinite(host[start : start + len(rows)]).all(1))
+        self.values: Float[Array | np.ndarray, "rows width"] = (
             jnp.concatenate(parts) if host is None else host
         )
         self.lost: Int[np.ndarray, "lost"] = self.rows[~np.concatenate(finite)]
-        """Rows of the pool so far from an image-theme that the likelihood is no number."""
+        """Rows of the pool so far from what was learned that a number of them is none."""
 
-    def at(self, index: Int[Array | np.ndarray, "*some"]) -> Float[Array | np.ndarray, "*some K"]:
-        """The log-likelihoods of the samples in some places."""
+    def at(
+        self, index: Int[Array | np.ndarray, "*some"]
+    ) -> Float[Array | np.ndarray, "*some width"]:
+        """The numbers of the samples in some places."""
         return self.values[np.asarray(index)] if self.on_host else _at(self.values, index)
+
+
+def likelihoods(
+    themes: Themes, prepared: PreparedSamples, classes: Int[np.ndarray, "some"]
+) -> SampleTable:
+    """Log-likelihood under every image-theme of all samples of some classes of a pool."""
+    whitening = whiten(themes)
+    return SampleTable(prepared, classes, themes.K, lambda x: _log_lik(x, whitening))
 
 
 def _room(shape: tuple[int, int], dtype: np.dtype) -> Float[np.ndarray, "rows K"]:
@@ -118,6 +132,18 @@ def _at(values: Float[Array, "rows K"], index: Int[Array, "*some"]) -> Float[Arr
     return values[index]
 
 
+class TaskPosteriors(NamedTuple):
+    """The posteriors of tasks under every member of an ensemble."""
+
+    lam: Float[np.ndarray, "members tasks L"]
+    elbo: Float[np.ndarray, "members tasks"]
+    """The bound in nats per sample: how well each member explains each task."""
+    sweeps: Int[np.ndarray, "members tasks"]
+    """Sweeps that the E-step took for the slowest class of the task."""
+    gamma: Float[np.ndarray, "members tasks way K"] | None
+    """Concentrations of each class's mixture of image-themes, where asked for."""
+
+
 def embed(
     members: Sequence[Themes],
     tasks: TaskSet,
@@ -127,14 +153,12 @@ def embed(
     max_iter: int = 500,
     keep_gamma: bool = False,
     literal: bool = False,
-    model: str = "",
-    delta: float | None = None,
-) -> Embeddings:
+) -> TaskPosteriors:
     """The Dirichlet posterior of every task under every member: a function of the task alone.
 
     The sweeps over a class end when less than ``tol`` of its samples moves between themes.
     ``literal`` uses the posterior of the paper, in which a class's mixture does not depend on its
-    task-theme. ``model`` and ``delta`` are kept in the header.
+    task-theme.
 
     Paper: alg:online_ldcc, procedure E-step, for tasks not learned from.
     """
@@ -146,15 +170,8 @@ def embed(
     def joined(name: str) -> np.ndarray:
         return np.stack([np.concatenate([getattr(p, name) for p in m]) for m in of_members])
 
-    return Embeddings.of(
-        tasks,
-        joined("lam"),
-        model=model,
-        elbo=joined("elbo"),
-        sweeps=joined("sweeps"),
-        gamma=joined("gamma") if keep_gamma else None,
-        delta=delta,
-    )
+    gamma = joined("gamma") if keep_gamma else None
+    return TaskPosteriors(joined("lam"), joined("elbo"), joined("sweeps"), gamma)
 
 
 def _parts(
@@ -162,11 +179,12 @@ def _parts(
     keep_gamma: bool, literal: bool,
 ) -> "Iterator[_Posteriors]":  # fmt: skip
     """The posteriors under one member on the host, tasks first, a piece of them at a time."""
-    table = LikelihoodTable(themes, prepared, tasks.class_ids)
-    _refuse_lost(table, tasks)
+    table = likelihoods(themes, prepared, tasks.class_ids)
+    refuse_lost(table, tasks)
     member = _Member(themes, table, tasks.max_way, tasks.max_shot, tol, max_iter, keep_gamma)
     whole = tasks.takes_everything and not literal
-    sizes = _piece_sizes(tasks.max_way, 0 if whole else tasks.max_shot, themes)
+    samples = 0 if whole else tasks.max_shot
+    sizes = piece_sizes(4 * tasks.max_way * (2 * samples * themes.K + 12 * themes.L * themes.K))
     posterior: Callable[[TaskSet, int], _Posteriors] = member.of_samples
     if whole:
         posterior = member.of_whole_classes(tasks.class_ids)
@@ -184,23 +202,22 @@ def _parts(
         if first:
             yield of_piece(0, first)
             advance(first)
-        for part in in_order(of_piece, range(first, len(tasks), sizes[-1]), _pieces_at_once()):
+        for part in in_order(of_piece, range(first, len(tasks), sizes[-1]), pieces_at_once()):
             yield part
             advance(len(part.lam))
 
 
-def _pieces_at_once() -> int:
+def pieces_at_once() -> int:
     """While the last classes of one piece settle, the next one is under way."""
     return 1 + (cores() if on_cpu() else 1)
 
 
 def _bytes_in_piece() -> int:
-    return max(_LEAST_BYTES, _BYTES_ON_CPU // _pieces_at_once())
+    return max(_LEAST_BYTES, _BYTES_ON_CPU // pieces_at_once())
 
 
-def _piece_sizes(way: int, samples: int, themes: Themes) -> list[int]:
-    """How many tasks a piece may hold, ascending, each with so many classes and samples of one."""
-    each = 4 * way * (2 * samples * themes.K + 12 * themes.L * themes.K)
+def piece_sizes(each: int) -> list[int]:
+    """How many tasks a piece may hold, ascending, each of so many bytes."""
     if on_cpu():  # takes blocks of one size, however many tasks a piece has
         return [max(1, _bytes_in_piece() // each)]
     size, times, most = _TASKS_ON_ACCELERATORS
@@ -212,7 +229,7 @@ def _piece_sizes(way: int, samples: int, themes: Themes) -> list[int]:
     return sizes
 
 
-def _refuse_lost(table: LikelihoodTable, tasks: TaskSet) -> None:
+def refuse_lost(table: SampleTable, tasks: TaskSet) -> None:
     """Name a sample whose likelihood is no number, and a task that holds it, if there is one."""
     if not len(table.lost):
         return
@@ -223,7 +240,7 @@ def _refuse_lost(table: LikelihoodTable, tasks: TaskSet) -> None:
     raise DataError(
         f"task {task} has class {pool.class_names[c]!r}, whose sample {n} lies "
         "so far from what the model was fitted on that its likelihood is no number (largest "
-        f"value {np.abs(pool.take(np.array([row]))).max():g}). Mend it or leave it out.{more}"
+        f"value {np.abs(pool.take(np.array([row]))).max():g}). Repair it or leave it out.{more}"
     )
 
 
@@ -250,7 +267,7 @@ class _Member:
     """Themes and the likelihoods under them, the room that a task needs, and when sweeps end."""
 
     themes: Themes
-    table: LikelihoodTable
+    table: SampleTable
     way: int
     shot: int
     tol: float
@@ -281,7 +298,7 @@ class _Member:
             fits = self.fit_classes(jnp.asarray(index.astype(np.int32)), jnp.asarray(mask))
             return jax.tree.map(lambda leaf: leaf[..., :n], fits)
 
-        parts = list(in_order(of_some, range(0, len(classes), room), _pieces_at_once()))
+        parts = list(in_order(of_some, range(0, len(classes), room), pieces_at_once()))
         fits = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *parts)
         of_class = np.zeros(len(self.table.counts), dtype=np.int32)
         of_class[classes] = np.arange(len(classes), dtype=np.int32)

@@ -14,14 +14,14 @@ from taskscape.embeddings.catalogue import new_name, read_shards
 from taskscape.errors import DataError
 from taskscape.files import as_path
 from taskscape.tasks import TaskSet, TaskStream
-from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.task_model import TaskModel
 
 _SHARD = 1 << 18
 
 
 def embed_into(
     path: str | os.PathLike[str],
-    model: TaskThemes,
+    model: TaskModel,
     tasks: TaskSet | TaskStream,
     *,
     shard_size: int = _SHARD,
@@ -40,8 +40,10 @@ def embed_into(
     if not n_tasks:
         raise DataError("there are no tasks to embed.")
     check_whole(shard_size, "shard_size", 1)
-    shape = (len(model.members_), 0, len(model.alpha_))
-    nothing = Embeddings.of(tasks[0:0], np.zeros(shape, np.float32), model=fingerprint)
+    columns = sum(f.size for f in model.factors_)
+    nothing = Embeddings.of(
+        tasks[0:0], np.zeros((0, columns), np.float32), model.factors_, model=fingerprint
+    )
     Catalogue.check_can_add(folder, nothing.header)
     folder.mkdir(parents=True, exist_ok=True)
     job = _name_of_job(folder, model, tasks, n_tasks, shard_size)
@@ -54,7 +56,7 @@ def embed_into(
 
 
 def _embed_piece(
-    piece: tuple[int, int, Path], model: TaskThemes, tasks: TaskSet | TaskStream
+    piece: tuple[int, int, Path], model: TaskModel, tasks: TaskSet | TaskStream
 ) -> Shard:
     """Embed the tasks from one number up to another and write them, unless that is done."""
     begin, end, file = piece
@@ -65,7 +67,7 @@ def _embed_piece(
 
 
 def _name_of_job(
-    folder: Path, model: TaskThemes, tasks: TaskSet | TaskStream, n_tasks: int, shard_size: int
+    folder: Path, model: TaskModel, tasks: TaskSet | TaskStream, n_tasks: int, shard_size: int
 ) -> str:
     """The same for the same tasks and model, by which an interrupted job is known.
 

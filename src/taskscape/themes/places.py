@@ -18,10 +18,18 @@ _DRAWN_ON_DEVICE = 32
 
 
 class SamplePlaces:
-    """An array with all samples of some classes of a pool, in the pool's order: what is where."""
+    """An array with all samples of some classes of a pool, in the pool's order: what is where.
 
-    def __init__(self, pool: ClassPool, classes: Int[np.ndarray, "some"]) -> None:
-        self.rows: Int[np.ndarray, "rows"] = all_rows(pool, classes)
+    Or, where ``rows`` are given, with these rows of the pool, ascending.
+    """
+
+    def __init__(
+        self,
+        pool: ClassPool,
+        classes: Int[np.ndarray, "some"],
+        rows: Int[np.ndarray, "rows"] | None = None,
+    ) -> None:
+        self.rows: Int[np.ndarray, "rows"] = all_rows(pool, classes) if rows is None else rows
         """The rows of the pool that the array holds."""
         self.where = np.full(len(pool.samples), -1, dtype=np.int32)
         self.where[self.rows] = np.arange(len(self.rows), dtype=np.int32)

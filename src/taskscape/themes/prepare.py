@@ -1,7 +1,8 @@
 """Feature preparation, learned on training classes and stored with the model.
 
 Raw network features can put every task on one point: a few large, skewed dimensions decide the
-likelihood. A power transform, unit length, centring and a few principal components undo that.
+likelihood. A power transform, unit length, centring and a few principal components undo that. Of
+images, pixels tell little: two strokes that lie beside each other share none. Edges do.
 """
 
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from taskscape.arguments import check_flag, check_number, check_whole
 from taskscape.distributed.mesh import own_places, split_over_devices
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
+from taskscape.themes.edges import edge_histograms
 from taskscape.themes.places import SamplePlaces, all_rows, evenly_spaced
 
 _ROWS_TO_LEARN_FROM = 50_000
@@ -27,12 +29,18 @@ _NUMBERS_TO_LEARN_FROM = 1 << 28
 _ROWS_AT_ONCE = 8192
 _NUMBERS_AT_ONCE = 1 << 24
 _KEEP_BELOW_BYTES = 1 << 29
+_COMPONENTS = 32
+_CELLS, _LEAST_SIDE = 5, 16
+_LARGEST = 1e15
+"""Of a prepared feature: the squares of many must fit into float32."""
 
 
 @dataclass(frozen=True)
 class PrepareConfig:
     """Which steps to take, in this order; each can be left out."""
 
+    edges: int | None = None
+    """Histograms of edge directions in so many cells a side, in place of the pixels of images."""
     power: float | None = None
     """Raise non-negative features to this power; 0.5 makes skewed network features rounder."""
     l2: bool = False
@@ -43,6 +51,8 @@ class PrepareConfig:
     """Keep this many principal components of the training classes."""
 
     def __post_init__(self) -> None:
+        if self.edges is not None:
+            check_whole(self.edges, "edges", 1)
         if self.power is not None:
             check_number(self.power, "power", 0, 1, open_="low")
         check_flag(self.l2, "l2")
@@ -57,6 +67,7 @@ class PrepareConfig:
         'power 0.5 → unit length → centring → 32 principal components'
         """
         steps = [
+            f"edges in {self.edges} × {self.edges} cells" if self.edges is not None else "",
             f"power {self.power:g}" if self.power is not None else "",
             "unit length" if self.l2 else "",
             "centring" if self.centre else "",
@@ -66,12 +77,12 @@ class PrepareConfig:
 
 
 def parse_prepare(text: str, source: str = "prepare=") -> PrepareConfig | str | None:
-    """Read ``auto``, ``none``, or steps such as ``power=0.5,l2,centre,pca=32``.
+    """Read ``auto``, ``none``, or steps such as ``edges=5,centre,pca=64`` or ``power=0.5,l2``.
 
     ``source`` is what stands before the text in an error: the option or setting that it is from.
 
     >>> parse_prepare("l2,pca=16")
-    PrepareConfig(power=None, l2=True, centre=False, pca=16)
+    PrepareConfig(edges=None, power=None, l2=True, centre=False, pca=16)
     """
     if text in ("auto", "none"):
         return text if text == "auto" else None
@@ -81,27 +92,30 @@ def parse_prepare(text: str, source: str = "prepare=") -> PrepareConfig | str | 
             name, _, value = word.strip().partition("=")
             if name in ("l2", "centre") and not value:
                 steps[name] = True
-            elif name in ("power", "pca"):
+            elif name in ("edges", "power", "pca"):
                 steps[name] = float(value) if name == "power" else int(value)
             else:
                 raise ValueError(name)
     except ValueError:
         raise DataError(
-            f"{source}{text!r}: use auto, none, or some of power=0.5,l2,centre,pca=32."
+            f"{source}{text!r}: use auto, none, or some of edges=5,power=0.5,l2,centre,pca=32."
         ) from None
     return PrepareConfig(**steps)
 
 
 def choose_config(pool: ClassPool, classes: Int[np.ndarray, "some"]) -> PrepareConfig:
-    """The preparation that suits the data: pixels, non-negative network features, or others.
+    """The preparation that suits the data: images, non-negative network features, or others.
 
-    Pixels and signed features: centring and 32 principal components. Non-negative features, as
-    they come out of a ReLU: square root, unit length, then the same. Data of 32 dimensions or
-    fewer keep them all.
+    Images of 16 × 16 pixels and more: edges in 5 × 5 cells, centring and 64 principal components.
+    Signed features, and smaller images: centring and 32 components. Non-negative features, as they
+    come out of a ReLU: square root, unit length, then the same. Where there are not more dimensions
+    than components, they are all kept.
     """
     dims = int(np.prod(pool.sample_shape))
     rows = _spread_rows(pool, classes, 4096)
-    pca = min(32, len(rows)) if dims > 32 else None
+    if pool.is_images and min(pool.sample_shape[:2]) >= _LEAST_SIDE:
+        return PrepareConfig(edges=_CELLS, pca=min(2 * _COMPONENTS, len(rows)))
+    pca = min(_COMPONENTS, len(rows)) if dims > _COMPONENTS else None
     if pool.is_images:
         return PrepareConfig(pca=pca)
     some = pool.take(rows)
@@ -174,13 +188,14 @@ def learn_preparation(
     raw = int(np.prod(pool.sample_shape))
     most = min(_ROWS_TO_LEARN_FROM, max(_NUMBERS_TO_LEARN_FROM // raw, 1024))
     rows = _spread_rows(pool, classes, most)
-    X = np.empty((len(rows), raw), dtype=np.float32)
+    dims = _before_centring(pool.take(rows[:1]), config).shape[1]
+    X = np.empty((len(rows), dims), dtype=np.float32)
     alike, at = True, 0
     for part in _parts(rows, raw):
         X[at : at + len(part)] = _before_centring(pool.take(part), config)
         alike = alike and bool((X[at : at + len(part)] == X[0]).all())
         at += len(part)
-    weights = _source_weights(pool, classes, rows)
+    weights = source_weights(pool, classes, rows)
     if weights is None:
         mean = X.mean(axis=0, dtype=np.float64).astype(np.float32)
     else:
@@ -191,7 +206,7 @@ def learn_preparation(
     if config.pca > min(X.shape):
         raise DataError(
             f"pca={config.pca} is more than the {min(X.shape)} that {len(X)} samples of "
-            f"{raw} dimensions allow. Lower it, or leave it out with pca=None."
+            f"{dims} dimensions allow. Lower it, or leave it out with pca=None."
         )
     if alike:
         raise DataError("all samples are the same; there is nothing to tell apart.")
@@ -203,19 +218,28 @@ def learn_preparation(
 
 
 class PreparedSamples(SamplePlaces):
-    """Prepared rows of a pool: all made once where they fit in memory, else made when asked for."""
+    """Prepared rows of a pool: all made once where they fit in memory, else made when asked for.
+
+    With ``keep=False`` they are made when asked for in any case: where few of them are.
+    """
 
     def __init__(
-        self, pool: ClassPool, preparation: Preparation, classes: Int[np.ndarray, "some"]
+        self,
+        pool: ClassPool,
+        preparation: Preparation,
+        classes: Int[np.ndarray, "some"],
+        *,
+        keep: bool = True,
     ) -> None:
         super().__init__(pool, classes)
         self.pool, self.preparation = pool, preparation
         self._kept: Float[np.ndarray, "rows dims"] | None = None
         self._on_meshes: dict[Mesh, Float[Array, "copies dims"]] = {}
-        if len(self.rows) * preparation.dims * 4 <= _KEEP_BELOW_BYTES:
+        self._raw = int(np.prod(pool.sample_shape))
+        if keep and len(self.rows) * preparation.dims * 4 <= _KEEP_BELOW_BYTES:
             self._kept = np.empty((len(self.rows), preparation.dims), dtype=np.float32)
             at = 0
-            for part in _parts(self.rows, len(preparation.mean)):
+            for part in _parts(self.rows, self._raw):
                 self._kept[at : at + len(part)] = preparation(pool.take(part))
                 at += len(part)
 
@@ -224,10 +248,7 @@ class PreparedSamples(SamplePlaces):
         if self._kept is not None:
             return self._kept[self.where[rows]]
         return np.concatenate(
-            [
-                self.preparation(self.pool.take(part))
-                for part in _parts(rows, len(self.preparation.mean))
-            ]
+            [self.preparation(self.pool.take(part)) for part in _parts(rows, self._raw)]
             or [np.empty((0, self.preparation.dims), dtype=np.float32)]
         )
 
@@ -258,7 +279,20 @@ def _spread_rows(
     return evenly_spaced(all_rows(pool, classes), most)
 
 
-def _source_weights(
+def check_samples(x: Float[np.ndarray, "S D"], rows: Int[np.ndarray, "S"], pool: ClassPool) -> None:
+    """Raise an error unless something can be learned from these prepared rows of a pool."""
+    if not np.var(x, dtype=np.float64) > 0:
+        raise DataError("all samples are the same; there is nothing to tell apart.")
+    largest = np.abs(x).max(axis=1)
+    if not largest.max() < _LARGEST:
+        c, n = pool.locate_row(int(rows[int(np.argmax(largest))]))
+        raise DataError(
+            f"sample {n} of class {pool.class_names[c]!r} has a feature of {largest.max():g}, "
+            "whose square is too large to sum. Repair or scale the samples."
+        )
+
+
+def source_weights(
     pool: ClassPool, classes: Int[np.ndarray, "some"], rows: Int[np.ndarray, "rows"]
 ) -> Float[np.ndarray, "rows"] | None:
     """Weights of rows that give the sources of a joined pool the same weight; 1 on average."""
@@ -281,6 +315,10 @@ def _parts(rows: Int[np.ndarray, "rows"], raw: int) -> Iterator[Int[np.ndarray, 
 def _before_centring(
     samples: Float[np.ndarray, "rows *shape"], config: PrepareConfig
 ) -> Float[np.ndarray, "rows raw"]:
+    if config.edges is not None:
+        if samples.ndim < 3:
+            raise DataError("edges are those of images; these samples are features: edges=None.")
+        samples = edge_histograms(samples, config.edges)
     X = samples.reshape(len(samples), -1).astype(np.float32, copy=False)
     if config.power is not None:
         if X.size and X.min() < 0:

@@ -11,13 +11,14 @@ import numpy as np
 from sklearn.base import clone
 
 from taskscape.arguments import check_kind
-from taskscape.compare.posteriors import kl
+from taskscape.compare import distances
 from taskscape.distributed.engine import map_work
 from taskscape.errors import DataError
 from taskscape.files import picture
 from taskscape.tasks import TaskSet
+from taskscape.themes.co_clustering import CoClustering
 from taskscape.themes.data import TaskSource
-from taskscape.themes.estimator import HealthWarning, TaskThemes
+from taskscape.themes.task_model import HealthWarning
 
 _SAME = 1e-6
 """Distances that differ by less, in nats, are equal but for rounding."""
@@ -140,14 +141,14 @@ def search_sizes(
     image_themes: Sequence[int] = (4, 8, 16),
     task_themes: Sequence[int] = (2, 4, 8),
     *,
-    model: TaskThemes | None = None,
+    model: CoClustering | None = None,
     validation: TaskSet | None = None,
     callback: Callable[[GridPoint], None] | None = None,
 ) -> SizeSearch:
     """Fit every combination and compare their bounds on the same held-out tasks.
 
     ``model`` has all other settings; it is not fitted itself. The held-out tasks are of classes
-    held out from ``tasks`` (see :class:`TaskThemes`), unless ``validation`` tasks, say of
+    held out from ``tasks`` (see :class:`CoClustering`), unless ``validation`` tasks, say of
     validation classes, are given; never search on test classes.
     """
     check_kind(tasks, TaskSet, "tasks", "Make one with sample_tasks.")
@@ -157,8 +158,8 @@ def search_sizes(
     if not image_themes or not task_themes:
         raise DataError("image_themes and task_themes need at least one number each.")
     if model is not None:
-        check_kind(model, TaskThemes, "model", "Leave it out for the usual one.")
-    usual = TaskThemes() if model is None else model
+        check_kind(model, CoClustering, "model", "Leave it out for the usual one.")
+    usual = CoClustering() if model is None else model
     models = [
         clone(usual).set_params(image_themes=K, task_themes=L)
         for K in image_themes
@@ -181,14 +182,14 @@ def search_sizes(
 
 
 def _fit(
-    model: TaskThemes, tasks: TaskSet, validation: TaskSet
+    model: CoClustering, tasks: TaskSet, validation: TaskSet
 ) -> tuple[dict[str, Any], np.ndarray]:
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)  # counted in the table instead
         model.fit(tasks, validation=validation)
     seen = model.embed(validation)
-    lam, bounds = seen.lam[0], seen.elbo[0]
+    lam, bounds = seen.lam[0], seen.elbo
     row = {
         "image_themes": int(model.image_themes),
         "task_themes": int(model.task_themes),
@@ -201,16 +202,16 @@ def _fit(
     return row, bounds
 
 
-def _found_again(model: TaskThemes, tasks: TaskSet) -> float:
+def _found_again(model: CoClustering, tasks: TaskSet) -> float:
     """How many tasks are nearest to themselves by the other half of their samples; ties count in
     part."""
     try:
         halves = tasks.halves()
     except DataError:  # a class has one sample
         return float("nan")
-    known, asked = (model.embed(half).lam.astype(np.float64) for half in halves)
-    distances = np.mean([kl(b[:, None], a) for a, b in zip(known, asked, strict=True)], axis=0)
-    nearest = distances <= distances.min(axis=1, keepdims=True) + _SAME
+    known, asked = (model.embed(half) for half in halves)
+    apart = distances(asked, known)
+    nearest = apart <= apart.min(axis=1, keepdims=True) + _SAME
     return float((nearest.diagonal() / nearest.sum(axis=1)).mean())
 
 

@@ -18,12 +18,10 @@ from taskscape.themes.config import FitConfig
 from taskscape.themes.data import FitBatch
 from taskscape.themes.mending import flaws, mend
 from taskscape.themes.places import all_rows, evenly_spaced
-from taskscape.themes.prepare import PreparedSamples
+from taskscape.themes.prepare import PreparedSamples, check_samples
 from taskscape.themes.steps import FitState, batch_part, cold_posterior, init, maximise
 
 _MOST_SAMPLES = 20_000
-_LARGEST = 1e15
-"""Of a prepared feature: the squares of many must fit into float32."""
 _DOCUMENT = 32
 """Most samples of a class that a start takes for one task; real tasks seldom have more."""
 _TRIED = 10
@@ -145,15 +143,7 @@ def _samples(
             f"image_themes={K} and task_themes={L} need at least {K} samples and {L} classes; the "
             f"tasks have {len(x)} and {n_classes}. Ask for fewer themes."
         )
-    if not np.var(x, dtype=np.float64) > 0:
-        raise DataError("all samples are the same; there is nothing to tell apart.")
-    largest = np.abs(x).max(axis=1)
-    if not largest.max() < _LARGEST:
-        c, n = pool.locate_row(int(rows[int(np.argmax(largest))]))
-        raise DataError(
-            f"sample {n} of class {pool.class_names[c]!r} has a feature of "
-            f"{largest.max():g}, whose square is too large to sum. Mend or scale the samples."
-        )
+    check_samples(x, rows, pool)
     return x, owner
 
 

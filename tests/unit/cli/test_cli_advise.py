@@ -11,8 +11,8 @@ from taskscape.cli import app
 from taskscape.errors import DataError
 
 SMALL = [
-    "--budget", "5", "--candidates", "30", "--n-way", "3", "--n-shot", "3", "--image-themes", "2",
-    "--task-themes", "2", "--updates", "4", "--trials", "2",
+    "--budget", "5", "--candidates", "30", "--n-way", "3", "--n-shot", "3",
+    "--updates", "4", "--trials", "2",
 ]  # fmt: skip
 
 LEDGER = Path(__file__).parents[3] / "experiments/results/targets-glyphs-mlp.jsonl.xz"

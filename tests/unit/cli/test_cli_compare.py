@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from fit_cases import fitted_themes, small_tasks
 from taskscape.cli import app
 from taskscape.cli import file_distances as compare
 from taskscape.diagram import join_accuracies
@@ -14,7 +15,7 @@ from taskscape.embeddings import Catalogue, Embeddings
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import Selection
-from taskscape.similarity import SIMILARITIES, TASK_THEMES
+from taskscape.similarity import SIMILARITIES
 from taskscape.tasks import TaskSet, make_tasks, sample_tasks
 from taskscape.tasks.class_lists import write_classes
 
@@ -68,12 +69,12 @@ def test_compare(run, files, tmp_path, train):
     out = tmp_path / "d.csv"
     words = run("compare", files / "test.parquet", files / train, "--out", out)
     assert "Is the test set like the training set?" in words
-    assert "mean KL to all training tasks: median" in words
+    assert "mean distance to all training tasks: median" in words
     found = json.loads(run("compare", files / "test.parquet", files / train, "--json"))
-    assert len(found["mean_kl"]) == 40
+    assert len(found["mean_distance"]) == 40
     with out.open() as file:
         rows = list(csv.DictReader(file))
-    assert float(rows[3]["distance"]) == pytest.approx(found["mean_kl"][3])
+    assert float(rows[3]["distance"]) == pytest.approx(found["mean_distance"][3])
     test = Embeddings.load(files / "test.parquet")
     assert json.loads(rows[3]["classes"]) == list(test.names(3))
     assert len(test.names(3)) == 3
@@ -102,12 +103,32 @@ def test_tasks_of_one_group_find_each_other(run, files, tmp_path):
         run("compare")
 
 
-def test_compare_with_a_reference_and_equal_ways(run, files):
+def test_compare_with_a_reference(run, files):
     found = json.loads(
-        run("compare", files / "test.parquet", files / "train.parquet", "--normalise-ways",
+        run("compare", files / "test.parquet", files / "train.parquet",
             "--reference", files / "test.parquet", "--json")
     )  # fmt: skip
     assert found["resemblance"]["median_percentile"] == pytest.approx(50)
+
+
+def test_embedded_tasks_are_compared_by_one_factor(run, tmp_path):
+    for name, seed in (("test", 1), ("train", 2)):
+        made = fitted_themes().embed(small_tasks(40, seed=seed))
+        made.save(tmp_path / f"{name}.parquet")
+    files = [tmp_path / "test.parquet", tmp_path / "train.parquet"]
+    far = {}
+    for name in ("themes", "image_themes", "position", "task_themes"):
+        found = json.loads(run("compare", *files, "--similarity", name, "--json"))
+        far[name] = found["mean_distance"]
+        words = run("compare", *files, "--similarity", name)
+        assert (" nats (5 %" in words) == (name in ("image_themes", "task_themes"))
+        chosen = run("select", *files, "-n", 3, "--similarity", name)
+        assert chosen.startswith("3 tasks by rule 'coverage'")
+    assert len({tuple(values) for values in far.values()}) == 4
+    lam = tmp_path / "lam.parquet"
+    Embeddings.load(files[0]).factor("task_themes").save(lam)
+    with pytest.raises(DataError, match="no factor 'position' in these embeddings"):
+        run("compare", lam, lam, "--similarity", "position")
 
 
 def test_models_must_agree(run, files):
@@ -127,7 +148,7 @@ def test_nearest_by_id(run, files):
     assert len(found["nearest"]) == 4
     assert all("class 3" in row["classes"] for row in found["nearest"])
     assert all(len(row["classes"]) in (2, 3) for row in found["nearest"])
-    distances = [row["kl"] for row in found["nearest"]]
+    distances = [row["distance"] for row in found["nearest"]]
     assert distances == sorted(distances)
 
 
@@ -158,7 +179,7 @@ def test_nearest_to_itself(run, files):
     found = json.loads(
         run("nearest", "--catalogue", files / "catalogue", "--task", 42, "-k", 1, "--json")
     )
-    assert found["nearest"][0]["kl"] == pytest.approx(0, abs=1e-9)
+    assert found["nearest"][0]["distance"] == pytest.approx(0, abs=1e-9)
     assert sorted(found["nearest"][0]["classes"]) == sorted(found["query"]["classes"])
 
 
@@ -222,7 +243,7 @@ def test_select_by_samples(run, files):
         run(*common)
 
 
-QUICK = [n for n, s in SIMILARITIES.items() if n != TASK_THEMES and s.least_samples == 1]
+QUICK = [n for n, s in SIMILARITIES.items() if s.factor is None and s.least_samples == 1]
 
 
 @pytest.mark.parametrize("similarity", QUICK)  # without those that train a network

@@ -1,4 +1,4 @@
-"""The commands ``fit``, ``embed``, ``score`` and ``sizes``, and what Ctrl-C does."""
+"""The commands ``fit`` and ``embed``, and what Ctrl-C does."""
 
 import json
 import os
@@ -16,10 +16,11 @@ from interrupt_cases import start_hearing
 from taskscape import Embeddings, TaskThemes
 from taskscape.cli import app
 from taskscape.embeddings import Catalogue
+from taskscape.errors import DataError
 
 pytestmark = pytest.mark.slow
-SMALL = ["--n-tasks", "300", "--n-way", "3-4", "--n-shot", "5", "--image-themes", "3",
-         "--task-themes", "2", "--max-passes", "2"]  # fmt: skip
+TASKS = ["--n-tasks", "300", "--n-way", "3-4", "--n-shot", "5"]
+SMALL = [*TASKS, "--paper", "--image-themes", "3", "--task-themes", "2", "--max-passes", "2"]
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,27 @@ def model(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert told["health"]["judged_on"] == told["held_out"]
     assert not folder.with_name("model.checkpoint").exists()
     return folder
+
+
+def test_a_fit_says_how_far_its_distances_can_be_trusted(data: Path, tmp_path: Path):
+    words = run("fit", data, "--split", "train", *TASKS, "--out", tmp_path / "m")
+    assert words.startswith("prepared by: centring\nlearned: 9 image-themes, ")
+    assert "tasks of the same classes find each other in" in words
+    again = ["fit", data, "--split", "train", *TASKS, "--out", tmp_path / "m", "--json"]
+    told = json.loads(run(*again))
+    assert told["retrieval"]["measure"]["measure"] == "TaskThemes"
+    wish = ["--split", "test", "--n-tasks", 40, "--n-way", 3, "--n-shot", 5]
+    run("embed", tmp_path / "m", data, *wish, "--out", tmp_path / "test.parquet")
+    run("embed", tmp_path / "m", data, *TASKS, "--out", tmp_path / "train.parquet")
+    near = run("nearest", "--catalogue", tmp_path / "train.parquet",
+               "--query", tmp_path / "test.parquet", "--task", 3)  # fmt: skip
+    assert near.splitlines()[-1] == "No other task is as near as the first."
+
+
+def test_options_of_the_papers_model_need_it(data: Path, tmp_path: Path):
+    for option in (["--task-themes", 3], ["--resume"], ["--tensorboard", tmp_path / "t"]):
+        with pytest.raises(DataError, match=f"^{option[0]} is for --paper; leave it out"):
+            run("fit", data, *option, "--out", tmp_path / "m")
 
 
 def test_tasks_are_embedded_into_a_file_and_a_catalogue(data: Path, model: Path, tmp_path: Path):
@@ -91,7 +113,7 @@ def test_interrupted_with_control_c_it_goes_on_to_the_same_model(data: Path, tmp
 
 def test_wrong_settings_are_named_before_the_data_is_read(tmp_path: Path):
     # in a process of its own, as a user has it: here the type checker would speak first
-    wrong = ["fit", str(tmp_path / "nowhere"), "--covariance", "round", "--out", "m"]
+    wrong = ["fit", str(tmp_path / "x"), "--paper", "--covariance", "round", "--out", "m"]
     done = subprocess.run(
         [sys.executable, "-m", "taskscape", *wrong], capture_output=True, text=True, check=False
     )

@@ -10,7 +10,7 @@ import pytest
 from taskscape import TaskThemes
 from taskscape.cli import display
 from taskscape.cli.display import FitDisplay, print_fit
-from taskscape.themes import FitInfo, PrepareConfig
+from taskscape.themes import CoClustering, FitInfo, PrepareConfig
 from taskscape.themes.health import Health
 from taskscape.themes.prepare import Preparation
 
@@ -18,8 +18,8 @@ HEALTH = Health((0.5, 0.5), (0.7, 0.3), "tasks of held-out classes", 500, 212, 1
                 None, ())  # fmt: skip
 
 
-def finished() -> TaskThemes:
-    model = TaskThemes(2, 2)
+def finished() -> CoClustering:
+    model = TaskThemes.paper(2, 2)
     model.fit_info_ = [
         FitInfo(t=8, tasks=2048, elbo=-3.0, done="the held-out bound no longer rises")
     ]
@@ -51,7 +51,7 @@ def test_so_does_the_json(capsys: pytest.CaptureFixture[str]):
 
 
 def test_so_does_every_line_on_the_way(capsys: pytest.CaptureFixture[str]):
-    live = FitDisplay(TaskThemes(2, 2), None, quiet=False)
+    live = FitDisplay(TaskThemes.paper(2, 2), None, quiet=False)
     live.judged_on = "tasks of held-out classes"
     live(FitInfo(t=1, tasks=256, elbo=-3.5, usage=(0.5, 0.25), done="x"), 0)
     live(FitInfo(t=2, tasks=256, elbo=-3.4, held_out=-3.6, usage=(0.5, 0.25), done="x"), 0)

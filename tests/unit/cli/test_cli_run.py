@@ -63,10 +63,10 @@ def test_interrupted_it_says_how_to_go_on_and_ends_with_the_findings(
     assert f"taskscape run --config {study} --out {out} --resume" in broken.stderr
     done = invoke("--config", study, "--out", out, "--resume")
     assert done.exit_code == 0, done.output
-    assert "fit task-themes: done before" in done.stderr
+    assert "fit themes: done before" in done.stderr
     assert "The data name no training, validation or test classes" in done.stderr
     assert [line[:3] for line in done.stdout.splitlines() if line[1:2] == "."] == [
-        "1. ", "2. ", "3. ", "4. ",
+        "1. ", "2. ", "3. ", "4. ", "5. ",
     ]  # fmt: skip
     assert "Read these remarks first:\n! " in done.stdout  # of so small a study
     assert done.stdout.rstrip().endswith(str(out / "report.html"))

@@ -3,6 +3,7 @@ import re
 import numpy as np
 import pytest
 
+from posterior_cases import PRODUCT, posteriors
 from taskscape.compare import distances, divergence_with_error, theme_cost
 from taskscape.errors import DataError
 
@@ -41,13 +42,20 @@ def test_unknown_kinds_are_refused():
 def test_emd_needs_alpha():
     message = (
         "kind='emd' needs alpha, the concentrations of the task-themes (L, K), for the cost of "
-        "moving between themes. Pass alpha=themes.alpha."
+        "moving between themes. Pass alpha=model.alpha_."
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         distances(P, Q, "emd", paired=True)
     message = "alpha has shape (2, 5); expected positive concentrations (3, K), or (1, 3, K)"
     with pytest.raises(DataError, match=f"^{re.escape(message)}"):
         distances(P, Q, "emd", alpha=np.ones((2, 5)), paired=True)
+
+
+def test_what_compares_dirichlets_alone_says_so():
+    tasks = posteriors(np.random.default_rng(0), 3, PRODUCT)
+    message = "kind='jensen_shannon' compares Dirichlets alone, and position is none; pass one"
+    with pytest.raises(DataError, match=f"^{re.escape(message)}"):
+        distances(tasks, tasks, "jensen_shannon")
 
 
 def test_pairs_must_match():

@@ -1,94 +1,70 @@
 import re
-from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from taskscape.compare import distances, mean_kl, member_scales, normalise_ways
-from taskscape.compare.posteriors import combine_members, read_lam
+from fit_cases import fitted_themes, small_tasks
+from posterior_cases import KINDS, PRODUCT, posteriors
+from taskscape.compare import distances, mean_distance, nearest, normalise_ways
+from taskscape.compare.posteriors import read_posterior
 from taskscape.errors import DataError
-
-
-def test_one_fit_becomes_an_ensemble_of_one():
-    lam = np.ones((3, 2))
-    assert read_lam(lam, "test").shape == (1, 3, 2)
-    assert read_lam(SimpleNamespace(lam=lam), "test").shape == (1, 3, 2)
-    assert read_lam(np.ones((4, 3, 2)), "test").shape == (4, 3, 2)
 
 
 @pytest.mark.parametrize(
     ("lam", "message"),
     [
-        (np.ones(3), "test has shape (3,); expected λ of shape (tasks, task-themes) or "
-         "(members, tasks, task-themes) with at least 1 member and 2 task-themes."),
-        (np.array([[1.0, 2.0], [1.0, -3.0]]), "test holds λ = -3 at task 1, task-theme 1; "
-         "concentrations are positive and finite. Pass the lam of embedded tasks."),
-        (np.array([[1.0, np.nan]]), "test holds λ = nan at task 0, task-theme 1; "
-         "concentrations are positive and finite. Pass the lam of embedded tasks."),
-        ("words", "test is str; expected λ as an array (tasks, task-themes) or (members, tasks, "
-         "task-themes), or embedded tasks that have one as .lam."),
+        (np.ones(3), "test is ndarray of shape (3,); expected embedded tasks (model.embed), or λ "
+         "as an array (tasks, task-themes) with at least 2 task-themes."),
+        (np.array([[1.0, 2.0], [1.0, -3.0]]), "test holds -3 at task 1, column 1 of task_themes; "
+         "concentrations are positive and finite. Arrays are taken for λ; where there are other "
+         "factors, pass embedded tasks (model.embed)."),
+        (np.array([[1.0, np.nan]]), "test holds nan at task 0, column 1 of task_themes;"),
+        ("words", "test is str of shape"),
     ],
 )  # fmt: skip
-def test_what_is_no_lam_is_refused(lam, message):
-    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-        mean_kl(lam, np.ones((2, 2)))
+def test_what_is_no_posterior_is_refused(lam, message):
+    with pytest.raises(DataError, match=f"^{re.escape(message)}"):
+        mean_distance(lam, np.ones((2, 2)))
 
 
 def test_models_of_different_shape_are_refused():
-    message = "test has 3 task-themes and train 2; embed both with the same model."
-    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-        mean_kl(np.ones((2, 3)), np.ones((2, 2)))
-    message = "test has 2 members and train 1; embed both with the same ensemble."
-    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-        distances(np.ones((2, 2, 3)), np.ones((2, 3)))
+    message = "test has 3 task-themes and train 2 task-themes; embed both with the same model."
+    for compare in (mean_distance, distances, lambda a, b: nearest(a, b, 1)):
+        with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+            compare(np.ones((2, 3)), np.ones((2, 2)))
 
 
 def test_no_tasks_are_refused():
-    with pytest.raises(DataError, match=r"^train has no tasks\.$"):
-        mean_kl(np.ones((2, 2)), np.ones((0, 2)))
-    with pytest.raises(DataError, match=r"^train has no tasks\.$"):
-        mean_kl(np.ones((2, 2)), iter([]))
+    for train in (np.ones((0, 2)), iter([])):
+        with pytest.raises(DataError, match=r"^train has no tasks\.$"):
+            mean_distance(np.ones((2, 2)), train)
 
 
-def test_an_ensemble_averages_relative_distances():
+def test_a_product_is_the_weighted_sum_of_its_factors():
     rng = np.random.default_rng(0)
-    p, q = rng.gamma(2, 1, (2, 3, 5, 4)) + 0.1
-    members = [distances(p[e], q[e]) for e in range(3)]
-    expected = np.mean([d / d.mean() for d in members], axis=0)
-    np.testing.assert_allclose(distances(p, q), expected)
-    scales = np.array([1.0, 2.0, 3.0])
-    expected = np.mean([d / s for d, s in zip(members, scales, strict=True)], axis=0)
-    np.testing.assert_allclose(distances(p, q, scales=scales), expected)
+    a, b = (posteriors(rng, n, PRODUCT) for n in (5, 7))
+    themes, place = PRODUCT
+    nu = distances(a.values[:, :6], b.values[:, :6])
+    apart = ((a.values[:, None, 6:] - b.values[:, 6:]) ** 2).sum(-1) / 2
+    expected = themes.share / themes.scale * nu + place.share / place.scale * apart
+    np.testing.assert_allclose(distances(a, b), expected, rtol=1e-10)
 
 
-def test_a_member_that_sees_no_distance_does_no_harm():
-    np.testing.assert_allclose(combine_members(np.array([[0.0, 0.0], [1.0, 3.0]])), [0.25, 0.75])
+def test_factors_that_weigh_nothing_are_left_out():
+    embedded = fitted_themes().embed(small_tasks(5))
+    assert [f.name for f in embedded.header.factors] == ["image_themes", "position", "task_themes"]
+    read = read_posterior(embedded, "test")
+    assert [f.name for f in read.factors] == ["image_themes", "position"]
+    assert read.values.shape[1] == sum(f.size for f in read.factors)
 
 
-def test_the_roundings_of_a_collapsed_member_do_not_count_as_distances():
-    """All its tasks fall on one point; its mean distance is not 0, but 1e-15."""
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_gradient_is_that_of_the_log_normaliser(kind):
     rng = np.random.default_rng(0)
-    lam = np.stack([0.5 + rng.gamma(1, 1, (60, 3)), np.full((60, 3), 1.7)])
-    test, train = lam[:, :9], lam[:, 9:]
-    alone = mean_kl(test[0], train[0])
-    expected = alone / alone.mean() / 2
-    np.testing.assert_allclose(mean_kl(test, train), expected, rtol=1e-9)
-    given = mean_kl(test, train, scales=member_scales(test, train))
-    np.testing.assert_allclose(given, expected, rtol=1e-9)
-
-
-@pytest.mark.parametrize("scales", [[1.0], [1.0, 0.0], [1.0, 1e30], [1e-310, 1.0], [10**30, 1]])
-def test_wrong_scales_are_refused(scales: list[float]):
-    shown = np.array2string(np.array(scales, dtype=float))
-    message = (
-        f"scales={shown} must be 2 typical distances between 1e-09 and 1e+12, one for each "
-        "member; member_scales(test, train) gives them."
-    )
-    lam = 1 + np.random.default_rng(0).random((2, 3, 4))
-    for measure in (mean_kl, distances, partial(distances, paired=True)):
-        with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-            measure(lam, lam, scales=scales)
+    at = posteriors(rng, 3, KINDS[kind])
+    step = 1e-6 * rng.normal(size=at.values.shape)
+    ends = [at.of(at.values + sign * step, at.factors).log_normaliser for sign in (1, -1)]
+    np.testing.assert_allclose((at.gradient * step).sum(1), (ends[0] - ends[1]) / 2, rtol=1e-4)
 
 
 def test_equal_proportions_are_equal_whatever_the_number_of_classes():
@@ -102,8 +78,16 @@ def test_equal_proportions_are_equal_whatever_the_number_of_classes():
 
 def test_normalising_keeps_tasks_that_have_that_many_classes():
     rng = np.random.default_rng(1)
-    lam = 0.5 + 5 * rng.dirichlet(np.ones(4), (2, 6))
+    lam = 0.5 + 5 * rng.dirichlet(np.ones(4), 6)
     np.testing.assert_allclose(normalise_ways(lam, delta=0.5, n_way=5), lam)
+
+
+def test_embedded_tasks_are_normalised_by_the_prior_they_name():
+    embedded = fitted_themes().embed(small_tasks(9))
+    even = normalise_ways(embedded, n_way=3)
+    assert [f.name for f in even.header.factors] == ["task_themes"]
+    np.testing.assert_allclose(even.values, normalise_ways(embedded.lam[0], delta=0.5, n_way=3))
+    np.testing.assert_allclose(even.values.sum(axis=1), 2 * 0.5 + 3)
 
 
 def test_normalising_with_the_wrong_prior_is_refused():

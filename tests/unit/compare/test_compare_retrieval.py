@@ -1,9 +1,11 @@
 """How often tasks find their own group, scored from distances and owners."""
 
+import json
+
 import numpy as np
 import pytest
 
-from taskscape.compare.retrieval import score_retrieval
+from taskscape.compare.retrieval import Retrieval, score_retrieval
 from taskscape.errors import DataError
 
 QUERIES = np.repeat(["a", "b"], 3)
@@ -33,7 +35,9 @@ def test_who_is_taken_for_whom_and_paired_differences(tmp_path):
     best = score_retrieval((QUERIES[:, None] != CANDIDATES).astype(float), QUERIES, CANDIDATES)
     assert scored.minus(best).value == pytest.approx(-1 / 6)
     assert scored.summary().startswith("mine: tasks of one group find each other in 83 % of cases")
-    assert scored.to_dict()["groups"]["b"]["at_1"] == 1
+    again = Retrieval.from_dict(json.loads(json.dumps(scored.to_dict())))
+    np.testing.assert_array_equal(again.taken_for, scored.taken_for)
+    assert (again.groups, again.chance) == (scored.groups, scored.chance)
     scored.plot(tmp_path / "retrieval.png")
     assert (tmp_path / "retrieval.png").stat().st_size > 10_000
 

@@ -1,7 +1,6 @@
 import numpy as np
 
 from taskscape.compare.rows import class_hashes, distinct_rows, row_hashes
-from taskscape.embeddings.blocks import boxes
 
 RNG = np.random.default_rng(0)
 
@@ -30,6 +29,15 @@ def test_rows_that_meet_in_a_hash_are_still_told_apart(monkeypatch):
     np.testing.assert_array_equal(rows[found.first][found.kind], rows)
 
 
+def test_a_few_numbers_of_each_row_tell_rows_apart_and_need_not():
+    kinds = RNG.normal(size=(20, 30))
+    rows = kinds[RNG.integers(20, size=500)]
+    for known in (rows.sum(axis=1, keepdims=True), np.zeros((500, 1))):
+        found = distinct_rows(rows, known)
+        np.testing.assert_array_equal(rows[found.first][found.kind], rows)
+        assert len(found.counts) == 20
+
+
 def test_hashes_depend_on_content_and_seed():
     rows = RNG.normal(size=(100, 3))
     h = row_hashes(rows)
@@ -44,13 +52,3 @@ def test_the_order_and_padding_of_classes_play_no_part():
     b = class_hashes(np.array([[-1, 1, 2, 3], [1, -1, 2, 3], [4, 2, 1, -1]]), start)
     np.testing.assert_array_equal(a, b)
     assert a[0] == a[1] != a[2]
-
-
-def test_boxes_hold_every_row_once_and_none_too_many():
-    rows = RNG.normal(size=(1000, 3))
-    order, starts = boxes(rows, 30)
-    np.testing.assert_array_equal(np.sort(order), np.arange(1000))
-    assert starts[0] == 0
-    assert starts[-1] == 1000
-    assert np.diff(starts).min() > 0
-    assert np.diff(starts).max() <= 30

@@ -3,18 +3,22 @@ import re
 import numpy as np
 import pytest
 
+from posterior_cases import KINDS, LAM, posteriors
 from taskscape.compare import TaskIndex, distances, nearest
-from taskscape.compare.posteriors import affine_kl
-from taskscape.embeddings.blocks import log_beta
+from taskscape.compare.posteriors import Affine
+from taskscape.embeddings import Factor, Posterior
 from taskscape.errors import DataError
 
 RNG = np.random.default_rng(0)
+METHODS = ["cpu", "device"]
 
 
-def tasks(n, *, L=4, members=None, ways=(5, 5)):
-    shape = (n,) if members is None else (members, n)
-    n_way = RNG.integers(ways[0], ways[1] + 1, (*shape, 1))
-    return 0.5 + n_way * RNG.dirichlet(np.full(L, 0.3), shape)
+def tasks(n, ways=(5, 5)):
+    return posteriors(RNG, n, LAM, ways).values
+
+
+def of_lam(lam):
+    return Posterior.of(lam, (Factor("task_themes", "dirichlet", lam.shape[1]),))
 
 
 def brute_force(test, train, k):
@@ -23,7 +27,7 @@ def brute_force(test, train, k):
     return order, np.take_along_axis(matrix, order, axis=1)
 
 
-@pytest.mark.parametrize("method", ["boxes", "matmul"])
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("n_test", [3, 300])
 @pytest.mark.parametrize("ways", [(5, 5), (2, 20)])
 def test_nearest_is_exact(method, n_test, ways):
@@ -35,14 +39,16 @@ def test_nearest_is_exact(method, n_test, ways):
         np.testing.assert_allclose(found.distances, matrix, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["boxes", "matmul"])
-def test_an_ensemble_is_searched_exactly(method):
-    test, train = tasks(100, members=3), tasks(3000, members=3)
-    found = nearest(test, train, 5, method=method)
-    np.testing.assert_array_equal(found.indices, brute_force(test, train, 5)[0])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_posteriors_of_any_kind_are_searched_exactly(kind, method):
+    test, train = (posteriors(RNG, n, KINDS[kind]) for n in (100, 3000))
+    for given in (train, train.of(train.values.astype(np.float32), train.factors)):
+        found = nearest(test, given, 5, method=method)
+        np.testing.assert_array_equal(found.indices, brute_force(test, given, 5)[0])
 
 
-@pytest.mark.parametrize("method", ["boxes", "matmul"])
+@pytest.mark.parametrize("method", METHODS)
 def test_equal_tasks_come_in_their_order(method):
     kinds = tasks(5)
     train = kinds[RNG.integers(5, size=1000)]
@@ -56,14 +62,15 @@ def test_almost_equal_tasks_are_told_apart():
     # differences that float32 products cannot see
     train = tasks(1)[0] * (1 + 1e-5 * RNG.normal(size=(2000, 4)))
     indices, _ = brute_force(train[:50], train, 3)
-    for method in ("boxes", "matmul"):
+    for method in METHODS:
         np.testing.assert_array_equal(nearest(train[:50], train, 3, method=method).indices, indices)
 
 
 def in_their_order(test, train, k, keys):
     """The k nearest by distances of single pairs, of equally far ones those with the least key."""
-    b = np.broadcast_to(train, (len(test), *train.shape))
-    matrix = affine_kl(test[None], np.ones(1)).to_own(b, log_beta(b))
+    b, known = np.broadcast_to(train, (len(test), *train.shape)), of_lam(train)
+    F = np.broadcast_to(known.log_normaliser, b.shape[:2])
+    matrix = Affine.of(of_lam(test)).to_own(b, F)
     return np.lexsort((np.broadcast_to(keys, matrix.shape), matrix))[:, :k]
 
 
@@ -72,7 +79,7 @@ def of_whole_classes(n):
     return 0.5 + RNG.multinomial(5, np.full(4, 0.25), n).astype(float)
 
 
-@pytest.mark.parametrize("method", ["boxes", "matmul"])
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("n_test", [3, 100])
 def test_different_tasks_that_are_equally_far_come_in_their_order(method, n_test):
     test, train = (
@@ -87,11 +94,11 @@ def test_different_tasks_that_are_equally_far_come_in_their_order(method, n_test
 def test_keys_say_which_of_equally_far_tasks_comes_first():
     test, train = of_whole_classes(100), of_whole_classes(900)
     keys = RNG.permutation(900).astype(np.uint64)
-    found = TaskIndex(train[None], keys).search(test[None], 10, np.ones(1))
+    found = TaskIndex(of_lam(train), keys).search(of_lam(test), 10)
     np.testing.assert_array_equal(found.indices, in_their_order(test, train, 10, keys))
 
 
-@pytest.mark.parametrize("method", ["boxes", "matmul"])
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("spread", [1e-9, 1e-8, 1e-7])
 def test_large_concentrations_round_coarsely_and_no_near_task_is_missed(method, spread):
     middle = 2e6 * RNG.dirichlet(np.full(16, 3.0))
@@ -103,15 +110,15 @@ def test_large_concentrations_round_coarsely_and_no_near_task_is_missed(method, 
 def test_used_tasks_are_passed_over():
     test, train = tasks(200), tasks(3000)
     unused = RNG.random(3000) < 0.1
-    index = TaskIndex(train[None])
-    found = index.search(test[None], 5, np.ones(1), unused)
+    index, asked = TaskIndex(of_lam(train)), of_lam(test)
+    found = index.search(asked, 5, unused)
     left = np.flatnonzero(unused)
     np.testing.assert_array_equal(found.indices, left[brute_force(test, train[left], 5)[0]])
     few = np.zeros(3000, dtype=bool)
     few[:3] = True
-    assert index.search(test[None], 5, np.ones(1), few).indices.shape == (200, 3)
+    assert index.search(asked, 5, few).indices.shape == (200, 3)
     none = np.zeros(3000, dtype=bool)
-    assert index.search(test[None], 5, np.ones(1), none).indices.shape == (200, 0)
+    assert index.search(asked, 5, none).indices.shape == (200, 0)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +126,7 @@ def test_used_tasks_are_passed_over():
     [
         ({"k": 0}, "k=0 must be at least 1."),
         ({"k": 9}, "k=9 is more than the 8 training tasks; lower k."),
-        ({"method": "magic"}, "method='magic' is not known; use 'auto', 'boxes' or 'matmul'."),
+        ({"method": "magic"}, "method='magic' is not known; use 'auto', 'cpu' or 'device'."),
     ],
 )
 def test_wishes_that_cannot_be_met_are_refused(options, message):

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from taskscape.compare import mean_kl, nearest, summarise
+from taskscape.compare import mean_distance, nearest
 from taskscape.embeddings import (
     Catalogue,
     Embeddings,
@@ -25,12 +25,12 @@ RNG = np.random.default_rng(0)
 POOL = ClassPool.from_arrays(RNG.normal(size=(60, 3)), np.repeat(np.arange(20), 3))
 N = 30_000
 TASKS = sample_tasks(POOL, N, n_way=(2, 5), n_shot=2)
-SHARES = RNG.dirichlet(np.full(4, 0.2), (2, 20))
-LAM = (0.5 + SHARES[:, TASKS.classes[:, :2]].sum(axis=2)).astype(np.float32)
+SHARES = RNG.dirichlet(np.full(4, 0.2), 20)
+LAM = (0.5 + SHARES[TASKS.classes[:, :2]].sum(axis=1)).astype(np.float32)
 LAM += RNG.gamma(0.3, 0.1, LAM.shape).astype(np.float32)
-LAM[:, ::50] = LAM[:, :1]  # equal tasks are equally far
+LAM[::50] = LAM[:1]  # equal tasks are equally far
 ALL = Embeddings.of(TASKS, LAM, model="m1")
-QUERIES = LAM[:, :300:3] + np.float32(0.05)
+QUERIES = LAM[:300:3] + np.float32(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -64,15 +64,15 @@ def count_blocks(monkeypatch):
 
 def test_nearest_tasks_on_disk_are_those_in_memory(unsorted):
     catalogue = unsorted
-    everything = catalogue.read().lam
+    everything = catalogue.read()
     expected = nearest(QUERIES, everything, 7)
-    near = nearest(QUERIES, catalogue.lam(), 7)
+    near = nearest(QUERIES, catalogue.posteriors(), 7)
     np.testing.assert_array_equal(near.indices, expected.indices)
     np.testing.assert_allclose(near.distances, expected.distances, rtol=1e-12, atol=1e-14)
-    one = nearest(QUERIES[:, :1], catalogue.lam(), 1200)
-    np.testing.assert_array_equal(one.indices, nearest(QUERIES[:, :1], everything, 1200).indices)
+    one = nearest(QUERIES[:1], catalogue.posteriors(), 1200)
+    np.testing.assert_array_equal(one.indices, nearest(QUERIES[:1], everything, 1200).indices)
     with pytest.raises(DataError, match=r"^k=30001 is more than the 30000 training tasks"):
-        nearest(QUERIES, catalogue.lam(), N + 1)
+        nearest(QUERIES, catalogue.posteriors(), N + 1)
 
 
 def test_what_a_killed_process_left_is_deleted_and_what_is_being_written_is_not(catalogue):
@@ -152,10 +152,11 @@ def test_means_read_no_task_and_single_ones_few_blocks(unsorted, monkeypatch):
     unsorted.take([17, 20_000])
     assert len(read) == 2
     monkeypatch.setattr(EmbeddingsFile, "batches", None)
-    summary = summarise(catalogue.lam())
-    np.testing.assert_allclose(summary.mean_lam, LAM.mean(axis=1, dtype=np.float64), rtol=1e-9)
-    expected = mean_kl(QUERIES, LAM)
-    np.testing.assert_allclose(mean_kl(QUERIES, catalogue.lam()), expected, rtol=1e-9)
+    sums = catalogue.posteriors().sums()
+    np.testing.assert_allclose(sums.values, LAM.sum(axis=0, dtype=np.float64), rtol=1e-9)
+    expected = mean_distance(QUERIES, LAM)
+    found = mean_distance(QUERIES, catalogue.posteriors())
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("spread", [1e-9, 1e-8, 1e-7])
@@ -166,8 +167,8 @@ def test_large_concentrations_are_found_on_disk_as_in_memory(spread, tmp_path):
     queries, lam = (middle * (1 + spread * rng.normal(size=(n, 16))) for n in (100, 1500))
     catalogue = Catalogue.append(tmp_path / "c", Embeddings.of(TASKS[:1500], lam))
     for k in (1, 10):
-        near = nearest(queries, catalogue.lam(), k)
-        expected = nearest(queries, catalogue.read().lam, k)
+        near = nearest(queries, catalogue.posteriors(), k)
+        expected = nearest(queries, catalogue.read(), k)
         np.testing.assert_array_equal(near.indices, expected.indices)
         np.testing.assert_array_equal(near.distances, expected.distances)
 
@@ -188,7 +189,7 @@ def test_no_manifest_names_a_file_that_is_gone(catalogue):
         (lambda c: c.take([True]), "places of type bool cannot be taken; use whole numbers."),
         (lambda c: c.take([N]), f"place {N} asked for; there are {N} tasks."),
         (lambda c: c.scan(batch_size=0), "batch_size=0 must be at least 1."),
-        (lambda c: c.lam(batch_size=-1), "batch_size=-1 must be at least 1."),
+        (lambda c: c.posteriors(batch_size=-1), "batch_size=-1 must be at least 1."),
         (
             lambda c: c.read(TaskFilter(any_class="12")),
             "classes='12' must be a list of ids or names.",
@@ -202,8 +203,8 @@ def test_wishes_that_cannot_be_met_are_refused(call, message, unsorted):
 
 def test_tasks_are_chosen_from_a_catalogue_as_from_memory(unsorted):
     everything = unsorted.read()
-    test = QUERIES[:, :20].astype(np.float64)
-    expected = select(test, everything.lam.astype(np.float64), 40, train_classes=everything.classes)
+    test = QUERIES[:20].astype(np.float64)
+    expected = select(test, everything, 40, train_classes=everything.classes)
     chosen = select_from_catalogue(test, unsorted, 40)
     np.testing.assert_allclose(chosen.scores, expected.scores, rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(chosen.for_test, expected.for_test)
@@ -220,4 +221,4 @@ def test_a_catalogue_without_tasks(tmp_path):
     nothing = Shard.write(tmp_path / "c" / "shard-0.parquet", ALL[:0])
     empty = Catalogue.add_shards(tmp_path / "c", [nothing])
     with pytest.raises(DataError, match=r"^train has no tasks\.$"):
-        mean_kl(QUERIES, empty.lam())
+        mean_distance(QUERIES, empty.posteriors())

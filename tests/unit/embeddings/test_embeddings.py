@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from taskscape.compare import class_separation, mean_kl, nearest, resemblance
-from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
+from posterior_cases import PRODUCT, posteriors
+from taskscape.compare import distances, mean_distance, nearest, resemblance
+from taskscape.embeddings import Catalogue, Embeddings, Factor, TaskFilter
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.tasks import sample_tasks
@@ -17,9 +18,12 @@ POOL = ClassPool.from_arrays(
     RNG.normal(size=(200, 3)), np.repeat(np.arange(20), 10), groups=["ab"[i % 2] for i in range(20)]
 )
 TASKS = sample_tasks(POOL, 900, n_way=(2, 5), n_shot=2)
-LAM = (0.5 + RNG.gamma(1, 1, (2, 900, 4))).astype(np.float32)
-SWEEPS = RNG.integers(3, 30, (2, 900))
-ALL = Embeddings.of(TASKS, LAM, model="m1", elbo=LAM.sum(axis=2), sweeps=SWEEPS, delta=0.5)
+FACTORS = (
+    *(replace(f, half=True) for f in PRODUCT),
+    Factor("task_themes", "dirichlet", 4, share=0.0),
+)
+VALUES = posteriors(RNG, 900, FACTORS).values.astype(np.float16).astype(np.float32)
+ALL = Embeddings.of(TASKS, VALUES, FACTORS, model="m1", elbo=VALUES.sum(axis=1), delta=0.5)
 
 
 @pytest.fixture
@@ -34,9 +38,9 @@ def test_what_was_appended_is_read(catalogue):
     assert len(catalogue.parts()) == 3
     back = Embeddings.load(catalogue.path)
     assert back.header == ALL.header
-    for name in ("ids", "classes", "lam", "elbo", "sweeps", "keys", "n_way"):
+    for name in ("ids", "classes", "values", "logs", "elbo", "keys", "n_way"):
         np.testing.assert_array_equal(getattr(back, name), getattr(ALL, name))
-    assert back.lam.dtype == np.float32
+    assert back.values.dtype == np.float32
     assert back.names(5) == TASKS.names(5)
 
 
@@ -68,15 +72,17 @@ def test_filters(catalogue, where, good):
     assert 0 < len(expected) < 900
     found = catalogue.read(where)
     np.testing.assert_array_equal(found.ids, expected)
-    lam = np.concatenate(list(catalogue.lam(where, batch_size=64)), axis=1)
-    np.testing.assert_array_equal(lam, LAM[:, expected])
+    streamed = Embeddings.concatenate(list(catalogue.posteriors(where, batch_size=64)))
+    np.testing.assert_array_equal(streamed.values, VALUES[expected])
 
 
 def test_streams_give_what_arrays_give(catalogue):
-    stream = catalogue.lam(batch_size=70)
-    np.testing.assert_allclose(mean_kl(LAM[:, :9], stream), mean_kl(LAM[:, :9], LAM), rtol=1e-9)
-    found = nearest(LAM[:, :9], stream, 4)
-    np.testing.assert_array_equal(found.indices, nearest(LAM[:, :9], LAM, 4).indices)
+    stream = catalogue.posteriors(batch_size=70)
+    np.testing.assert_allclose(
+        mean_distance(ALL[:9], stream), mean_distance(ALL[:9], ALL), rtol=1e-9
+    )
+    found = nearest(ALL[:9], stream, 4)
+    np.testing.assert_array_equal(found.indices, nearest(ALL[:9], ALL, 4).indices)
 
 
 def test_places_and_ids(catalogue):
@@ -102,8 +108,8 @@ def test_tasks_of_another_model_or_pool_are_refused(catalogue):
     other = replace(ALL, header=replace(ALL.header, fingerprint="0" * 32))
     with pytest.raises(DataError, match=r"their class ids mean different classes"):
         Catalogue.append(catalogue.path, other)
-    single = Embeddings.of(TASKS, LAM[0], model="m1")
-    with pytest.raises(DataError, match=r"^the new tasks has members 1"):
+    single = Embeddings.of(TASKS, VALUES[:, :4] + 1, model="m1")
+    with pytest.raises(DataError, match=r"^the new tasks has factors 4 task-themes, "):
         Catalogue.append(catalogue.path, single)
     assert len(Catalogue(catalogue.path)) == 900
 
@@ -137,47 +143,81 @@ def test_unknown_classes_and_groups_are_refused(catalogue):
         catalogue.read(TaskFilter(group="c"))
 
 
-def test_what_is_in_memory_is_short_to_show_and_plain_to_keep(tmp_path):
-    assert repr(ALL) == "Embeddings(900 tasks over 'arrays': 4 task-themes under 2 fits)"
+def test_what_is_in_memory_is_short_to_show_and_plain_to_keep():
+    factors = "6 image-themes, position in 5 dimensions, 4 task-themes"
+    assert repr(ALL) == f"Embeddings(900 tasks over 'arrays': {factors})"
     first, *more = ALL.summary().splitlines()
-    assert first == ("900 tasks over pool 'arrays', embedded by model m1: 4 task-themes, 2 fits.")
+    assert first == f"900 tasks over pool 'arrays', embedded by model m1: {factors}."
     assert more[0] == "Each has 2 to 5 classes."
-    assert more[2].startswith("Bound: ")
+    assert more[1].startswith("Mean share of each task-theme: ")
+    assert more[2].startswith("Explained by ")
     plain = json.loads(json.dumps(ALL[:2].to_dict()))
     assert plain["model"] == "m1"
     assert plain["tasks"][1]["classes"] == list(TASKS.names(1))
-    np.testing.assert_allclose(plain["tasks"][1]["lam"], LAM[:, 1])
+    np.testing.assert_allclose(plain["tasks"][1]["image_themes"], VALUES[1, :6])
 
 
-def test_a_single_fit_gives_a_row_for_each_task():
-    single = Embeddings.of(TASKS, LAM[0])
-    np.testing.assert_array_equal(np.asarray(single), LAM[0])
-    np.testing.assert_array_equal(np.asarray(ALL), LAM)
-    assert single[:1].to_dict()["tasks"][0]["lam"] == LAM[0, 0].tolist()
-    np.testing.assert_array_equal(mean_kl(single[:9], single), mean_kl(LAM[0, :9], LAM[0]))
+def test_an_array_of_embedded_tasks_has_all_factors_side_by_side():
+    np.testing.assert_array_equal(np.asarray(ALL), VALUES)
+    assert ALL.columns[:2] == ("image_themes_0", "image_themes_1")
+    assert ALL.columns[-1] == "task_themes_3"
+    np.testing.assert_array_equal(ALL.lam, VALUES[None, :, -4:])
 
 
-def test_bounds_that_are_not_known_stay_so(tmp_path):
-    Embeddings.of(TASKS, LAM[0]).save(tmp_path / "e.parquet")
+def test_one_factor_alone_is_compared_by_its_plain_divergence():
+    themes = ALL.factor("task_themes")
+    assert (themes.header.unit, ALL.header.unit) == ("nats", "")
+    assert (themes.header.counts_themes, ALL.header.counts_themes) == (True, False)
+    lam = VALUES[:, -4:].astype(np.float64)
+    np.testing.assert_allclose(distances(themes[:5], themes[5:20]), distances(lam[:5], lam[5:20]))
+    with pytest.raises(DataError, match=r"^no factor 'x' in these embeddings; they have image_the"):
+        ALL.factor("x")
+
+
+def test_fits_of_an_ensemble_keep_their_own_scales_when_taken_alone():
+    fits = tuple(
+        Factor(f"task_themes_{i}", "dirichlet", 4, 0.1, scale) for i, scale in ((1, 2.0), (2, 0.5))
+    )
+    lam = 0.5 + RNG.gamma(1, 1, (900, 8))
+    both = Embeddings.of(TASKS, lam, fits).factor("task_themes")
+    assert [(f.share, f.scale) for f in both.header.factors] == [(0.5, 2.0), (0.5, 0.5)]
+    assert both.header.unit == ""
+    assert both.lam.shape == (2, 900, 4)
+    assert both.factor("task_themes_2").header.unit == "nats"
+
+
+def test_what_is_not_known_of_tasks_stays_so(tmp_path):
+    Embeddings.of(TASKS, VALUES[:, -4:]).save(tmp_path / "e.parquet")
     back = Embeddings.load(tmp_path / "e.parquet")
     assert np.isnan(back.elbo).all()
-    assert (back.sweeps == 0).all()
-    assert "Bound" not in back.summary()
+    assert "Explained" not in back.summary()
     assert "elbo" not in back[0].to_dict()["tasks"][0]
 
 
-def test_pieces_are_joined_and_tasks_compared_as_they_are():
+def test_numbers_that_are_no_posterior_are_refused():
+    for values, message in (
+        (VALUES[:5], "values have shape (5, 15) and type float32; expected floating-point numbers"),
+        (
+            VALUES[:, :9],
+            "values has 9 columns; 6 image-themes, position in 5 dimensions, 4 task-themes are 15.",
+        ),
+        (-VALUES, "values holds -"),
+    ):
+        with pytest.raises(DataError, match=f"^{re.escape(message)}"):
+            Embeddings.of(TASKS, values, FACTORS)
+
+
+def test_pieces_are_joined():
     narrow, wide = ALL[TASKS.n_way <= 3], ALL[TASKS.n_way > 3]
     narrow = replace(narrow, classes=narrow.classes[:, :3])
     both = Embeddings.concatenate([narrow, wide])
     assert len(both) == 900
     assert both[0].names(0) == narrow.names(0)
-    np.testing.assert_array_equal(both.sweeps[:, : len(narrow)], narrow.sweeps)
-    np.testing.assert_array_equal(mean_kl(ALL[:9], ALL), mean_kl(LAM[:, :9], LAM))
+    np.testing.assert_array_equal(both.logs[: len(narrow)], narrow.logs)
 
 
 def test_pieces_of_two_models_are_not_joined():
-    other = Embeddings.of(TASKS[:5], LAM[:, :5], model="m2")
+    other = replace(ALL[:5], header=replace(ALL.header, model="m2"))
     message = (
         "piece 1 has model m2, piece 0 m1; distances only mean something within one model. "
         "Embed both with the same one."
@@ -189,11 +229,5 @@ def test_pieces_of_two_models_are_not_joined():
 def test_embedded_tasks_know_their_classes():
     alike = resemblance(ALL[:50], ALL)
     assert alike.folds > 0
-    by_hand = resemblance(LAM[:, :50], LAM, train_classes=TASKS)
+    by_hand = resemblance(ALL[:50], ALL, train_classes=TASKS)
     np.testing.assert_array_equal(alike.percentile, by_hand.percentile)
-    gamma = 0.5 + RNG.gamma(1, 1, (2, 900, 5, 3))
-    apart = class_separation(replace(ALL, gamma=gamma))
-    masked = class_separation(gamma, class_mask=TASKS.classes >= 0)
-    np.testing.assert_array_equal(apart.mean, masked.mean)
-    with pytest.raises(DataError, match=r"^posterior has no gamma; embed the tasks with keep_gam"):
-        class_separation(ALL)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import forecast_cases as cases
-from taskscape import Embeddings, Forecaster, make_tasks, sample_tasks
+from fit_cases import fitted
+from taskscape import Forecaster, make_tasks, sample_tasks
 from taskscape.cli.forecast import _print_forecasts as print_forecasts
 from taskscape.errors import DataError
 from taskscape.forecast import Forecasts, ForecastWarning, Judgement, forecast
@@ -95,8 +96,10 @@ def test_distances_by_another_similarity(tmp_path: Path):
     same(found, made.predict(test[:7]), slice(0, 7))
     with pytest.raises(DataError, match=r"^distances of this forecaster are by PrototypeDistance"):
         made.save(tmp_path / "f")
-    with pytest.raises(DataError, match=r"^train is ndarray; with a similarity it must be a TaskS"):
-        Forecaster(cases.model(), cases.train_lam(), similarity=notion)
+    with pytest.raises(
+        DataError, match=r"^train is Embeddings; with a similarity it must be a Tas"
+    ):
+        Forecaster(cases.model(), cases.known(), similarity=notion)
 
 
 def test_queries_are_never_looked_at():
@@ -124,8 +127,12 @@ def test_permuting_the_classes_of_a_task_changes_nothing():
     same(made.predict(one), made.predict(other))
 
 
-def test_one_shot_and_ensembles():
-    made = Forecaster(cases.model(2), cases.train_lam(2), "toy")
+@pytest.mark.parametrize("members", [0, 1, 2])
+def test_one_shot_and_models_of_every_kind(members):
+    model = cases.model()
+    if members:  # the paper's, whose distances depend on the number of classes unless evened out
+        model = fitted() if members == 1 else fitted(n_restarts=2, ensemble=2)
+    made = Forecaster(model, cases.tasks("train", 80, n_shot=6), "toy")
     given = cases.tasks("val", 120, n_way=3, n_shot=1)
     described = made.describe(given)
     assert np.isnan(described["spread_within"]).all()
@@ -138,7 +145,7 @@ def test_one_shot_and_ensembles():
 
 def test_groups_can_be_left_out():
     _, given = cases.calibrated()
-    made = Forecaster(cases.model(), cases.train_lam(), groups=["difficulty"])
+    made = Forecaster(cases.model(), cases.known(), groups=["difficulty"])
     described = made.describe(given)
     made.fit(given, cases.accuracy(described, given.n_way), described=described)
     assert set(made.columns) == set(GROUPS["difficulty"])
@@ -154,7 +161,7 @@ def test_it_is_written_and_read(tmp_path: Path):
     same(made.predict(test), back.predict(test))
     assert (back.learner, back.confidence) == ("toy", 0.9)
     with pytest.raises(DataError, match="was made with another model"):
-        Forecaster.load(tmp_path / "forecaster", cases.model(2))
+        Forecaster.load(tmp_path / "forecaster", fitted())
     made.model.save(tmp_path / "model")
     with pytest.raises(DataError, match="does not hold a forecaster"):
         Forecaster.load(tmp_path / "model", cases.model())
@@ -204,9 +211,7 @@ def test_tasks_unlike_the_calibration_tasks_are_warned_of():
 
 
 def test_classes_shared_with_training_are_warned_of():
-    train_tasks = cases.tasks("train", 80, n_shot=6)
-    embedded = Embeddings.of(train_tasks, cases.train_lam(), model=cases.model().fingerprint_)
-    made = Forecaster(cases.model(), embedded)
+    made = Forecaster(cases.model(), cases.known())
     given = cases.tasks("train", 120)
     with pytest.warns(ForecastWarning, match="among those of the training tasks too"):
         made.fit(given, np.random.default_rng(0).random(120))
@@ -214,7 +219,7 @@ def test_classes_shared_with_training_are_warned_of():
 
 def test_few_calibration_classes_are_warned_of():
     few = sample_tasks(cases.pool().subset(np.arange(16, 23)), 120, n_way=3, n_shot=2, seed=0)
-    made = Forecaster(cases.model(), cases.train_lam())
+    made = Forecaster(cases.model(), cases.known())
     with pytest.warns(ForecastWarning, match="of 7 classes are too few to leave out all classes"):
         made.fit(few, np.random.default_rng(0).random(120))
 
@@ -229,26 +234,24 @@ def test_few_calibration_classes_are_warned_of():
     ],
 )  # fmt: skip
 def test_accuracies_that_cannot_be_are_refused(accuracy, message):
-    made = Forecaster(cases.model(), cases.train_lam())
+    made = Forecaster(cases.model(), cases.known())
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         made.fit(cases.tasks("val", 12), accuracy)
 
 
 def test_other_wrong_wishes_are_refused():
-    model, lam = cases.model(), cases.train_lam()
+    model, known = cases.model(), cases.known()
     with pytest.raises(DataError, match=r"^confidence=0.1 must be a number of at least 0.5"):
-        Forecaster(model, lam, confidence=0.1)
+        Forecaster(model, known, confidence=0.1)
     with pytest.raises(DataError, match=r"^groups=\['luck'\]: choose at least one of distance,"):
-        Forecaster(model, lam, groups=["luck"])
-    with pytest.raises(DataError, match=r"^train must be embedded tasks or λ; pass model"):
-        Forecaster(model, cases.tasks("train", 5))
-    with pytest.raises(DataError, match="train has 1 members and the model 2"):
-        Forecaster(cases.model(2), lam)
-    other = Embeddings.of(cases.tasks("train", 80), lam, model="f" * 32)
+        Forecaster(model, known, groups=["luck"])
+    with pytest.raises(DataError, match=r"^train must be a Embeddings, not ndarray"):
+        Forecaster(model, known.values)
+    other = replace(known, header=replace(known.header, model="f" * 32))
     with pytest.raises(DataError, match="train was embedded by another model"):
         Forecaster(model, other)
     with pytest.raises(DataError, match=r"^this forecaster is not fitted; call fit"):
-        Forecaster(model, lam).predict(cases.tasks("test", 5))
+        Forecaster(model, known).predict(cases.tasks("test", 5))
 
 
 def test_in_one_call_with_a_trained_learner():
@@ -272,9 +275,9 @@ def test_in_one_call_with_a_trained_learner():
     same(found, again)
     assert found.learner == "ProtoNet"
     with pytest.raises(DataError, match="calibration_tasks have no queries"):
-        forecast(trained, cases.model(), cases.train_lam(), given.with_samples(2), test)
+        forecast(trained, cases.model(), cases.known(), given.with_samples(2), test)
     with pytest.raises(DataError, match="has other classes, or other numbers of samples"):
         forecast(
-            trained, cases.model(), cases.train_lam(), given, test,
+            trained, cases.model(), cases.known(), given, test,
             learner_pool=pool.subset(np.arange(20)),
         )  # fmt: skip

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from report_cases import EVIL, awkward_study, bare_study, with_outcomes
+from taskscape.compare.retrieval import score_retrieval
 from taskscape.diagram import correlation_diagram
 from taskscape.embeddings import Embeddings
 from taskscape.report import render_report, write_report
 from taskscape.select.trials import gains_of
+from taskscape.similarity import RetrievalTest
 from taskscape.study.result import StudyResult
 
 
@@ -56,9 +58,12 @@ def ensemble(result: StudyResult) -> StudyResult:
     """The study as two fits would have made it."""
 
     def twice(tasks: Embeddings) -> Embeddings:
-        lam = np.concatenate([tasks.lam, tasks.lam[..., ::-1]])
-        elbo, sweeps = (np.concatenate([x, x]) for x in (tasks.elbo, tasks.sweeps))
-        return replace(tasks, lam=lam, elbo=elbo, sweeps=sweeps)
+        *others, one = tasks.header.factors
+        fits = [replace(one, name=f"task_themes_{i}") for i in (1, 2)]
+        values = np.concatenate([tasks.values, tasks.lam[0, :, ::-1]], axis=1)
+        logs = np.concatenate([tasks.logs, tasks.logs[:, -1:]], axis=1)
+        header = replace(tasks.header, factors=(*others, *fits))
+        return replace(tasks, header=header, values=values, logs=logs)
 
     return replace(result, test=twice(result.test), train=twice(result.train))
 
@@ -138,8 +143,7 @@ def test_all_parts_are_there():
 
 def test_the_fit_says_on_what_it_was_judged():
     result = bare_study()
-    page, judged_on = Page(render_report(result)), result.model.held_out_
-    assert f"{result.model.health_.n_tasks:,} {judged_on} fall on " in page.text
+    page, judged_on = Page(render_report(result)), result.model.co_clustering_.held_out_
     assert f"explains tasks that it did not learn from, {judged_on}, as learning" in page.text
     bound = json.loads(page.scripts[0])["figures"]["bound"]
     assert bound["data"][-1]["name"] == judged_on
@@ -150,35 +154,51 @@ def text_of(result: StudyResult) -> str:
 
 
 def test_remarks_and_findings_never_contradict_each_other():
-    well = replace(with_outcomes(bare_study()), model=healthy(bare_study().model))
+    well = with_outcomes(bare_study())
     assert not well.remarks()
-    assert "Nothing about the representation needs attention." in text_of(well)
+    assert "Distances need attention." not in text_of(well)
     said = "12 of 100 tasks are far outside the training tasks."
     ill = replace(well, warnings={"embed": (said,)})
     page = text_of(ill)
-    assert "Nothing about the representation" not in page
-    assert "The representation needs attention." in page
+    assert "Distances need attention." in page
     assert "read the remark on it first" in page
-    assert page.count(said) == 2  # with the findings, and with the fit
+    assert page.count(said) == 2  # with the findings, and with the map
     other = replace(well, warnings={"forecast": ("tasks extrapolate.",)})
     page = text_of(other)
     assert "Needs attention." in page
     assert "tasks extrapolate." in page
-    assert "Nothing about the representation needs attention." in page
+    assert "Distances need attention." not in page
     assert "on it first" not in page
 
 
-def healthy(model):
-    """The model as if its fit had no flaw."""
-    well = copy(model)
-    well.health_ = replace(model.health_, advice=())
-    return well
-
-
-def test_the_points_of_the_test_tasks_are_their_own():
+def test_task_themes_that_need_attention_cast_no_doubt_on_distances():
     result = bare_study()
-    points = len(np.unique(result.test.lam[0].round(1), axis=0))
-    assert f"and the 100 test tasks on {points} (λ rounded to 0.1)" in text_of(result)
+    model, paper = copy(result.model), copy(result.model.co_clustering_)
+    model.co_clustering_, said = paper, "2 of 3 task-themes are hardly used."
+    paper.health_ = replace(paper.health_, advice=(said,))
+    page = text_of(replace(result, model=model))
+    assert f"The task-themes need attention. Distances do not depend on them. {said}" in page
+    assert page.count(said) == 1
+
+
+def test_the_page_says_how_far_to_trust_distances():
+    queries, candidates = np.repeat(["a", "b"], 4), np.repeat(["a", "b", "c"], 5)
+    own = (queries[:, None] != candidates).astype(float)
+    half = np.where(np.arange(8)[:, None] % 2, own, 1 - own)
+    test = RetrievalTest(
+        score_retrieval(half, queries, candidates),
+        {"task_means": score_retrieval(own, queries, candidates)},
+    )
+    page = Page(render_report(replace(bare_study(), retrieval=test)))
+    assert "Tasks of one group find each other in 50 % of cases." in page.text
+    assert "Means of all samples would find 100 %; chance would find 33 %." in page.text
+    assert "So means of all samples tell more here than this distance does." in page.text
+    assert "this distance 50.0 %" in page.text
+    assert "−50.0" in page.text
+    heat = json.loads(page.scripts[0])["figures"]["retrieval"]["data"][0]
+    assert heat["x"] == ["a", "b", "c"]
+    alone = Page(render_report(bare_study()))
+    assert "How far to trust distances" not in alone.text
 
 
 def test_what_was_decided_for_the_data_is_on_the_page():

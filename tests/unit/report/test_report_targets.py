@@ -12,14 +12,13 @@ from taskscape.targets.gains import Decision
 from taskscape.tasks import make_tasks
 
 
-def advice(result: StudyResult, n_sources: int, unit: str = "nats") -> Advice:
+def advice(result: StudyResult, n_sources: int) -> Advice:
     names = list(result.pool.class_names[:2])
     shares = tuple(SourceShare(f"source {i}", 0.5 + i / 100, 9 - i) for i in range(n_sources))
     return Advice(
         target="runes", learner="protonet", way="prototypes", why="as asked for",
         chosen=make_tasks(result.pool, [names] * 10), sources=shares, explained=True, gap=0.0,
         decision=Decision("prototypes", (), ""), held_out=None, measured={}, accuracy={},
-        unit=unit,
     )  # fmt: skip
 
 
@@ -30,14 +29,11 @@ def section(result: StudyResult, *targets: Advice) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", section)).replace(" .", ".")
 
 
-def test_distances_are_in_nats_or_relative_to_the_mean():
-    result = bare_study()
-    one, several = (section(result, advice(result, 3, unit)) for unit in ("nats", "× mean"))
-    assert "of each source (column), in nats; the darker" in one
-    assert "Nearest sources: source 0 (0.5 nats), source 1 (0.5 nats)" in one
-    assert "(column), relative to the target&#39;s mean to all tasks; the darker" in several
-    assert "Nearest sources: source 0 (0.50 × mean), source 1 (0.51 × mean)" in several
-    assert "nats" not in several
+def test_distances_say_what_they_are_relative_to():
+    shown = section(bare_study(), advice(bare_study(), 3))
+    assert "1 being how far two training tasks of the study are on average; the darker" in shown
+    assert "Nearest sources: source 0 (0.50), source 1 (0.51)" in shown
+    assert "nats" not in shown
 
 
 def test_sources_that_are_not_named_are_said_to_be_others():

@@ -3,13 +3,11 @@ import io
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from report_cases import bare_study
 from taskscape.pools import ClassPool
-from taskscape.report.themes import make_sheet, picture_means, view_themes
-from taskscape.themes.prepare import PrepareConfig, learn_preparation
+from taskscape.report.themes import _mean_pictures, make_sheet, view_themes
 
 RNG = np.random.default_rng(0)
 IMAGES = ClassPool.from_classes(
@@ -17,26 +15,16 @@ IMAGES = ClassPool.from_classes(
 )
 
 
-@pytest.mark.parametrize("power", [None, 0.5])
-@pytest.mark.parametrize("pca", [None, 60])
-def test_the_picture_of_a_prepared_sample_is_the_sample(power, pca):
-    preparation = learn_preparation(IMAGES, np.arange(4), PrepareConfig(power=power, pca=pca))
-    rows = np.array([0, 40, 119])
-    pictures = picture_means(IMAGES, preparation, preparation(IMAGES.take(rows)))
-    assert pictures.shape == (3, 4, 5, 3)
-    assert np.abs(pictures.astype(int) - IMAGES.samples[rows].astype(int)).max() <= 1
-
-
-def test_pictures_of_unit_length_are_stretched():
-    preparation = learn_preparation(IMAGES, np.arange(4), PrepareConfig(l2=True, pca=None))
-    picture = picture_means(IMAGES, preparation, preparation(IMAGES.take(np.array([5]))))[0]
-    sample = IMAGES.samples[5].astype(float)
-    np.testing.assert_allclose(picture, sample / sample.max() * 255, atol=1)
+def test_the_picture_of_a_theme_is_the_mean_of_its_typical_samples():
+    samples = (np.array([0, 40, 119]), np.array([], dtype=int))
+    pictures = _mean_pictures(IMAGES, samples)
+    np.testing.assert_allclose(pictures[0], IMAGES.samples[samples[0]].mean(axis=0), atol=0.51)
+    assert not pictures[1].any()
 
 
 def test_typical_samples_belong_to_the_classes_named_beside_them():
     result = bare_study()
-    views = view_themes(result.pool, result.model, result.train)
+    views = view_themes(result.pool, result.model.co_clustering_, result.train)
     assert views.means is None
     assert len(views.samples) == 5
     for rows, owners in zip(views.samples, views.sample_classes, strict=True):
@@ -46,7 +34,7 @@ def test_typical_samples_belong_to_the_classes_named_beside_them():
 
 def test_every_class_is_typical_of_one_task_theme_at_most():
     result = bare_study()
-    views = view_themes(result.pool, result.model, result.train)
+    views = view_themes(result.pool, result.model.co_clustering_, result.train)
     named = np.concatenate(views.classes)
     assert len(views.classes) == 3
     assert len(set(named)) == len(named)
@@ -57,15 +45,15 @@ def test_behind_an_encoder_tasks_tell_what_classes_are_typical():
     pictures = ClassPool.from_classes(
         {name: np.zeros((2, 8, 8), dtype=np.uint8) for name in result.pool.class_names}
     )
-    views = view_themes(pictures, result.model, result.train)
+    views = view_themes(pictures, result.model.co_clustering_, result.train)
     assert views.from_tasks
     assert views.samples is None
     assert all(len(classes) == 12 for classes in views.classes)
-    direct = view_themes(result.pool, result.model, result.train)
+    direct = view_themes(result.pool, result.model.co_clustering_, result.train)
     assert set(direct.classes[1][:3]) & set(views.classes[1])
-    lam = result.train.lam.copy()
-    lam[..., 0] = 1e6  # every task is all of the first theme
-    same = view_themes(pictures, result.model, replace(result.train, lam=lam))
+    values = result.train.values.copy()
+    values[:, -3] = 1e6  # every task is all of the first theme
+    same = view_themes(pictures, result.model.co_clustering_, replace(result.train, values=values))
     assert len(same.classes) == 3
 
 

@@ -1,14 +1,15 @@
 """Tasks of unseen groups find each other, by measures that never saw them."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from taskscape import retrieval
+from taskscape import TaskThemes, retrieval
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.similarity import ImageThemes, PrototypeDistance
+from taskscape.similarity import PrototypeDistance
 from taskscape.tasks import TaskSet
 
 GROUPS = 8
@@ -27,7 +28,9 @@ def pool(n_classes: int = 12, splits: bool = True) -> ClassPool:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("measure", ["image_themes", "task_means", "prototypes"])
+@pytest.mark.parametrize(
+    "measure", ["themes", "image_themes", "position", "task_means", "prototypes"]
+)
 def test_groups_that_lie_apart_are_found(measure):
     test = retrieval(pool(), measure, n_queries=5, n_candidates=10, baselines=())
     assert test.measure.groups == ("g5", "g6", "g7")
@@ -71,6 +74,7 @@ def test_without_groups_the_same_classes_are_to_be_found():
     assert len(test.measure.groups) == 20
     assert "tasks of the same classes find each other" in test.summary()
     assert test.measure.precision.value > 0.8
+    assert test.measure.chance == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
@@ -88,11 +92,22 @@ def test_what_cannot_be_asked_is_said(change, options, message):
         retrieval(replace(pool(), **change, class_digests=None), "task_means", **options)
 
 
-def test_a_distance_of_a_pair_does_not_depend_on_other_tasks():
-    from taskscape.tasks import sample_tasks
+def test_a_model_is_tried_by_a_copy_that_never_saw_the_queries():
+    model = TaskThemes(16)
+    test = retrieval(pool(), model, n_queries=5, n_candidates=10, baselines=())
+    assert test.measure.measure == "TaskThemes"
+    assert test.measure.precision.value > 0.9
+    assert not hasattr(model, "themes_")
 
-    train = sample_tasks(pool(), 60, split="train", n_way=3, n_shot=4)
-    measure = ImageThemes(16).fit(train)
-    whole = measure.cdist(train[:5], train)
-    np.testing.assert_allclose(measure.cdist(train[:5], train[7:9]), whole[:, 7:9])
-    np.testing.assert_allclose(np.diag(whole[:, :5]), 0, atol=1e-9)
+
+def test_a_test_is_kept_and_read_and_says_which_baseline_is_better():
+    class Blind(PrototypeDistance):
+        def rows(self, a, b):
+            return lambda part: np.random.default_rng(0).random((len(a[part]), len(b)))
+
+    test = retrieval(pool(), Blind(), n_queries=5, n_candidates=10)
+    assert test.clearly_better() in ("task_means", "prototypes")
+    back = type(test).from_dict(json.loads(json.dumps(test.to_dict())))
+    assert back.summary() == test.summary()
+    assert back.clearly_better() == test.clearly_better()
+    assert retrieval(pool(), "prototypes", n_queries=5, n_candidates=5).clearly_better() == ""

@@ -1,4 +1,4 @@
-"""Task-themes behind the contract of notions of similarity."""
+"""Models behind the contract of similarity measures."""
 
 import re
 from pathlib import Path
@@ -6,16 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fit_cases import fitted_themes, small_tasks
 from similarity_cases import grouped_pool
-from taskscape.compare import distances, mean_kl
+from taskscape.compare import distances, mean_distance
 from taskscape.errors import DataError
 from taskscape.select import select
 from taskscape.similarity import (
     SIMILARITIES,
     FeatureSimilarity,
-    KLSource,
+    ModelSimilarity,
+    PosteriorSource,
     PrototypeDistance,
-    ThemeSimilarity,
     distances_between,
     make_similarity,
 )
@@ -25,43 +26,45 @@ from taskscape.tasks import sample_tasks
 DOCS = Path(__file__).parents[3] / "docs" / "similarity.md"
 
 
-class Model:
-    def transform(self, tasks: object) -> np.ndarray:
-        raise NotImplementedError
-
-
-def lam(n: int, members: int | None = None, seed: int = 0) -> np.ndarray:
-    shape = (n, 3) if members is None else (members, n, 3)
-    return 0.5 + np.random.default_rng(seed).gamma(2.0, size=shape)
+def lam(n: int, seed: int = 0) -> np.ndarray:
+    return 0.5 + np.random.default_rng(seed).gamma(2.0, size=(n, 3))
 
 
 @pytest.mark.parametrize("kind", ["kl", "jeffreys", "hellinger"])
-def test_distances_of_bare_lambda_are_those_of_compare(kind):
-    notion, a, b = ThemeSimilarity(Model(), kind), lam(4), lam(6, seed=1)
-    np.testing.assert_allclose(notion.cdist(a, b), distances(a, b, kind))
-    np.testing.assert_allclose(notion.mean_distance(a, b), distances(a, b, kind).mean(1))
-    assert isinstance(notion.distances(a, b), KLSource) == (kind == "kl")
-
-
-def test_ensembles_have_their_members_behind_the_tasks():
-    notion, a, b = ThemeSimilarity(Model()), lam(4, 3), lam(6, 3, seed=1)
-    first, second = a.swapaxes(0, 1), b.swapaxes(0, 1)
-    np.testing.assert_allclose(notion.cdist(first, second), distances(a, b))
-    np.testing.assert_allclose(notion.mean_distance(first, second), mean_kl(a, b))
+@pytest.mark.parametrize("factor", [None, "image_themes", "position", "task_themes"])
+def test_distances_are_those_of_compare(kind, factor):
+    model = fitted_themes()
+    measure = ModelSimilarity(model, factor, kind)
+    test, train = small_tasks(4, seed=3), small_tasks(9, seed=4)
+    a, b = (measure.embed(t) for t in (test, train))
+    assert len(a.header.factors) == (3 if factor is None else 1)
+    expected = distances(a, b, kind)
+    for pair in ((test, train), (a, b), (model.embed(test), train)):
+        np.testing.assert_allclose(measure.cdist(*pair), expected, atol=1e-12)
+    np.testing.assert_allclose(measure.mean_distance(a, b), expected.mean(1))
+    assert isinstance(measure.distances(a, b), PosteriorSource) == (kind == "kl")
 
 
 def test_earth_movers_distance_needs_alpha():
-    alpha = np.array([[3.0, 1.0], [1.0, 3.0], [2.0, 2.0]])
-    a = lam(4)
-    found = ThemeSimilarity(Model(), "emd", alpha=alpha).cdist(a, a)
-    np.testing.assert_allclose(found, distances(a, a, "emd", alpha=alpha))
+    model = fitted_themes()
+    alpha = model.co_clustering_.alpha_
+    measure = ModelSimilarity(model, "task_themes", "emd", alpha=alpha)
+    a = model.embed(small_tasks(4)).factor("task_themes")
+    np.testing.assert_allclose(measure.cdist(a, a), distances(a, a, "emd", alpha=alpha))
 
 
 def test_models_and_divergences_are_checked():
     with pytest.raises(DataError, match=r"^kind='l2' is not known; use 'kl', 'kl_rev"):
-        ThemeSimilarity(Model(), "l2")
-    with pytest.raises(DataError, match=r"^model is ndarray; expected something with tr"):
-        ThemeSimilarity(lam(3))
+        ModelSimilarity(fitted_themes(), kind="l2")
+    with pytest.raises(DataError, match=r"^model is ndarray; expected something with em"):
+        ModelSimilarity(lam(3))
+
+
+@pytest.mark.parametrize("name", ["themes", "image_themes", "position", "task_themes"])
+def test_embedded_tasks_are_compared_by_name(name):
+    a, b = (fitted_themes().embed(small_tasks(n, seed=n)) for n in (4, 9))
+    expected = distances(a, b) if name == "themes" else distances(a.factor(name), b.factor(name))
+    np.testing.assert_allclose(distances_between(a, b, name).matrix(), expected)
 
 
 def test_distances_by_any_notion():
@@ -71,8 +74,8 @@ def test_distances_by_any_notion():
     np.testing.assert_allclose(distances_between(test, train, "prototypes").matrix(), d)
     np.testing.assert_allclose(distances_between(test, train, d).mean_distance(), d.mean(1))
     np.testing.assert_allclose(distances_between(None, None, d).matrix(), d)
-    a, b = lam(4, 3), lam(6, 3, seed=1)
-    np.testing.assert_allclose(distances_between(a, b).mean_distance(), mean_kl(a, b))
+    a, b = lam(4), lam(6, seed=1)
+    np.testing.assert_allclose(distances_between(a, b).mean_distance(), mean_distance(a, b))
 
 
 def test_what_cannot_be_compared_is_said():
@@ -87,8 +90,6 @@ def test_what_cannot_be_compared_is_said():
     ):  # fmt: skip
         with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
             distances_between(a, b, given)
-    with pytest.raises(DataError, match=r"^scales is for λ of an ensemble"):
-        distances_between(None, None, np.ones((4, 5)), scales=[1.0])
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)

@@ -121,7 +121,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"fit": {"n_way": [9, 5]}}, "fit.n_way=[9, 5] must ascend, from 2 or more."),
     (
         {"fit": {"prepare": "pcb=3"}},
-        "fit.prepare='pcb=3': use auto, none, or some of power=0.5,l2,centre,pca=32.",
+        "fit.prepare='pcb=3': use auto, none, or some of edges=5,power=0.5,l2,centre,pca=32.",
     ),
     (
         {"learners": {"names": []}},

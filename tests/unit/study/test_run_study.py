@@ -16,7 +16,7 @@ from taskscape import Embeddings, TaskThemes, load_pool, sample_tasks
 from taskscape.diagram import correlation_diagram, read_diagram_csv
 from taskscape.errors import DataError
 from taskscape.report import render_report
-from taskscape.similarity import PrototypeDistance
+from taskscape.similarity import PrototypeDistance, RetrievalTest
 from taskscape.study import StudyResult, config_from, learn, load_study, read_config
 from taskscape.study.plan import make_plan
 from taskscape.study.targets import open_targets
@@ -85,7 +85,7 @@ def test_the_sheet_of_classes_tells_split_and_task_themes(whole):
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["class"] for row in rows] == list(result.pool.class_names)
-    weights = result.model.class_weights(result.pool)
+    weights = result.model.co_clustering_.class_weights(result.pool)
     assert weights.shape == (len(rows), 2)
     np.testing.assert_allclose(weights.sum(axis=1), 1.0, atol=1e-4)
     listed = [[float(row["task_theme_0"]), float(row["task_theme_1"])] for row in rows]
@@ -111,7 +111,8 @@ def test_the_result_is_complete(whole):
     assert set(result.timings) == set(STAGES)
     assert result.settings["tasks"]["n_way"] == 3
     assert result.command == "taskscape run"
-    parts = ["map", "diagram", "diagram", "forecasts", "selection"]
+    assert result.retrieval is not None
+    parts = ["map", "map", "diagram", "diagram", "forecasts", "selection"]
     assert [finding.about for finding in result.findings] == parts
     assert result.ties is not None
     assert result.ties.shape == (30,)
@@ -132,8 +133,11 @@ def test_what_is_written_says_what_was_found(whole):
     fit, health = (
         json.loads((out / name / f"{name}.json").read_text()) for name in ("fit", "health")
     )
-    assert fit["held_out"] == health["judged_on"] == result.model.held_out_
-    assert result.model.held_out_.endswith("(in-sample)")  # of a handful of training classes
+    paper = result.model.co_clustering_
+    assert fit["held_out"] == health["task_themes"]["judged_on"] == paper.held_out_
+    assert paper.held_out_.endswith("(in-sample)")  # of a handful of training classes
+    assert health["retrieval"] == told["retrieval"]
+    assert RetrievalTest.from_dict(told["retrieval"]).summary() == result.retrieval.summary()
     assert read_config(out / "study.toml").to_dict() == result.settings
     assert result.settings["data"] == "arrays"  # the pool's name: it was given, not opened
 
@@ -263,9 +267,9 @@ def test_a_study_says_what_to_train_on_for_targets(tmp_path):
     assert "targets" in heard.made
     inside, outside = result.targets
     assert inside.sources[0].name == "left"
-    assert set(inside.measured) == {"prototypes", "task_themes", "ranks", "half", "all"}
+    assert set(inside.measured) == {"prototypes", "themes", "ranks", "half", "all"}
     assert outside.measured == {}
-    assert result.findings[0].about == "targets"
+    assert [finding.about for finding in result.findings[:2]] == ["map", "targets"]
     page = render_report(result)
     assert "What to train on" in page
     assert "mine.npz" in page

@@ -77,8 +77,8 @@ def fit(folder: Path, *settings: str, moved: float = 0.0) -> subprocess.Popen[by
     np.savez(data, features=X, label=y)
     words = [
         sys.executable, "-m", "taskscape", "fit", str(data), "--n-tasks", "40", "--n-way", "3",
-        "--n-shot", "5", "--task-themes", "2", "--image-themes", "4", "--prepare", "none",
-        "--update", "paper", *settings,
+        "--n-shot", "5", "--paper", "--task-themes", "2", "--image-themes", "4",
+        "--prepare", "none", "--update", "paper", *settings,
     ]  # fmt: skip
     return subprocess.Popen(words, env=devices(1), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
@@ -119,7 +119,7 @@ def test_when_one_process_ends_so_do_the_others(tmp_path: Path, number: signal.S
     endless = ("--max-passes", "1000000", "--checkpoint-every", "10", "--out")
     children = [fit(tmp_path, *endless, str(tmp_path / "model"), *of) for of in joined(2)]
     deadline = time.monotonic() + 300
-    while not checkpoint.exists() and time.monotonic() < deadline:
+    while not checkpoint.exists() and children[0].poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     children[1].send_signal(number)
     said = ends(children)

@@ -198,8 +198,8 @@ def test_a_feature_too_large_to_square_is_named():
     tasks = sample_tasks(pool, 5, n_way=3, n_shot=3)
     config = FitConfig(task_themes=2, image_themes=4)
     message = (
-        "sample 5 of class 'c3' has a feature of 1e+17, whose square is too large to sum. Mend or "
-        "scale the samples."
+        "sample 5 of class 'c3' has a feature of 1e+17, whose square is too large to sum. "
+        "Repair or scale the samples."
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         starts(tasks, as_they_are(pool), config, 1)

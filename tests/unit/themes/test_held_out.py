@@ -12,13 +12,13 @@ import pytest
 
 from fit_cases import N, blobs, fitted, small_model, small_tasks
 from taskscape import ClassPool, TaskSet, TaskThemes, make_tasks, sample_tasks
-from taskscape.compare import mean_kl
+from taskscape.compare import mean_distance
 from taskscape.statistics import spearman
-from taskscape.themes import HealthWarning, PrepareConfig
+from taskscape.themes import CoClustering, HealthWarning, PrepareConfig
 from taskscape.themes.data import classes_to_hold_out
-from taskscape.themes.estimator import _usual
 from taskscape.themes.loop import Restarts
 from taskscape.themes.places import all_rows
+from taskscape.themes.task_model import usual
 
 N_CLASSES = 40
 HELD_OUT, SET_ASIDE, VALIDATION = (
@@ -41,7 +41,7 @@ def left_out() -> np.ndarray:
     return classes_to_hold_out(many_classes(), np.arange(N_CLASSES), 2)
 
 
-def fit(tasks: object, validation: TaskSet | None = None, **settings: object) -> TaskThemes:
+def fit(tasks: object, validation: TaskSet | None = None, **settings: object) -> CoClustering:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)
         return small_model(**settings).fit(tasks, validation=validation)  # type: ignore[arg-type]
@@ -51,7 +51,7 @@ SETTINGS = {"prepare": PrepareConfig(pca=2)}
 
 
 @cache
-def judged_on_classes() -> TaskThemes:
+def judged_on_classes() -> CoClustering:
     return fit(many_tasks(many_classes()), **SETTINGS)
 
 
@@ -161,7 +161,7 @@ def test_fits_to_the_same_classes_agree_on_distances():
     judged, known = many_tasks(pool, 100, seed=7), many_tasks(pool, 200, seed=8)
     again = fit(many_tasks(pool, seed=1), random_state=1, **SETTINGS)
     distances = [
-        mean_kl(model.transform(judged), model.transform(known))
+        mean_distance(model.embed(judged), model.embed(known))
         for model in (judged_on_classes(), again)
     ]
     assert spearman(*distances) > 0.9
@@ -174,10 +174,8 @@ def test_what_is_usual_is_not_learned_from_a_few_classes_alone():
     """Tasks of six classes hardly differ; those learned from show how far tasks may."""
     rng = np.random.default_rng(0)
     alike, varied = rng.normal(-1, 0.1, size=500), rng.normal(0, 1, size=500)
-    middle, spread = _usual(alike, varied)
+    middle, spread = usual([alike, varied])
     assert middle == pytest.approx(np.median(alike))
     assert spread == pytest.approx(1, abs=0.15)
-    assert _usual(varied, alike) == (middle, spread)
-    few = _usual(alike[:5], varied[:95])  # too few to have a say of their own
-    assert few[0] == pytest.approx(np.median([*alike[:5], *varied[:95]]))
-    assert _usual(np.zeros(100), np.zeros(3)) == (0, 1e-3)
+    assert usual([varied, alike]) == (middle, spread)
+    assert usual([np.zeros(100), np.zeros(3)]) == (0, 1e-3)

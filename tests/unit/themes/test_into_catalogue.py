@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from taskscape.embeddings import Catalogue, Embeddings
+from taskscape.embeddings import Catalogue, Embeddings, Factor
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.tasks import sample_tasks
-from taskscape.themes.estimator import TaskThemes
+from taskscape.themes import TaskThemes
 from taskscape.themes.into_catalogue import embed_into
 
 POOL = ClassPool.from_arrays(np.zeros((400, 2), np.float32), np.repeat(np.arange(20), 20))
@@ -22,7 +22,7 @@ class Model(TaskThemes):
 
     def __init__(self, pieces=1000):
         self.pieces = pieces
-        self.members_, self.alpha_ = (None,), np.ones((3, 2))
+        self.factors_ = (Factor("task_themes", "dirichlet", 3),)
 
     def embed(self, tasks):
         """Embed so many pieces, then be interrupted."""

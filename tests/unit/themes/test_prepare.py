@@ -41,7 +41,7 @@ def test_every_step_can_be_left_out(pool: ClassPool, features: np.ndarray):
     np.testing.assert_array_equal(nothing(features), features)
     assert nothing.dims == 6
     assert nothing.settings() == {
-        "power": None, "l2": False, "centre": False, "pca": None, "explained": 1.0,
+        "edges": None, "power": None, "l2": False, "centre": False, "pca": None, "explained": 1.0,
     }  # fmt: skip
 
 
@@ -92,6 +92,9 @@ def test_the_default_is_chosen_from_the_data():
     assert choose_config(pool_of(relu), some) == network
     assert choose_config(pool_of(signed), some) == PrepareConfig(pca=32)
     assert choose_config(pool_of(images), some) == PrepareConfig(pca=32)
+    large = np.kron(images, np.ones((1, 3, 3), np.uint8))
+    assert choose_config(pool_of(large), some) == PrepareConfig(edges=5, pca=64)
+    assert choose_config(pool_of(large[:20]), some) == PrepareConfig(edges=5, pca=20)
     assert choose_config(pool_of(relu[:, :5]), some) == PrepareConfig(power=0.5, l2=True, pca=None)
     # one non-negative number of unit length would be a constant
     assert choose_config(pool_of(relu[:, :1]), some) == PrepareConfig(pca=None)
@@ -180,7 +183,9 @@ def test_unit_length_survives_values_whose_squares_overflow():
 def test_preparations_are_read_from_text():
     assert parse_prepare("auto") == "auto"
     assert parse_prepare("none") is None
-    assert parse_prepare("power=0.5,l2,centre,pca=16") == PrepareConfig(0.5, True, True, 16)
+    assert parse_prepare("edges=4,power=0.5,l2,centre,pca=16") == PrepareConfig(
+        4, 0.5, True, True, 16
+    )
     for wrong in ("pcb=3", "l2=3", "pca", ""):
         with pytest.raises(DataError, match=f"^--prepare '{wrong}': use auto, none, or some of"):
             parse_prepare(wrong, "--prepare ")

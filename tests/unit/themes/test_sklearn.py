@@ -1,7 +1,6 @@
-"""TaskThemes among scikit-learn's tools: searches, pipelines, clones, threads."""
+"""Models among scikit-learn's tools: searches, pipelines, clones, threads."""
 
 import importlib.util
-import re
 from pathlib import Path
 
 import joblib
@@ -15,6 +14,7 @@ from sklearn.pipeline import Pipeline
 from fit_cases import assert_same_model, fitted, small_model, small_tasks
 from taskscape import TaskThemes
 from taskscape.errors import DataError
+from taskscape.themes import CoClustering
 
 pytestmark = pytest.mark.filterwarnings("ignore::taskscape.themes.HealthWarning")
 OUTLIERS = pytest.mark.filterwarnings("ignore::taskscape.themes.OutlierTasksWarning")
@@ -54,8 +54,8 @@ def test_a_pipeline_goes_on_from_the_concentrations():
     steps = Pipeline([("themes", small_model()), ("flat", PCA(1))])
     assert steps.fit_transform(tasks).shape == (72, 1)
     names = steps[:1].get_feature_names_out()
-    assert names.tolist() == ["task_theme_0", "task_theme_1"]
-    assert isinstance(clone(steps).named_steps["themes"], TaskThemes)
+    assert names.tolist() == ["task_themes_0", "task_themes_1"]
+    assert isinstance(clone(steps).named_steps["themes"], CoClustering)
 
 
 def test_tables_are_made_where_pandas_is():
@@ -66,13 +66,7 @@ def test_tables_are_made_where_pandas_is():
             model.transform(tasks)
     else:
         table = model.transform(tasks)
-        assert table.columns.tolist() == ["task_theme_0", "task_theme_1"]
-    message = (
-        "transform='pandas': an ensemble of 2 has λ of shape (members, tasks, task-themes), which "
-        "is no table. Use ensemble=1 or transform='default'."
-    )
-    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-        small_model(n_restarts=2, ensemble=2).set_output(transform="pandas")
+        assert table.columns.tolist() == ["task_themes_0", "task_themes_1"]
 
 
 def test_a_seed_that_was_drawn_is_kept(tmp_path: Path):

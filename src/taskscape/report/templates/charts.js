@@ -66,7 +66,7 @@ function wireFigures() {
   matrix.on("plotly_hover", ({ points: [point] }) => {
     const [from, to] = [data.matrix[point.y], data.matrix[point.x]];
     const lines = [`from ${from}`, el("br"), `to ${to}`];
-    showTip(el("div", {}, el("strong", {}, `${number(point.z)} ${data.short_unit}`), lines), pointer);
+    showTip(el("div", {}, el("strong", {}, `${number(point.z)} ${data.short_unit}`.trim()), lines), pointer);
   });
   matrix.on("plotly_unhover", () => showTip(null));
   for (const div of document.querySelectorAll('[data-figure^="forecast-"]')) {

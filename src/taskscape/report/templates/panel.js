@@ -57,7 +57,7 @@ function rank(values, index, more) {
 
 function facts(index) {
   const { distance, difficulty } = data.test;
-  const far = `${number(distance[index])} ${data.short_unit}`;
+  const far = `${number(distance[index])} ${data.short_unit}`.trim();
   const parts = [`Mean distance to the training tasks ${far}: ${rank(distance, index, "farther")}.`];
   if (known(difficulty[index])) parts.push(` In itself ${rank(difficulty, index, "harder")}.`);
   return el("p", {}, parts);
@@ -134,7 +134,7 @@ function neighbours(index) {
 /** The distance of a neighbour and, where that settles ties, how alike its classes are. */
 function howFar(index, i) {
   const { nearest_distance: far, nearest_by_classes: alike } = data.test;
-  const short = `${far[index][i].toFixed(2)} ${data.short_unit}`;
+  const short = `${far[index][i].toFixed(2)} ${data.short_unit}`.trim();
   return alike ? [short, el("br"), `classes ${alike[index][i].toFixed(2)} apart`] : short;
 }
 

@@ -11,12 +11,6 @@ function wireControls() {
     if (first !== undefined) showTask("test", first);
   });
   byId("colour").addEventListener("change", drawMap);
-  byId("view").addEventListener("change", async (event) => {
-    place.view = event.target.value;
-    Plotly.purge(byId("chart-map"));
-    await drawMap();
-    wireMap();
-  });
   byId("copy").addEventListener("click", copyCommand);
 }
 
@@ -38,26 +32,13 @@ function paperSize(div) {
   return { width: div.closest(".pair") ? 310 : 640, height: heights[shape] || 240 };
 }
 
-/** Paper is narrower than most screens, and cannot show the map in space. */
+/** Paper is narrower than most screens. */
 function wirePrinting() {
   const charts = () => [...document.querySelectorAll(".chart.js-plotly-plot")];
-  let before = null;
   window.addEventListener("beforeprint", () => {
-    before = place.view;
-    if (before === "solid") {
-      place.view = "flat";
-      Plotly.purge(byId("chart-map"));
-      drawMap();
-    }
     for (const div of charts()) Plotly.relayout(div, { ...paperSize(div), autosize: false });
   });
-  window.addEventListener("afterprint", async () => {
-    if (before !== place.view) {
-      place.view = before;
-      Plotly.purge(byId("chart-map"));
-      await drawMap();
-      wireMap();
-    }
+  window.addEventListener("afterprint", () => {
     for (const div of charts()) Plotly.relayout(div, { width: null, height: null, autosize: true });
   });
 }
@@ -79,8 +60,6 @@ function followReader() {
 }
 
 async function start() {
-  place.view = canDrawInSpace() ? "solid" : "flat";
-  byId("view-label").hidden = place.view === "flat";
   wireControls();
   followReader();
   const [first] = listTasks();

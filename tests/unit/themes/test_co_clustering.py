@@ -1,4 +1,4 @@
-"""TaskThemes as scikit-learn's users expect it, and what it says when it cannot."""
+"""The paper's model as scikit-learn's users expect it, and what it says when it cannot."""
 
 import copy
 import json
@@ -24,6 +24,7 @@ from fit_cases import (
     small_tasks,
 )
 from taskscape import ClassPool, TaskThemes, make_tasks, sample_tasks
+from taskscape.compare import mean_distance
 from taskscape.errors import DataError
 from taskscape.themes import FitConfig, HealthWarning, OutlierTasksWarning, PrepareConfig, health
 
@@ -40,7 +41,7 @@ def expect(message: str):
 
 
 def test_parameters_are_those_of_the_constructor():
-    model = TaskThemes(3, 5, prepare=PrepareConfig(pca=4), random_state=7)
+    model = TaskThemes.paper(3, 5, prepare=PrepareConfig(pca=4), random_state=7)
     params = model.get_params()
     assert (params["task_themes"], params["image_themes"], params["random_state"]) == (3, 5, 7)
     assert params["prepare"] == PrepareConfig(pca=4)
@@ -50,11 +51,12 @@ def test_parameters_are_those_of_the_constructor():
     assert (model.delta, model.covariance) == (0.7, "diag")
     with pytest.raises(ValueError, match="Invalid parameter 'themes'"):
         model.set_params(themes=3)
-    assert repr(TaskThemes(3, random_state=1)) == "TaskThemes(random_state=1, task_themes=3)"
+    model = TaskThemes.paper(3, random_state=1)
+    assert repr(model) == "CoClustering(random_state=1, task_themes=3)"
 
 
 def test_defaults_are_those_of_the_settings():
-    params = TaskThemes().get_params()
+    params = TaskThemes.paper().get_params()
     for name, value in vars(FitConfig()).items():
         assert params[name] == value, name
 
@@ -68,7 +70,7 @@ def test_a_clone_is_not_fitted():
 @pytest.mark.parametrize("method", ["transform", "score", "embed", "save"])
 def test_an_unfitted_model_says_so(method: str, tmp_path: Path):
     given = tmp_path / "m" if method == "save" else small_tasks(3)
-    with pytest.raises(NotFittedError, match=r"^This TaskThemes instance is not fitted yet"):
+    with pytest.raises(NotFittedError, match=r"^This CoClustering instance is not fitted yet"):
         getattr(small_model(), method)(given)
 
 
@@ -105,13 +107,12 @@ def test_transform_score_and_embed_agree():
     lam = model.transform(tasks)
     assert lam.shape == (60, 2)
     np.testing.assert_allclose(lam.sum(axis=1), 1 + tasks.n_way, rtol=1e-5)
-    embedded = model.embed(tasks, keep_gamma=True)
+    embedded = model.embed(tasks)
     np.testing.assert_array_equal(embedded.lam, lam[None])
     assert embedded.header.model == model.fingerprint_
-    assert embedded.gamma is not None
-    assert embedded.gamma.shape == (1, 60, 4, 4)
+    assert embedded.header.unit == "nats"
     weights = 6 * tasks.n_way
-    assert model.score(tasks) == pytest.approx((embedded.elbo[0] * weights).sum() / weights.sum())
+    assert model.score(tasks) == pytest.approx((embedded.elbo * weights).sum() / weights.sum())
     np.testing.assert_array_equal(small_model().fit_transform(small_tasks()),
                                   model.transform(small_tasks()))  # fmt: skip
 
@@ -332,15 +333,26 @@ def test_the_best_of_several_starts_is_kept():
 
 def test_an_ensemble_embeds_under_every_member():
     model = fitted(n_restarts=3, ensemble=2)
-    lam = model.transform(held_out())
-    assert lam.shape == (2, 60, 2)
+    embedded = model.embed(held_out())
+    assert embedded.values.shape == (60, 4)
+    assert embedded.lam.shape == (2, 60, 2)
     assert len(model.members_) == 2
-    np.testing.assert_array_equal(lam[0], fitted(n_restarts=3).transform(held_out()))
+    np.testing.assert_array_equal(embedded.lam[0], fitted(n_restarts=3).transform(held_out()))
     np.testing.assert_array_equal(model.mu_, model.members_[0].mu)
-    scores = [np.average(bound, weights=held_out().n_way) for bound in model.embed(held_out()).elbo]
-    assert model.score(held_out()) == pytest.approx(np.mean(scores), rel=1e-5)
+    score = np.average(embedded.elbo, weights=held_out().n_way)
+    assert model.score(held_out()) == pytest.approx(score, rel=1e-5)
     going_on = copy.copy(model).partial_fit(small_tasks(32, seed=8))
-    assert going_on.transform(held_out()).shape == (2, 60, 2)
+    assert going_on.transform(held_out()).shape == (60, 4)
+    assert going_on.factors_ == model.factors_
+
+
+def test_distances_of_an_ensemble_are_about_one_between_training_tasks():
+    model = fitted(n_restarts=3, ensemble=2)
+    known = model.embed(small_tasks())
+    assert mean_distance(known, known).mean() == pytest.approx(1, abs=0.1)
+    apart = [mean_distance(known.factor(f.name), known.factor(f.name)) for f in model.factors_]
+    by_hand = np.mean([d / f.scale for d, f in zip(apart, model.factors_, strict=True)], axis=0)
+    np.testing.assert_allclose(mean_distance(known, known), by_hand)
 
 
 # -- warnings ---------------------------------------------------------------------------------
@@ -354,7 +366,7 @@ def test_tasks_from_elsewhere_are_told_and_others_are_not():
     middle, spread = fitted().elbo_reference_
     pattern = (
         r"^40 of 40 tasks are explained far worse than the tasks the model learned from \(nats per "
-        rf"sample: down to -\d+\.\d\d, there {middle:.2f} ± {spread:.2f}\)\. Their λ may look near "
+        rf"sample: down to -\d+\.\d\d, there {middle:.2f} ± {spread:.2f}\)\. They may look near "
         r"while the model knows nothing like them; do not trust their distances\.$"
     )
     assert re.match(pattern, str(told[0].message))
@@ -472,7 +484,7 @@ def edit(folder: Path, **changes: object) -> None:
          "pca=0 must be at least 1."),
         ({"members": 2}, "member1.themes.alpha is missing: the model is damaged, or of "
          "other settings or another version."),
-        ({"sizes": {"covariance": "tied"}}, "member0.themes.Sigma is float32[4, 3, 3], "
+        ({"covariance": "tied"}, "member0.themes.Sigma is float32[4, 3, 3], "
          "expected float32[3, 3]: the model is damaged, or of other settings or another version."),
     ],
 )  # fmt: skip
@@ -494,7 +506,7 @@ def test_a_damaged_model_is_not_loaded(tmp_path: Path):
     ):
         TaskThemes.load(tmp_path / "m")
     edit(tmp_path / "m", what="embedding")
-    with expect(f"{tmp_path / 'm'} does not hold a task-theme model."):
+    with expect(f"{tmp_path / 'm'} does not hold a task model."):
         TaskThemes.load(tmp_path / "m")
 
 

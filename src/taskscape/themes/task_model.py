@@ -1,0 +1,246 @@
+"""What every model of tasks has in common: tasks in, posteriors out, and a folder on disk."""
+
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Bool, Float
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from taskscape.arguments import Seed, check_kind
+from taskscape.embeddings import Embeddings, Factor
+from taskscape.errors import DataError
+from taskscape.pools import ClassPool
+from taskscape.storage import load_arrays, save_arrays
+from taskscape.tasks import TaskSet, TaskStream
+from taskscape.themes.prepare import Preparation, PrepareConfig, PreparedSamples
+
+Tasks: TypeAlias = TaskSet | TaskStream
+FAR_BELOW = 15.0
+"""Robust standard deviations below the training tasks at which a task is explained far worse. Test
+tasks of mini-ImageNet, whose features come of a network that knows the training classes, lie up to
+11 below; glyphs with black and white exchanged, 28 and more."""
+MODEL = "task model"
+"""What a folder holds that :meth:`TaskModel.save` wrote."""
+_PLAIN = ("random_state", "elbo_reference", "n_features_in", "pool_name", "pool_fingerprint")
+
+
+class HealthWarning(UserWarning):
+    """The fit works, but something about the representation needs attention."""
+
+
+class OutlierTasksWarning(UserWarning):
+    """Tasks that the model explains far worse than the tasks it learned from."""
+
+
+@contextmanager
+def without_advice() -> Iterator[None]:
+    """Silence the warnings about health and outliers, where results keep the same facts."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HealthWarning)
+        warnings.simplefilter("ignore", OutlierTasksWarning)
+        yield
+
+
+class TaskModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A model that turns tasks into posteriors; scikit-learn's ``fit``, ``transform``, ``score``.
+
+    A subclass says how it is fitted, what the posterior of tasks is, what identifies what it has
+    learned, and what of it is stored.
+    """
+
+    preparation_: Preparation
+    factors_: tuple[Factor, ...]
+    """What the posterior of a task is a product of."""
+    elbo_reference_: tuple[float, float]
+    """How well tasks are usually explained, and the spread of that, in nats per sample."""
+    random_state_: int
+    n_features_in_: int
+    pool_name_: str
+    pool_fingerprint_: str
+
+    @abstractmethod
+    def fit(self, tasks: Any, y: None = None) -> "TaskModel":
+        """Learn from tasks."""
+
+    @abstractmethod
+    def check_settings(self) -> None:
+        """Raise an error unless the settings can work, whatever the tasks."""
+
+    @abstractmethod
+    def _embed(self, tasks: TaskSet, prepared: PreparedSamples) -> Embeddings:
+        """The posteriors of checked tasks."""
+
+    @property
+    @abstractmethod
+    def fingerprint_(self) -> str:
+        """Identifies the fitted model: distances mean something within one model only."""
+
+    @abstractmethod
+    def _own_to_disk(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """What to store of it besides what all models have: arrays, and plain values."""
+
+    @abstractmethod
+    def _own_from_disk(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
+        """Take what :meth:`_own_to_disk` gave."""
+
+    def _learned_from(self, pool: ClassPool, seed: int) -> None:
+        """Remember what the model was fitted on."""
+        self.random_state_ = seed
+        self.n_features_in_ = int(np.prod(pool.sample_shape))
+        self.pool_fingerprint_, self.pool_name_ = pool.fingerprint, pool.name
+
+    def embed(self, tasks: TaskSet) -> Embeddings:
+        """The posterior of each task, with how well the model explains it."""
+        check_is_fitted(self, "factors_")
+        check_kind(tasks, TaskSet, "tasks", "Make one with sample_tasks.")
+        self._check_pool(tasks.pool)
+        if len(tasks) == 0:
+            raise DataError("there are no tasks to embed.")
+        prepared = PreparedSamples(tasks.pool, self.preparation_, tasks.class_ids)
+        embedded = self._embed(tasks, prepared)
+        self.warn_of_outliers(embedded)
+        return embedded
+
+    def transform(self, tasks: TaskSet) -> Float[np.ndarray, "tasks columns"]:
+        """The numbers of the posterior of each task, all factors side by side."""
+        return self.embed(tasks).values
+
+    def get_feature_names_out(self, input_features: None = None) -> np.ndarray:
+        """The names of the columns of :meth:`transform`, for pipelines and tables."""
+        check_is_fitted(self, "factors_")
+        names = [f"{f.name}_{i}" for f in self.factors_ for i in range(f.size)]
+        return np.array(names, dtype=object)
+
+    def score(self, tasks: TaskSet, y: None = None) -> float:
+        """How well the tasks are explained, in nats per sample."""
+        explained = self.embed(tasks).elbo
+        n_samples = np.concatenate([b.support_mask.sum(axis=(1, 2)) for b in tasks.batches(4096)])
+        return float(np.average(explained, weights=n_samples))
+
+    def _check_pool(self, pool: ClassPool) -> None:
+        dims = int(np.prod(pool.sample_shape))
+        if dims != self.n_features_in_:
+            raise DataError(
+                f"samples of {pool!r} have {dims} dimensions; the model was fitted on "
+                f"{self.n_features_in_}. Use the same kind of data, size and encoder."
+            )
+
+    def outliers(self, embedded: Embeddings) -> Bool[np.ndarray, "tasks"]:
+        """Which embedded tasks the model explains far worse than those it learned from."""
+        middle, spread = self.elbo_reference_
+        return np.asarray(embedded.elbo < middle - FAR_BELOW * spread)
+
+    def warn_of_outliers(self, embedded: Embeddings, called: str = "tasks") -> None:
+        """Warn of embedded tasks, called so, that the model explains far worse than its own."""
+        middle, spread = self.elbo_reference_
+        far = int(self.outliers(embedded).sum())
+        if far:
+            warnings.warn(
+                f"{far:,} of {len(embedded):,} {called} are explained far worse than the tasks the "
+                f"model learned from (nats per sample: down to {embedded.elbo.min():.2f}, there "
+                f"{middle:.2f} ± {spread:.2f}). They may look near while the model knows "
+                "nothing like them; do not trust their distances.",
+                OutlierTasksWarning,
+                stacklevel=3,
+            )
+
+    # -- disk -----------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as a folder: arrays (safetensors) and a header (JSON)."""
+        arrays, header = self.to_disk()
+        save_arrays(path, arrays, {"what": MODEL, **header})
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Any:
+        """Read a model written by :meth:`save`, of whichever class it is."""
+        arrays, header = load_arrays(path, MODEL)
+        try:
+            return TaskModel.from_disk(arrays, header)
+        except KeyError as error:
+            raise DataError(
+                f"{os.fspath(path)} cannot be read: {error} is missing: the model is damaged."
+            ) from error
+        except (TypeError, ValueError, AttributeError, IndexError) as error:
+            raise DataError(f"{os.fspath(path)} cannot be read: {error}") from error
+
+    def to_disk(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """What to store of a fitted model: arrays, and a header of plain values."""
+        check_is_fitted(self, "factors_")
+        arrays, own = self._own_to_disk()
+        arrays["preparation.mean"] = self.preparation_.mean
+        if self.preparation_.components is not None:
+            arrays["preparation.components"] = self.preparation_.components
+        params = self.get_params(deep=False)
+        params = {k: v for k, v in params.items() if not isinstance(v, TaskModel)}
+        if isinstance(params["prepare"], PrepareConfig):
+            params["prepare"] = asdict(params["prepare"])
+        return arrays, {
+            "class": type(self).__name__,
+            "params": params,
+            "preparation": self.preparation_.settings(),
+            "factors": [asdict(f) for f in self.factors_],
+            **{name: getattr(self, f"{name}_") for name in _PLAIN},
+            **own,
+        }
+
+    @staticmethod
+    def from_disk(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Any:
+        """The model that :meth:`to_disk` took apart."""
+        params = dict(header["params"])
+        if isinstance(params["prepare"], dict):
+            params["prepare"] = PrepareConfig(**params["prepare"])
+        kinds = {kind.__name__: kind for kind in TaskModel.__subclasses__()}
+        model: Any = kinds[header["class"]](**params)
+        settings = dict(header["preparation"])
+        explained = settings.pop("explained")
+        model.preparation_ = Preparation(
+            PrepareConfig(**settings),
+            arrays["preparation.mean"],
+            arrays.get("preparation.components"),
+            explained,
+        )
+        for name in _PLAIN:
+            value = header[name]
+            setattr(model, f"{name}_", tuple(value) if isinstance(value, list) else value)
+        model._own_from_disk(arrays, header)
+        model.factors_ = tuple(Factor(**f) for f in header["factors"])
+        return model
+
+
+def usual(parts: Sequence[Float[np.ndarray, "_"]]) -> tuple[float, float]:
+    """How well tasks are usually explained, and the spread: the least of these, and the widest."""
+    middles = [float(np.median(part)) for part in parts]
+    spreads = [
+        1.4826 * float(np.median(np.abs(part - middle)))
+        for part, middle in zip(parts, middles, strict=True)
+    ]
+    return min(middles), max(*spreads, 1e-3)
+
+
+def seed_of(random_state: Seed | None) -> int:
+    """The seed that was asked for, or a drawn one."""
+    drawn = int(np.random.SeedSequence().generate_state(1)[0])
+    return drawn if random_state is None else int(random_state)
+
+
+def as_tasks(tasks: Tasks | Iterable[TaskSet]) -> Tasks:
+    """Tasks to learn from, of one task set, a stream, or several task sets."""
+    if isinstance(tasks, TaskSet | TaskStream):
+        return tasks
+    listed = isinstance(tasks, Iterable) and not isinstance(tasks, np.ndarray)
+    sets: list[Any] = list(tasks) if listed else [tasks]
+    for each in sets:
+        if not isinstance(each, TaskSet):
+            raise DataError(
+                f"tasks must be a TaskSet, a TaskStream or several TaskSets, not "
+                f"{type(each).__name__}. Make them with sample_tasks."
+            )
+    return TaskSet.concatenate(sets)
