@@ -1,9 +1,7 @@
-"""Which notion of similarity predicts a test task's accuracy best, and what changes the answer.
+"""Which similarity measure predicts a test task's accuracy best.
 
     python -m experiments similarity --pool mini_imagenet --split test \\
         --learners protonet,maml --seeds 0 1 2 --minutes 8 --out found.jsonl
-    python -m experiments similarity --pool mini_imagenet --split val --vary --out vary.jsonl
-    python -m experiments tables found.jsonl
 
 What is measured, accuracies by episode and difficulty, is kept in ``arrays`` beside the ledger.
 """
@@ -22,21 +20,17 @@ from experiments.similarity.study import (
     measured_accuracies,
     measured_difficulty,
 )
-from experiments.similarity.variation import VARIATIONS, Variation, run_variations
 from taskscape.pools import load_pool
 
 __all__ = [
     "FAMILIES",
-    "VARIATIONS",
     "Measured",
     "SimilaritySettings",
     "SimilarityStudy",
     "Sizes",
-    "Variation",
     "measured_accuracies",
     "run",
     "run_notions",
-    "run_variations",
 ]
 
 
@@ -64,7 +58,6 @@ class SimilaritySettings:
     network: str = option("what learns", "mlp", choices=("mlp", "conv4"))
     seeds: tuple[int, ...] = option("of the fits and of the learners", (0, 1, 2))
     families: tuple[str, ...] = option("of notions", tuple(FAMILIES), choices=tuple(FAMILIES))
-    vary: bool = option("settings of the model, on validation classes", False)
     scale: float = option("below 1: fewer tasks of every kind", 1.0)
     sizes: _ChangedSizes = _ChangedSizes()
 
@@ -79,11 +72,10 @@ def run(settings: SimilaritySettings, lab: Lab) -> None:
         network=settings.network,
     )
     measure = partial(_measure, Store(lab, study.pool.fingerprint), study, settings)
-    asked = {"learners": settings.learners, "seeds": settings.seeds}
-    if settings.vary:
-        run_variations(study, lab, measure, **asked)  # type: ignore[arg-type]
-    else:
-        run_notions(study, lab, measure, families=settings.families, **asked)  # type: ignore[arg-type]
+    run_notions(
+        study, lab, measure,
+        learners=settings.learners, seeds=settings.seeds, families=settings.families,
+    )  # fmt: skip
 
 
 def _measure(store: Store, study: SimilarityStudy, settings: SimilaritySettings) -> Measured:

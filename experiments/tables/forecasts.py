@@ -2,23 +2,25 @@
 
     python -m experiments.tables.forecasts
 
-Writes the tables of ``docs/forecast.md``. Where a forecast was judged at several sizes, the one
+Writes the tables of ``docs/forecast.md``. Where a forecast was evaluated at several sizes, the one
 with the most test tasks counts.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
-from experiments.forecasting import ABLATION
 from experiments.tables import DOCS, POOLS, Blocks, ledger
 from taskscape.meta import label_of
 from taskscape.plain_text import markdown_table
 
 LEARNERS = ("protonet", "maml")
+N_SHOT = 1
+"""Samples of each class that the learner adapts to; more hardly change what forecasts are worth."""
+PARTS = ("distance", "difficulty")
 PAGE = DOCS / "forecast.md"
 
 
-def judged() -> list[dict[str, Any]]:
+def evaluated() -> list[dict[str, Any]]:
     """The forecasts for test classes: by data set, learner, shots and labelled samples."""
     largest: dict[tuple[int, int, int, int], dict[str, Any]] = {}
     for name in ("glyphs", "letters", "mini-imagenet", "omniglot"):
@@ -44,17 +46,18 @@ def _size(entry: dict[str, Any]) -> int:
 def _rows() -> Iterator[tuple[dict[str, Any], list[str]]]:
     """Every forecast with the first cells of its row; a name stands in the first of its rows."""
     before = ""
-    for entry in judged():
+    for entry in evaluated():
         cell = entry["cell"]
         name = f"{POOLS[cell['pool']['name']]}, {label_of(cell['learner'])}"
-        yield entry, ["" if name == before else name, str(cell["n_shot"]), str(cell["labelled"])]
-        before = name
+        if cell["n_shot"] == N_SHOT:
+            yield entry, ["" if name == before else name, str(cell["labelled"])]
+            before = name
 
 
 def about() -> str:
     """Tasks, classes and sizes."""
     rows = {}
-    for entry in judged():
+    for entry in evaluated():
         cell, tasks, classes = entry["cell"], entry["tasks"], entry["classes"]
         row = [
             POOLS[cell["pool"]["name"]],
@@ -76,10 +79,11 @@ def about() -> str:
 
 
 def test_classes() -> str:
-    """What forecasts by everything are worth."""
+    """What forecasts from one sample a class for the learner are worth; beside them, by less."""
     rows = []
     for entry, first in _rows():
-        one = entry["results"]["all"]
+        by = entry["results"]
+        one = by["all"]
         rows.append(
             [
                 *first,
@@ -89,20 +93,13 @@ def test_classes() -> str:
                 f"{100 * one['always_mean_error']:.1f}",
                 f"{_between(one['coverage'], one['coverage_interval'], '{:.0f}', 100)} %",
                 f"{100 * one['mean_width']:.1f}",
+                *(f"{by[name]['spearman']:z.2f}".replace("-", "−") for name in PARTS),
             ]
         )
-    names = ["", "shots", "labelled", "rank correlation", "ceiling", "mean error, points",
-             "always the mean", "held by the interval", "mean width"]  # fmt: skip
+    names = ["", "labelled", "rank correlation", "ceiling", "mean error, points",
+             "always the mean", "held by the interval", "mean width",
+             *(f"by {name} alone" for name in PARTS)]  # fmt: skip
     return markdown_table(names, rows)
-
-
-def ablation() -> str:
-    """Rank correlations of forecasts that look at less."""
-    rows = []
-    for entry, first in _rows():
-        by = (entry["results"][name]["spearman"] for name in ABLATION)
-        rows.append([*first, *(f"{rho:z.2f}".replace("-", "−") for rho in by)])
-    return markdown_table(["", "shots", "labelled", *ABLATION], rows)
 
 
 def _between(value: float, ends: tuple[float, float], how: str, times: float = 1) -> str:
@@ -112,7 +109,7 @@ def _between(value: float, ends: tuple[float, float], how: str, times: float = 1
 
 TABLES = Blocks(
     "experiments/tables/forecasts.py",
-    {"about": about, "test_classes": test_classes, "ablation": ablation},
+    {"about": about, "test_classes": test_classes},
 )
 
 if __name__ == "__main__":

@@ -8,28 +8,68 @@ import shutil
 from functools import partial
 
 from experiments.tables import DOCS, RESULTS, Blocks
+from taskscape.plain_text import markdown_table
 
 PAGE = DOCS / "results-paper.md"
-FIGURES = {
-    "fig2_mini_imagenet": "fig2-mini-imagenet",
-    "fig2_omniglot": "fig2-omniglot",
-    "fig3": "fig3",
-    "fig4": "fig4",
-    "fig4_omniglot": "fig4-omniglot",
-}
 
 
-def table_of(figure: str) -> str:
-    """What stands up to the end of the first table, with true minus signs."""
+CHOICES = ("random", "nearest (ours)", "coverage (sized)", "nearest (task2vec)")
+WAYS = {"fig4": "5-way", "fig4-omniglot": "5-way, within groups"}
+"""What the tables of figure 4 have; those of ``make reproduce`` have everything."""
+
+
+def parts_of(figure: str) -> tuple[str, list[list[str]]]:
+    """What stands before the first table, with true minus signs, and the rows of that table."""
     text = (RESULTS / "paper" / f"{figure}.md").read_text(encoding="utf-8")
     first = re.match(r".*?(?:^\|[^\n]*\n)+", text, flags=re.DOTALL | re.MULTILINE)
     assert first is not None
-    return re.sub(r"(?<=[ \[(])-(?=\d)", "−", first[0])
+    before, *lines = re.sub(r"(?<=[ \[(])-(?=\d)", "−", first[0]).split("\n|")
+    rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines]
+    return before, [rows[0], *rows[2:]]
+
+
+def accuracies(figure: str) -> str:
+    """Figure 2: the ends of every curve and its rank correlations, without what is in the text."""
+    before, (_, *rows) = parts_of(figure)
+    kept = [
+        [name, *(end.split(" ")[0] for end in ends), spearman, given]
+        for name, _, *ends, spearman, given, _ in rows
+    ]
+    names = ["", "nearest tenth", "farthest tenth", "Spearman", "given difficulty"]
+    before = before.replace(", with the number of tasks; the paper's are", "; the paper's are")
+    return f"{before}\n{markdown_table(names, kept)}"
+
+
+def by_learner(figure: str) -> str:
+    """Figure 3: choices down, learners across."""
+    before, (_, *rows) = parts_of(figure)
+    learners = list(dict.fromkeys(row[0] for row in rows))
+    gain = {(row[0], row[2]): row[3] for row in rows}
+    choices = dict.fromkeys(row[2] for row in rows if row[0] == "maml")
+    table = [[choice, *(gain.get((n, choice), "") for n in learners)] for choice in choices]
+    return f"{before}\n{markdown_table(['', *learners], table)}"
+
+
+def by_budget(figure: str) -> str:
+    """Figure 4: some of the choices, numbers of tasks across."""
+    before, (names, *rows) = parts_of(figure)
+    kept = [
+        [learner, choice, *cells]
+        for learner, ways, choice, *cells in rows
+        if ways == WAYS[figure] and choice in CHOICES
+    ]
+    return f"{before}\n{markdown_table(['', 'choice', *names[3:]], kept)}"
 
 
 TABLES = Blocks(
     "experiments/tables/paper.py",
-    {name: partial(table_of, figure) for name, figure in FIGURES.items()},
+    {
+        "fig2_mini_imagenet": partial(accuracies, "fig2-mini-imagenet"),
+        "fig2_omniglot": partial(accuracies, "fig2-omniglot"),
+        "fig3": partial(by_learner, "fig3"),
+        "fig4": partial(by_budget, "fig4"),
+        "fig4_omniglot": partial(by_budget, "fig4-omniglot"),
+    },
 )
 
 if __name__ == "__main__":

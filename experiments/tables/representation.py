@@ -67,30 +67,6 @@ def gains(entries: Sequence[Entry]) -> dict[Size, np.ndarray]:
 # -- tables -------------------------------------------------------------------------------------
 
 
-def sizes_table() -> str:
-    """Every data set at every size: ranges over pairs of fits, mean and deviation over fits."""
-    rows = []
-    for pool, words in POOLS.items():
-        for (K, L), fits in all_fits(pool).items():
-            flawed = sum(any(fit["dead_or_duplicate_themes"]) for fit in fits)
-            rows.append(
-                [
-                    words, f"{K}, {L}", str(len(fits)), _range(agreement(fits)),
-                    _spread(values(fits, "validation_bound")),
-                    _spread(values(fits, "training_bound")),
-                    _spread(100 * values(fits, "largest_share"), 0, " %"),
-                    _spread(values(fits, "distinct"), 0), str(flawed),
-                    _spread(values(fits, "correlation_with_accuracy")),
-                ]
-            )  # fmt: skip
-    columns = [
-        "", "K, L", "fits", "agreement of seeds", "bound, validation", "bound, training",
-        "largest task-theme", "distinct λ", "fits with a dead or duplicate theme",
-        "correlation with accuracy",
-    ]  # fmt: skip
-    return markdown_table(columns, rows) if rows else ""
-
-
 def soundness_table() -> str:
     """The worst over all sizes and seeds of a data set."""
     rows = []
@@ -130,20 +106,6 @@ def gains_table() -> str:
     return markdown_table(["", *(f"L = {L}" for L in TASK_THEMES)], rows) if rows else ""
 
 
-def _range(x: Sequence[float]) -> str:
-    """From the least to the most; one number where they are the same."""
-    if not x:
-        return ""
-    low, high = _number(min(x)), _number(max(x))
-    return low if low == high else f"{low} to {high}"
-
-
-def _spread(x: np.ndarray, digits: int = 2, unit: str = "") -> str:
-    """Mean ± standard deviation over fits."""
-    deviation = f" ± {x.std(ddof=1):.{digits}f}" if len(x) > 1 else ""
-    return f"{_number(x.mean(), digits)}{deviation}{unit}"
-
-
 def _number(x: float, digits: int = 2) -> str:
     return f"{x:z.{digits}f}".replace("-", "−")
 
@@ -158,7 +120,7 @@ def _points(x: np.ndarray | None) -> str:
 
 TABLES = Blocks(
     "experiments/tables/representation.py",
-    {"sizes": sizes_table, "soundness": soundness_table, "gains": gains_table},
+    {"soundness": soundness_table, "gains": gains_table},
 )
 
 

@@ -1,4 +1,4 @@
-"""What the ledgers of notions of similarity say: tables and a figure.
+"""What the ledgers of similarity measures say: tables and a figure.
 
     python -m experiments.tables.similarity
 
@@ -24,10 +24,7 @@ NOTIONS = {
     ("separation", "", 1): "separation of the classes",
     ("task-themes", "kl", 1): "task-themes, one fit",
     ("task-themes", "kl", 3): "task-themes, three fits",
-    ("task-themes, chosen size", "kl", 1): "task-themes of the chosen size, one fit",
     ("task-themes, chosen size", "kl", 3): "task-themes of the chosen size, three fits",
-    ("task-themes, smaller size", "kl", 1): "task-themes of the smaller size, one fit",
-    ("task-themes, smaller size", "kl", 3): "task-themes of the smaller size, three fits",
     ("image-themes", "", 1): "image-themes and position",
     ("task means", "", 1): "task means",
     ("Task2Vec per unit", "", 1): "Task2Vec per unit",
@@ -47,16 +44,16 @@ DRAWN = {
     "OTDD": "OTDD",
 }
 """What the figure has, in shorter words; the tables have all."""
-STATISTICS = ("spearman", "partial", "partial_all")
+STATISTICS = ("spearman", "partial_all")
 
 
 @cache
-def cells_of(pool: str, learner: str = "protonet") -> list[dict[str, Any]]:
-    """The finished cells of a data set and a learner; none where it was not studied."""
+def cells_of(pool: str) -> list[dict[str, Any]]:
+    """The finished cells of a data set for ProtoNet; none where it was not studied."""
     return [
         {**e, "cell": {**e["cell"], "notion": _notion(e["cell"], pool)}}
         for e in ledger(f"similarity-{pool}-test")
-        if e["cell"]["learner"] == learner
+        if e["cell"]["learner"] == "protonet"
     ]
 
 
@@ -86,11 +83,9 @@ def values(
     return np.mean(seen, axis=0)
 
 
-def table(statistic: str, learner: str = "protonet") -> str:
-    """Notions against data sets."""
-    pools = {name: entries for name in POOLS if (entries := cells_of(name, learner))}
-    if not pools:
-        return "Not measured.\n"
+def table(statistic: str) -> str:
+    """Similarity measures against data sets."""
+    pools = {name: entries for name in POOLS if (entries := cells_of(name))}
     rows = []
     for notion, words in NOTIONS.items():
         cells = [values(entries, notion, statistic) for entries in pools.values()]
@@ -125,11 +120,7 @@ def about() -> str:
 
 TABLES = Blocks(
     "experiments/tables/similarity.py",
-    {
-        "about": about,
-        "maml": lambda: table("spearman", "maml"),
-        **{name: partial(table, name) for name in STATISTICS},
-    },
+    {"about": about, **{name: partial(table, name) for name in STATISTICS}},
 )
 
 

@@ -16,7 +16,7 @@ from taskscape.ledger import read_ledger
 from taskscape.pools import ClassPool, load_pool
 
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
-LETTERS = ("similarity-glyphs-test-cpu", "similarity-vary-glyphs-small")
+LETTERS = ("similarity-glyphs-test-cpu",)
 """Those of forecasts and of automatic choice are of before the default distance was `themes`."""
 
 

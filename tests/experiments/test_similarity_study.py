@@ -1,4 +1,4 @@
-"""The study of notions of similarity: one line a cell, resumable, and the same as brute force."""
+"""The study of similarity measures: one line a cell, resumable, and the same as brute force."""
 
 import json
 from dataclasses import replace
@@ -13,14 +13,11 @@ from experiments.lab import Lab, OutOfTimeError, Store
 from experiments.recipes import PREFERRED_SIZES, hold_out
 from experiments.similarity import (
     FAMILIES,
-    VARIATIONS,
     Measured,
     SimilarityStudy,
     Sizes,
-    Variation,
     measured_accuracies,
     run_notions,
-    run_variations,
 )
 from experiments.similarity.notions import summarise_distances
 from experiments.similarity.study import (
@@ -31,7 +28,6 @@ from experiments.similarity.study import (
 from experiments.tables import ledger
 from meta_cases import toy_pool
 from taskscape.diagram import correlation_diagram
-from taskscape.errors import DataError
 from taskscape.ledger import read_ledger
 from taskscape.pools import ClassPool
 from taskscape.statistics import partial_spearman
@@ -219,31 +215,6 @@ def test_every_family_says_what_it_computes() -> None:
     assert {"task2vec", "otdd", "themes, few", "earth mover"} <= set(FAMILIES)
     variants = [v for f in FAMILIES.values() for v in f.variants]
     assert len(variants) == len(set(variants)) + 1  # mean KL for many and for few tasks
-
-
-def test_variations_are_for_validation_classes(tmp_path: Path) -> None:
-    path = tmp_path / "vary.jsonl"
-    measured = {"protonet": {s: made_up(40, s)["accuracies"] for s in (0, 1)}}
-    shots = {"embed_shot": 5, "reference_shot": 5}  # as in the test above, so nothing new compiles
-    variations = (Variation(**shots), Variation(prepare="raw", **shots))
-
-    def vary(split: str) -> list[dict]:
-        run_variations(
-            study(split), Lab(path), lambda: Measured(measured, made_up(40)["difficulty"]),
-            learners=["protonet"], seeds=[0, 1], variations=variations,
-        )  # fmt: skip
-        return read_ledger(path)
-
-    with pytest.raises(DataError, match="split='test': defaults are chosen on validation classes"):
-        vary("test")
-    lines = vary("val")
-    assert [line["cell"]["seeds"] for line in lines] == 2 * [[0], [1], [0, 1]]
-    assert vary("val") == lines
-
-
-def test_variations_hold_the_default_once_and_first() -> None:
-    assert VARIATIONS[0] == Variation()
-    assert len(VARIATIONS) == len(set(VARIATIONS))
 
 
 def test_the_command_line_runs_a_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
