@@ -6,34 +6,28 @@ Writes the tables of ``docs/forecast.md``. Where a forecast was evaluated at sev
 with the most test tasks counts.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from experiments.tables import DOCS, POOLS, Blocks, ledger
-from taskscape.meta import label_of
 from taskscape.plain_text import markdown_table
 
-LEARNERS = ("protonet", "maml")
-N_SHOT = 1
-"""Samples of each class that the learner adapts to; more hardly change what forecasts are worth."""
+SHOWN = ("forecast", "protonet", 1)
 PARTS = ("distance", "difficulty")
 PAGE = DOCS / "forecast.md"
 
 
 def evaluated() -> list[dict[str, Any]]:
-    """The forecasts for test classes: by data set, learner, shots and labelled samples."""
-    largest: dict[tuple[int, int, int, int], dict[str, Any]] = {}
+    """ProtoNet's 1-shot forecasts for test classes, by data set and labelled samples.
+
+    More shots, or MAML, hardly change what forecasts are worth.
+    """
+    largest: dict[tuple[int, int], dict[str, Any]] = {}
     for name in ("glyphs", "letters", "mini-imagenet", "omniglot"):
         for entry in ledger(f"forecast-{name}"):
             cell = entry["cell"]
-            if cell["what"] != "forecast":
+            if (cell["what"], cell.get("learner"), cell.get("n_shot")) != SHOWN:
                 continue
-            place = (
-                list(POOLS).index(cell["pool"]["name"]),
-                LEARNERS.index(cell["learner"]),
-                cell["n_shot"],
-                cell["labelled"],
-            )
+            place = list(POOLS).index(cell["pool"]["name"]), cell["labelled"]
             if place not in largest or _size(entry) >= _size(largest[place]):
                 largest[place] = entry
     return [largest[place] for place in sorted(largest)]
@@ -41,17 +35,6 @@ def evaluated() -> list[dict[str, Any]]:
 
 def _size(entry: dict[str, Any]) -> int:
     return int(entry["tasks"]["test"])
-
-
-def _rows() -> Iterator[tuple[dict[str, Any], list[str]]]:
-    """Every forecast with the first cells of its row; a name stands in the first of its rows."""
-    before = ""
-    for entry in evaluated():
-        cell = entry["cell"]
-        name = f"{POOLS[cell['pool']['name']]}, {label_of(cell['learner'])}"
-        if cell["n_shot"] == N_SHOT:
-            yield entry, ["" if name == before else name, str(cell["labelled"])]
-            before = name
 
 
 def about() -> str:
@@ -79,14 +62,15 @@ def about() -> str:
 
 
 def test_classes() -> str:
-    """What forecasts from one sample a class for the learner are worth; beside them, by less."""
+    """What forecasts are worth; beside them, what forecasts by less are."""
     rows = []
-    for entry, first in _rows():
-        by = entry["results"]
+    for entry in evaluated():
+        cell, by = entry["cell"], entry["results"]
         one = by["all"]
         rows.append(
             [
-                *first,
+                POOLS[cell["pool"]["name"]],
+                str(cell["labelled"]),
                 _between(one["spearman"], one["spearman_interval"], "{:.2f}"),
                 f"{one['ceiling']:.2f}",
                 _between(one["mean_absolute_error"], one["error_interval"], "{:.1f}", 100),

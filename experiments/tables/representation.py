@@ -1,8 +1,8 @@
-"""What the ledgers of sizes say: tables and a figure.
+"""What the ledgers of sizes say: a table and a figure.
 
     python -m experiments.tables.representation
 
-Writes the tables of ``docs/results-representation.md`` and ``docs/images/sizes.png`` from
+Writes the table of ``docs/results-representation.md`` and ``docs/images/sizes.png`` from
 ``sizes.jsonl`` (fits; of seeds that it does not have, those of ``representation.jsonl``) and
 ``sizes-targets.jsonl`` (what choosing by them gains on rotated targets).
 """
@@ -16,7 +16,6 @@ import numpy as np
 from experiments.representation import agreement
 from experiments.tables import DOCS, POOLS, Blocks, ledger
 from taskscape.plain_text import markdown_table
-from taskscape.statistics import mean_interval
 
 FITS, EARLIER_FITS, TARGETS = "sizes", "representation", "sizes-targets"
 PAGE = DOCS / "results-representation.md"
@@ -95,33 +94,11 @@ def soundness_table() -> str:
     return markdown_table(columns, rows) if rows else ""
 
 
-def gains_table() -> str:
-    """Gains on rotated targets: K down, L across."""
-    by_size = gains(ledger(TARGETS))
-    rows = [
-        [f"K = {K}", *(_points(by_size.get((K, L))) for L in TASK_THEMES)]
-        for K in IMAGE_THEMES
-        if any((K, L) in by_size for L in TASK_THEMES)
-    ]
-    return markdown_table(["", *(f"L = {L}" for L in TASK_THEMES)], rows) if rows else ""
-
-
 def _number(x: float, digits: int = 2) -> str:
     return f"{x:z.{digits}f}".replace("-", "−")
 
 
-def _points(x: np.ndarray | None) -> str:
-    """Mean over targets with its 95 % interval, and the worst."""
-    if x is None:
-        return ""
-    few = f" ({len(x)} targets)" if len(x) < N_TARGETS else ""
-    return f"{mean_interval(x).in_points()}, {100 * x.min():+z.1f}{few}".replace("-", "−")
-
-
-TABLES = Blocks(
-    "experiments/tables/representation.py",
-    {"soundness": soundness_table, "gains": gains_table},
-)
+TABLES = Blocks("experiments/tables/representation.py", {"soundness": soundness_table})
 
 
 # -- the figure ---------------------------------------------------------------------------------
