@@ -32,11 +32,11 @@ class Blocks:
         return {match[2] for match in self._block.finditer(text)}
 
     def filled(self, text: str) -> str:
-        """The text of a page with its blocks made anew."""
+        """The text of a page with its blocks written again."""
         return self._block.sub(lambda m: m[1] + self.makers[m[2]]() + m[3], text)
 
     def write(self, page: Path) -> None:
-        """Make the blocks of a page anew; one that stays as it is is not touched."""
+        """Write the blocks of a page again; an unchanged page is not touched."""
         before = page.read_text(encoding="utf-8")
         after = self.filled(before)
         if after != before:

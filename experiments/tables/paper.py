@@ -17,7 +17,7 @@ LEARNERS = ("protonet", "maml")
 """Those in the tables of figure 2: the others have nearly the same numbers."""
 CHOICES = ("random", "nearest (ours)", "coverage (sized)", "nearest (task2vec)")
 WAYS = {"fig4": "5-way", "fig4-omniglot": "5-way, within groups"}
-"""What the tables of figure 4 have; those of ``make reproduce`` have everything."""
+"""What the tables of figures 3 and 4 have; those of ``make reproduce`` have everything."""
 
 
 def parts_of(figure: str) -> tuple[str, list[list[str]]]:
@@ -48,7 +48,7 @@ def by_learner(figure: str) -> str:
     before, (_, *rows) = parts_of(figure)
     learners = list(dict.fromkeys(row[0] for row in rows))
     gain = {(row[0], row[2]): row[3] for row in rows}
-    choices = dict.fromkeys(row[2] for row in rows if row[0] == "maml")
+    choices = (*CHOICES, "nearest (sized)", "nearest (literal)")
     table = [[choice, *(gain.get((n, choice), "") for n in learners)] for choice in choices]
     return f"{before}\n{markdown_table(['', *learners], table)}"
 

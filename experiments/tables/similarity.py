@@ -2,7 +2,7 @@
 
     python -m experiments.tables.similarity
 
-Writes the tables of ``docs/results-similarity.md`` and ``docs/images/notions.png``.
+Writes the tables of ``docs/results-similarity.md`` and ``docs/images/measures.png``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from experiments.tables import DOCS, POOLS, Blocks, ledger
 from taskscape.plain_text import markdown_table
 
 PAGE = DOCS / "results-similarity.md"
-IMAGE = DOCS / "images" / "notions.png"
+IMAGE = DOCS / "images" / "measures.png"
 NOTIONS = {
     ("nearest centroid", "", 1): "nearest centroid",
     ("hardness", "", 1): "hardness",
@@ -75,7 +75,7 @@ def values(
         if (e["cell"]["notion"], e["cell"]["divergence"], e["cell"]["fits"]) == notion
         and e["cell"]["summary"] in ("mean", "the task alone")
     ]
-    # where a notion was computed for two numbers of training tasks, the more
+    # where a measure was computed for two numbers of training tasks, the more
     most = max((e["cell"]["reference"] or 0 for e in own), default=0)
     seen = [e[statistic] for e in own if (e["cell"]["reference"] or 0) == most]
     if not seen or seen[0][0] is None:
@@ -125,7 +125,7 @@ TABLES = Blocks(
 
 
 def draw() -> None:
-    """A bar for each notion, alone and given difficulty, a panel for each data set."""
+    """A bar for each measure, alone and given difficulty, a panel for each data set."""
     from matplotlib import pyplot as plt
 
     pools = {name: entries for name in POOLS if (entries := cells_of(name))}

@@ -18,7 +18,7 @@ TABLES = importlib.import_module("tables").TABLES
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_tables_are_those_of_the_registries(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert TABLES.filled(text) == text, "write the tables anew: make docs"
+    assert TABLES.filled(text) == text, "write the tables again: make docs"
 
 
 def test_every_table_stands_somewhere() -> None:

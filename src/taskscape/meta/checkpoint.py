@@ -1,4 +1,4 @@
-"""A training that goes on where it was stopped: its state in one file."""
+"""A training that resumes where it stopped: its state in one file."""
 
 import hashlib
 import json

@@ -77,7 +77,7 @@ def redrawn(tasks: TaskSet, draw: int) -> TaskSet:
 
 @dataclass
 class TaskFeed:
-    """The endless row of training tasks: a fixed list shuffled anew in each epoch, or a stream.
+    """The endless row of training tasks: a fixed list, shuffled again in each epoch, or a stream.
 
     ``fresh_samples`` draws other samples for the tasks of a list in every epoch.
     """

@@ -113,7 +113,7 @@ def collapsed_elbo(
     """
     joint = log_lik + expected_log(posterior.gamma)[..., None, :]
     evidence = jnp.where(sample_mask & class_mask[..., None], logsumexp(joint, axis=-1), 0)
-    one = log_lik[..., :1, :]  # with r = 0 the samples play no part in the other six terms
+    one = log_lik[..., :1, :]  # with r = 0 the samples have no effect on the other six terms
     rest = elbo_terms(
         jnp.zeros_like(one), posterior, one, sample_mask[..., :1], class_mask, alpha, delta
     )
