@@ -21,6 +21,8 @@ from taskscape.pools.glyphs import characters_of
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::taskscape.themes.HealthWarning"),
+    # with a dozen characters of each group, the other groups are strange to the model
+    pytest.mark.filterwarnings("ignore::taskscape.themes.OutlierTasksWarning"),
 ]
 ROOT = Path(__file__).parent.parent
 PAGES = {
