@@ -151,7 +151,7 @@ def _read_files(
             raise _unreadable(file, error) from error
         if not opened[-1].schema_arrow.equals(opened[0].schema_arrow):
             raise DataError(f"{file} has other columns than {files[0]}; write all alike.")
-    empty = opened[0].schema_arrow.empty_table()
+    empty = _plainly_typed(opened[0].schema_arrow.empty_table())
     columns = _Columns.find(str(path), empty, asked)
     if asked.skip_damaged or _kind(empty, columns.features[0]) == "picture":
         whole = pa.concat_tables([_open(file) for file in files])
@@ -167,7 +167,7 @@ def _read_in_pieces(where: str, opened: Sequence[Any], name: str, columns: "_Col
     """Labels first, all of them; then the features, piece by piece, each to its place on disk."""
     import pyarrow as pa
 
-    about = pa.concat_tables([one.read(columns.about) for one in opened])
+    about = _plainly_typed(pa.concat_tables([one.read(columns.about) for one in opened]))
     if about.num_rows == 0:
         raise DataError(f"{where} has no rows.")
     _without_gaps(where, about, columns.needed, skip=False)
@@ -178,7 +178,7 @@ def _read_in_pieces(where: str, opened: Sequence[Any], name: str, columns: "_Col
     begin = 0
     for one in opened:
         for batch in one.iter_batches(_ROWS_AT_ONCE, columns=columns.features):
-            piece = pa.Table.from_batches([batch])
+            piece = _plainly_typed(pa.Table.from_batches([batch]))
             _without_gaps(where, piece, columns.features, skip=False, first_row=begin)
             X = as_samples(_features(where, piece, columns.features, False, begin))
             if samples is None:
@@ -200,6 +200,7 @@ def _read(
     """The pool of an Arrow table; ``features`` of `datasets` know the names of its classes."""
     if table.num_rows == 0:
         raise DataError(f"{where} has no rows.")
+    table = _plainly_typed(table)
     columns = _Columns.find(where, table, asked)
     table, notes = _without_gaps(
         where, table, [*columns.needed, *columns.features], asked.skip_damaged
@@ -337,8 +338,7 @@ def _kind(table: Any, column: str) -> str:
     import pyarrow.types as pt
 
     kind = table.schema.field(column).type
-    text = kind.value_type if pt.is_dictionary(kind) else kind
-    if pt.is_string(text) or pt.is_large_string(text) or pt.is_string_view(text):
+    if pt.is_string(kind) or pt.is_large_string(kind):
         return "text"
     is_list = pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind)
     number = kind.value_type if is_list else kind
@@ -398,6 +398,21 @@ def _open(path: Path) -> Any:
         raise _unreadable(path, error) from error
 
 
+def _plainly_typed(table: Any) -> Any:
+    """The table without dictionaries and views, as of polars, which Arrow hardly computes with."""
+    import pyarrow as pa
+
+    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    for i, field in enumerate(table.schema):
+        coded = pa.types.is_dictionary(field.type)
+        kind = field.type.value_type if coded else field.type
+        plain, column = views.get(kind, kind), table.column(i)
+        if coded:  # Arrow cannot look views up in a dictionary
+            column = column.cast(pa.dictionary(field.type.index_type, plain))
+        table = table.set_column(i, field.name, column.cast(plain))
+    return table
+
+
 def _unreadable(path: Path, error: Exception) -> DataError:
     kind = path.suffix[1:] or "Parquet"
     return DataError(
@@ -436,7 +451,7 @@ def _without_gaps(
     for name in columns:
         column, kind = table.column(name), _kind(table, name)
         gaps = pc.is_null(column)
-        if kind == "text" and not pa.types.is_dictionary(column.type):
+        if kind == "text":
             gaps = pc.or_(gaps, pc.fill_null(pc.equal(column, ""), True))
         here = np.asarray(gaps.to_numpy())
         if here.any() and not skip:
@@ -457,12 +472,7 @@ def _without_gaps(
 
 
 def _values(table: Any, column: str) -> Shaped[np.ndarray, "rows"]:
-    import pyarrow.types as pt
-
-    values = table.column(column)
-    if pt.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    return np.asarray(values.to_numpy())
+    return np.asarray(table.column(column).to_numpy())
 
 
 def _pictures(where: str, table: Any, column: str, asked: _Asked) -> Pictures:

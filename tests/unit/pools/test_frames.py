@@ -73,6 +73,16 @@ def test_data_frames(kind: type) -> None:
         load_pool(kind({"label": NAMES, **WIDE}), label_column="q")
 
 
+def test_views_of_text_as_polars_exports() -> None:
+    views = pa.array(NAMES, pa.string_view())
+    coded = pa.DictionaryArray.from_arrays(pa.array(Y), pa.array("abcdef", pa.string_view()))
+    columns = {"id": views, "split": pa.array([files.SPLIT_OF[c] for c in Y], pa.string_view())}
+    for label in (views, coded):
+        pool = load_pool(Frame({"label": label, **columns, **WIDE}))
+        assert (pool.splits, pool.names_of(2)[0]) == (files.SPLIT_OF, "c2")
+        np.testing.assert_array_equal(pool.samples_of(2), X[Y == 2])
+
+
 def test_datasets_with_names_and_pictures() -> None:
     pictures = [{"bytes": files.drawing(i, 8 + i % 3), "path": None} for i in range(30)]
     data = Dataset({"image": pictures, "label": Y}, {"label": ClassLabel()})
