@@ -2,8 +2,9 @@
 
 import math
 import reprlib
-from collections.abc import Collection
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection
+from functools import wraps
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,31 @@ Seed: TypeAlias = int | np.integer
 MOST_FOR_JAX = 2**31 - 1
 """Larger seeds do not fit into JAX's usual whole numbers."""
 _GIB = 1 << 30
+Called = TypeVar("Called", bound=Callable[..., Any])
+
+
+def python_numbers(called: Called) -> Called:
+    """Let a function, or what makes a class, take NumPy's numbers and work with Python's.
+
+    Those can be written as JSON, do not overflow, and give settings the checksum of equal ones.
+    """
+    call = called.__init__ if isinstance(called, type) else called
+
+    @wraps(call)
+    def with_python_numbers(*given: Any, **named: Any) -> Any:
+        return call(*map(python_number, given), **{k: python_number(v) for k, v in named.items()})
+
+    if not isinstance(called, type):
+        return with_python_numbers  # type: ignore[return-value]
+    called.__init__ = with_python_numbers  # type: ignore[misc]
+    return called
+
+
+def python_number(value: Any) -> Any:
+    """A number of NumPy as Python's, also in a tuple such as a range; all else as it is."""
+    if type(value) is tuple:
+        return tuple(map(python_number, value))
+    return value.item() if isinstance(value, np.number | np.bool_) else value
 
 
 def check_whole(value: Any, name: str, least: int | None = None, most: int | None = None) -> int:

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from taskscape import arguments
+from taskscape import ClassPool, Embeddings, TaskThemes, arguments, make_tasks, sample_tasks, select
 from taskscape.arguments import (
     as_numbers,
     check_choice,
@@ -19,6 +19,8 @@ from taskscape.arguments import (
 from taskscape.cli.failures import in_words, plain_warnings
 from taskscape.devices import free_memory
 from taskscape.errors import DataError
+from taskscape.meta import TrainConfig
+from taskscape.study import config_from
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,29 @@ def test_what_is_right_comes_back_plain():
     assert as_numbers([[1, 2]]).tolist() == [[1.0, 2.0]]
     for wrong in ("x", [[1], [1, 2]], None, np.array(["1"]), np.datetime64("2020")):
         assert as_numbers(wrong).size == 0 or np.isnan(as_numbers(wrong)).all()
+
+
+def test_numbers_of_numpy_become_pythons_before_anything_is_done_with_them(tmp_path):
+    pool = ClassPool.from_arrays(np.eye(60, dtype=np.float32), np.arange(60) % 2)
+    one, four, many = np.int64(1), np.int64(4), np.int8(100)
+    tasks = sample_tasks(pool, four, n_way=(np.int8(2), 2), n_shot=one, n_query=four)
+    tasks.save(tmp_path / "tasks.parquet")
+    assert type(tasks.with_samples(one, four).n_query) is int
+    for ask in (
+        lambda: sample_tasks(pool, 1, n_way=2, n_shot=many, n_query=many),
+        lambda: make_tasks(pool, [[0, 1]], n_shot=many, n_query=many),
+    ):
+        with pytest.raises(DataError, match=r"n_shot=100 \+ n_query=100 needs 200 samples"):
+            ask()
+    lam = np.float32([[1, 2], [2, 1], [3, 1], [1, 3]])
+    half, options = np.float32(0.5), {"max_shared": one, "train_classes": tasks}
+    Embeddings.of(tasks, lam, delta=half).save(tmp_path / "embedded.parquet")
+    select(lam[:1], lam, one, penalty=half, **options).save(tmp_path / "selection.json")
+    assert repr(TrainConfig(batch_size=four, clip_norm=half)) == repr(
+        TrainConfig(batch_size=4, clip_norm=0.5)
+    )
+    assert config_from({"tasks": {"n_way": four}}).tasks.n_way == 4
+    assert type(TaskThemes(image_themes=four).image_themes) is int
 
 
 def test_what_does_not_fit_into_memory_is_refused_with_its_size(monkeypatch):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from jaxtyping import Bool, Float, Int, UInt64
 from numpy.typing import ArrayLike
 
-from taskscape.arguments import as_array, check_kind, check_whole
+from taskscape.arguments import as_array, check_kind, check_whole, python_numbers
 from taskscape.embeddings.factors import (
     BLOCK,
     TASK_THEMES,
@@ -143,6 +143,7 @@ class Embeddings:
     """What the samples of each task derive from."""
 
     @staticmethod
+    @python_numbers
     def of(
         tasks: TaskSet,
         values: ArrayLike,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.arguments import Seed, check_kind, check_number, check_whole
+from taskscape.arguments import Seed, check_kind, check_number, check_whole, python_numbers
 from taskscape.embeddings import Embeddings, Factor, Posterior
 from taskscape.errors import DataError
 from taskscape.files import damage_named
@@ -55,6 +55,7 @@ class Forecaster:
     from, and the learner's accuracy on them. Tasks are described by their support samples alone.
     """
 
+    @python_numbers
     def __init__(
         self,
         model: TaskModel,

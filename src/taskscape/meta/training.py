@@ -29,6 +29,7 @@ from taskscape.arguments import (
     check_number,
     check_seed,
     check_whole,
+    python_numbers,
 )
 from taskscape.distributed.mesh import devices_for, same_on_all, split_among_devices
 from taskscape.errors import DataError, TaskscapeError
@@ -47,6 +48,7 @@ TRAINED = arrays_of_kind(_WHAT)
 """Folders that :meth:`Trained.save` writes."""
 
 
+@python_numbers
 @dataclass(frozen=True)
 class TrainConfig:
     """How to meta-train: Adam on the mean loss of batches of tasks.

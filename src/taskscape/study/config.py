@@ -335,6 +335,9 @@ def _changed(old: Any, values: Mapping[str, Any], source: str, where: str = "") 
 
 def _as(kind: Any, value: Any, name: str, source: str) -> Any:
     """The value as this kind of setting."""
+    from taskscape.arguments import python_number  # imports NumPy, which help texts do not need
+
+    value = python_number(value)
     if get_origin(kind) is tuple:
         inner, *rest = get_args(kind)
         length = None if rest == [Ellipsis] else 1 + len(rest)

@@ -17,6 +17,7 @@ from taskscape.arguments import (
     check_number,
     check_seed,
     check_whole,
+    python_numbers,
 )
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
@@ -221,6 +222,7 @@ def sample_tasks(
 ) -> TaskStream: ...
 
 
+@python_numbers
 def sample_tasks(
     pool: ClassPool,
     n_tasks: int | str | None = None,
