@@ -98,6 +98,9 @@ def fit(
         raise DataError(
             f"--out {out} is a folder that is there already; name one to be made, such as model."
         )
+    if tasks is not None:
+        sizes = {"split": split, "n_tasks": n_tasks, "n_way": n_way, "n_shot": n_shot}
+        opt.refuse_given(fit, "--tasks", **sizes)
     steps: Any = parse_prepare(prepare, "--prepare ")
     if paper:
         model = TaskThemes.paper(
@@ -188,6 +191,11 @@ def embed(
 
     began = time.monotonic()
     one_file = out.suffix == ".parquet"
+    if tasks is not None:
+        sizes = {"split": split, "n_tasks": n_tasks, "n_way": n_way, "n_shot": n_shot}
+        opt.refuse_given(embed, "--tasks", seed=seed, **sizes)
+    if one_file:
+        opt.refuse_given(embed, f"--out {out}, a single file", engine=engine)
     if out.suffix and not one_file and not out.is_dir():
         raise DataError(
             f"--out {out}: expected a name that ends in .parquet, for a file, or one without an "

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int, Shaped
 from taskscape.arguments import check_flag, check_memory
 from taskscape.errors import DataError
 from taskscape.pools.notes import left_out
-from taskscape.pools.pool import ClassPool, as_samples, parse_split
+from taskscape.pools.pool import ClassPool, as_samples, one_split
 
 
 def as_numpy(values: Any, what: str) -> Shaped[np.ndarray, "..."]:
@@ -195,7 +195,7 @@ def _class_by_class(
         counts=counts,
         class_names=names or (),
         groups=groups,
-        splits=None if splits is None else tuple(parse_split(s)[0] for s in splits),
+        splits=None if splits is None else tuple(one_split(s) for s in splits),
         info=info,
         sample_names=None if sample_names is None else tuple(sample_names[r] for r in order),
     )

@@ -43,6 +43,18 @@ def parse_split(split: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def one_split(split: str) -> str:
+    """The split of a class, which is one alone.
+
+    >>> one_split("validation")
+    'val'
+    """
+    first, *others = parse_split(split)
+    if others:
+        raise DataError(f"split={split!r} of a class: every class belongs to one split alone.")
+    return first
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassPool:
     """Samples grouped by class, with an optional group and split for each class.

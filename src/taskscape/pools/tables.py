@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from taskscape.arguments import check_flag
+from taskscape.csv_tables import check_header, csv_rows
 from taskscape.errors import DataError
 from taskscape.files import expanded
 from taskscape.pools.arrays import clean_labels, labelled_pool
@@ -22,7 +23,7 @@ from taskscape.pools.pool import ClassPool, as_samples
 PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".tsv")
 SUFFIXES = (*PARQUET, ".arrow", ".feather", ".ipc", *TEXT)
-_VERSION = 3
+_VERSION = 4
 _IN_PIECES_ABOVE_BYTES = 1 << 28
 _ROWS_AT_ONCE = 1 << 14
 _LABELS = ("label", "labels", "y", "class", "class_name", "target", "targets")
@@ -142,7 +143,8 @@ def _read_files(
     import pyarrow.parquet as pq
 
     if not in_pieces:
-        return _read(_open(path), str(path), name, asked)
+        named = (asked.label, asked.group, asked.ids)
+        return _read(_open(path, named), str(path), name, asked)
     opened = []
     for file in files:
         try:
@@ -375,12 +377,12 @@ def _pool(
 # -- reading ------------------------------------------------------------------------------------
 
 
-def _open(path: Path) -> Any:
+def _open(path: Path, named: Sequence[Any] = ()) -> Any:
     import pyarrow as pa
 
     try:
         if path.suffix.lower() in TEXT:
-            return _open_text(path)
+            return _open_text(path, named)
         if path.suffix.lower() in PARQUET:
             import pyarrow.parquet
 
@@ -394,6 +396,8 @@ def _open(path: Path) -> Any:
                     table = pa.ipc.open_stream(file).read_all()
         table.validate(full=True)  # to use a damaged one could end the process
         return table
+    except DataError:
+        raise
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
 
@@ -420,23 +424,60 @@ def _unreadable(path: Path, error: Exception) -> DataError:
     )
 
 
-def _open_text(path: Path) -> Any:
+def _open_text(path: Path, named: Sequence[Any]) -> Any:
     """A CSV file with a header, which shows whether commas, semicolons or tabs divide it."""
     import pyarrow.csv
 
     with path.open("rb") as file:
         header = file.readline(1 << 20)
+        file.seek(0)
+        quotes = sum(block.count(b'"') for block in iter(lambda: file.read(1 << 20), b""))
     if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise DataError(f"{path} is UTF-16 text. Save it as UTF-8.")
-    delimiter = max(b",;\t", key=header.count)
-    options = pyarrow.csv.ParseOptions(delimiter=chr(delimiter), newlines_in_values=True)
+    delimiter = chr(max(b",;\t", key=header.count))
+    if quotes % 2:  # Arrow would take all that follows for one cell
+        for _ in csv_rows(path, delimiter):
+            pass
+    options = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     table = pyarrow.csv.read_csv(path, parse_options=options)
-    for column in table.schema:
+    check_header(str(path), table.column_names)
+    for i, column in enumerate(table.schema):
+        if pyarrow.types.is_string(column.type) and column.name in table[i].to_pylist():
+            raise DataError(
+                f"{path}, line 1: {column.name!r} is also in a row below. Is this the first row of "
+                "data? Add a line above it that names the columns."
+            )
         if pyarrow.types.is_binary(column.type):
             raise DataError(
                 f"{path}: column {column.name!r} has letters that are not UTF-8 text. Save the "
                 "file as UTF-8."
             )
+    return _with_padded_names(path, table, options, named)
+
+
+def _with_padded_names(path: Path, table: Any, options: Any, named: Sequence[Any]) -> Any:
+    """The table with 007 as text, not as 7, in columns of labels and of other names."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.csv
+
+    usual = (*_LABELS, *_GROUPS, *_IDS)
+    names = [
+        field.name
+        for field in table.schema
+        if pa.types.is_integer(field.type)
+        and (field.name in named or field.name.lower() in usual)
+        and table.column_names.count(field.name) == 1
+    ]
+    if not names:
+        return table
+    as_text = pyarrow.csv.ConvertOptions(
+        include_columns=names, column_types=dict.fromkeys(names, pa.string())
+    )
+    text = pyarrow.csv.read_csv(path, parse_options=options, convert_options=as_text)
+    for name in names:
+        if pc.any(pc.match_substring_regex(text[name], r"^\s*[+-]?0\d")).as_py():
+            table = table.set_column(table.column_names.index(name), name, text[name])
     return table
 
 
