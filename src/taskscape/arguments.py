@@ -4,7 +4,9 @@ import math
 import reprlib
 from collections.abc import Callable, Collection
 from functools import wraps
-from typing import Any, TypeAlias, TypeVar
+from inspect import signature
+from types import UnionType
+from typing import Any, TypeAlias, TypeVar, get_args, get_origin
 
 import numpy as np
 
@@ -18,21 +20,40 @@ _GIB = 1 << 30
 Called = TypeVar("Called", bound=Callable[..., Any])
 
 
-def python_numbers(called: Called) -> Called:
-    """Let a function, or what makes a class, take NumPy's numbers and work with Python's.
+def public(called: Called) -> Called:
+    """What is checked of all arguments of a public function, or of what makes a class.
 
-    Those can be written as JSON, do not overflow, and give settings the checksum of equal ones.
+    Numbers of NumPy become Python's: those can be written as JSON, do not overflow, and give
+    settings the checksum of equal ones. Where a class of taskscape is annotated, nothing else is
+    taken.
     """
-    call = called.__init__ if isinstance(called, type) else called
+    call = called.__init__ if isinstance(called, type) else called  # type: ignore[misc]
+    takes = signature(call)
+    kinds = {name: _own_classes(p.annotation) for name, p in takes.parameters.items()}
 
     @wraps(call)
-    def with_python_numbers(*given: Any, **named: Any) -> Any:
-        return call(*map(python_number, given), **{k: python_number(v) for k, v in named.items()})
+    def checked(*given: Any, **named: Any) -> Any:
+        bound = takes.bind(*given, **named)
+        for name, value in bound.arguments.items():
+            bound.arguments[name] = python_number(value)
+            if kinds[name] and not isinstance(value, kinds[name]):
+                words = " or ".join(k.__name__ for k in kinds[name] if k is not type(None))
+                raise DataError(f"{name} must be a {words}, not {type(value).__name__}.")
+        return call(*bound.args, **bound.kwargs)
 
     if not isinstance(called, type):
-        return with_python_numbers  # type: ignore[return-value]
-    called.__init__ = with_python_numbers  # type: ignore[misc]
+        return checked  # type: ignore[return-value]
+    called.__init__ = checked  # type: ignore[misc]
     return called
+
+
+def _own_classes(annotation: Any) -> tuple[type, ...]:
+    """The classes of an annotation that names classes of taskscape and None alone."""
+    kinds = get_args(annotation) if get_origin(annotation) is UnionType else (annotation,)
+    own = [isinstance(k, type) and k.__module__.startswith("taskscape.") for k in kinds]
+    if any(own) and all(o or k is type(None) for o, k in zip(own, kinds, strict=True)):
+        return kinds
+    return ()
 
 
 def python_number(value: Any) -> Any:
@@ -116,8 +137,19 @@ def check_kind(value: Any, kind: Any, name: str, remedy: str) -> None:
         raise DataError(f"{name} must be a {kind.__name__}, not {type(value).__name__}. {remedy}")
 
 
+def refuse_masked(value: Any, what: str = "an array") -> Any:
+    """The value, unless it is an array with a mask, which would be lost."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise DataError(
+            f"{what} has {np.ma.getmaskarray(value).sum():,} masked values. Leave these rows out, or "
+            "fill them."
+        )
+    return value
+
+
 def as_array(value: Any) -> np.ndarray:
     """The value as an array; an empty one of two axes where it is lists of different lengths."""
+    refuse_masked(value)
     try:
         return np.asarray(value)
     except ValueError:
@@ -126,6 +158,7 @@ def as_array(value: Any) -> np.ndarray:
 
 def as_numbers(value: Any) -> np.ndarray:
     """The value as an array of float64; an empty one where it holds anything but numbers."""
+    refuse_masked(value)
     try:
         values = np.asarray(value)
         return np.empty(0) if values.dtype.kind in "USbcmM" else values.astype(np.float64)

@@ -19,8 +19,10 @@ from taskscape.arguments import (
 from taskscape.cli.failures import in_words, plain_warnings
 from taskscape.devices import free_memory
 from taskscape.errors import DataError
-from taskscape.meta import TrainConfig
-from taskscape.study import config_from
+from taskscape.meta import TrainConfig, evaluate, make_learner, mlp, train
+from taskscape.report import write_report
+from taskscape.study import config_from, run_study
+from taskscape.themes import embed_into
 
 
 @pytest.mark.parametrize(
@@ -74,6 +76,23 @@ def test_numbers_of_numpy_become_pythons_before_anything_is_done_with_them(tmp_p
     )
     assert config_from({"tasks": {"n_way": four}}).tasks.n_way == 4
     assert type(TaskThemes(image_themes=four).image_themes) is int
+
+
+@pytest.mark.parametrize("wrong", [None, "x", np.ones((4, 3)), [1]])
+def test_an_object_of_a_wrong_kind_gets_one_message(wrong, tmp_path):
+    pool = ClassPool.from_arrays(np.eye(6, dtype=np.float32), np.arange(6) % 3)
+    tasks, maml = sample_tasks(pool, 3, n_way=2, n_shot=1), make_learner("maml")
+    for ask, name, kind in (
+        (lambda: train(maml, mlp(6, (4,)), wrong), "tasks", "TaskSet or TaskStream"),
+        (lambda: train(maml, wrong, tasks), "network", "Architecture"),
+        (lambda: evaluate(maml, {}, wrong), "tasks", "TaskSet"),
+        (lambda: run_study(pool, wrong, tmp_path / "o"), "config", "StudyConfig"),
+        (lambda: write_report(wrong, tmp_path / "r.html"), "result", "StudyResult"),
+        (lambda: embed_into(tmp_path / "c", wrong, tasks), "model", "TaskModel"),
+    ):
+        said = f"{name} must be a {kind}, not {type(wrong).__name__}."
+        with pytest.raises(DataError, match=f"^{re.escape(said)}$"):
+            ask()
 
 
 def test_what_does_not_fit_into_memory_is_refused_with_its_size(monkeypatch):

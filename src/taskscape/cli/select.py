@@ -27,7 +27,7 @@ def select(
     budget: Annotated[int, Option("--budget", "-n", help="How many tasks, or samples, to choose.")],
     rule: Annotated[str, Option(help=f"{_RULES}.")] = "coverage",
     similarity: opt.SimilarityName = DEFAULT_SIMILARITY,
-    seed: Annotated[int, Option(help="Settles ties and the order of turns.")] = 0,
+    seed: Annotated[int, Option(min=0, help="Settles ties and the order of turns.")] = 0,
     max_shared: Annotated[
         int | None, Option(help="No two chosen tasks share more classes than this.")
     ] = None,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
-from taskscape.arguments import check_flag, check_memory
+from taskscape.arguments import check_flag, check_memory, refuse_masked
 from taskscape.errors import DataError
 from taskscape.pools.notes import left_out
 from taskscape.pools.pool import ClassPool, as_samples, one_split
@@ -24,11 +24,13 @@ def as_numpy(values: Any, what: str) -> Shaped[np.ndarray, "..."]:
         if callable(getattr(values, method, None)):
             values = getattr(values, method)()
     try:
-        array = np.asarray(values)
+        array = np.asarray(refuse_masked(values, what))
     except TypeError:  # torch's bfloat16 has no numpy counterpart
         if not callable(getattr(values, "float", None)):
             raise
         array = np.asarray(values.float())
+    except DataError:
+        raise
     except ValueError as error:
         raise DataError(
             f"{what} is not an array ({error}); are the rows of equal length?"

@@ -14,7 +14,7 @@ from taskscape.arguments import (
     check_number,
     check_seed,
     check_whole,
-    python_numbers,
+    public,
 )
 from taskscape.compare.resemblance import read_classes
 from taskscape.compare.rows import class_hashes
@@ -41,7 +41,7 @@ from taskscape.tasks import TaskSet
 from taskscape.tasks.draws import subkeys
 
 
-@python_numbers
+@public
 def select(
     test: Any,
     train: Any,

@@ -301,6 +301,7 @@ def config_from(
     values: Mapping[str, Any], source: str = "the settings", base: StudyConfig | None = None
 ) -> StudyConfig:
     """The settings of a nested mapping, such as :meth:`StudyConfig.to_dict` gives."""
+    values = dict(values)
     if base is None:
         base = preset(_as(str, values.get("preset", "default"), "preset", source))
     return _changed(base, {k: v for k, v in values.items() if k != "preset"}, source)

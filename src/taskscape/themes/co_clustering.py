@@ -17,7 +17,7 @@ from taskscape.arguments import (
     check_kind,
     check_seed,
     check_whole,
-    python_numbers,
+    public,
 )
 from taskscape.compare import mean_distance, member_agreement
 from taskscape.distributed.mesh import all_devices
@@ -49,7 +49,7 @@ _TASKS_SET_ASIDE = "tasks of the classes learned from (in-sample)"
 _VALIDATION = "validation tasks"
 
 
-@python_numbers
+@public
 @dataclass(eq=False, repr=False)
 class CoClustering(TaskModel):
     """Task-themes of a collection of classification tasks: a continuous LDCC.
