@@ -297,8 +297,11 @@ _FILES = (
         "selection.json",
         lambda g, p: ts.select(g.lam[:5], g.lam, 4).save(p),
         lambda g, p: Selection.load(p).to_dict(),
+        False,
     ),
-    Artefact("diagram.json", _save_diagram, lambda g, p: CorrelationDiagram.load(p).to_dict()),
+    Artefact(
+        "diagram.json", _save_diagram, lambda g, p: CorrelationDiagram.load(p).to_dict(), False
+    ),
     Artefact("checkpoint", _save_checkpoint, lambda g, p: load_checkpoint(p)),
     Artefact("learner", _save_learner, lambda g, p: _learner(p)),
     Artefact("own.npz", lambda g, p: np.savez(p, X=g.X, y=g.y), lambda g, p: _pool(p), False),
@@ -891,13 +894,13 @@ def slipped_csv(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
     at = int(rng.integers(n))
     slips = (
         "none", "no header", "numbers alone", "open quote", "short row", "long row", "padded",
-        "tabs", "semicolons", "returns", "mark", "repeated header", "formula", "two splits", "empty label",
-        "two names", "comma in numbers", "quoted", "blank lines", "spaces", "late text",
+        "tabs", "semicolons", "returns", "mark", "repeated header", "formula", "two splits",
+        "empty label", "two names", "comma in numbers", "quoted", "blank lines", "spaces", "late text",
     )  # fmt: skip
     slip = str(rng.choice(slips))
     if slip in ("padded", "numbers alone"):
-        labels = [("%0*d" % (1 + i % 3, i % way)) if slip == "padded" else str(i % way)
-                  for i in range(n)]  # fmt: skip
+        zeros = 3 if slip == "padded" else 1
+        labels = [str(i % way).zfill(1 + i % zeros) for i in range(n)]
     rows = [[label, f"{rng.normal():.3f}", f"{rng.normal():.3f}"] for label in labels]
     if slip == "formula":
         rows[at][0] = "=1+1"
@@ -941,7 +944,9 @@ def slipped_csv(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
         right = whole and pool.sample_shape == (dims,) and not refused
         return ACCEPTED if right else WRONG
 
-    given = {"label_column": "0"} if slip == "numbers alone" and rng.random() < 0.5 else {}
+    given: dict[str, Any] = (
+        {"label_column": "0"} if slip == "numbers alone" and rng.random() < 0.5 else {}
+    )
     words = f"own.csv, {slip}, {n} rows of {way} classes, row {at}"
     return Case(words, lambda: ts.load_pool(path, **given), judge)
 
@@ -971,7 +976,7 @@ def numpy_number(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
     calls: list[tuple[Callable[..., Any], tuple[str, ...]]] = [
         (drawn, ("n_tasks", "n_way", "n_shot", "n_query", "seed")),
         (chosen, ("n", "max_shared", "penalty", "seed", "max_test")),
-        (settings(TrainConfig), ("updates", "batch_size", "learning_rate", "patience", "clip_norm")),
+        (settings(TrainConfig), ("updates", "batch_size", "learning_rate", "clip_norm")),
         (settings(FitConfig), ("task_themes", "image_themes", "delta", "max_iter", "max_tasks")),
         (settings(PrepareConfig), ("pca", "edges")),
         (settings(AdvisorSettings), ("candidates", "n_way", "components", "seed")),

@@ -140,9 +140,9 @@ def check_kind(value: Any, kind: Any, name: str, remedy: str) -> None:
 def refuse_masked(value: Any, what: str = "an array") -> Any:
     """The value, unless it is an array with a mask, which would be lost."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        n_masked = int(np.ma.getmaskarray(value).sum())
         raise DataError(
-            f"{what} has {np.ma.getmaskarray(value).sum():,} masked values. Leave these rows out, or "
-            "fill them."
+            f"{what} has {n_masked:,} masked values. Leave these rows out, or fill them."
         )
     return value
 
