@@ -895,7 +895,8 @@ def slipped_csv(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
     slips = (
         "none", "no header", "numbers alone", "open quote", "short row", "long row", "padded",
         "tabs", "semicolons", "returns", "mark", "repeated header", "formula", "two splits",
-        "empty label", "two names", "comma in numbers", "quoted", "blank lines", "spaces", "late text",
+        "empty label", "two names", "comma in numbers", "quoted", "blank lines", "spaces",
+        "late text",
     )  # fmt: skip
     slip = str(rng.choice(slips))
     if slip in ("padded", "numbers alone"):
@@ -997,12 +998,65 @@ def numpy_number(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
     return Case(words, both, lambda outcome: ACCEPTED if outcome[0] == outcome[1] else WRONG)
 
 
+# -- files of users in the way --------------------------------------------------------------------
+
+
+def users_file(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
+    """Something of a user's where a result is to be written; it must still be there afterwards."""
+    place = ground.new("own")
+    target, other = place / "out", place / "elsewhere"
+    writers = [kind for kind in _FILES if kind.name not in _BY_OTHERS]
+    writer = writers[int(rng.integers(len(writers)))]
+    different = [kind for kind in writers if kind is not writer]
+    different = [
+        k for k in different if {k.name, writer.name} != {"catalogue", "embeddings.parquet"}
+    ]
+    there: dict[str, Callable[[Path], Any]] = {
+        "notes": lambda p: p.write_text("mine", encoding="utf-8"),
+        "bytes": lambda p: p.write_bytes(rng.bytes(200)),
+        "JSON": lambda p: p.write_text(json.dumps({"what": "mine"}), encoding="utf-8"),
+        "table": lambda p: pq.write_table(_own_table(ground), p),
+        "CSV": lambda p: _save_csv(ground, p),
+        "pictures": lambda p: _save_pictures(ground, p),
+        "another result": lambda p: different[int(rng.integers(len(different)))].save(ground, p),
+    }  # fmt: skip
+    what, linked = str(rng.choice(list(there))), bool(rng.random() < 0.3)
+    there[what](other if linked else target)
+    if linked:
+        target.symlink_to(other)
+    before = _all_bytes(place)
+
+    def act() -> str:
+        try:
+            writer.save(ground, target)
+        except ts.TaskscapeError:
+            return CLEAR
+        return HARMLESS
+
+    def judge(outcome: str) -> str:
+        return outcome if _all_bytes(place).items() >= before.items() else WRONG
+
+    return Case(f"{writer.name} over {what}{', by a link' if linked else ''}", act, judge)
+
+
+_BY_OTHERS = (
+    "own.npz", "own.parquet", "own.csv", "own.arrow", "own.zip", "pictures", "study.toml",
+    "ledger.jsonl",
+)  # fmt: skip
+
+
+def _all_bytes(folder: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
 KINDS: Mapping[str, tuple[float, Callable[[Ground, np.random.Generator, bool], Case]]] = {
     "damaged files": (0.3, damaged_file),
-    "odd arguments": (0.35, odd_argument),
+    "odd arguments": (0.25, odd_argument),
     "odd commands": (0.14, odd_command),
     "slips in files": (0.1, slipped_csv),
     "numbers of NumPy": (0.1, numpy_number),
+    "files in the way": (0.1, users_file),
     "odd surroundings": (0.01, odd_surroundings),
 }
 """What is tried, and how often."""
