@@ -180,7 +180,7 @@ def embed(
 
     OUT ending in .parquet is a file of its own; a name without an ending is a catalogue, a folder
     that each call adds to. A catalogue is written in files of 262,144 tasks; interrupted, the
-    same command goes on with those that are missing.
+    same command goes on with those that are missing; repeated, it adds nothing.
     """
     from taskscape.cli.display import say_time
     from taskscape.distributed.engine import use_engine

@@ -32,7 +32,8 @@ def embed_into(
     Every ``shard_size`` tasks are one piece of work (:mod:`taskscape.distributed.engine`) that
     reads what its tasks need and writes a file of its own. All become part of the catalogue at
     once, when all
-    are there. Interrupted, the same call goes on: files that were finished are kept.
+    are there. Interrupted, the same call goes on: files that were finished are kept. Repeated, it
+    adds nothing.
     """
     folder, fingerprint = as_path(path), model.fingerprint_  # an error where it is not fitted
     n_tasks = tasks.n_tasks if isinstance(tasks, TaskStream) else len(tasks)
