@@ -41,6 +41,7 @@ from taskscape.select.selection import Selection
 from taskscape.storage import load_checkpoint, save_checkpoint
 from taskscape.study import config_from, load_study, read_config, run_study, to_toml
 from taskscape.study.checks import check_config
+from taskscape.targets import AdvisorSettings
 from taskscape.themes import FitConfig, PrepareConfig, search_sizes
 
 ACCEPTED, HARMLESS, WRONG = "rightly accepted", "harmless", "silently wrong"
@@ -296,8 +297,11 @@ _FILES = (
         "selection.json",
         lambda g, p: ts.select(g.lam[:5], g.lam, 4).save(p),
         lambda g, p: Selection.load(p).to_dict(),
+        False,
     ),
-    Artefact("diagram.json", _save_diagram, lambda g, p: CorrelationDiagram.load(p).to_dict()),
+    Artefact(
+        "diagram.json", _save_diagram, lambda g, p: CorrelationDiagram.load(p).to_dict(), False
+    ),
     Artefact("checkpoint", _save_checkpoint, lambda g, p: load_checkpoint(p)),
     Artefact("learner", _save_learner, lambda g, p: _learner(p)),
     Artefact("own.npz", lambda g, p: np.savez(p, X=g.X, y=g.y), lambda g, p: _pool(p), False),
@@ -416,6 +420,7 @@ def odd_values(ground: Ground) -> list[Any]:
         (1, 2), (2, 1), (2, 3, 4), ("a", "b"), {}, {"a": 1}, {1, 2}, object(), range(3), print,
         type, Path("nowhere"), ValueError("x"), [[1], [1, 2]], [["0", "1"]], [["0", "0"]],
         np.int64(2), np.float32(0.5), np.bool_(True), np.array(3), np.array([1, 2]),
+        np.int8(100), np.ma.masked_equal([1, 2], 2), np.ma.masked_less(ground.lam, 1),
         np.array(["a"]), np.array([None]), np.zeros(0), np.zeros((2, 0)), np.full((4, 3), nan),
         -np.ones((4, 3)), np.ones((4, 3)), np.ones((2, 4, 3)), np.ones((60, 3), bool),
         np.ones((4, 1)), np.full((60, 3), np.inf), np.datetime64("2020-01-01"),
@@ -878,10 +883,180 @@ def _in_own_process(argv: list[str], place: Path, around: dict[str, Any]) -> tup
     return done.returncode, done.stderr.decode(errors="replace")
 
 
+# -- files with a slip of the pen -----------------------------------------------------------------
+
+
+def slipped_csv(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
+    """A CSV file of a user with one slip in it; what is accepted must have all rows and labels."""
+    n, way = int(rng.integers(6, 40)), int(rng.integers(2, 6))
+    labels = [f"c{i % way}" for i in range(n)]
+    name, line_end, by = ["label", "x1", "x2"], "\n", ","
+    at = int(rng.integers(n))
+    slips = (
+        "none", "no header", "numbers alone", "open quote", "short row", "long row", "padded",
+        "tabs", "semicolons", "returns", "mark", "repeated header", "formula", "two splits",
+        "empty label", "two names", "comma in numbers", "quoted", "blank lines", "spaces",
+        "late text",
+    )  # fmt: skip
+    slip = str(rng.choice(slips))
+    if slip in ("padded", "numbers alone"):
+        zeros = 3 if slip == "padded" else 1
+        labels = [str(i % way).zfill(1 + i % zeros) for i in range(n)]
+    rows = [[label, f"{rng.normal():.3f}", f"{rng.normal():.3f}"] for label in labels]
+    if slip == "formula":
+        rows[at][0] = "=1+1"
+    elif slip == "empty label":
+        rows[at][0] = ""
+    elif slip == "short row":
+        rows[at].pop()
+    elif slip == "long row":
+        rows[at].append("1")
+    elif slip == "repeated header":
+        rows.insert(at, list(name))
+    elif slip == "two splits":
+        name, rows = [*name, "split"], [[*row, "train+val"] for row in rows]
+    elif slip == "two names":
+        name[2] = "x1"
+    elif slip == "comma in numbers":
+        rows = [[row[0], *(f'"{v.replace(".", ",")}"' for v in row[1:])] for row in rows]
+    elif slip == "late text":
+        rows[at][2] = "n/a?"
+    elif slip == "open quote":
+        side = int(rng.integers(3))
+        rows[at][side] = f'"{rows[at][side]}'
+    elif slip == "quoted":
+        rows = [[f'"{v}"' for v in row] for row in rows]
+    elif slip == "spaces":
+        rows = [[f"{v} " if i else v for i, v in enumerate(row)] for row in rows]
+    by = {"tabs": "\t", "semicolons": ";"}.get(slip, by)
+    line_end = "\r\n" if slip == "returns" else "\n\n" if slip == "blank lines" else line_end
+    head = [] if slip in ("no header", "numbers alone") else [name]
+    text = ("\ufeff" if slip == "mark" else "") + line_end.join(
+        by.join(row) for row in [*head, *rows]
+    )
+    path = ground.new("slip") / "own.csv"
+    path.write_text(text + line_end, encoding="utf-8", newline="")
+    wanted = {row[0].strip('"') for row in rows}
+
+    def judge(pool: ts.ClassPool) -> str:
+        whole = pool.n_samples == n and set(pool.class_names) == wanted
+        dims = 1 if slip in ("late text",) else 2
+        refused = slip in ("two splits", "two names", "repeated header", "open quote", "no header")
+        right = whole and pool.sample_shape == (dims,) and not refused
+        return ACCEPTED if right else WRONG
+
+    given: dict[str, Any] = (
+        {"label_column": "0"} if slip == "numbers alone" and rng.random() < 0.5 else {}
+    )
+    words = f"own.csv, {slip}, {n} rows of {way} classes, row {at}"
+    return Case(words, lambda: ts.load_pool(path, **given), judge)
+
+
+# -- numbers of NumPy ----------------------------------------------------------------------------
+
+
+def numpy_number(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
+    """A number of NumPy where one of Python's is meant: what comes of it is the same, and saved."""
+    place, kinds = ground.new("number"), (np.int64, np.int32, np.int16, np.int8, np.uint8)
+    kind = kinds[int(rng.integers(len(kinds)))]
+    value = int(rng.integers(1, 120))
+
+    def drawn(**given: Any) -> str:
+        tasks = ts.sample_tasks(ground.pool, **{"n_tasks": 5, "n_way": 2, "n_shot": 1, **given})
+        tasks.save(place / "t.parquet")
+        return digest((_tasks(ground, place / "t.parquet"), tasks.with_samples(1).n_query))
+
+    def chosen(**given: Any) -> str:
+        options = {"n": 5, "train_classes": ground.tasks, **given}
+        ts.select(ground.lam[:4], ground.lam, **options).save(place / "s.json")
+        return digest(Selection.load(place / "s.json").to_dict())
+
+    def settings(cls: Any) -> Callable[..., str]:
+        return lambda **given: repr(cls(**given))
+
+    calls: list[tuple[Callable[..., Any], tuple[str, ...]]] = [
+        (drawn, ("n_tasks", "n_way", "n_shot", "n_query", "seed")),
+        (chosen, ("n", "max_shared", "penalty", "seed", "max_test")),
+        (settings(TrainConfig), ("updates", "batch_size", "learning_rate", "clip_norm")),
+        (settings(FitConfig), ("task_themes", "image_themes", "delta", "max_iter", "max_tasks")),
+        (settings(PrepareConfig), ("pca", "edges")),
+        (settings(AdvisorSettings), ("candidates", "n_way", "components", "seed")),
+    ]  # fmt: skip
+    call, names = calls[int(rng.integers(len(calls)))]
+    name = names[int(rng.integers(len(names)))]
+
+    def both() -> tuple[Any, Any]:
+        outcomes = []
+        for number in (value, kind(value)):
+            try:
+                outcomes.append(call(**{name: number}))
+            except ts.TaskscapeError as error:
+                outcomes.append(str(error))
+        return outcomes[0], outcomes[1]
+
+    words = f"{call.__qualname__.split('.')[-1]}({name}={kind.__name__}({value}))"
+    return Case(words, both, lambda outcome: ACCEPTED if outcome[0] == outcome[1] else WRONG)
+
+
+# -- files of users in the way --------------------------------------------------------------------
+
+
+def users_file(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
+    """Something of a user's where a result is to be written; it must still be there afterwards."""
+    place = ground.new("own")
+    target, other = place / "out", place / "elsewhere"
+    writers = [kind for kind in _FILES if kind.name not in _BY_OTHERS]
+    writer = writers[int(rng.integers(len(writers)))]
+    different = [kind for kind in writers if kind is not writer]
+    different = [
+        k for k in different if {k.name, writer.name} != {"catalogue", "embeddings.parquet"}
+    ]
+    there: dict[str, Callable[[Path], Any]] = {
+        "notes": lambda p: p.write_text("mine", encoding="utf-8"),
+        "bytes": lambda p: p.write_bytes(rng.bytes(200)),
+        "JSON": lambda p: p.write_text(json.dumps({"what": "mine"}), encoding="utf-8"),
+        "table": lambda p: pq.write_table(_own_table(ground), p),
+        "CSV": lambda p: _save_csv(ground, p),
+        "pictures": lambda p: _save_pictures(ground, p),
+        "another result": lambda p: different[int(rng.integers(len(different)))].save(ground, p),
+    }  # fmt: skip
+    what, linked = str(rng.choice(list(there))), bool(rng.random() < 0.3)
+    there[what](other if linked else target)
+    if linked:
+        target.symlink_to(other)
+    before = _all_bytes(place)
+
+    def act() -> str:
+        try:
+            writer.save(ground, target)
+        except ts.TaskscapeError:
+            return CLEAR
+        return HARMLESS
+
+    def judge(outcome: str) -> str:
+        return outcome if _all_bytes(place).items() >= before.items() else WRONG
+
+    return Case(f"{writer.name} over {what}{', by a link' if linked else ''}", act, judge)
+
+
+_BY_OTHERS = (
+    "own.npz", "own.parquet", "own.csv", "own.arrow", "own.zip", "pictures", "study.toml",
+    "ledger.jsonl",
+)  # fmt: skip
+
+
+def _all_bytes(folder: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
 KINDS: Mapping[str, tuple[float, Callable[[Ground, np.random.Generator, bool], Case]]] = {
-    "damaged files": (0.45, damaged_file),
-    "odd arguments": (0.4, odd_argument),
+    "damaged files": (0.3, damaged_file),
+    "odd arguments": (0.25, odd_argument),
     "odd commands": (0.14, odd_command),
+    "slips in files": (0.1, slipped_csv),
+    "numbers of NumPy": (0.1, numpy_number),
+    "files in the way": (0.1, users_file),
     "odd surroundings": (0.01, odd_surroundings),
 }
 """What is tried, and how often."""

@@ -45,7 +45,8 @@ from taskscape.storage import forget_checkpoint
 from taskscape.study import config_from, run_study
 from taskscape.tasks import sample_tasks
 from taskscape.themes import start
-from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.co_clustering import CoClustering
+from taskscape.themes.task_model import TaskModel
 
 Job = Callable[[Path], None]
 _CHANGING = ("seconds", "command", "versions", "hardware", "timings", "checksum")
@@ -78,9 +79,9 @@ def made_up_pool() -> ClassPool:
     )
 
 
-def quick_model(**settings: Any) -> TaskThemes:
+def quick_model(**settings: Any) -> CoClustering:
     """The paper's update is the quickest to trace and to start, which takes longest here."""
-    return TaskThemes(2, 3, update="paper", n_held_out=20, prepare=None, **settings)
+    return CoClustering(2, 3, update="paper", n_held_out=20, prepare=None, **settings)
 
 
 def fit(folder: Path) -> None:
@@ -98,7 +99,7 @@ def embed(folder: Path) -> None:
         tasks = sample_tasks(made_up_pool(), 40, n_way=3, n_shot=5, seed=0)
         quick_model(batch_size=10, max_passes=1).fit(tasks).save(model)
     tasks = sample_tasks(made_up_pool(), 2000, n_way=3, n_shot=5, seed=1)
-    TaskThemes.load(model).embed(tasks).save(folder / "tasks.parquet")
+    TaskModel.load(model).embed(tasks).save(folder / "tasks.parquet")
 
 
 def meta_training(folder: Path) -> None:

@@ -2,8 +2,11 @@
 
 import math
 import reprlib
-from collections.abc import Collection
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection
+from functools import wraps
+from inspect import signature
+from types import UnionType
+from typing import Any, TypeAlias, TypeVar, get_args, get_origin
 
 import numpy as np
 
@@ -14,6 +17,50 @@ Seed: TypeAlias = int | np.integer
 MOST_FOR_JAX = 2**31 - 1
 """Larger seeds do not fit into JAX's usual whole numbers."""
 _GIB = 1 << 30
+Called = TypeVar("Called", bound=Callable[..., Any])
+
+
+def public(called: Called) -> Called:
+    """What is checked of all arguments of a public function, or of what makes a class.
+
+    Numbers of NumPy become Python's: those can be written as JSON, do not overflow, and give
+    settings the checksum of equal ones. Where a class of taskscape is annotated, nothing else is
+    taken.
+    """
+    call = called.__init__ if isinstance(called, type) else called  # type: ignore[misc]
+    takes = signature(call)
+    kinds = {name: _own_classes(p.annotation) for name, p in takes.parameters.items()}
+
+    @wraps(call)
+    def checked(*given: Any, **named: Any) -> Any:
+        bound = takes.bind(*given, **named)
+        for name, value in bound.arguments.items():
+            bound.arguments[name] = python_number(value)
+            if kinds[name] and not isinstance(value, kinds[name]):
+                words = " or ".join(k.__name__ for k in kinds[name] if k is not type(None))
+                raise DataError(f"{name} must be a {words}, not {type(value).__name__}.")
+        return call(*bound.args, **bound.kwargs)
+
+    if not isinstance(called, type):
+        return checked  # type: ignore[return-value]
+    called.__init__ = checked  # type: ignore[misc]
+    return called
+
+
+def _own_classes(annotation: Any) -> tuple[type, ...]:
+    """The classes of an annotation that names classes of taskscape and None alone."""
+    kinds = get_args(annotation) if get_origin(annotation) is UnionType else (annotation,)
+    own = [isinstance(k, type) and k.__module__.startswith("taskscape.") for k in kinds]
+    if any(own) and all(o or k is type(None) for o, k in zip(own, kinds, strict=True)):
+        return kinds
+    return ()
+
+
+def python_number(value: Any) -> Any:
+    """A number of NumPy as Python's, also in a tuple such as a range; all else as it is."""
+    if type(value) is tuple:
+        return tuple(map(python_number, value))
+    return value.item() if isinstance(value, np.number | np.bool_) else value
 
 
 def check_whole(value: Any, name: str, least: int | None = None, most: int | None = None) -> int:
@@ -90,8 +137,19 @@ def check_kind(value: Any, kind: Any, name: str, remedy: str) -> None:
         raise DataError(f"{name} must be a {kind.__name__}, not {type(value).__name__}. {remedy}")
 
 
+def refuse_masked(value: Any, what: str = "an array") -> Any:
+    """The value, unless it is an array with a mask, which would be lost."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        n_masked = int(np.ma.getmaskarray(value).sum())
+        raise DataError(
+            f"{what} has {n_masked:,} masked values. Leave these rows out, or fill them."
+        )
+    return value
+
+
 def as_array(value: Any) -> np.ndarray:
     """The value as an array; an empty one of two axes where it is lists of different lengths."""
+    refuse_masked(value)
     try:
         return np.asarray(value)
     except ValueError:
@@ -100,6 +158,7 @@ def as_array(value: Any) -> np.ndarray:
 
 def as_numbers(value: Any) -> np.ndarray:
     """The value as an array of float64; an empty one where it holds anything but numbers."""
+    refuse_masked(value)
     try:
         values = np.asarray(value)
         return np.empty(0) if values.dtype.kind in "USbcmM" else values.astype(np.float64)

@@ -2,7 +2,8 @@
 
 import csv
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,10 @@ from jaxtyping import Float
 
 from taskscape.errors import DataError
 from taskscape.files import expanded
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_FORMULA = re.compile("'*[=+@-]")
+_AS_TEXT = re.compile("^'('*[=+@-])")
 
 
 @dataclass(frozen=True)
@@ -61,20 +66,17 @@ def read_csv(
     """
     where, lines, rows = os.fspath(path), [], []
     try:
-        with expanded(path).open(newline="", encoding="utf-8-sig") as file:
-            reader, begin = csv.reader(file), 1
-            for row in reader:
-                if row:
-                    lines.append(begin)
-                    rows.append([value.strip() for value in row])
-                begin = reader.line_num + 1
+        for line, row in csv_rows(path):
+            lines.append(line)
+            rows.append([_AS_TEXT.sub(r"\1", value.strip()) for value in row])
     except FileNotFoundError:
         raise DataError(f"no such file: {where}; {expected}.") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{where} cannot be read ({error}); {expected}.") from error
     names = [name.lower() if any_case else name for name in rows[0]] if rows else []
     if not any(names):
         raise DataError(f"{where} is empty or names no columns; {expected}.")
+    check_header(where, names)
     for name in names:
         if name and names.count(name) > 1:
             raise DataError(f"{where} has two columns {name!r}; {expected}.")
@@ -89,9 +91,38 @@ def read_csv(
     return table
 
 
+def csv_rows(path: str | os.PathLike[str], delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """The rows of a file that are not empty, and the line where each begins."""
+    with expanded(path).open(newline="", encoding="utf-8-sig") as file:
+        reader, begin = csv.reader(file, delimiter=delimiter, strict=True), 1
+        try:
+            for row in reader:
+                if row:
+                    yield begin, row
+                begin = reader.line_num + 1
+        except csv.Error as error:
+            unclosed = "unexpected end of data" in str(error)
+            what = "a quote is opened and never closed" if unclosed else error
+            raise DataError(f"{os.fspath(path)}, line {begin}: {what}.") from error
+
+
+def check_header(where: str, names: Sequence[str]) -> None:
+    """Raise an error if the first row is numbers: they are data, unless they count the columns."""
+    if all(_NUMBER.fullmatch(name) for name in names) and list(names) != [
+        str(c) for c in range(len(names))
+    ]:
+        raise DataError(
+            f"{where}, line 1: numbers in every column ({', '.join(names[:4])}, …). Is this the "
+            "first row of data? Add a line above it that names the columns."
+        )
+
+
 def write_csv(path: Path, columns: Mapping[str, Sequence[Any] | np.ndarray]) -> None:
-    """Columns as CSV, for a spreadsheet."""
+    """Columns as CSV; text that a spreadsheet would take for a formula begins with ``'``."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
+        for row in (columns, *zip(*columns.values(), strict=True)):
+            writer.writerow(
+                f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell
+                for cell in row
+            )

@@ -281,8 +281,9 @@ def folder_in_one_piece(path: PathLike, *, replace: bool = True) -> Iterator[Pat
         _check_place(path, final, folder=True)
 
     def take_place(unfinished: Path) -> None:
-        if not _take_free_place(unfinished, final) and replace:
-            _replace_folder(unfinished, final)
+        with locked_folder(final.parent):  # processes that replace one folder take turns
+            if not _take_free_place(unfinished, final) and replace:
+                _replace_folder(unfinished, final)
 
     with _written_aside(path, final, take_place) as unfinished:
         unfinished.mkdir()

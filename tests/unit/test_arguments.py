@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from taskscape import arguments
+from taskscape import ClassPool, Embeddings, TaskThemes, arguments, make_tasks, sample_tasks, select
 from taskscape.arguments import (
     as_numbers,
     check_choice,
@@ -19,6 +19,10 @@ from taskscape.arguments import (
 from taskscape.cli.failures import in_words, plain_warnings
 from taskscape.devices import free_memory
 from taskscape.errors import DataError
+from taskscape.meta import TrainConfig, evaluate, make_learner, mlp, train
+from taskscape.report import write_report
+from taskscape.study import config_from, run_study
+from taskscape.themes import embed_into
 
 
 @pytest.mark.parametrize(
@@ -49,6 +53,46 @@ def test_what_is_right_comes_back_plain():
     assert as_numbers([[1, 2]]).tolist() == [[1.0, 2.0]]
     for wrong in ("x", [[1], [1, 2]], None, np.array(["1"]), np.datetime64("2020")):
         assert as_numbers(wrong).size == 0 or np.isnan(as_numbers(wrong)).all()
+
+
+def test_numbers_of_numpy_become_pythons_before_anything_is_done_with_them(tmp_path):
+    pool = ClassPool.from_arrays(np.eye(60, dtype=np.float32), np.arange(60) % 2)
+    one, four, many = np.int64(1), np.int64(4), np.int8(100)
+    tasks = sample_tasks(pool, four, n_way=(np.int8(2), 2), n_shot=one, n_query=four)
+    tasks.save(tmp_path / "tasks.parquet")
+    assert type(tasks.with_samples(one, four).n_query) is int
+    for ask in (
+        lambda: sample_tasks(pool, 1, n_way=2, n_shot=many, n_query=many),
+        lambda: make_tasks(pool, [[0, 1]], n_shot=many, n_query=many),
+    ):
+        with pytest.raises(DataError, match=r"n_shot=100 \+ n_query=100 needs 200 samples"):
+            ask()
+    lam = np.float32([[1, 2], [2, 1], [3, 1], [1, 3]])
+    half, options = np.float32(0.5), {"max_shared": one, "train_classes": tasks}
+    Embeddings.of(tasks, lam, delta=half).save(tmp_path / "embedded.parquet")
+    select(lam[:1], lam, one, penalty=half, **options).save(tmp_path / "selection.json")
+    assert repr(TrainConfig(batch_size=four, clip_norm=half)) == repr(
+        TrainConfig(batch_size=4, clip_norm=0.5)
+    )
+    assert config_from({"tasks": {"n_way": four}}).tasks.n_way == 4
+    assert type(TaskThemes(image_themes=four).image_themes) is int
+
+
+@pytest.mark.parametrize("wrong", [None, "x", np.ones((4, 3)), [1]])
+def test_an_object_of_a_wrong_kind_gets_one_message(wrong, tmp_path):
+    pool = ClassPool.from_arrays(np.eye(6, dtype=np.float32), np.arange(6) % 3)
+    tasks, maml = sample_tasks(pool, 3, n_way=2, n_shot=1), make_learner("maml")
+    for ask, name, kind in (
+        (lambda: train(maml, mlp(6, (4,)), wrong), "tasks", "TaskSet or TaskStream"),
+        (lambda: train(maml, wrong, tasks), "network", "Architecture"),
+        (lambda: evaluate(maml, {}, wrong), "tasks", "TaskSet"),
+        (lambda: run_study(pool, wrong, tmp_path / "o"), "config", "StudyConfig"),
+        (lambda: write_report(wrong, tmp_path / "r.html"), "result", "StudyResult"),
+        (lambda: embed_into(tmp_path / "c", wrong, tasks), "model", "TaskModel"),
+    ):
+        said = f"{name} must be a {kind}, not {type(wrong).__name__}."
+        with pytest.raises(DataError, match=f"^{re.escape(said)}$"):
+            ask()
 
 
 def test_what_does_not_fit_into_memory_is_refused_with_its_size(monkeypatch):

@@ -28,6 +28,14 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert table.columns == {"name": ["a,b", 'say "c"'], "n": ["1", "2"]}
 
 
+def test_what_a_spreadsheet_would_compute_is_written_as_text(tmp_path: Path) -> None:
+    names = ["=1+1", "+b", "-c", "@d", "'=e", "'f", "g=1"]
+    write_csv(tmp_path / "t.csv", {"name": names, "n": np.arange(-3, 4)})
+    written = (tmp_path / "t.csv").read_text().splitlines()
+    assert written[1:6] == ["'=1+1,-3", "'+b,-2", "'-c,-1", "'@d,0", "''=e,1"]
+    assert read_csv(tmp_path / "t.csv", EXPECTED, "name").columns["name"] == names
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -41,7 +49,9 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         (b"task,n\n1,2\n\n3\n", ", line 4: 1 values for 2 columns."),
         (b"task,n\n1,2,3\n", ", line 2: 3 values for 2 columns."),
         (b"task,n\n1,\xff\n", " cannot be read ('utf-8' codec can't decode byte 0xff in position"),
-        (b"task,n\n1," + b"9" * 200_000, " cannot be read (field larger than field limit"),
+        (b"task,n\n1," + b"9" * 200_000, ", line 2: field larger than field limit"),
+        (b'task,n\n1,"2\n3,4\n', ", line 2: a quote is opened and never closed."),
+        (b"1.5,2\n3,4\n", ", line 1: numbers in every column (1.5, 2, …). Is this the first row"),
     ],
 )
 def test_what_is_no_table_is_refused(tmp_path: Path, content: bytes, message: str) -> None:

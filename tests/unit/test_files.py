@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -21,6 +22,7 @@ from taskscape.files import (
     save_picture,
     written_in_one_piece,
 )
+from taskscape.storage import load_arrays, save_arrays
 
 NOTE = Kind("a note", lambda path: path.read_text().startswith("note"))
 
@@ -335,3 +337,22 @@ def test_a_folder_that_another_process_finishes_in_the_last_moment(
         monkeypatch.setattr(Path, "rename", rename)
     assert (path / "value").read_text() == ("ours" if replace else "theirs")
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_processes_that_replace_one_folder_take_turns(tmp_path):
+    save_arrays(tmp_path / "model", {"a": np.zeros(3)}, {"what": "model"})
+    write = f"""
+import numpy as np
+from pathlib import Path
+from taskscape.storage import save_arrays
+for i in range(60):
+    save_arrays(Path({str(tmp_path)!r}) / "model", {{"a": np.full(3, i)}}, {{"what": "model"}})
+"""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    both = [
+        subprocess.Popen([sys.executable, "-c", write], env=env, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    assert [process.communicate(timeout=120)[1] for process in both] == [b"", b""]
+    assert load_arrays(tmp_path / "model", "model")[0]["a"].tolist() == [59.0] * 3
+    assert list(tmp_path.iterdir()) == [tmp_path / "model"]

@@ -91,6 +91,8 @@ def advise(
         raise DataError("--data is missing: the sources to choose from, such as --data glyphs.")
     if out is not None:
         check_output(out, ADVICE)
+    if way != AUTO:
+        opt.refuse_given(advise, f"--way {way}", experience=experience)
     settings = AdvisorSettings(candidates, n_way, n_shot, updates=updates, seed=seed)
     pool, seen = load_pool(source), None
     meant = find_target(target, pool, **settings.target_sizes())

@@ -53,13 +53,15 @@ def compare(
         beside = "--retrieval, which draws its own tasks"
         if test is not None:
             raise DataError(f"TEST and TRAIN have no effect with {beside}. Leave them out.")
-        opt.refuse_given(compare, beside, reference=reference, k=k)
+        opt.refuse_given(compare, beside, reference=reference, k=k, engine=engine)
         _retrieve(opt.one_source(data), similarity, seed, out, as_json)
         return
     if test is None or train is None:
         raise DataError("give TEST and TRAIN, files of tasks; or --retrieval and --data.")
     if out is not None:
         check_output(out, TABLE)
+    given = {"engine": engine} if factor is None else {"data": data}
+    opt.refuse_given(compare, f"--similarity {similarity}", **given)
     if factor is not None:
         with use_engine(engine):
             compared = by_posteriors(factor, test, train, reference, k, seed)

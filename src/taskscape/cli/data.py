@@ -95,7 +95,8 @@ def save(
     skip_damaged: opt.SkipDamaged = False,
     split_file: opt.SplitFile = None,
     deal: Annotated[
-        int | None, Option("--deal", help="Deal out missing splits by chance, with this seed.")
+        int | None,
+        Option("--deal", min=0, help="Deal out missing splits by chance, with this seed."),
     ] = None,
 ) -> None:
     """Keep data with what was decided for them, so that every command sees the same.

@@ -98,6 +98,9 @@ def fit(
         raise DataError(
             f"--out {out} is a folder that is there already; name one to be made, such as model."
         )
+    if tasks is not None:
+        sizes = {"split": split, "n_tasks": n_tasks, "n_way": n_way, "n_shot": n_shot}
+        opt.refuse_given(fit, "--tasks", **sizes)
     steps: Any = parse_prepare(prepare, "--prepare ")
     if paper:
         model = TaskThemes.paper(
@@ -177,7 +180,7 @@ def embed(
 
     OUT ending in .parquet is a file of its own; a name without an ending is a catalogue, a folder
     that each call adds to. A catalogue is written in files of 262,144 tasks; interrupted, the
-    same command goes on with those that are missing.
+    same command goes on with those that are missing; repeated, it adds nothing.
     """
     from taskscape.cli.display import say_time
     from taskscape.distributed.engine import use_engine
@@ -188,6 +191,11 @@ def embed(
 
     began = time.monotonic()
     one_file = out.suffix == ".parquet"
+    if tasks is not None:
+        sizes = {"split": split, "n_tasks": n_tasks, "n_way": n_way, "n_shot": n_shot}
+        opt.refuse_given(embed, "--tasks", seed=seed, **sizes)
+    if one_file:
+        opt.refuse_given(embed, f"--out {out}, a single file", engine=engine)
     if out.suffix and not one_file and not out.is_dir():
         raise DataError(
             f"--out {out}: expected a name that ends in .parquet, for a file, or one without an "

@@ -79,6 +79,15 @@ def forecast(
 
     if out is not None:
         check_output(out, _table(out))
+    if tasks is not None:
+        opt.refuse_given(forecast, "--tasks", split=split, n_tasks=n_tasks)
+    if calibration is not None:
+        sizes = {"calibration_split": calibration_split, "n_calibration": n_calibration}
+        opt.refuse_given(forecast, "--calibration", n_query=n_query, **sizes)
+        if tasks is not None:
+            opt.refuse_given(forecast, "--tasks and --calibration", n_way=n_way, n_shot=n_shot)
+    if accuracy is not None:
+        opt.refuse_given(forecast, "--accuracy, already measured", episodes=episodes)
     if forecaster is not None:
         opt.refuse_given(
             forecast, "--forecaster, which is calibrated already", train=train, trained=trained,

@@ -54,7 +54,7 @@ NTasks = Annotated[int, Option(help="How many tasks to draw.")]
 NWay = Annotated[str, Option(help="Classes per task: 5, or a range 5-10.")]
 NShot = Annotated[str, Option(help="Samples per class: 16, 1-5, or all.")]
 NQuery = Annotated[int, Option(help="Further samples per class, as queries.")]
-Seed = Annotated[int, Option(help="The same seed gives the same result.")]
+Seed = Annotated[int, Option(min=0, help="The same seed gives the same result.")]
 LearnerName = Annotated[str, Option("--learner", help=f"The learner's name. {meanings(LEARNERS)}.")]
 _TEST = Argument(
     help="Test tasks, by `taskscape embed`; with another --similarity, by `taskscape tasks`."

@@ -63,7 +63,7 @@ def run(
     min_samples: opt.MinSamples = None,
     skip_damaged: opt.SkipDamaged = False,
     split_file: opt.SplitFile = None,
-    seed: Annotated[int | None, Option(help="The same seed gives the same result.")] = None,
+    seed: Annotated[int | None, Option(min=0, help="The same seed gives the same result.")] = None,
     resume: Annotated[
         bool, Option("--resume", help="Re-use the finished stages in the folder.")
     ] = False,

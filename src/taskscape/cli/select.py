@@ -27,7 +27,7 @@ def select(
     budget: Annotated[int, Option("--budget", "-n", help="How many tasks, or samples, to choose.")],
     rule: Annotated[str, Option(help=f"{_RULES}.")] = "coverage",
     similarity: opt.SimilarityName = DEFAULT_SIMILARITY,
-    seed: Annotated[int, Option(help="Settles ties and the order of turns.")] = 0,
+    seed: Annotated[int, Option(min=0, help="Settles ties and the order of turns.")] = 0,
     max_shared: Annotated[
         int | None, Option(help="No two chosen tasks share more classes than this.")
     ] = None,
@@ -88,6 +88,17 @@ def select(
     if embedded and out_tasks is not None and tasks is None:
         raise DataError("--out-tasks needs --tasks, the tasks that were embedded.")
     source = opt.one_source(data)
+    if rule != "auto":
+        opt.refuse_given(
+            select, f"--rule {rule}", learner=learner, model=model, validation=validation,
+            validation_tasks=validation_tasks, trials=trials, trial_n=trial_n,
+        )  # fmt: skip
+        if embedded:
+            opt.refuse_given(select, f"--rule {rule} and --similarity {similarity}", data=data)
+    if not embedded:
+        opt.refuse_given(select, f"--similarity {similarity}, where TRAIN has them", tasks=tasks)
+    if unit == "tasks":
+        opt.refuse_given(select, "--unit tasks", samples_per_class=samples_per_class)
     asked, known = opt.read_tasks_of(similarity, source, test, train)
     listed = _read_embedded_tasks(tasks, known, train) if embedded and tasks is not None else None
     judge: dict[str, Any] = {}

@@ -13,6 +13,7 @@ from taskscape.arguments import (
     check_number,
     check_seed,
     check_whole,
+    refuse_masked,
 )
 from taskscape.compare.resemblance import read_classes
 from taskscape.diagram.result import Bin, CorrelationDiagram, Curve
@@ -204,6 +205,7 @@ def _read_distance(distance: Any) -> Float[np.ndarray, "tasks"]:
 
 
 def _as_numbers(values: Any, name: str, how_many: str) -> Float[np.ndarray, "..."]:
+    refuse_masked(values, name)
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

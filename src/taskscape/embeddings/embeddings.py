@@ -11,7 +11,7 @@ import pyarrow as pa
 from jaxtyping import Bool, Float, Int, UInt64
 from numpy.typing import ArrayLike
 
-from taskscape.arguments import as_array, check_kind, check_whole
+from taskscape.arguments import as_array, check_kind, check_whole, public
 from taskscape.embeddings.factors import (
     BLOCK,
     TASK_THEMES,
@@ -143,6 +143,7 @@ class Embeddings:
     """What the samples of each task derive from."""
 
     @staticmethod
+    @public
     def of(
         tasks: TaskSet,
         values: ArrayLike,
@@ -168,6 +169,12 @@ class Embeddings:
             )
         factors = factors or (Factor(TASK_THEMES, "dirichlet", numbers.shape[1]),)
         check_factors(numbers, factors, "values")
+        numbered = np.arange(len(tasks)) if ids is None else as_array(ids)
+        if numbered.shape != (len(tasks),) or numbered.dtype.kind not in "iu":
+            raise DataError(
+                f"ids have shape {numbered.shape} and type {numbered.dtype}; give a whole number "
+                f"for each of the {len(tasks)} tasks."
+            )
         if logs is None:
             logs = Posterior.of(numbers, factors).logs
         pool = tasks.pool
@@ -182,10 +189,10 @@ class Embeddings:
                 groups=pool.groups,
                 delta=delta,
             ),
-            ids=(np.arange(len(tasks)) if ids is None else np.asarray(ids)).astype(np.int64),
+            ids=numbered.astype(np.int64),
             classes=tasks.classes,
             values=numbers,
-            logs=np.asarray(logs, dtype=np.float64),
+            logs=np.asarray(logs, dtype=np.float64).reshape(len(tasks), len(factors)),
             elbo=np.broadcast_to(bound, len(numbers)).astype(numbers.dtype),
             keys=tasks.keys,
         )

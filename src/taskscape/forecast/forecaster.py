@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.arguments import Seed, check_kind, check_number, check_whole
+from taskscape.arguments import Seed, check_kind, check_number, check_whole, public, refuse_masked
 from taskscape.embeddings import Embeddings, Factor, Posterior
 from taskscape.errors import DataError
 from taskscape.files import damage_named
@@ -55,6 +55,7 @@ class Forecaster:
     from, and the learner's accuracy on them. Tasks are described by their support samples alone.
     """
 
+    @public
     def __init__(
         self,
         model: TaskModel,
@@ -110,6 +111,7 @@ class Forecaster:
         """
         return self._describer(tasks)
 
+    @public
     def fit(
         self, tasks: TaskSet, accuracy: Any, *, described: Described | None = None
     ) -> "Forecaster":
@@ -325,7 +327,8 @@ def _read_train(model: TaskModel, train: Any, similarity: Similarity | None) -> 
 
 def _read_accuracy(accuracy: Any, n_tasks: int) -> Float[np.ndarray, "tasks episodes"]:
     """Accuracies as (tasks, episodes), of an array or an evaluation."""
-    values = np.asarray(getattr(accuracy, "accuracy_by_episode", accuracy), dtype=np.float64)
+    given = refuse_masked(getattr(accuracy, "accuracy_by_episode", accuracy), "accuracy")
+    values = np.asarray(given, dtype=np.float64)
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or len(values) != n_tasks or values.shape[1] == 0:
         raise DataError(

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree, Shaped
 
-from taskscape.arguments import MOST_FOR_JAX, Seed, check_choice, check_seed, check_whole
+from taskscape.arguments import MOST_FOR_JAX, Seed, check_choice, check_seed, check_whole, public
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.meta.episodes import EpisodeRows, gather, redrawn, rows_of
 from taskscape.meta.learner import Bayesian, Learner, Number, Shots, with_numbers, without_numbers
@@ -96,6 +96,7 @@ class Evaluation:
         }
 
 
+@public
 def evaluate(
     learner: Learner,
     state: PyTree,

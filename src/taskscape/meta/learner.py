@@ -56,6 +56,7 @@ class Episode(eqx.Module):
 
 
 @runtime_checkable
+@runtime_checkable
 class Learner(Protocol):
     """What every meta-learner can do; the state and what it adapts to are its own pytrees.
 

@@ -48,6 +48,7 @@ class Network(Protocol):
 
 
 @runtime_checkable
+@runtime_checkable
 class Architecture(Protocol):
     """What a network looks like, without its weights: hashable, and a dict away from JSON."""
 

@@ -26,9 +26,11 @@ from taskscape.arguments import (
     Seed,
     check_choice,
     check_flag,
+    check_memory,
     check_number,
     check_seed,
     check_whole,
+    public,
 )
 from taskscape.distributed.mesh import devices_for, same_on_all, split_among_devices
 from taskscape.errors import DataError, TaskscapeError
@@ -47,6 +49,7 @@ TRAINED = arrays_of_kind(_WHAT)
 """Folders that :meth:`Trained.save` writes."""
 
 
+@public
 @dataclass(frozen=True)
 class TrainConfig:
     """How to meta-train: Adam on the mean loss of batches of tasks.
@@ -89,6 +92,8 @@ class TrainConfig:
     @staticmethod
     def one_pass(n_tasks: int, batch_size: int = 4, epochs: int = 1, **rest: Any) -> "TrainConfig":
         """Settings that show each of ``n_tasks`` tasks ``epochs`` times."""
+        for name, value in (("n_tasks", n_tasks), ("batch_size", batch_size), ("epochs", epochs)):
+            check_whole(value, name, 1)
         updates = math.ceil(epochs * n_tasks / batch_size)
         return TrainConfig(updates=updates, batch_size=batch_size, **rest)
 
@@ -240,6 +245,7 @@ def _check_kind(name: str, value: Any, default: Any) -> None:
         raise DataError(f"{name}={value!r} must be {kind}.")
 
 
+@public
 def train(
     learner: Learner,
     network: Architecture,
@@ -288,6 +294,13 @@ def train_many(
     mesh = devices_for(len(seeds)) if distributed else None
     starts = [check_seed(s, most=MOST_FOR_JAX) for s in seeds]
     feeds = _feeds(tasks, starts, config, network)
+    at_once, row = config.validate_every * config.batch_size, jax.tree.leaves(feeds[0].rows(0, 1))
+    check_memory(
+        len(feeds) * (2 * at_once * sum(part.nbytes for part in row) + 4 * config.updates),
+        f"updates={config.updates:,}, of which validate_every={config.validate_every:,} run in one "
+        f"dispatch with batch_size={config.batch_size:,} tasks each,",
+        "Lower one of them.",
+    )
     ways = [
         t[0:1] if isinstance(t, TaskStream) else t for t in (*tasks, validation) if t is not None
     ]

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
-from taskscape.arguments import check_flag, check_memory
+from taskscape.arguments import check_flag, check_memory, refuse_masked
 from taskscape.errors import DataError
 from taskscape.pools.notes import left_out
-from taskscape.pools.pool import ClassPool, as_samples, parse_split
+from taskscape.pools.pool import ClassPool, as_samples, one_split
 
 
 def as_numpy(values: Any, what: str) -> Shaped[np.ndarray, "..."]:
@@ -24,11 +24,13 @@ def as_numpy(values: Any, what: str) -> Shaped[np.ndarray, "..."]:
         if callable(getattr(values, method, None)):
             values = getattr(values, method)()
     try:
-        array = np.asarray(values)
+        array = np.asarray(refuse_masked(values, what))
     except TypeError:  # torch's bfloat16 has no numpy counterpart
         if not callable(getattr(values, "float", None)):
             raise
         array = np.asarray(values.float())
+    except DataError:
+        raise
     except ValueError as error:
         raise DataError(
             f"{what} is not an array ({error}); are the rows of equal length?"
@@ -195,7 +197,7 @@ def _class_by_class(
         counts=counts,
         class_names=names or (),
         groups=groups,
-        splits=None if splits is None else tuple(parse_split(s)[0] for s in splits),
+        splits=None if splits is None else tuple(one_split(s) for s in splits),
         info=info,
         sample_names=None if sample_names is None else tuple(sample_names[r] for r in order),
     )

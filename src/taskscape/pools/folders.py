@@ -14,7 +14,7 @@ from taskscape.pools.archives import Entry, FileTree, ZipTree, open_tree
 from taskscape.pools.cache import cache_key, cached
 from taskscape.pools.images import check_colour, check_image_size, read_pictures
 from taskscape.pools.notes import left_out
-from taskscape.pools.pool import SPLITS, ClassPool, parse_split
+from taskscape.pools.pool import SPLITS, ClassPool, one_split
 
 _VERSION = 2
 _SKIP = " Or leave such folders out, with a note: skip_damaged=True (--skip-damaged)."
@@ -177,7 +177,7 @@ def _empty_folders(tree: FileTree, pictures: Sequence[Entry]) -> list[str]:
 
 def _as_split(word: str) -> str | None:
     try:
-        return parse_split(word)[0] if "+" not in word else None
+        return one_split(word)
     except DataError:
         return None
 

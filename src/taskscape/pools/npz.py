@@ -14,7 +14,7 @@ from taskscape.files import expanded
 from taskscape.pools.arrays import as_numpy, clean_labels, labelled_pool
 from taskscape.pools.cache import cache_key, cached, file_stamp
 from taskscape.pools.notes import few_names
-from taskscape.pools.pool import SPLITS, ClassPool, parse_split
+from taskscape.pools.pool import SPLITS, ClassPool, one_split
 
 _VERSION = 2
 _ROLES: dict[str, tuple[str, ...]] = {
@@ -138,7 +138,7 @@ def _meaning(key: str) -> tuple[str | None, str | None]:
         return None, _ROLE_OF[word]
     for split_word, rest in (word.rpartition("_")[::-2], word.partition("_")[::2]):
         try:
-            split = parse_split(split_word)[0]
+            split = one_split(split_word)
         except DataError:
             continue
         if _ROLE_OF.get(rest) in ("samples", "labels"):

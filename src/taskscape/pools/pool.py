@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from numpy.typing import ArrayLike
 
+from taskscape.arguments import check_whole
 from taskscape.errors import DataError
 
 SPLITS = ("train", "val", "test")
@@ -41,6 +42,18 @@ def parse_split(split: str) -> tuple[str, ...]:
             )
         names.append(name)
     return tuple(dict.fromkeys(names))
+
+
+def one_split(split: str) -> str:
+    """The split of a class, which is one alone.
+
+    >>> one_split("validation")
+    'val'
+    """
+    first, *others = parse_split(split)
+    if others:
+        raise DataError(f"split={split!r} of a class: every class belongs to one split alone.")
+    return first
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,6 +103,8 @@ class ClassPool:
         if len(set(self.class_names)) < n:
             twice = Counter(self.class_names).most_common(1)[0][0]
             raise DataError(f"class name {twice!r} is used twice; class names must differ.")
+        if 0 in self.sample_shape:
+            raise DataError(f"samples of shape {self.sample_shape} hold no numbers.")
         empty = np.flatnonzero(self.counts < 1)
         if empty.size:
             raise DataError(f"class {self.class_names[empty[0]]!r} has no samples.")
@@ -313,9 +328,12 @@ class ClassPool:
 
         save_pool(self, folder)
 
-    def subset(self, classes: Int[np.ndarray, "some"] | Sequence[int | str]) -> "ClassPool":
+    def subset(self, classes: Int[np.ndarray, "some"] | Sequence[Any]) -> "ClassPool":
         """A pool of only these classes (indices or names); it shares the samples."""
-        index = [self.class_index(c) if isinstance(c, str) else int(c) for c in classes]
+        index = [
+            self.class_index(c) if isinstance(c, str) else check_whole(c, "class", 0, len(self) - 1)
+            for c in classes
+        ]
         rows = np.array(index, dtype=np.int64)
         return replace(
             self,

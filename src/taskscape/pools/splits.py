@@ -13,7 +13,7 @@ from taskscape.csv_tables import read_csv
 from taskscape.errors import DataError
 from taskscape.pools.arrays import as_numpy
 from taskscape.pools.notes import few_names, left_out, with_notes
-from taskscape.pools.pool import SPLITS, ClassPool, parse_split
+from taskscape.pools.pool import SPLITS, ClassPool, one_split
 
 _CLASS_COLUMNS = ("class", "class_name", "name", "label")
 
@@ -118,7 +118,7 @@ def named_splits(
     kept = [c for c, split in enumerate(named) if split]
     if not kept:
         raise DataError("splits leaves out all classes; name train, val or test for some.")
-    read = ("train" if not split else parse_split(split)[0] for split in named)
+    read = ("train" if not split else one_split(split) for split in named)
     given = replace(pool, splits=tuple(read))
     if len(kept) == len(pool):
         return given

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from taskscape.arguments import check_flag
+from taskscape.csv_tables import check_header, csv_rows
 from taskscape.errors import DataError
 from taskscape.files import expanded
 from taskscape.pools.arrays import clean_labels, labelled_pool
@@ -22,7 +23,7 @@ from taskscape.pools.pool import ClassPool, as_samples
 PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".tsv")
 SUFFIXES = (*PARQUET, ".arrow", ".feather", ".ipc", *TEXT)
-_VERSION = 3
+_VERSION = 4
 _IN_PIECES_ABOVE_BYTES = 1 << 28
 _ROWS_AT_ONCE = 1 << 14
 _LABELS = ("label", "labels", "y", "class", "class_name", "target", "targets")
@@ -142,7 +143,8 @@ def _read_files(
     import pyarrow.parquet as pq
 
     if not in_pieces:
-        return _read(_open(path), str(path), name, asked)
+        named = (asked.label, asked.group, asked.ids)
+        return _read(_open(path, named), str(path), name, asked)
     opened = []
     for file in files:
         try:
@@ -151,7 +153,7 @@ def _read_files(
             raise _unreadable(file, error) from error
         if not opened[-1].schema_arrow.equals(opened[0].schema_arrow):
             raise DataError(f"{file} has other columns than {files[0]}; write all alike.")
-    empty = opened[0].schema_arrow.empty_table()
+    empty = _plainly_typed(opened[0].schema_arrow.empty_table())
     columns = _Columns.find(str(path), empty, asked)
     if asked.skip_damaged or _kind(empty, columns.features[0]) == "picture":
         whole = pa.concat_tables([_open(file) for file in files])
@@ -167,7 +169,7 @@ def _read_in_pieces(where: str, opened: Sequence[Any], name: str, columns: "_Col
     """Labels first, all of them; then the features, piece by piece, each to its place on disk."""
     import pyarrow as pa
 
-    about = pa.concat_tables([one.read(columns.about) for one in opened])
+    about = _plainly_typed(pa.concat_tables([one.read(columns.about) for one in opened]))
     if about.num_rows == 0:
         raise DataError(f"{where} has no rows.")
     _without_gaps(where, about, columns.needed, skip=False)
@@ -178,7 +180,7 @@ def _read_in_pieces(where: str, opened: Sequence[Any], name: str, columns: "_Col
     begin = 0
     for one in opened:
         for batch in one.iter_batches(_ROWS_AT_ONCE, columns=columns.features):
-            piece = pa.Table.from_batches([batch])
+            piece = _plainly_typed(pa.Table.from_batches([batch]))
             _without_gaps(where, piece, columns.features, skip=False, first_row=begin)
             X = as_samples(_features(where, piece, columns.features, False, begin))
             if samples is None:
@@ -200,6 +202,7 @@ def _read(
     """The pool of an Arrow table; ``features`` of `datasets` know the names of its classes."""
     if table.num_rows == 0:
         raise DataError(f"{where} has no rows.")
+    table = _plainly_typed(table)
     columns = _Columns.find(where, table, asked)
     table, notes = _without_gaps(
         where, table, [*columns.needed, *columns.features], asked.skip_damaged
@@ -337,8 +340,7 @@ def _kind(table: Any, column: str) -> str:
     import pyarrow.types as pt
 
     kind = table.schema.field(column).type
-    text = kind.value_type if pt.is_dictionary(kind) else kind
-    if pt.is_string(text) or pt.is_large_string(text) or pt.is_string_view(text):
+    if pt.is_string(kind) or pt.is_large_string(kind):
         return "text"
     is_list = pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind)
     number = kind.value_type if is_list else kind
@@ -375,12 +377,12 @@ def _pool(
 # -- reading ------------------------------------------------------------------------------------
 
 
-def _open(path: Path) -> Any:
+def _open(path: Path, named: Sequence[Any] = ()) -> Any:
     import pyarrow as pa
 
     try:
         if path.suffix.lower() in TEXT:
-            return _open_text(path)
+            return _open_text(path, named)
         if path.suffix.lower() in PARQUET:
             import pyarrow.parquet
 
@@ -394,8 +396,25 @@ def _open(path: Path) -> Any:
                     table = pa.ipc.open_stream(file).read_all()
         table.validate(full=True)  # to use a damaged one could end the process
         return table
+    except DataError:
+        raise
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
+
+
+def _plainly_typed(table: Any) -> Any:
+    """The table without dictionaries and views, as of polars, which Arrow hardly computes with."""
+    import pyarrow as pa
+
+    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    for i, field in enumerate(table.schema):
+        coded = pa.types.is_dictionary(field.type)
+        kind = field.type.value_type if coded else field.type
+        plain, column = views.get(kind, kind), table.column(i)
+        if coded:  # Arrow cannot look views up in a dictionary
+            column = column.cast(pa.dictionary(field.type.index_type, plain))
+        table = table.set_column(i, field.name, column.cast(plain))
+    return table
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
@@ -405,23 +424,60 @@ def _unreadable(path: Path, error: Exception) -> DataError:
     )
 
 
-def _open_text(path: Path) -> Any:
+def _open_text(path: Path, named: Sequence[Any]) -> Any:
     """A CSV file with a header, which shows whether commas, semicolons or tabs divide it."""
     import pyarrow.csv
 
     with path.open("rb") as file:
         header = file.readline(1 << 20)
+        file.seek(0)
+        quotes = sum(block.count(b'"') for block in iter(lambda: file.read(1 << 20), b""))
     if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise DataError(f"{path} is UTF-16 text. Save it as UTF-8.")
-    delimiter = max(b",;\t", key=header.count)
-    options = pyarrow.csv.ParseOptions(delimiter=chr(delimiter), newlines_in_values=True)
+    delimiter = chr(max(b",;\t", key=header.count))
+    if quotes % 2:  # Arrow would take all that follows for one cell
+        for _ in csv_rows(path, delimiter):
+            pass
+    options = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     table = pyarrow.csv.read_csv(path, parse_options=options)
-    for column in table.schema:
+    check_header(str(path), table.column_names)
+    for i, column in enumerate(table.schema):
+        if pyarrow.types.is_string(column.type) and column.name in table[i].to_pylist():
+            raise DataError(
+                f"{path}, line 1: {column.name!r} is also in a row below. Is this the first row of "
+                "data? Add a line above it that names the columns."
+            )
         if pyarrow.types.is_binary(column.type):
             raise DataError(
                 f"{path}: column {column.name!r} has letters that are not UTF-8 text. Save the "
                 "file as UTF-8."
             )
+    return _with_padded_names(path, table, options, named)
+
+
+def _with_padded_names(path: Path, table: Any, options: Any, named: Sequence[Any]) -> Any:
+    """The table with 007 as text, not as 7, in columns of labels and of other names."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.csv
+
+    usual = (*_LABELS, *_GROUPS, *_IDS)
+    names = [
+        field.name
+        for field in table.schema
+        if pa.types.is_integer(field.type)
+        and (field.name in named or field.name.lower() in usual)
+        and table.column_names.count(field.name) == 1
+    ]
+    if not names:
+        return table
+    as_text = pyarrow.csv.ConvertOptions(
+        include_columns=names, column_types=dict.fromkeys(names, pa.string())
+    )
+    text = pyarrow.csv.read_csv(path, parse_options=options, convert_options=as_text)
+    for name in names:
+        if pc.any(pc.match_substring_regex(text[name], r"^\s*[+-]?0\d")).as_py():
+            table = table.set_column(table.column_names.index(name), name, text[name])
     return table
 
 
@@ -436,7 +492,7 @@ def _without_gaps(
     for name in columns:
         column, kind = table.column(name), _kind(table, name)
         gaps = pc.is_null(column)
-        if kind == "text" and not pa.types.is_dictionary(column.type):
+        if kind == "text":
             gaps = pc.or_(gaps, pc.fill_null(pc.equal(column, ""), True))
         here = np.asarray(gaps.to_numpy())
         if here.any() and not skip:
@@ -457,12 +513,7 @@ def _without_gaps(
 
 
 def _values(table: Any, column: str) -> Shaped[np.ndarray, "rows"]:
-    import pyarrow.types as pt
-
-    values = table.column(column)
-    if pt.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    return np.asarray(values.to_numpy())
+    return np.asarray(table.column(column).to_numpy())
 
 
 def _pictures(where: str, table: Any, column: str, asked: _Asked) -> Pictures:

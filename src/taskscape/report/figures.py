@@ -138,14 +138,15 @@ def selection_chart(
 def _rule_line(
     rule: str, x: list[float], points: Sequence[Outcome], i: int, colour: str
 ) -> dict[str, Any]:
-    reach = [o.accuracy.reach for o in points]
+    ends = [(o.accuracy.high - o.accuracy.value, o.accuracy.value - o.accuracy.low) for o in points]
+    reach = dict(zip(("array", "arrayminus"), zip(*ends, strict=True), strict=True))
     return _lines(
         for_plotly(rule),
         x,
         [o.accuracy.value for o in points],
         "lines+markers",
         customdata=[[o.budget, o.n_trials] for o in points],
-        error_y={"type": "data", "array": reach, "thickness": 1.2, "width": 3},
+        error_y={"type": "data", "symmetric": False, **reach, "thickness": 1.2, "width": 3},
         line={"color": colour, "width": 2, "dash": _DASHES[i % len(_DASHES)]},
         marker={"size": 8, "symbol": _MARKERS[i % len(_MARKERS)]},
         hovertemplate=f"{for_plotly(rule)}, %{{customdata[0]:,}} tasks<br>%{{y:.1%}} "

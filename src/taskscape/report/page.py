@@ -16,6 +16,7 @@ from jaxtyping import Int
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from taskscape.arguments import public
 from taskscape.files import Kind, written_in_one_piece
 from taskscape.pools import ClassPool
 from taskscape.progress import duration
@@ -47,6 +48,7 @@ _PARTS = 4
 """Image-themes that are named as the parts of a task-theme."""
 
 
+@public
 def write_report(result: StudyResult, path: str | os.PathLike[str]) -> Path:
     """Write the results of a study as one HTML file that needs nothing but a browser.
 

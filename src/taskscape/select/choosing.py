@@ -14,6 +14,7 @@ from taskscape.arguments import (
     check_number,
     check_seed,
     check_whole,
+    public,
 )
 from taskscape.compare.resemblance import read_classes
 from taskscape.compare.rows import class_hashes
@@ -40,6 +41,7 @@ from taskscape.tasks import TaskSet
 from taskscape.tasks.draws import subkeys
 
 
+@public
 def select(
     test: Any,
     train: Any,

@@ -173,7 +173,7 @@ def _outcome(own: Sequence[Trial], random: Sequence[Trial], confidence: float) -
         rule,
         budget,
         n_trials=len(ours),
-        accuracy=mean_interval(ours) if len(ours) else Interval(math.nan),
+        accuracy=mean_interval(ours).within(0.0, 1.0) if len(ours) else Interval(math.nan),
         spread=float(ours.std(ddof=1)) if len(ours) > 1 else math.nan,
         gain=gain,
         losing_share=share,

@@ -301,6 +301,7 @@ def config_from(
     values: Mapping[str, Any], source: str = "the settings", base: StudyConfig | None = None
 ) -> StudyConfig:
     """The settings of a nested mapping, such as :meth:`StudyConfig.to_dict` gives."""
+    values = dict(values)
     if base is None:
         base = preset(_as(str, values.get("preset", "default"), "preset", source))
     return _changed(base, {k: v for k, v in values.items() if k != "preset"}, source)
@@ -335,6 +336,9 @@ def _changed(old: Any, values: Mapping[str, Any], source: str, where: str = "") 
 
 def _as(kind: Any, value: Any, name: str, source: str) -> Any:
     """The value as this kind of setting."""
+    from taskscape.arguments import python_number  # imports NumPy, which help texts do not need
+
+    value = python_number(value)
     if get_origin(kind) is tuple:
         inner, *rest = get_args(kind)
         length = None if rest == [Ellipsis] else 1 + len(rest)

@@ -192,7 +192,7 @@ def mean_accuracy(
         return Interval(np.nan)
     values = accuracy[known].mean(axis=1).astype(np.float64)
     try:
-        return class_interval(values, classes[known])
+        return class_interval(values, classes[known]).within(0.0, 1.0)
     except DataError:  # every task has one class in common, say
         return Interval(float(values.mean()))
 

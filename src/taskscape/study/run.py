@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import chdir
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from taskscape import __version__
+from taskscape.arguments import public
 from taskscape.errors import DataError
 from taskscape.files import (
     as_path,
@@ -40,6 +42,7 @@ _RESULTS = json_with("the results of a study", "findings", "notes", "retrieval",
 _ABOUT = json_with("an account of a study", "command", "seed", "settings", "timings", "versions")
 
 
+@public
 def run_study(
     pool: ClassPool | None,
     config: StudyConfig,
@@ -164,8 +167,9 @@ def _run(
 def load_study(folder: str | os.PathLike[str], pool: ClassPool | None = None) -> StudyResult:
     """Read back what :func:`run_study` wrote into a folder; nothing is computed again.
 
-    The data are opened by the name in the settings, unless ``pool`` is given: a study of a pool in
-    memory needs it. It must be the data that the study was made from.
+    The data are opened by the name in the settings, as seen from here or else from the folder where
+    the study was run, unless ``pool`` is given: a study of a pool in memory needs it. It must be
+    the data that the study was made from.
     """
     folder = as_path(folder)
     for name in ("study.json", "results.json"):
@@ -177,12 +181,20 @@ def load_study(folder: str | os.PathLike[str], pool: ClassPool | None = None) ->
     with damage_named(folder / "study.json", _ABOUT.name):
         about = read_json(folder / "study.json")
         config = config_from(about["settings"], str(folder / "study.json"))
+        run_in = Path(about.get("folder", "."))
         about = {k: about[k] for k in ("versions", "hardware", "command")}
     with damage_named(folder / "results.json", _RESULTS.name):
         written = read_json(folder / "results.json")
         known, notes = written["data"]["fingerprint"], tuple(written["notes"])
     check_config(config)
-    opened = load_pool(config.data if pool is None else pool, **config.source.options())
+    data = config.data if pool is None else pool
+    try:
+        opened = load_pool(data, **config.source.options())
+    except DataError:
+        if not run_in.is_dir():
+            raise
+        with chdir(run_in):  # where relative paths of data and of splits were found
+            opened = load_pool(data, **config.source.options())
     plan = make_plan(opened, config)
     if plan.pool.fingerprint != known:
         raise DataError(
@@ -220,6 +232,6 @@ def _write_results(folder: Path, result: StudyResult) -> None:
     with written_in_one_piece(folder / "results.json", _RESULTS) as file:
         write_json(file, result.to_dict())
     about = {k: getattr(result, k) for k in ("command", "seed", "settings", "timings", "versions")}
-    about |= {"hardware": result.hardware, "data": repr(result.pool)}
+    about |= {"hardware": result.hardware, "data": repr(result.pool), "folder": str(Path.cwd())}
     with written_in_one_piece(folder / "study.json", _ABOUT) as file:
         write_json(file, about)

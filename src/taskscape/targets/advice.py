@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from taskscape.arguments import check_choice, check_kind, check_whole
+from taskscape.arguments import check_choice, check_kind, check_whole, public
 from taskscape.csv_tables import write_csv
 from taskscape.errors import DataError
 from taskscape.files import (
@@ -207,6 +207,7 @@ class Advice:
             )
 
 
+@public
 def advise(
     pool: ClassPool,
     target: Any,

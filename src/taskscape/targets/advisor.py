@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.arguments import MOST_FOR_JAX, check_seed, check_whole
+from taskscape.arguments import MOST_FOR_JAX, check_seed, check_whole, public
 from taskscape.errors import DataError
 from taskscape.meta import Evaluation, TrainConfig, learner_and_training, network_for
 from taskscape.pools import ClassPool
@@ -30,6 +30,7 @@ from taskscape.themes.prepare import (
 from taskscape.themes.task_model import FAR_BELOW, without_advice
 
 
+@public
 @dataclass(frozen=True)
 class AdvisorSettings:
     """How a pool is looked at, and how learners are tried."""

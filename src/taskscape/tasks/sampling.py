@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
@@ -17,6 +17,7 @@ from taskscape.arguments import (
     check_number,
     check_seed,
     check_whole,
+    public,
 )
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
@@ -221,6 +222,7 @@ def sample_tasks(
 ) -> TaskStream: ...
 
 
+@public
 def sample_tasks(
     pool: ClassPool,
     n_tasks: int | str | None = None,
@@ -405,6 +407,8 @@ def _sample_unique(recipe: _Recipe, n_tasks: int) -> TaskSet:
             kept.append(classes[fresh])
             seen = np.concatenate([seen, codes[fresh]])
             n_kept += int(fresh.sum())
+            if fresh.mean() < 0.3:
+                recipe = _without_used_up(recipe, kept)
             advance(int(fresh.sum()))
             if n_kept < n_tasks and fresh.mean() < 0.3 and possible <= _MOST_TO_LIST:
                 everything = _everything(recipe)
@@ -412,6 +416,20 @@ def _sample_unique(recipe: _Recipe, n_tasks: int) -> TaskSet:
                 kept.append(np.random.default_rng(recipe.seed).permutation(rest))
                 break
     return recipe.tasks(np.concatenate(kept)[:n_tasks], np.arange(n_tasks))
+
+
+def _without_used_up(recipe: _Recipe, kept: Sequence[np.ndarray]) -> _Recipe:
+    """The recipe without groups of which all sets of classes are among those kept."""
+    block_of = np.full(len(recipe.pool), -1)
+    for b, block in enumerate(recipe.blocks):
+        block_of[block] = b
+    drawn = block_of[np.concatenate([tasks[:, 0] for tasks in kept])]
+    left = np.bincount(drawn[drawn >= 0], minlength=len(recipe.blocks)) < [
+        replace(recipe, blocks=(block,)).possible() for block in recipe.blocks
+    ]
+    blocks = tuple(block for block, stays in zip(recipe.blocks, left, strict=True) if stays)
+    weights = None if recipe.weights is None else recipe.weights[left]
+    return replace(recipe, blocks=blocks, weights=weights)
 
 
 def _everything(recipe: _Recipe) -> Int[np.ndarray, "tasks way"]:

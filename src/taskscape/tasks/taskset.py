@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Int, Integer, UInt64
 
-from taskscape.arguments import Seed, as_array, check_kind, check_seed, check_whole
+from taskscape.arguments import Seed, as_array, check_kind, check_seed, check_whole, public
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.tasks.batches import Episodes, TaskBatch
@@ -116,6 +116,7 @@ class TaskSet:
         """The class names of one task."""
         return tuple(self.pool.class_names[c] for c in self.classes[task] if c >= 0)
 
+    @public
     def with_samples(self, n_shot: int | str, n_query: int = 0) -> "TaskSet":
         """The same tasks with other numbers of samples; more shots extend the samples of fewer."""
         if self.support is not None:
@@ -251,6 +252,7 @@ def as_rows(which: Rows) -> slice | Integer[np.ndarray, "n"] | Bool[np.ndarray, 
     return rows
 
 
+@public
 def make_tasks(
     pool: ClassPool,
     classes: Sequence[Sequence[int | str]],

@@ -11,7 +11,14 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
-from taskscape.arguments import Seed, check_flag, check_kind, check_seed, check_whole
+from taskscape.arguments import (
+    Seed,
+    check_flag,
+    check_kind,
+    check_seed,
+    check_whole,
+    public,
+)
 from taskscape.compare import mean_distance, member_agreement
 from taskscape.distributed.mesh import all_devices
 from taskscape.embeddings import Embeddings, Factor
@@ -42,6 +49,7 @@ _TASKS_SET_ASIDE = "tasks of the classes learned from (in-sample)"
 _VALIDATION = "validation tasks"
 
 
+@public
 @dataclass(eq=False, repr=False)
 class CoClustering(TaskModel):
     """Task-themes of a collection of classification tasks: a continuous LDCC.

@@ -5,7 +5,7 @@ from typing import Literal
 
 from jax.tree_util import register_dataclass
 
-from taskscape.arguments import check_choice, check_number, check_whole
+from taskscape.arguments import check_choice, check_number, check_whole, public
 from taskscape.errors import DataError
 from taskscape.model import Covariance
 from taskscape.model.params import Count, Scalar
@@ -28,6 +28,7 @@ class StepSettings:
     update: Update = field(metadata={"static": True})
 
 
+@public
 @dataclass(frozen=True)
 class FitConfig:
     """How to fit: the model's size, its priors, and the way to the optimum."""

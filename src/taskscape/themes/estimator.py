@@ -11,7 +11,7 @@ from jaxtyping import Int
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from taskscape.arguments import Seed, check_kind, check_seed
+from taskscape.arguments import Seed, check_kind, check_seed, public
 from taskscape.embeddings import Embeddings
 from taskscape.embeddings.factors import TASK_THEMES, Factor
 from taskscape.errors import DataError
@@ -35,6 +35,7 @@ _FROM_STREAM = 4096
 _BESIDE = "co_clustering."
 
 
+@public
 @dataclass(eq=False, repr=False)
 class TaskThemes(TaskModel):
     """Where tasks lie among each other: a product of posteriors, learned from a pool of tasks.

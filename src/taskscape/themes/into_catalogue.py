@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from taskscape.arguments import check_whole
+from taskscape.arguments import check_whole, public
 from taskscape.distributed.engine import map_work
 from taskscape.embeddings import Catalogue, Embeddings, Shard
-from taskscape.embeddings.catalogue import new_name, read_shards
+from taskscape.embeddings.catalogue import new_name
 from taskscape.errors import DataError
 from taskscape.files import as_path
 from taskscape.tasks import TaskSet, TaskStream
@@ -19,6 +19,7 @@ from taskscape.themes.task_model import TaskModel
 _SHARD = 1 << 18
 
 
+@public
 def embed_into(
     path: str | os.PathLike[str],
     model: TaskModel,
@@ -31,7 +32,8 @@ def embed_into(
     Every ``shard_size`` tasks are one piece of work (:mod:`taskscape.distributed.engine`) that
     reads what its tasks need and writes a file of its own. All become part of the catalogue at
     once, when all
-    are there. Interrupted, the same call goes on: files that were finished are kept.
+    are there. Interrupted, the same call goes on: files that were finished are kept. Repeated, it
+    adds nothing.
     """
     folder, fingerprint = as_path(path), model.fingerprint_  # an error where it is not fitted
     n_tasks = tasks.n_tasks if isinstance(tasks, TaskStream) else len(tasks)
@@ -46,7 +48,7 @@ def embed_into(
     )
     Catalogue.check_can_add(folder, nothing.header)
     folder.mkdir(parents=True, exist_ok=True)
-    job = _name_of_job(folder, model, tasks, n_tasks, shard_size)
+    job = _name_of_job(model, tasks, n_tasks, shard_size)
     pieces = [
         (begin, min(begin + shard_size, n_tasks), folder / _file_of(job, i))
         for i, begin in enumerate(range(0, n_tasks, shard_size))
@@ -67,21 +69,18 @@ def _embed_piece(
 
 
 def _name_of_job(
-    folder: Path, model: TaskModel, tasks: TaskSet | TaskStream, n_tasks: int, shard_size: int
+    model: TaskModel, tasks: TaskSet | TaskStream, n_tasks: int, shard_size: int
 ) -> str:
     """The same for the same tasks and model, by which an interrupted job is known.
 
-    What others add meanwhile changes nothing of it; where the catalogue has these tasks already,
-    they are added once more under another name.
+    What others add meanwhile changes nothing of it; a catalogue that has these tasks already stays
+    as it is.
     """
     h = hashlib.blake2b(digest_size=6)
     h.update(repr((model.fingerprint_, tasks.pool.fingerprint, n_tasks, shard_size)).encode())
     ends = [tasks[:1000], tasks[max(0, n_tasks - 1000) : n_tasks]]  # a stream follows from its seed
     for some in [tasks] if isinstance(tasks, TaskSet) else ends:
         some.add_to_hash(h)
-    there = {shard.file for shard in read_shards(folder)}
-    while _file_of(h.hexdigest(), 0) in there:
-        h.update(b"once more")
     return h.hexdigest()
 
 

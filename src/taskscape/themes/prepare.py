@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 from scipy.sparse.linalg import svds
 
-from taskscape.arguments import check_flag, check_number, check_whole
+from taskscape.arguments import check_flag, check_number, check_whole, public
 from taskscape.distributed.mesh import own_places, split_over_devices
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
@@ -35,6 +35,7 @@ _LARGEST = 1e15
 """Of a prepared feature: the squares of many must fit into float32."""
 
 
+@public
 @dataclass(frozen=True)
 class PrepareConfig:
     """Which steps to take, in this order; each can be left out."""

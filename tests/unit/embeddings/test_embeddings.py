@@ -231,3 +231,11 @@ def test_embedded_tasks_know_their_classes():
     assert alike.folds > 0
     by_hand = resemblance(ALL[:50], ALL, train_classes=TASKS)
     np.testing.assert_array_equal(alike.percentile, by_hand.percentile)
+
+
+@pytest.mark.parametrize("ids", [[1, 2], [0.5] * 4, np.zeros((4, 1), int)])
+def test_there_is_an_id_for_each_task(ids):
+    pool = ClassPool.from_arrays(np.eye(6, dtype=np.float32), np.arange(6) % 3)
+    tasks, lam = sample_tasks(pool, 4, n_way=2, n_shot=1), np.ones((4, 2), np.float32)
+    with pytest.raises(DataError, match=r"^ids have shape .* a whole number for each of the 4"):
+        Embeddings.of(tasks, lam, ids=ids)

@@ -274,3 +274,13 @@ def test_a_state_of_other_settings_is_refused() -> None:
     with pytest.raises(DataError) as error:
         tree_from(arrays, deeper)
     assert str(error.value) == f"weights[1] is missing: {wrong}"
+
+
+def test_sizes_that_no_memory_holds_are_refused_before_work_begins():
+    with pytest.raises(DataError, match=r"^batch_size=0 must be at least 1\.$"):
+        TrainConfig.one_pass(100, batch_size=0)
+    pool = toy_pool()
+    tasks = sample_tasks(pool, 8, n_way=3, n_shot=2, n_query=2)
+    for absurd in ({"batch_size": 10**9}, {"validate_every": 10**10}, {"updates": 10**13}):
+        with pytest.raises(DataError, match=r"would take about .* GiB of memory; .* Lower one of"):
+            train(ProtoNet(), mlp(pool.sample_shape[0], (4,)), tasks, TrainConfig(**absurd))

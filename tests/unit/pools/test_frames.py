@@ -73,6 +73,39 @@ def test_data_frames(kind: type) -> None:
         load_pool(kind({"label": NAMES, **WIDE}), label_column="q")
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1,2,a\n3,4,a\n", "line 1: 'a' is also in a row below. Is this the first row of data?"),
+        ("1,2,0.5\n3,4,0.5\n", "line 1: numbers in every column (1, 2, 0.5, …). Is this the fir"),
+        ('x,label\n1,a\n2,"b\n3,c\n', "line 3: a quote is opened and never closed."),
+    ],
+)
+def test_a_csv_file_without_a_header_or_with_an_open_quote(tmp_path, text, message) -> None:
+    (tmp_path / "own.csv").write_text(text)
+    with pytest.raises(DataError, match=re.escape(message)):
+        load_pool(tmp_path / "own.csv", label_column="2" if text[0] == "1" else None)
+
+
+def test_labels_with_zeros_in_front_stay_what_they_are(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("species,id,x\n007,01,1\n7,1,2\n007,001,3\n")
+    pool = load_pool(tmp_path / "own.csv", label_column="species")
+    assert pool.class_names == ("007", "7")
+    assert pool.names_of("007") == ("01", "001")
+    (tmp_path / "plain.csv").write_text("label,x\n10,1\n9,2\n0,3\n")
+    assert load_pool(tmp_path / "plain.csv").class_names == ("0", "9", "10")
+
+
+def test_views_of_text_as_polars_exports() -> None:
+    views = pa.array(NAMES, pa.string_view())
+    coded = pa.DictionaryArray.from_arrays(pa.array(Y), pa.array("abcdef", pa.string_view()))
+    columns = {"id": views, "split": pa.array([files.SPLIT_OF[c] for c in Y], pa.string_view())}
+    for label in (views, coded):
+        pool = load_pool(Frame({"label": label, **columns, **WIDE}))
+        assert (pool.splits, pool.names_of(2)[0]) == (files.SPLIT_OF, "c2")
+        np.testing.assert_array_equal(pool.samples_of(2), X[Y == 2])
+
+
 def test_datasets_with_names_and_pictures() -> None:
     pictures = [{"bytes": files.drawing(i, 8 + i % 3), "path": None} for i in range(30)]
     data = Dataset({"image": pictures, "label": Y}, {"label": ClassLabel()})

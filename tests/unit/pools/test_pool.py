@@ -198,3 +198,29 @@ NAN[7, 2] = np.nan
 def test_bad_input_is_named(build, message: str):
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         build()
+
+
+def test_a_mask_is_not_lost():
+    X = np.ma.masked_equal(features(4), 5.0)
+    for ask, what in (
+        (lambda: ClassPool.from_arrays(X, [0, 0, 1, 1]), "X"),
+        (lambda: ClassPool.from_arrays(features(4), np.ma.masked_equal([0, 0, 1, 9], 9)), "y"),
+        (lambda: ClassPool.from_classes({"a": X}), "class 'a'"),
+    ):
+        with pytest.raises(DataError, match=f"^{what} has 1 masked values. Leave these rows out"):
+            ask()
+    whole = np.ma.masked_equal(features(4), -1.0)  # nothing is masked
+    assert ClassPool.from_arrays(whole, [0, 0, 1, 1]).n_samples == 4
+
+
+def test_classes_of_a_subset_are_whole_numbers_of_the_pool():
+    pool = ClassPool.from_arrays(features(), np.repeat(np.arange(4), 3))
+    assert pool.subset(np.array([2, 0])).class_names == ("2", "0")
+    for wrong in ([1.7], [-1], [4], [True, False]):
+        with pytest.raises(DataError, match=r"^class=.* must be"):
+            pool.subset(wrong)
+
+
+def test_samples_without_a_single_number_are_refused():
+    with pytest.raises(DataError, match=r"^samples of shape \(0,\) hold no numbers"):
+        ClassPool.from_arrays(np.zeros((4, 0)), [0, 0, 1, 1])

@@ -154,3 +154,10 @@ def test_a_pool_is_kept_with_all_that_was_decided(tmp_path: Path) -> None:
     (tmp_path / "other" / "letter.txt").touch()
     with pytest.raises(DataError, match="exists and is not a stored pool"):
         pool.save(tmp_path / "other")
+
+
+def test_a_class_belongs_to_one_split() -> None:
+    X, y = np.zeros((4, 2), np.float32), ["a", "a", "b", "b"]
+    for splits in (["train+val", "test"], {"a": "train+val", "b": "test"}):
+        with pytest.raises(DataError, match=r"split='train\+val' of a class: every class bel"):
+            load_pool((X, y), splits=splits)

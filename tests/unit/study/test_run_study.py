@@ -171,6 +171,20 @@ def test_a_finished_study_is_read_back(whole, tmp_path):
         load_study(half, toy_pool())
 
 
+def test_a_study_finds_its_data_from_another_folder(whole, tmp_path, monkeypatch):
+    out, run_in = tmp_path / "out", tmp_path / "there"
+    shutil.copytree(whole[0], out)
+    toy_pool().save(run_in / "mine")
+    about = json.loads((out / "study.json").read_text())
+    assert about["folder"] == str(Path.cwd())
+    about["folder"], about["settings"]["data"] = str(run_in), "mine"
+    (out / "study.json").write_text(json.dumps(about))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert load_study(out).pool.fingerprint == toy_pool().fingerprint
+    assert Path.cwd() == tmp_path / "here"
+
+
 def test_interrupted_it_goes_on_to_the_same_results(whole, tmp_path, monkeypatch):
     def fail(*args: object, **rest: object) -> None:
         raise KeyboardInterrupt

@@ -286,3 +286,14 @@ def test_weights_by_source_need_a_joined_pool():
     pool = ClassPool.from_arrays(np.zeros((8, 2)), np.repeat(np.arange(4), 2), groups=["x"] * 4)
     with pytest.raises(DataError, match="pool 'arrays' is from one source"):
         sample_tasks(pool, 5, n_way=3, n_shot=1, within_group=True, group_weights="sources")
+
+
+def test_unique_tasks_leave_a_used_up_group_however_heavy_it_is():
+    names = ["a", "a", *["b"] * 12_000]  # too many pairs to be listed
+    many = ClassPool.from_arrays(np.zeros((len(names), 1)), np.arange(len(names)), groups=names)
+    options = {"n_way": 2, "n_shot": 1, "within_group": True, "unique": True}
+    options["group_weights"] = {"a": 1.0, "b": 1e-12}
+    tasks = sample_tasks(many, 5000, **options)
+    assert len(set(map(tuple, np.sort(tasks.classes, axis=1).tolist()))) == 5000
+    fewer = sample_tasks(many, 300, **options)
+    np.testing.assert_array_equal(fewer.classes, tasks.classes[:300])

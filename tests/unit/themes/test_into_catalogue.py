@@ -51,7 +51,8 @@ def test_an_interrupted_call_goes_on_though_others_added_tasks(tmp_path):
         embed_into(tmp_path / "c", Model(3), tasks, shard_size=10)
     embed_into(tmp_path / "c", Model(), others, shard_size=10)
     assert len(embed_into(tmp_path / "c", Model(2), tasks, shard_size=10)) == 90
-    assert len(embed_into(tmp_path / "c", Model(), tasks, shard_size=10)) == 135  # once more
+    for _ in range(2):  # the same call again: the catalogue has these tasks
+        assert len(embed_into(tmp_path / "c", Model(0), tasks, shard_size=10)) == 90
 
 
 @pytest.mark.parametrize("make", [sample_tasks, partial(sample_tasks, stream=True)])
