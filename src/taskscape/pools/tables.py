@@ -22,7 +22,7 @@ from taskscape.pools.pool import ClassPool, as_samples
 PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".tsv")
 SUFFIXES = (*PARQUET, ".arrow", ".feather", ".ipc", *TEXT)
-_VERSION = 3
+_VERSION = 4
 _IN_PIECES_ABOVE_BYTES = 1 << 28
 _ROWS_AT_ONCE = 1 << 14
 _LABELS = ("label", "labels", "y", "class", "class_name", "target", "targets")
@@ -32,6 +32,7 @@ _IDS = ("id", "ids", "sample", "sample_name", "filename", "file_name", "file", "
 _FEATURES = ("features", "feature", "embedding", "embeddings", "x", "vector", "data")
 _NOT_FEATURES = (*_IDS, "index", "__index_level_0__", "unnamed: 0", "")
 _NUMBERS = ("whole", "fraction")
+_ROW = "row of the table"
 
 
 @dataclass(frozen=True)
@@ -201,6 +202,7 @@ def _read(
     if table.num_rows == 0:
         raise DataError(f"{where} has no rows.")
     columns = _Columns.find(where, table, asked)
+    table = table.append_column(_ROW, [np.arange(table.num_rows)])
     table, notes = _without_gaps(
         where, table, [*columns.needed, *columns.features], asked.skip_damaged
     )
@@ -368,6 +370,7 @@ def _pool(
         splits=values(columns.split), groups=values(columns.group),
         sample_names=values(columns.ids), by_sample=True, skip_damaged=skip_damaged,
         info={"source": where, "unused_columns": columns.unused},
+        given_rows=values(_ROW if _ROW in table.column_names else None),
     )  # fmt: skip
     return with_notes(pool, *columns.notes)
 
