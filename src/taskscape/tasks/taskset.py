@@ -145,7 +145,9 @@ class TaskSet:
         if draw == 0:
             return self
         if self.support is not None:
-            raise DataError("these tasks list their samples one by one; they cannot be drawn again.")
+            raise DataError(
+                "these tasks list their samples one by one; they cannot be drawn again."
+            )
         return replace(self, keys=subkeys(self.keys, 2**32 + draw))
 
     def rows(self, task: int | None = None) -> Int[np.ndarray, "n"]:
