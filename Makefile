@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 
-.PHONY: run reproduce test check lint types imports docs tables site fast-tests all-tests browser packages oldest clean
+.PHONY: run reproduce test check lint types imports docs tables site fast-tests all-tests browser packages oldest torch clean
 .DELETE_ON_ERROR:
 
 $(STAMP): pyproject.toml
@@ -82,6 +82,13 @@ oldest:
 	build/oldest/bin/python -m pip install --quiet --disable-pip-version-check uv
 	build/oldest/bin/uv pip install --quiet --python build/oldest/bin/python --resolution lowest-direct -e '.[dev]'
 	build/oldest/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m "not slow" -o filterwarnings=default --disable-warnings
+
+# What docs/from-pytorch.md says, with PyTorch for CPUs in an environment of its own.
+TORCH ?= torch torchvision easyfsl
+torch:
+	test -x build/torch/bin/python || $(PYTHON) -m venv build/torch
+	build/torch/bin/python -m pip install --quiet --disable-pip-version-check --extra-index-url https://download.pytorch.org/whl/cpu $(TORCH) -e '.[dev]'
+	build/torch/bin/python -m pytest -q tests/torch
 
 clean:
 	rm -rf $(VENV) out reproduced build dist

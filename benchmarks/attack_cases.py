@@ -513,7 +513,7 @@ def _finite(result: Any) -> bool:
 
 
 def _first(stream: Any) -> Any:
-    return next(iter(stream)).batch(slice(0, 2)).classes
+    return next(iter(stream)).pool_rows(slice(0, 2)).classes
 
 
 def calls(g: Ground, fits: bool) -> list[Call]:
@@ -685,7 +685,7 @@ def _kept(ground: Ground, name: str, save: Callable[[Path], None]) -> Path:
 
 
 def _drawn(tasks: ts.TaskSet) -> Any:
-    return tasks.batch(slice(0, 3)).support if len(tasks) else tasks.classes
+    return tasks.pool_rows(slice(0, 3)).support if len(tasks) else tasks.classes
 
 
 def odd_argument(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:

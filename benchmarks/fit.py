@@ -67,7 +67,7 @@ def one(
     first = seconds(partial(learn, fit, 0, 3))
     compiling = seconds_compiling() - before
     took = min(seconds(partial(learn, fit, at, steps)) for at in (3, 3 + steps))
-    drawn = source.batch(3, batch).batch(slice(None))
+    drawn = source.batch(3, batch).pool_rows(slice(None))
     distinct = len(np.unique(drawn.support[drawn.support_mask]))
     rate = product_rate(2048 if jax.default_backend() == "cpu" else 16384)
     work = 2 * 2 * K * distinct * dims**2 * steps

@@ -58,7 +58,7 @@ def one(dims: int, steps: int, n_tasks: int, seed: int) -> dict[str, float]:
     for t in range(3):  # compile for the shapes that occur
         step(t)
     ours = min(seconds(partial(step, t)) for t in range(3, 3 + steps))
-    rows = source.batch(3, BATCH).batch(slice(None))
+    rows = source.batch(3, BATCH).pool_rows(slice(None))
     distinct = np.unique(rows.support[rows.support_mask])
     X = pool.samples[distinct].astype(np.float64)
     peer = em_iteration(X, seed)
@@ -68,7 +68,7 @@ def one(dims: int, steps: int, n_tasks: int, seed: int) -> dict[str, float]:
     embed([themes], tasks, prepared)
     embedding = min(seconds(lambda: embed([themes], tasks, prepared)) for _ in range(3))
     mixture = GaussianMixture(K, max_iter=20, tol=1e-2, random_state=seed).fit(X)
-    batch = tasks.batch(slice(None))
+    batch = tasks.pool_rows(slice(None))
     counts = theme_counts(mixture.predict(pool.samples), batch.support, batch.support_mask)
     lda = LatentDirichletAllocation(L, max_iter=3, random_state=seed).fit(counts[:2000])
     transform = min(seconds(lambda: lda.transform(counts)) for _ in range(3))

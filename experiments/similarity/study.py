@@ -15,7 +15,6 @@ from jaxtyping import Float, Int, UInt16
 from experiments.lab import Store, accuracy_of, count_right
 from experiments.recipes import LEARNER_PRESETS, PIXEL_COMPONENTS, nearest_centroid, train_and_test
 from taskscape.errors import DataError
-from taskscape.meta.episodes import redrawn
 from taskscape.pools import ClassPool
 from taskscape.pools.cache import cache_key
 from taskscape.similarity import TaskHardness
@@ -170,7 +169,7 @@ class SimilarityStudy:
         prepared features.
         """
         hard = TaskHardness(prepare=None).fit(self.tasks).embed(self.tasks)[:, 0]
-        other = redrawn(self.asked(), _OTHER_DRAWS)
+        other = self.asked().redrawn(_OTHER_DRAWS)
         right = nearest_centroid(other, self.sizes.episodes).accuracy_by_episode.astype(np.float64)
         apart = difficulty(self.prepared, self.tasks)
         return np.concatenate([apart, np.stack([hard, -right.mean(axis=1)], axis=1)], axis=1)

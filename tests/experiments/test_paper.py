@@ -180,12 +180,12 @@ class TestSelection:
         self, pool: ClassPool, tmp_path: Path
     ) -> None:
         figure = SelectionFigure("fig3", pool, SELECTION_PLAN, store_in(tmp_path, pool))
-        support = figure.tests().batch(slice(None)).support
+        support = figure.tests().pool_rows(slice(None)).support
         chosen = figure.chosen(CHOICES[1], 0)
         assert len(set(chosen.tolist())) == 16
         fewer = replace(SELECTION_PLAN, n_query=2)
         other = SelectionFigure("fig3", pool, fewer, store_in(tmp_path / "other", pool))
-        np.testing.assert_array_equal(other.tests().batch(slice(None)).support, support)
+        np.testing.assert_array_equal(other.tests().pool_rows(slice(None)).support, support)
         np.testing.assert_array_equal(other.chosen(CHOICES[1], 0), chosen)
 
     def test_random_choices_differ_by_trial_and_repeat_by_seed(

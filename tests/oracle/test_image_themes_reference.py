@@ -16,7 +16,7 @@ PI, MU, SIGMA = (np.asarray(part, np.float64) for part in (MIXTURE.pi, MIXTURE.m
 
 
 def samples(task: int) -> np.ndarray:
-    drawn = TASKS.batch(slice(task, task + 1))
+    drawn = TASKS.pool_rows(slice(task, task + 1))
     return TASKS.pool.samples[drawn.support[drawn.support_mask]].astype(np.float64)
 
 

@@ -27,7 +27,7 @@ def listed(seed: int, n_tasks: int = M) -> tuple[list[list[int]], np.ndarray]:
     """Classes and samples of some tasks, as plain lists."""
     tasks = small_tasks(n_tasks, seed=seed)
     classes = [[int(c) for c in row if c >= 0] for row in tasks.classes]
-    batch = tasks.batch(slice(None))
+    batch = tasks.pool_rows(slice(None))
     starts = small_pool().starts[np.maximum(batch.classes, 0)][:, :, None]
     return classes, np.where(batch.support_mask, batch.support - starts, -1)
 

@@ -25,7 +25,7 @@ def test_every_task_is_sound(counts: list[int], seed: int, data: st.DataObject):
     shot = data.draw(st.one_of(st.just("all"), st.tuples(st.just(1), st.integers(1, 2))))
     tasks = sample_tasks(pool, 12, n_way=(2, way), n_shot=shot, n_query=query, seed=seed)
     assert ((tasks.n_way >= 2) & (tasks.n_way <= way)).all()
-    batch = tasks.batch(slice(None))
+    batch = tasks.pool_rows(slice(None))
     for t in range(len(tasks)):
         classes = tasks.classes[t][: tasks.n_way[t]]
         assert len(set(classes.tolist())) == len(classes)
@@ -44,7 +44,7 @@ def test_cutting_and_joining_changes_nothing(counts: list[int], seed: int, cut: 
     pool = pool_of(counts)
     tasks = sample_tasks(pool, 12, n_way=(2, 3), n_shot=2, seed=seed)
     joined = TaskSet.concatenate([tasks[:cut], tasks[cut:]])
-    a, b = tasks.batch(slice(None)), joined.batch(slice(None))
+    a, b = tasks.pool_rows(slice(None)), joined.pool_rows(slice(None))
     np.testing.assert_array_equal(a.support, b.support)
 
 

@@ -40,7 +40,11 @@ def select(
         Path | None, Option(help="The tasks that were embedded, by `taskscape tasks`.")
     ] = None,
     out_tasks: Annotated[
-        Path | None, Option(help="With --tasks: write the chosen tasks, ready to train on.")
+        Path | None,
+        Option(
+            help="With --tasks: write the chosen tasks, ready to train on; as .csv, with --data, "
+            "each of their samples, by name and by its row in the data."
+        ),
     ] = None,
     learner: Annotated[
         str | None, Option(help="For --rule auto: the learner to train, such as maml.")
@@ -51,8 +55,8 @@ def select(
     data: Annotated[
         list[str] | None,
         Option(
-            help="For --similarity and --rule auto: the data that the tasks are from; may be "
-            "repeated."
+            help="For --similarity, --rule auto and --out-tasks *.csv: the data that the tasks are "
+            "from; may be repeated."
         ),
     ] = None,
     validation: Annotated[
@@ -74,11 +78,13 @@ def select(
     """
     import pyarrow as pa
 
+    from taskscape.pools import load_pool
     from taskscape.select import TrialOptions
     from taskscape.select import select as select_tasks
     from taskscape.select.selection import SELECTION_FILE
     from taskscape.storage import write_parquet
     from taskscape.tasks import TASKS, TaskSet
+    from taskscape.tasks.csv_lists import is_csv
 
     if out is not None:
         check_output(out, SELECTION_FILE, out_tasks)
@@ -87,6 +93,8 @@ def select(
     embedded = find_similarity(similarity).factor is not None
     if embedded and out_tasks is not None and tasks is None:
         raise DataError("--out-tasks needs --tasks, the tasks that were embedded.")
+    if embedded and out_tasks is not None and is_csv(out_tasks) and not data:
+        raise DataError(f"--out-tasks {out_tasks} lists samples: give --data, what they are from.")
     source = opt.one_source(data)
     if rule != "auto":
         opt.refuse_given(
@@ -116,6 +124,8 @@ def select(
         chosen.save(out)
     if out_tasks is not None and isinstance(known, TaskSet):
         known[chosen.indices].save(out_tasks)
+    elif out_tasks is not None and tasks is not None and is_csv(out_tasks):
+        TaskSet.load(tasks, load_pool(source))[chosen.indices].save(out_tasks)
     elif out_tasks is not None and listed is not None:
         with written_in_one_piece(out_tasks, TASKS) as file:
             write_parquet(file, listed.take(pa.array(chosen.indices)))

@@ -4,7 +4,7 @@ The samples of a pool go to the device once, as they are stored; a batch of task
 row numbers of its samples, and is gathered inside the compiled loop.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -17,7 +17,6 @@ from taskscape.errors import DataError
 from taskscape.meta.learner import Episode, Shots
 from taskscape.pools import ClassPool
 from taskscape.tasks import Episodes, TaskSet, TaskStream
-from taskscape.tasks.draws import subkeys
 
 
 class EpisodeRows(eqx.Module):
@@ -29,7 +28,7 @@ class EpisodeRows(eqx.Module):
 
 def rows_of(tasks: TaskSet, which: slice | Int[np.ndarray, "some"] = slice(None)) -> EpisodeRows:
     """The rows of all samples of all tasks, or of some; the tasks must have queries."""
-    batch = tasks.batch(which)
+    batch = tasks.pool_rows(which)
     if batch.query.shape[2] == 0:
         raise DataError("these tasks have no queries; make them with n_query=15, for instance.")
     return EpisodeRows(
@@ -66,15 +65,6 @@ def _shots(
     return Shots(taken.astype(dtype), y, mask, class_mask)
 
 
-def redrawn(tasks: TaskSet, draw: int) -> TaskSet:
-    """The same tasks with other samples; draw 0 is the tasks as they are."""
-    if draw == 0:
-        return tasks
-    if tasks.support is not None:
-        raise DataError("these tasks list their samples one by one; they cannot be drawn again.")
-    return replace(tasks, keys=subkeys(tasks.keys, 2**32 + draw))
-
-
 @dataclass
 class TaskFeed:
     """The endless row of training tasks: a fixed list, shuffled again in each epoch, or a stream.
@@ -103,7 +93,7 @@ class TaskFeed:
         for epoch in range(start // n, (stop - 1) // n + 1):
             order = np.random.default_rng([self.seed, epoch]).permutation(n)
             rest = order[max(start - epoch * n, 0) : stop - epoch * n]
-            parts.append(rows_of(redrawn(self.tasks, epoch if self.fresh_samples else 0), rest))
+            parts.append(rows_of(self.tasks.redrawn(epoch if self.fresh_samples else 0), rest))
         return self._padded(jax.tree.map(lambda *a: np.concatenate(a), *parts))
 
     def _padded(self, rows: EpisodeRows) -> EpisodeRows:

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Int, PyTree, Shaped
 
 from taskscape.arguments import MOST_FOR_JAX, Seed, check_choice, check_seed, check_whole, public
 from taskscape.errors import DataError, TaskscapeError
-from taskscape.meta.episodes import EpisodeRows, gather, redrawn, rows_of
+from taskscape.meta.episodes import EpisodeRows, gather, rows_of
 from taskscape.meta.learner import Bayesian, Learner, Number, Shots, with_numbers, without_numbers
 from taskscape.meta.learners import LEARNERS
 from taskscape.meta.networks import PRECISIONS
@@ -142,7 +142,7 @@ def evaluate_many(
     samples = jnp.asarray(tasks.pool.samples)
     scores = [
         score(
-            learner, states, trials, samples, rows_of(redrawn(tasks, e)), first + e, chunk_size,
+            learner, states, trials, samples, rows_of(tasks.redrawn(e)), first + e, chunk_size,
             precision,
         )
         for e in track(range(episodes), "evaluating")

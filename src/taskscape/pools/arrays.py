@@ -1,6 +1,7 @@
 """A user's own arrays: samples with their labels, or one array per class."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from jaxtyping import Bool, Int, Shaped
 
 from taskscape.arguments import check_flag, check_memory, refuse_masked
 from taskscape.errors import DataError
+from taskscape.pools.cache import rows_in_room
 from taskscape.pools.notes import left_out
 from taskscape.pools.pool import ClassPool, as_samples, one_split
 
@@ -133,14 +135,18 @@ def labelled_pool(
     info: Mapping[str, Any] | None = None,
     by_sample: bool = False,
     skip_damaged: bool = False,
+    given_rows: Int[np.ndarray, "rows"] | None = None,
 ) -> ClassPool:
-    """A pool from samples and labels in whatever form they come; see :func:`load_arrays`."""
+    """A pool from samples and labels in whatever form they come; see :func:`load_arrays`.
+
+    ``given_rows`` says which rows of the user's these are, where some have been left out.
+    """
     X, y = as_numpy(X, "X"), clean_labels(y)
     if len(X) != len(y):
         raise DataError(f"X has {len(X)} samples and y has {len(y)} labels; give one per sample.")
     if len(y) == 0:
         raise DataError(f"pool {name!r} has no samples.")
-    X = _channels_last(X)
+    X = channels_last(X)
     labels, index = np.unique(y, return_inverse=True)
     given = {"class_names": class_names, "groups": groups, "splits": splits}
     by_class = {
@@ -160,7 +166,8 @@ def labelled_pool(
             raise DataError(
                 f"sample_names has {len(names)} names for {len(y)} samples; give one per sample."
             )
-    return _class_by_class(X, index, sound, names, name, dict(info or {}), by_class)
+    pool = _class_by_class(X, index, sound, names, name, dict(info or {}), by_class)
+    return pool if given_rows is None else replace(pool, given_rows=given_rows[pool.given_rows])
 
 
 def _class_by_class(
@@ -192,7 +199,7 @@ def _class_by_class(
     in_order = len(order) == len(X) and bool((order[1:] > order[:-1]).all())
     return ClassPool(
         name=name,
-        samples=as_samples(X if in_order else X[order]),
+        samples=as_samples(X if in_order else rows_in_room(X, order)),
         starts=np.cumsum(counts) - counts,
         counts=counts,
         class_names=names or (),
@@ -200,10 +207,11 @@ def _class_by_class(
         splits=None if splits is None else tuple(one_split(s) for s in splits),
         info=info,
         sample_names=None if sample_names is None else tuple(sample_names[r] for r in order),
+        given_rows=order,
     )
 
 
-def _channels_last(X: Shaped[np.ndarray, "rows ..."]) -> Shaped[np.ndarray, "rows ..."]:
+def channels_last(X: Shaped[np.ndarray, "rows ..."]) -> Shaped[np.ndarray, "rows ..."]:
     """Pictures as (rows, height, width[, 3]), also those that come as torch has them."""
     channels = (1, 3)
     if X.ndim == 4 and X.shape[1] in channels and X.shape[3] not in channels:

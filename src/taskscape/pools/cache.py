@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int, Shaped
 
 from taskscape.errors import DataError
 from taskscape.files import Kind, cache_dir, check_output, expanded, folder_in_one_piece
@@ -23,6 +24,7 @@ from taskscape.pools.pool import ClassPool
 
 _FORMAT = 1
 _MAP_ABOVE_BYTES = 1 << 28
+_ROWS_AT_ONCE = 1 << 12
 _FILES = {"pool.json", "samples.npy"}
 POOL = Kind(
     "a stored pool", lambda path: {file.name for file in path.iterdir()} == _FILES, folder=True
@@ -79,6 +81,22 @@ def mapped_scratch(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         return np.memmap(file, dtype, "w+", shape=shape)
 
 
+def room(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An empty array, in memory or, if it is large, in a nameless file."""
+    large = np.prod(shape, dtype=np.float64) * np.dtype(dtype).itemsize > _MAP_ABOVE_BYTES
+    return mapped_scratch(shape, dtype) if large else np.empty(shape, dtype)
+
+
+def rows_in_room(
+    X: Shaped[np.ndarray, "rows ..."], order: Int[np.ndarray, "n"]
+) -> Shaped[np.ndarray, "n ..."]:
+    """Some rows of an array in a given order; large ones stay out of memory."""
+    taken = room((len(order), *X.shape[1:]), X.dtype)
+    for start in range(0, len(order), _ROWS_AT_ONCE):
+        taken[start : start + _ROWS_AT_ONCE] = X[order[start : start + _ROWS_AT_ONCE]]
+    return taken
+
+
 def save_pool(pool: ClassPool, folder: str | os.PathLike[str]) -> None:
     """See :meth:`ClassPool.save`."""
     check_output(folder, POOL)
@@ -109,6 +127,8 @@ def write_pool(pool: ClassPool, folder: Path, *, replace: bool = False) -> None:
         }
         if pool.sample_names is not None:
             header["sample_names"] = [pool.sample_names[row] for row in pool.rows]
+        if pool.given_rows is not None:
+            header["given_rows"] = pool.given(pool.rows).tolist()
         header["checksum"] = _checksum(header)
         (draft / "pool.json").write_text(json.dumps(header, ensure_ascii=False), encoding="utf-8")
 
@@ -133,6 +153,7 @@ def read_pool(folder: Path) -> ClassPool:
             key: None if header.get(key) is None else tuple(header[key])
             for key in ("groups", "splits", "class_digests", "sample_names")
         }
+        given = header.get("given_rows")
         pool = ClassPool(
             name=header["name"],
             samples=samples,
@@ -140,6 +161,7 @@ def read_pool(folder: Path) -> ClassPool:
             counts=counts,
             class_names=tuple(header["class_names"]),
             info=header["info"],
+            given_rows=None if given is None else np.array(given, dtype=np.int64),
             **optional,
         )
         if pool.hash_classes() != pool.class_digests or pool.fingerprint != header["fingerprint"]:

@@ -95,11 +95,14 @@ def encode_pool(
                 advance(len(batch))
         return replace(
             pool, samples=features, starts=np.cumsum(pool.counts) - pool.counts, info=info,
-            class_digests=None, sample_names=None,
+            class_digests=None, sample_names=None, given_rows=None,
         )  # fmt: skip
 
-    # The names and the info of the pool at hand: the same content may have been opened elsewhere.
-    return replace(cached("encoded", key, make), name=pool.name, info=info, sample_names=names)
+    # What the pool at hand calls them: the same content may have been opened elsewhere.
+    return replace(
+        cached("encoded", key, make), name=pool.name, info=info, sample_names=names,
+        given_rows=None if "sources" in pool.info else pool.given(rows),
+    )  # fmt: skip
 
 
 def _answer(

@@ -15,6 +15,7 @@ from taskscape.errors import DataError
 from taskscape.files import expanded
 from taskscape.pools.arrays import load_arrays, load_classes
 from taskscape.pools.cache import cache_key, cached, read_pool
+from taskscape.pools.datasets import is_dataset, load_dataset
 from taskscape.pools.encode import check_encoder, encode_pool
 from taskscape.pools.folders import load_folder
 from taskscape.pools.images import check_image_size
@@ -92,8 +93,9 @@ def load_pool(
             larger than memory), with LEO's pickles or with a stored pool; a pair ``(X, y)``, of
             lists, numpy, JAX, pandas, SciPy's sparse matrices or torch's tensors; a dict of class
             name to array; a data frame of pandas, polars or pyarrow; a dataset of Hugging Face's
-            `datasets`, or of scikit-learn; or a pool. A known name wins over a folder of the same
-            name: write ``"./omniglot"`` for the folder.
+            `datasets`, or of scikit-learn; a dataset as PyTorch has them, with a pair ``(x, y)``
+            for each number; or a pool. A known name wins over a folder of the same name: write
+            ``"./omniglot"`` for the folder.
         split: keep only these classes, such as ``"train"`` or ``"train+val"``.
         encoder: a function from a float32 batch, pictures in [0, 1], to features (n, dims), or a
             fitted transformer of scikit-learn, which gets flat rows. It is applied once and its
@@ -110,13 +112,13 @@ def load_pool(
         n_drawings: for the same, drawings of each character.
         rotations: for Omniglot, whether every character turned is a class of its own.
         name: what to call the pool; for arrays, npz, tables, folders and joined data.
-        class_names: for a pair of arrays, a name for each class.
+        class_names: for a pair of arrays or a dataset, a name for each class.
         groups: for any source, the group of each class: a dict of class to group, the path of a CSV
             file with the columns class and group, or one per class in the order of
             ``pool.class_names``; for arrays also one per sample.
         splits: for any source, the split of each class, in the same forms. In a dict or a file, an
             empty split leaves a class out. :func:`taskscape.pools.split_classes` deals them out.
-        sample_names: for a pair of arrays, a name for each sample, which lists of tasks can use.
+        sample_names: for the same, a name for each sample, which lists of tasks can use.
         min_samples: for any source, leave out classes with fewer samples; ``pool.info["notes"]``
             names them.
         skip_damaged: leave out pictures that cannot be read, and rows with missing or infinite
@@ -180,9 +182,12 @@ def _open(source: Any, download: bool, options: Mapping[str, Any]) -> ClassPool:
         return _call(load_classes, options, "a dict of classes", (source,))
     if isinstance(source, tuple) and len(source) == 2:
         return _call(load_arrays, options, "a pair (X, y)", source)
+    if is_dataset(source):
+        return _call(load_dataset, options, "a dataset of pairs (x, y)", (source,))
     raise DataError(
         f"source={_shown(source)}: expected a known name ({', '.join(POOLS)}), a path, a pair "
-        "(X, y), a dict of class name to array, a data frame, a dataset, or a ClassPool."
+        "(X, y), a dict of class name to array, a data frame, a dataset (of a DataLoader, its "
+        ".dataset), or a ClassPool."
     )
 
 

@@ -16,7 +16,7 @@ from taskscape.pools.cache import cache_key, cached, file_stamp
 from taskscape.pools.notes import few_names
 from taskscape.pools.pool import SPLITS, ClassPool, one_split
 
-_VERSION = 2
+_VERSION = 3
 _ROLES: dict[str, tuple[str, ...]] = {
     "samples": (
         "features", "x", "data", "embeddings", "images", "samples", "feature", "embedding", "image"

@@ -80,6 +80,9 @@ class ClassPool:
     """Content hash of each class where already known (a cache knows them); else computed lazily."""
     sample_names: tuple[str, ...] | None = None
     """What each row of ``samples`` is called, such as its file; never part of the fingerprint."""
+    given_rows: Int[np.ndarray, "rows"] | None = None
+    """Which row of the arrays, table or dataset that were opened each row of ``samples`` is; None:
+    the same one. Never part of the fingerprint."""
 
     def __post_init__(self) -> None:
         self._check_shapes()
@@ -244,6 +247,21 @@ class ClassPool:
         """The rows of ``samples`` that belong to the classes of this pool, class by class."""
         ends = zip(self.starts, self.counts, strict=True)
         return np.concatenate([np.arange(start, start + count) for start, count in ends])
+
+    def given(self, rows: Int[np.ndarray, "*n"]) -> Int[np.ndarray, "*n"]:
+        """Rows of what was given to :func:`load_pool`, from rows of ``samples``.
+
+        They are numbered as in your arrays, table or dataset; of an npz with arrays for each split,
+        and of a dict of classes, one array after another. Pictures in folders, and known data sets,
+        have no other order than that of ``samples``.
+        """
+        if "sources" in self.info:
+            raise DataError(
+                f"pool {self.name!r} is joined from several sources, and the same row may be in "
+                "each. Give them to load_pool as one (arrays: np.concatenate; torch: "
+                "ConcatDataset), with groups=… for the sources."
+            )
+        return rows if self.given_rows is None else self.given_rows[rows]
 
     def names_of(self, which: int | str) -> tuple[str, ...]:
         """What the samples of a class are called, such as their files; a number where unknown."""

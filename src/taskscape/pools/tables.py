@@ -33,6 +33,7 @@ _IDS = ("id", "ids", "sample", "sample_name", "filename", "file_name", "file", "
 _FEATURES = ("features", "feature", "embedding", "embeddings", "x", "vector", "data")
 _NOT_FEATURES = (*_IDS, "index", "__index_level_0__", "unnamed: 0", "")
 _NUMBERS = ("whole", "fraction")
+_ROW = "row of the table"
 
 
 @dataclass(frozen=True)
@@ -204,6 +205,7 @@ def _read(
         raise DataError(f"{where} has no rows.")
     table = _plainly_typed(table)
     columns = _Columns.find(where, table, asked)
+    table = table.append_column(_ROW, [np.arange(table.num_rows)])
     table, notes = _without_gaps(
         where, table, [*columns.needed, *columns.features], asked.skip_damaged
     )
@@ -370,6 +372,7 @@ def _pool(
         splits=values(columns.split), groups=values(columns.group),
         sample_names=values(columns.ids), by_sample=True, skip_damaged=skip_damaged,
         info={"source": where, "unused_columns": columns.unused},
+        given_rows=values(_ROW if _ROW in table.column_names else None),
     )  # fmt: skip
     return with_notes(pool, *columns.notes)
 

@@ -17,7 +17,7 @@ from taskscape.compare.rows import row_hashes
 from taskscape.errors import DataError
 from taskscape.progress import progress_bar
 from taskscape.similarity.distances import Block, DistanceSource, Hashes, Tests, Trains
-from taskscape.tasks import TaskBatch, TaskSet
+from taskscape.tasks import PoolRows, TaskSet
 from taskscape.themes.prepare import (
     Preparation,
     Prepare,
@@ -194,7 +194,7 @@ def support_features(tasks: TaskSet, preparation: Preparation) -> Iterator[TaskF
 
 def prepared_batches(
     tasks: TaskSet, preparation: Preparation, per_class: int
-) -> Iterator[tuple[TaskBatch, PreparedSamples]]:
+) -> Iterator[tuple[PoolRows, PreparedSamples]]:
     """Batches of tasks that fit in memory, with the prepared samples of all their classes."""
     prepared = PreparedSamples(tasks.pool, preparation, tasks.class_ids)
     step = max(1, _CELLS_AT_ONCE // (tasks.max_way * per_class * preparation.dims))

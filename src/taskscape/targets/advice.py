@@ -42,7 +42,7 @@ from taskscape.targets.target import Target, find_target
 from taskscape.targets.trials import ALL, WayTrials, random_of, source_way, try_ways
 from taskscape.tasks import TaskSet
 
-_FILES = {"advice.json", "tasks.parquet", "classes.csv", "sources.csv"}
+_FILES = {"advice.json", "tasks.parquet", "tasks.csv", "classes.csv", "sources.csv"}
 ADVICE = Kind("an advice", lambda folder: {p.name for p in folder.iterdir()} == _FILES, folder=True)
 """Folders that :meth:`Advice.save` writes."""
 _JSON = json_with("advice", what="advice")
@@ -160,15 +160,17 @@ class Advice:
         }
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder: ``advice.json``, ``tasks.parquet``, ``classes.csv``, ``sources.csv``.
+        """Write a folder: ``advice.json``, ``tasks.parquet`` and three tables as CSV.
 
-        ``tasks.parquet`` is the list of chosen tasks, for :func:`taskscape.load_tasks`;
-        ``classes.csv`` how often each class occurs in them, to train on elsewhere.
+        ``tasks.parquet`` is the list of chosen tasks, for :meth:`TaskSet.load`; to train on
+        elsewhere, ``tasks.csv`` has their samples, by name and row (:meth:`TaskSet.rows`), and
+        ``classes.csv`` how often each class occurs in them.
         """
         check_output(folder, ADVICE)
         with folder_in_one_piece(folder) as place:
             write_json(place / "advice.json", self.to_dict())
-            self.chosen.save(place / "tasks.parquet")
+            for file in ("tasks.parquet", "tasks.csv"):
+                self.chosen.save(place / file)
             pool = self.chosen.pool
             uses = np.bincount(self.chosen.classes[self.chosen.classes >= 0], minlength=len(pool))
             ids = [c for c in np.argsort(-uses, kind="stable").tolist() if uses[c]]
@@ -351,7 +353,7 @@ def _held_out(trials: WayTrials, target: Target) -> Interval | None:
     if folds is None or trials.held_out_accuracy is None:
         return None
     by_training = trials.held_out_accuracy.mean(axis=1)
-    asked = folds.batch(slice(None))
+    asked = folds.pool_rows(slice(None))
     p, n = float(by_training.mean()), len(np.unique(asked.query[asked.query_mask]))
     trainings = Variance(float(by_training.var(ddof=1)) / len(by_training), len(by_training) - 1)
     # a sample is right or wrong; two are added that are neither, so that 100 % is not certain

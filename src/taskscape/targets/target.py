@@ -200,7 +200,7 @@ def _inside(name: str, pool: ClassPool) -> Int[np.ndarray, "some"] | None:
 def _of_tasks(tasks: TaskSet, name: str) -> Target:
     if len(tasks) == 0:
         raise DataError(f"target {name!r} has no tasks.")
-    batch = tasks.batch(slice(None))
+    batch = tasks.pool_rows(slice(None))
     starts = np.where(tasks.classes >= 0, tasks.pool.starts[tasks.classes], 0)
     support = np.where(batch.support_mask, batch.support - starts[..., None], -1)
     ids = [[int(c) for c in row if c >= 0] for row in tasks.classes]

@@ -1,5 +1,6 @@
 """Batches of tasks as arrays: rows of the pool with masks, or the samples themselves."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ IGNORED_TARGET = -100
 
 
 @dataclass(frozen=True)
-class TaskBatch:
+class PoolRows:
     """Rows of ``pool.samples`` for a batch of tasks.
 
     Where a mask is False there is no class or no sample; the row there is 0, which can be gathered
@@ -48,7 +49,7 @@ class Episodes:
         return len(self.classes)
 
     @staticmethod
-    def gather(pool: ClassPool, batch: TaskBatch) -> "Episodes":
+    def gather(pool: ClassPool, batch: PoolRows) -> "Episodes":
         """Fetch the samples of a batch."""
         support = _gather(pool, batch.support, batch.support_mask)
         query = _gather(pool, batch.query, batch.query_mask)
@@ -77,6 +78,31 @@ class FlatEpisodes:
 
     def __len__(self) -> int:
         return len(self.classes)
+
+
+@dataclass(frozen=True)
+class BatchSampler:
+    """The rows of one task after another, as ``DataLoader(dataset, batch_sampler=…)`` takes them.
+
+    See :meth:`TaskSet.batch_sampler`. Each time it is gone through it gives the same.
+    """
+
+    n_tasks: int
+    repeat: int
+    seed: int | None
+    rows: Callable[[int, int], Int[np.ndarray, "n"]]
+    """Of a pass and a task: the rows of its samples."""
+
+    def __len__(self) -> int:
+        return self.repeat * self.n_tasks
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for turn in range(self.repeat):
+            order = np.arange(self.n_tasks)
+            if self.seed is not None:
+                order = np.random.default_rng([self.seed, turn]).permutation(self.n_tasks)
+            for task in order:
+                yield self.rows(turn, int(task)).tolist()
 
 
 def _gather(

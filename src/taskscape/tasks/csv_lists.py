@@ -1,9 +1,12 @@
 """Tasks that a user lists in a CSV file: a row for each class, or for each sample."""
 
 import os
+from pathlib import Path
 from typing import Any
 
-from taskscape.csv_tables import read_csv
+import numpy as np
+
+from taskscape.csv_tables import read_csv, write_csv
 from taskscape.errors import DataError
 from taskscape.files import as_path
 from taskscape.pools import ClassPool
@@ -50,6 +53,25 @@ def read_tasks_csv(path: str | os.PathLike[str], pool: ClassPool) -> TaskSet:
         return _as_tasks(pool, tasks, shots, listed="sample" in names, counted="n_shot" in names)
     except DataError as error:
         raise DataError(f"{table.path}: {error}") from error
+
+
+def write_tasks_csv(path: Path, tasks: TaskSet) -> None:
+    """A line for each sample, as :func:`read_tasks_csv` reads it, with its row for the user."""
+    pool, drawn = tasks.pool, tasks.pool_rows(slice(None))
+    lines = []
+    for role in _ROLES:
+        rows, mask = getattr(drawn, role), getattr(drawn, f"{role}_mask")
+        task, slot, _ = np.nonzero(mask)
+        lines.append((task, slot, np.full(len(task), role), rows[mask]))
+    task, slot, roles, row = (np.concatenate(parts) for parts in zip(*lines, strict=True))
+    order = np.argsort(task, kind="stable")  # of each task the support first, as in its rows
+    task, slot, roles, row = task[order], slot[order], roles[order], row[order]
+    classes = tasks.classes[task, slot]
+    names = pool.sample_names
+    sample = row - pool.starts[classes] if names is None else [names[r] for r in row]
+    columns = {"task": task, "class": [pool.class_names[c] for c in classes], "sample": sample}
+    given = {} if pool.sources else {"row": pool.given(row)}
+    write_csv(path, {**columns, "role": roles, **given})
 
 
 def _as_tasks(

@@ -20,7 +20,7 @@ from taskscape.storage import (
     table_with_header,
     write_parquet,
 )
-from taskscape.tasks.csv_lists import is_csv, read_tasks_csv
+from taskscape.tasks.csv_lists import is_csv, read_tasks_csv, write_tasks_csv
 from taskscape.tasks.taskset import TaskSet, class_dtype, pad_classes
 
 
@@ -90,6 +90,9 @@ def _listed(
 
 
 def _is_tasks(path: Path) -> bool:
+    if is_csv(path):
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.readline().startswith("task,class,sample,role")
     try:
         read_header(open_parquet(path).schema_arrow, str(path))
     except DataError:
@@ -103,7 +106,10 @@ TASKS = Kind("a list of tasks", _is_tasks)
 def save_tasks(tasks: TaskSet, path: str | os.PathLike[str]) -> None:
     """See :meth:`TaskSet.save`."""
     with written_in_one_piece(path, TASKS) as file:
-        write_parquet(file, to_table(tasks))
+        if is_csv(path):
+            write_tasks_csv(file, tasks)
+        else:
+            write_parquet(file, to_table(tasks))
 
 
 def load_tasks(path: str | os.PathLike[str], pool: ClassPool) -> TaskSet:

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int, Integer, UInt64
 from taskscape.arguments import Seed, as_array, check_kind, check_seed, check_whole, public
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.tasks.batches import Episodes, TaskBatch
+from taskscape.tasks.batches import BatchSampler, Episodes, PoolRows
 from taskscape.tasks.draws import distinct, subkeys, task_keys
 
 Listed: TypeAlias = Any
@@ -141,7 +141,72 @@ class TaskSet:
         )
         return first, second
 
-    def batch(self, which: Rows) -> TaskBatch:
+    def redrawn(self, draw: int) -> "TaskSet":
+        """The same classes with other samples, which ``draw`` decides; draw 0 is these tasks."""
+        if draw == 0:
+            return self
+        if self.support is not None:
+            raise DataError(
+                "these tasks list their samples one by one; they cannot be drawn again."
+            )
+        return replace(self, keys=subkeys(self.keys, 2**32 + draw))
+
+    def rows(self, task: int | None = None) -> Int[np.ndarray, "n"]:
+        """Rows of what you gave to :func:`load_pool`: in your own arrays, table or dataset.
+
+        Of one task, its support, class by class, then its queries, as :meth:`episode_labels` has
+        their labels. Without ``task``, every row that the tasks use, once and ascending.
+
+        >>> X, y = [[0.0], [1.0], [2.0], [3.0]], ["b", "a", "b", "a"]
+        >>> tasks = make_tasks(ClassPool.from_arrays(X, y), [["a", "b"]], n_shot=2)
+        >>> sorted(tasks.rows(0)[:2].tolist())  # those of class a
+        [1, 3]
+        """
+        drawn = self.pool_rows(slice(None) if task is None else task)
+        support, query = drawn.support[drawn.support_mask], drawn.query[drawn.query_mask]
+        rows = self.pool.given(np.concatenate([support, query]))
+        return np.unique(rows) if task is None else rows
+
+    def episode_labels(
+        self, task: int | None = None
+    ) -> tuple[Int[np.ndarray, "supports"], Int[np.ndarray, "queries"]]:
+        """Labels of the support and of the queries of a task, in the order of :meth:`rows`.
+
+        A label is the place of the class in its task. Tasks of one shape have the same, and
+        ``task`` can be left out.
+
+        >>> pool = ClassPool.from_classes({"a": np.zeros((3, 2)), "b": np.ones((4, 2))})
+        >>> make_tasks(pool, [["a", "b"]], n_shot=2, n_query=1).episode_labels()
+        (array([0, 0, 1, 1]), array([0, 1]))
+        """
+        drawn = self.pool_rows(slice(None) if task is None else task)
+        shapes = [drawn.support_mask.sum(axis=2), drawn.query_mask.sum(axis=2)]
+        if not all((counts == counts[:1]).all() for counts in shapes):
+            raise DataError(
+                "these tasks differ in their numbers of classes or samples, and so in their "
+                "labels; ask for those of one task: episode_labels(0)."
+            )
+        support, query = (np.repeat(np.arange(self.max_way), counts[0]) for counts in shapes)
+        return support, query
+
+    def batch_sampler(
+        self, *, repeat: int = 1, seed: Seed | None = None, fresh_samples: bool = False
+    ) -> BatchSampler:
+        """What ``DataLoader(dataset, batch_sampler=…)`` takes: the :meth:`rows` of each task.
+
+        ``dataset`` is the one that was given to :func:`load_pool`. The tasks are gone through
+        ``repeat`` times: in their order, or with ``seed`` in another one each time; with
+        ``fresh_samples``, other samples of their classes are drawn each time after the first.
+        """
+        check_whole(repeat, "repeat", 1)
+        if fresh_samples and repeat > 1:
+            self.redrawn(1)  # refused now, not in the midst of a training
+        return BatchSampler(
+            len(self), repeat, None if seed is None else check_seed(seed),
+            lambda turn, task: self[task].redrawn(turn if fresh_samples else 0).rows(0),
+        )  # fmt: skip
+
+    def pool_rows(self, which: Rows) -> PoolRows:
         """Rows of the pool for some of the tasks, padded, with masks."""
         some = self[which]
         if some.support is not None:
@@ -152,7 +217,7 @@ class TaskSet:
             support, query = some._draw(self.max_shot)
         classes = some.classes.astype(np.int64)
         starts = self.pool.starts[np.maximum(classes, 0)][:, :, None]
-        return TaskBatch(
+        return PoolRows(
             classes=classes,
             class_mask=classes >= 0,
             support=np.where(support >= 0, starts + support, 0),
@@ -161,11 +226,11 @@ class TaskSet:
             query_mask=query >= 0,
         )
 
-    def batches(self, batch_size: int = 256) -> Iterator[TaskBatch]:
+    def batches(self, batch_size: int = 256) -> Iterator[PoolRows]:
         """All tasks in order, in padded batches of one shape (the last may have fewer tasks)."""
         batch_size = check_whole(batch_size, "batch_size", 1)
         for start in range(0, len(self), batch_size):
-            yield self.batch(slice(start, start + batch_size))
+            yield self.pool_rows(slice(start, start + batch_size))
 
     def episodes(self, batch_size: int = 32) -> Iterator[Episodes]:
         """All tasks in order, as arrays of support and query samples for a meta-learner."""
@@ -194,7 +259,11 @@ class TaskSet:
         return support, query
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a Parquet file that names the pool it belongs to."""
+        """Write a Parquet file that names the pool it belongs to, or the samples as a CSV.
+
+        In a ``.csv`` file, each sample is a line with its task, class, name or number in the class,
+        role (support or query) and row, see :meth:`rows`.
+        """
         from taskscape.tasks.manifest import save_tasks
 
         save_tasks(self, path)

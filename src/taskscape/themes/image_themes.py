@@ -301,7 +301,7 @@ def _totals(
     if not whole and _DRAWN_TWICE * len(tasks) * tasks.max_way * tasks.max_shot < sum(
         tasks.pool.counts[classes].tolist()
     ):
-        drawn = tasks.batch(slice(None))
+        drawn = tasks.pool_rows(slice(None))
         few = np.unique(drawn.support[drawn.support_mask])
     table = SampleTable(prepared, classes, columns, partial(_numbers, themes=themes), few)
     refuse_lost(table, tasks)
@@ -316,7 +316,7 @@ def _totals(
         if whole:
             ids = class_rows(piece, tasks.max_way, len(piece))
             return of_class[ids], ids >= 0
-        drawn = piece.batch(slice(None))
+        drawn = piece.pool_rows(slice(None))
         rows, mask = (part.reshape(len(piece), -1) for part in (drawn.support, drawn.support_mask))
         return np.where(mask, table.where[rows], 0).T, mask.T
 

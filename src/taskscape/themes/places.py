@@ -46,7 +46,7 @@ class SamplePlaces:
         """
         on_cpu = jax.default_backend() == "cpu"
         if on_cpu or tasks.support is not None or shot > _DRAWN_ON_DEVICE:
-            drawn = tasks.batch(slice(None))
+            drawn = tasks.pool_rows(slice(None))
             m, c, n = drawn.support.shape
             fill = ((0, size - m), (0, way - c), (0, shot - n))
             index = np.where(drawn.support_mask, self.where[drawn.support], 0).astype(np.int32)
@@ -94,7 +94,7 @@ def _draw(
     counts: Int[Array, " P"],
     shot: int,
 ) -> tuple[Int[Array, "N C M"], Bool[Array, "N C M"]]:
-    """The samples that tasks draw, as ``TaskSet.batch`` draws them."""
+    """The samples that tasks draw, as ``TaskSet.pool_rows`` draws them."""
     real, classes = classes >= 0, jnp.maximum(classes, 0)
     own = counts[classes]
     of_tasks = jnp.broadcast_to(keys, classes.shape)

@@ -44,7 +44,7 @@ def test_it_names_the_nearest_source_and_writes_the_tasks(files: tuple[Path, Pat
     assert advice["sources"][0]["name"] == "up"
     assert advice["measured_gains"] == {}  # it has labelled samples only
     assert {p.name for p in (tmp_path / "advice").iterdir()} == {
-        "advice.json", "tasks.parquet", "classes.csv", "sources.csv"
+        "advice.json", "tasks.parquet", "tasks.csv", "classes.csv", "sources.csv"
     }  # fmt: skip
 
 

@@ -233,6 +233,34 @@ def test_select_writes_a_selection_and_its_tasks(run, files, tmp_path):
     assert pq.read_metadata(tmp_path / "chosen.parquet").num_rows == 25
 
 
+def test_select_lists_the_rows_of_shuffled_data(run, tmp_path):
+    order = RNG.permutation(300)
+    X, y = RNG.normal(size=(300, 3)).astype(np.float32), np.repeat(np.arange(30), 10)
+    np.savez(tmp_path / "own.npz", features=X[order], label=y[order])
+    pool = load_pool(tmp_path / "own.npz")
+    for name, low in (("test", 20), ("train", 0)):
+        classes = [[low + i, low + i + 1, low + i + 2] for i in range(7)]
+        make_tasks(pool, classes, n_shot=3).save(tmp_path / f"{name}.parquet")
+    run(
+        "select", tmp_path / "test.parquet", tmp_path / "train.parquet", "-n", 2, "--data",
+        tmp_path / "own.npz", "--similarity", "prototypes", "--out-tasks", tmp_path / "chosen.csv",
+    )  # fmt: skip
+    with (tmp_path / "chosen.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 2 * 3 * 3
+    assert all(pool.class_names[y[order][int(n["row"])]] == n["class"] for n in lines)
+
+
+def test_select_needs_data_to_list_the_samples_of_embedded_tasks(run, files, tmp_path):
+    words = ["select", files / "test.parquet", files / "train.parquet", "-n", 5]
+    words += ["--tasks", files / "train_tasks.parquet", "--out-tasks", tmp_path / "chosen.csv"]
+    with pytest.raises(DataError, match=r"chosen\.csv lists samples: give --data"):
+        run(*words)
+    POOL.save(tmp_path / "data")
+    run(*words, "--data", tmp_path / "data")
+    assert len(TaskSet.load(tmp_path / "chosen.csv", POOL)) == 5
+
+
 def test_select_by_samples(run, files):
     common = ["select", files / "test.parquet", files / "train.parquet", "-n", 100]
     common += ["--unit", "samples", "--json"]

@@ -8,7 +8,7 @@ import pytest
 from meta_cases import toy_pool, toy_tasks
 from taskscape.errors import DataError
 from taskscape.meta import Shots, tasks_from_episodes
-from taskscape.meta.episodes import EpisodeRows, TaskFeed, gather, redrawn, rows_of
+from taskscape.meta.episodes import EpisodeRows, TaskFeed, gather, rows_of
 from taskscape.pools import ClassPool
 from taskscape.tasks import sample_tasks
 
@@ -60,7 +60,7 @@ def test_fresh_samples_keep_the_classes() -> None:
     first, second = feed.rows(0, 2).support
     assert (first != second).any()
     np.testing.assert_array_equal(first[:, 0] // 16, second[:, 0] // 16)  # 16 samples a class
-    assert redrawn(tasks, 0) is tasks
+    assert tasks.redrawn(0) is tasks
 
 
 def test_a_stream_goes_on_and_grows_to_one_shape() -> None:
@@ -87,7 +87,7 @@ def test_errors_say_what_to_do() -> None:
     )
     listed = tasks_from_episodes(next(toy_tasks(pool, "train", 2).episodes(2)))
     with pytest.raises(DataError) as error:
-        redrawn(listed, 1)
+        listed.redrawn(1)
     assert str(error.value) == (
         "these tasks list their samples one by one; they cannot be drawn again."
     )

@@ -115,7 +115,7 @@ def test_a_notion_of_ones_own_takes_two_methods():
     test, train = (sample_tasks(pool, n, n_way=5, n_shot=5, seed=n) for n in (4, 9))
     notion = CentreDistance(prepare=None).fit(train)
     chosen = select(test, train, 3, "nearest", similarity=notion)
-    samples = (t.pool.samples[t.batch(slice(None)).support] for t in (test, train))
+    samples = (t.pool.samples[t.pool_rows(slice(None)).support] for t in (test, train))
     centres = [x.mean(axis=(1, 2)) for x in samples]
     means = np.linalg.norm(centres[0][:, None] - centres[1], axis=-1).mean(axis=0)
     np.testing.assert_array_equal(chosen.indices, np.argsort(means)[:3])

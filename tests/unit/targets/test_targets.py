@@ -63,8 +63,8 @@ def test_a_group_is_a_target_whose_queries_are_not_its_labelled_samples(pool: Cl
     assert target.name == "near left"
     assert target.tasks.n_query == 0
     assert target.queries is not None
-    batch = target.queries.batch(slice(None))
-    labelled = target.tasks.batch(slice(None)).support
+    batch = target.queries.pool_rows(slice(None))
+    labelled = target.tasks.pool_rows(slice(None)).support
     assert not np.intersect1d(labelled, batch.query).size
     assert np.isin(batch.support, labelled).all()  # a class has the same labelled ones everywhere
 
@@ -74,9 +74,9 @@ def test_every_labelled_sample_is_left_out_once(pool: ClassPool):
     folds = target.folds()
     assert folds is not None
     assert len(folds) == 4 * len(target.tasks)
-    batch = folds.batch(slice(None))
+    batch = folds.pool_rows(slice(None))
     assert np.array_equal(
-        np.unique(batch.query), np.unique(target.tasks.batch(slice(None)).support)
+        np.unique(batch.query), np.unique(target.tasks.pool_rows(slice(None)).support)
     )
     for support, query in zip(batch.support, batch.query, strict=True):
         assert not np.intersect1d(support, query).size
@@ -85,7 +85,7 @@ def test_every_labelled_sample_is_left_out_once(pool: ClassPool):
 def test_of_many_labelled_samples_five_are_left_out(pool: ClassPool):
     folds = find_target("near left", pool, n_way=6, n_shot=9).folds()
     assert folds is not None
-    batch = folds.batch(slice(None))
+    batch = folds.pool_rows(slice(None))
     assert len(np.unique(batch.query)) == 6 * 5
     assert batch.support_mask.sum(axis=2).tolist() == [[8] * 6] * 5
 
@@ -135,7 +135,9 @@ def test_a_list_of_tasks_is_a_target(pool: ClassPool, tmp_path: Path):
     tasks.save(tmp_path / "mine.parquet")
     target = find_target(tmp_path / "mine.parquet", pool)
     assert target.queries is not None
-    assert np.array_equal(target.queries.batch(slice(None)).query, tasks.batch(slice(None)).query)
+    assert np.array_equal(
+        target.queries.pool_rows(slice(None)).query, tasks.pool_rows(slice(None)).query
+    )
 
 
 @pytest.mark.parametrize(

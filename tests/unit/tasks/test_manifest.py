@@ -21,7 +21,7 @@ def pool(n: int = 8) -> ClassPool:
 
 
 def same(a: TaskSet, b: TaskSet) -> bool:
-    x, y = a.batch(slice(None)), b.batch(slice(None))
+    x, y = a.pool_rows(slice(None)), b.pool_rows(slice(None))
     return all(np.array_equal(getattr(x, f), getattr(y, f)) for f in vars(x))
 
 

@@ -31,14 +31,14 @@ def test_lists_of_any_length_by_number_or_name(pool: ClassPool, tmp_path: Path) 
         [[[0, 2], [4, -1], [-1, -1]], [[1, -1], [0, 3], [4, -1]]],
     )
     assert (tasks.n_shot.tolist(), tasks.n_query) == ([2, 2], 2)
-    assert tasks.batch(slice(None)).query_mask.sum(axis=(1, 2)).tolist() == [1, 3]
+    assert tasks.pool_rows(slice(None)).query_mask.sum(axis=(1, 2)).tolist() == [1, 3]
     tasks.save(tmp_path / "t.parquet")
     np.testing.assert_array_equal(TaskSet.load(tmp_path / "t.parquet", pool).support, tasks.support)
 
 
 def test_shots_of_each_task(pool: ClassPool) -> None:
     tasks = make_tasks(pool, [["a", "b"], ["c", "d"]], n_shot=[1, 3], n_query=2)
-    assert tasks.batch(slice(None)).support_mask.sum(axis=2).tolist() == [[1, 1], [3, 3]]
+    assert tasks.pool_rows(slice(None)).support_mask.sum(axis=2).tolist() == [[1, 1], [3, 3]]
     for shots, message in (
         ([1], "a whole number from 1 up for each of the 2 tasks"),
         ([1, 0], "a whole number from 1 up"),

@@ -32,7 +32,7 @@ def test_batches_are_padded_and_masked(pool: ClassPool):
 
 def test_samples_belong_to_their_class_and_support_and_query_are_disjoint(pool: ClassPool):
     tasks = sample_tasks(pool, 60, n_way=(2, 5), n_shot=(1, 8), n_query=5)
-    batch = tasks.batch(slice(None))
+    batch = tasks.pool_rows(slice(None))
     for t in range(len(tasks)):
         for slot, c in enumerate(tasks.classes[t]):
             if c < 0:
@@ -46,27 +46,27 @@ def test_samples_belong_to_their_class_and_support_and_query_are_disjoint(pool: 
 
 def test_samples_do_not_depend_on_the_batch_or_the_other_tasks(pool: ClassPool):
     tasks = sample_tasks(pool, 30, n_way=(2, 5), n_shot=(1, 4), n_query=2)
-    whole = tasks.batch(slice(None))
-    some = tasks.batch([20, 3])
+    whole = tasks.pool_rows(slice(None))
+    some = tasks.pool_rows([20, 3])
     np.testing.assert_array_equal(some.support, whole.support[[20, 3]])
     np.testing.assert_array_equal(some.query, whole.query[[20, 3]])
-    alone = tasks[20].batch(slice(None))
+    alone = tasks[20].pool_rows(slice(None))
     shot = tasks.n_shot[20]
     np.testing.assert_array_equal(alone.support[0, :, :shot], whole.support[20, :, :shot])
 
 
 def test_every_sample_is_drawn_as_often(pool: ClassPool):
     tasks = make_tasks(pool, [[0, 1]] * 4000, n_shot=3)
-    drawn = tasks.batch(slice(None)).support[:, 0]
+    drawn = tasks.pool_rows(slice(None)).support[:, 0]
     np.testing.assert_allclose(np.bincount(drawn.ravel()) / drawn.size, 1 / 20, atol=0.01)
 
 
 def test_all_samples(pool: ClassPool):
     tasks = make_tasks(pool, [["c0", "c5"], ["c1", "c2"]], n_shot="all")
-    batch = tasks.batch(slice(None))
+    batch = tasks.pool_rows(slice(None))
     assert batch.support.shape == (2, 2, 25)
     np.testing.assert_array_equal(batch.support_mask.sum(axis=2), [[20, 25], [21, 22]])
-    with_query = tasks.with_samples("all", n_query=4).batch(slice(None))
+    with_query = tasks.with_samples("all", n_query=4).pool_rows(slice(None))
     np.testing.assert_array_equal(with_query.support_mask.sum(axis=2), [[16, 21], [17, 18]])
     for t, slot in np.ndindex(2, 2):
         used = with_query.support[t, slot][with_query.support_mask[t, slot]]
@@ -78,7 +78,7 @@ def test_all_samples(pool: ClassPool):
 
 def test_more_shots_extend_fewer(pool: ClassPool):
     tasks = sample_tasks(pool, 10, n_way=3, n_shot=1)
-    one, five = tasks.batch(slice(None)), tasks.with_samples(5).batch(slice(None))
+    one, five = tasks.pool_rows(slice(None)), tasks.with_samples(5).pool_rows(slice(None))
     np.testing.assert_array_equal(five.support[:, :, :1], one.support)
 
 
@@ -126,7 +126,7 @@ def test_sets_join(pool: ClassPool):
     b = sample_tasks(pool, 4, n_way=5, n_shot=1, seed=1)
     joined = TaskSet.concatenate([a, b])
     assert repr(joined) == "TaskSet(9 tasks over 'pool': 3–5-way, 1–2-shot)"
-    mine, theirs = joined.batch(slice(5, 9)), b.batch(slice(None))
+    mine, theirs = joined.pool_rows(slice(5, 9)), b.pool_rows(slice(None))
     np.testing.assert_array_equal(mine.support[:, :, :1], theirs.support)
     listed = make_tasks(pool, [[0, 1]], support=[[[0], [1]]])
     twice = TaskSet.concatenate([listed, listed])
@@ -198,8 +198,8 @@ def test_bad_input_is_named(pool: ClassPool, build, message: str):
 
 def test_halves_share_no_sample_and_have_all_together(pool: ClassPool):
     tasks = sample_tasks(pool, 20, n_way=(2, 5), n_shot=(3, 8), seed=1)
-    first, second = (half.batch(slice(None)) for half in tasks.halves())
-    whole = tasks.batch(slice(None))
+    first, second = (half.pool_rows(slice(None)) for half in tasks.halves())
+    whole = tasks.pool_rows(slice(None))
     for t, slot in np.argwhere(whole.class_mask):
         parts = [b.support[t, slot][b.support_mask[t, slot]] for b in (first, second)]
         expected = whole.support[t, slot][whole.support_mask[t, slot]]

@@ -57,7 +57,7 @@ def test_a_batch_that_could_hold_most_samples_has_all_of_them():
     tasks, samples = small_tasks(200), prepared()
     batch = gather(tasks, samples, (200, 4, 6))
     assert batch.x.shape == samples.pool.samples.shape
-    drawn = tasks.batch(slice(None))
+    drawn = tasks.pool_rows(slice(None))
     taken = np.asarray(batch.x)[np.asarray(batch.index)]
     mask = np.asarray(batch.sample_mask)
     np.testing.assert_array_equal(mask, drawn.support_mask)
