@@ -176,14 +176,6 @@ def tasks(
 
 def _summarise(pool: "taskscape.ClassPool") -> dict[str, Any]:
     """What ``data show`` reports, as plain values."""
-    from taskscape.pools import SPLITS
-
-    groups = pool.groups or ("",) * len(pool)
-    splits = pool.splits or ("",) * len(pool)
-    rows: dict[tuple[str, str], list[int]] = {}
-    for c, key in enumerate(zip(splits, groups, strict=True)):
-        rows.setdefault(key, []).append(int(pool.counts[c]))
-    order = (*SPLITS, "")
     return {
         "name": pool.name,
         "classes": len(pool),
@@ -193,12 +185,7 @@ def _summarise(pool: "taskscape.ClassPool") -> dict[str, Any]:
         "fewest_samples": int(pool.counts.min()),
         "most_samples": int(pool.counts.max()),
         "fingerprint": pool.fingerprint,
-        "parts": [
-            {"split": s, "group": g, "classes": len(counts), "samples": sum(counts)}
-            for (s, g), counts in sorted(
-                rows.items(), key=lambda r: (order.index(r[0][0]), r[0][1])
-            )
-        ],
+        "parts": pool.parts(),
     }
 
 
@@ -210,7 +197,7 @@ def _print_summary(pool: "taskscape.ClassPool") -> None:
 
     console = Console()
     table = Table("split", "group", "classes", "samples")
-    for part in _summarise(pool)["parts"]:
+    for part in pool.parts():
         counts = (f"{part[what]:,}" for what in ("classes", "samples"))
         table.add_row(part["split"] or "–", part["group"] or "–", *counts)
     console.print(table)

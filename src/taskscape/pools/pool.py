@@ -15,6 +15,7 @@ from jaxtyping import Float, Int, Shaped
 from numpy.typing import ArrayLike
 
 from taskscape.errors import DataError
+from taskscape.notebook import ShownInNotebooks
 
 SPLITS = ("train", "val", "test")
 _SPLIT_WORDS = {
@@ -44,7 +45,7 @@ def parse_split(split: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ClassPool:
+class ClassPool(ShownInNotebooks):
     """Samples grouped by class, with an optional group and split for each class.
 
     The samples of class ``c`` are the rows ``starts[c] : starts[c] + counts[c]`` of ``samples``, so
@@ -182,6 +183,21 @@ class ClassPool:
             f"ClassPool({self.name!r}: {len(self):,} classes{counts}, "
             f"{self.n_samples:,} samples of {kind})"
         )
+
+    def parts(self) -> list[dict[str, Any]]:
+        """Classes and samples by split and group, in the order of splits: rows of a table."""
+        splits, groups = self.splits or ("",) * len(self), self.groups or ("",) * len(self)
+        counts: dict[tuple[str, str], list[int]] = {}
+        for key, count in zip(zip(splits, groups, strict=True), self.counts.tolist(), strict=True):
+            counts.setdefault(key, []).append(count)
+        order = (*SPLITS, "")
+        return [
+            {"split": s, "group": g, "classes": len(own), "samples": sum(own)}
+            for (s, g), own in sorted(counts.items(), key=lambda r: (order.index(r[0][0]), r[0][1]))
+        ]
+
+    def _rows(self) -> Iterable[Mapping[str, Any]]:
+        return self.parts()
 
     @property
     def is_images(self) -> bool:
