@@ -68,6 +68,8 @@ class ClassPool(ShownInNotebooks):
     """Content hash of each class where already known (a cache knows them); else computed lazily."""
     sample_names: tuple[str, ...] | None = None
     """What each row of ``samples`` is called, such as its file; never part of the fingerprint."""
+    encoder: Any = None
+    """What made features of the samples, for targets of raw ones; not stored."""
 
     def __post_init__(self) -> None:
         self._check_shapes()
@@ -363,7 +365,7 @@ class ClassPool(ShownInNotebooks):
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process is handed: of samples mapped from a file, where they are."""
-        state, samples = dict(self.__dict__), self.samples
+        state, samples = {**self.__dict__, "encoder": None}, self.samples
         if isinstance(samples, np.memmap) and samples.filename is not None:
             file, end = Path(samples.filename), samples.offset + samples.nbytes
             if samples.flags.c_contiguous and file.exists() and file.stat().st_size == end:
