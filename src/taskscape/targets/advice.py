@@ -100,7 +100,10 @@ class Advice(ShownInNotebooks):
         return f"Advice(target={self.target!r}, way={self.way!r}, {len(self.chosen)} tasks)"
 
     def _rows(self) -> Iterable[Mapping[str, Any]]:
-        return ({**vars(s), "distance": f"{s.distance:.2f}"} for s in self.sources)
+        near = self.sources
+        return (
+            {"source": s.name, "distance": f"{s.distance:.2f}", "chosen": s.chosen} for s in near
+        )
 
     @property
     def chosen_from(self) -> tuple[SourceShare, ...]:

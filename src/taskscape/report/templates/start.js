@@ -45,7 +45,7 @@ function wirePrinting() {
 
 /** Says of tables that are wider than the screen that they scroll. */
 function markWide() {
-  for (const div of document.querySelectorAll(".scroll, .card")) div.classList.toggle("wide", div.scrollWidth > div.clientWidth + 1);
+  for (const div of document.querySelectorAll(".scroll")) div.classList.toggle("wide", div.scrollWidth > div.clientWidth + 1);
 }
 
 /** Marks in the contents where the reader is. */
