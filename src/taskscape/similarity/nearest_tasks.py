@@ -22,8 +22,6 @@ from taskscape.embeddings.catalogue import PosteriorStream
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.similarity.distances import DistanceSource
-from taskscape.similarity.known import PROTOTYPES
-from taskscape.similarity.registry import make_similarity
 from taskscape.similarity.transport import squared_distances, transport_classes
 from taskscape.tasks import TaskSet, make_tasks
 
@@ -35,8 +33,6 @@ _SAME = 1e-6
 _LOOKED_AT = 1000
 """Of equally near training tasks, at most so many are compared by their class means."""
 _SPARE = 16
-_SAMPLES = 50
-"""Of each class, at most so many are looked at for its mean."""
 _NUMBERS = 1 << 22
 """Distances held at once."""
 
@@ -124,14 +120,10 @@ def _by_class_means(
         train = train[places]
     if not (isinstance(train, Embeddings) and isinstance(test, Embeddings)):
         raise DataError("pool settles ties of embedded tasks; what is given says no classes.")
-    shot = min(_SAMPLES, int(pool.counts.min()))
-    asked, known = (
-        make_tasks(pool, [list(tasks.names(i)) for i in range(len(tasks))], n_shot=shot)
-        for tasks in (test, train)
+    alike = _ClassMeans(
+        *(make_tasks(pool, [list(e.names(i)) for i in range(len(e))]) for e in (test, train))
     )
-    source = make_similarity(PROTOTYPES).fit(known).distances(asked, known)
-    column = column.reshape(near.shape)
-    return np.stack([source.block(np.array([i]), own)[0] for i, own in enumerate(column)])
+    return np.stack([alike.distances(i, own) for i, own in enumerate(column.reshape(near.shape))])
 
 
 def nearest_tasks(

@@ -144,7 +144,7 @@ def test_all_parts_are_there():
 def test_the_fit_says_on_what_it_was_judged():
     result = bare_study()
     page, judged_on = Page(render_report(result)), result.model.co_clustering_.held_out_
-    assert f"explains tasks that it did not learn from, {judged_on}, as learning" in page.text
+    assert f"explains tasks that it did not learn from ({judged_on}), as learning" in page.text
     bound = json.loads(page.scripts[0])["figures"]["bound"]
     assert bound["data"][-1]["name"] == judged_on
 
