@@ -149,11 +149,13 @@ def save_picture(
 
 @contextmanager
 def picture(
-    path: PathLike, width: float, height: float, *, dpi: int = 200, kind: Kind | None = PICTURE
-) -> Iterator["Figure"]:
-    """A figure to draw into, of so many inches and in one style; then written to ``path``."""
+    path: PathLike | None, width: float, height: float, *, dpi: int = 200,
+    kind: Kind | None = PICTURE,
+) -> Iterator["Figure"]:  # fmt: skip
+    """A figure to draw into, of so many inches and in one style; then written, if to a ``path``."""
     from matplotlib import rc_context
-    from matplotlib.figure import Figure
+
+    from taskscape.notebook import shown_figure
 
     style: Any = {
         "font.size": 9,
@@ -163,9 +165,10 @@ def picture(
         "pdf.fonttype": 42,
     }
     with rc_context(style):
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = shown_figure(width, height)
         yield figure
-        save_picture(figure, path, kind, dpi=dpi)
+        if path is not None:
+            save_picture(figure, path, kind, dpi=dpi)
 
 
 def sha256_of(path: Path) -> str:

@@ -1,7 +1,7 @@
 """Progress bars that appear only when there is something to wait for.
 
-A bar is drawn on a terminal after a short delay, so quick calls print nothing; in pipes, tests and
-notebooks without a terminal it stays silent. ``TASKSCAPE_PROGRESS=0`` switches all bars off. What
+A bar is drawn on a terminal, or a line in a notebook, after a short delay, so quick calls print
+nothing; in pipes and tests it stays silent. ``TASKSCAPE_PROGRESS=0`` switches all bars off. What
 has a display of its own hears of the progress instead, through :func:`heard_by`.
 """
 
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 T = TypeVar("T")
 _DELAY_SECONDS = 1.0
@@ -55,11 +55,12 @@ def progress_bar(description: str, total: int | None = None) -> Iterator[Advance
     ...     for _ in range(3):
     ...         advance()
     """
-    listener = _LISTENER.get()
+    wanted = os.environ.get("TASKSCAPE_PROGRESS", "1") != "0"
+    listener = _LISTENER.get() or (_notebook_line() if wanted else None)
     if listener is not None:
         yield _counter(listener, description, total)
         return
-    if os.environ.get("TASKSCAPE_PROGRESS", "1") == "0" or not sys.stderr.isatty():
+    if not wanted or not sys.stderr.isatty():
         yield lambda steps=1: None
         return
     from rich import progress
@@ -85,6 +86,30 @@ def progress_bar(description: str, total: int | None = None) -> Iterator[Advance
     finally:
         if started:
             bar.stop()
+
+
+def _notebook_line() -> Listener | None:
+    """In a notebook, a line below the cell that says how far it is; else None."""
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if not hasattr(shell, "kernel"):
+        return None
+    from IPython.display import display
+
+    line: Any = None
+    began, last = time.monotonic(), 0.0
+
+    def show(what: str, done: int, total: int | None) -> None:
+        nonlocal last, line
+        now = time.monotonic()
+        if now - began < _DELAY_SECONDS or (now - last < _DELAY_SECONDS / 4 and done != total):
+            return
+        last, text = now, f"{what}: {done:,}" + ("" if total is None else f" of {total:,}")
+        if line is None:
+            line = display({"text/plain": text}, raw=True, display_id=True)
+        else:
+            line.update({"text/plain": text}, raw=True)
+
+    return show
 
 
 def _counter(listener: Listener, description: str, total: int | None) -> Advance:

@@ -49,6 +49,15 @@ def test_it_opens_quietly_and_fits_the_screen(reports, open_report, name, size):
     assert opened.page.locator(undrawn).count() == 0
 
 
+def test_tables_that_do_not_fit_a_phone_say_that_they_scroll(reports, open_report):
+    widths = """[...document.querySelectorAll('.scroll')].map(
+        (d) => [d.scrollWidth > d.clientWidth + 1, getComputedStyle(d, '::before').content])"""
+    phone = open_report(reports["glyphs"], "phone").ready().page.evaluate(widths)
+    assert any(wide for wide, _ in phone)
+    for wide, hint in phone + open_report(reports["glyphs"]).ready().page.evaluate(widths):
+        assert ("Scroll sideways" in hint) == wide
+
+
 def test_names_are_shown_and_never_run(reports, open_report):
     opened = open_report(reports["awkward"]).ready()
     page = opened.page

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from taskscape import __version__
-from taskscape.cli.failures import fail, in_words, plain_warnings, prepare_terminal
+from taskscape.cli.failures import as_typed, fail, in_words, plain_warnings, prepare_terminal
 from taskscape.cli.interrupts import heed_interrupts
 from taskscape.cli.options import app
 from taskscape.errors import TaskscapeError
@@ -47,7 +47,7 @@ def main() -> None:
             finally:
                 sys.stdout.flush()
     except TaskscapeError as error:
-        fail(str(error))
+        fail(as_typed(str(error)))
     except Exception as error:
         words = in_words(error)
         if words is None:

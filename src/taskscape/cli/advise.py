@@ -43,6 +43,7 @@ def advise(
             "does."
         ),
     ] = AUTO,
+    encoder: opt.Encoder = None,
     candidates: Annotated[int, Option(help="Tasks to choose from.")] = 2000,
     n_way: Annotated[int, Option(help="Classes of a task.")] = 5,
     n_shot: Annotated[
@@ -94,7 +95,7 @@ def advise(
     if way != AUTO:
         opt.refuse_given(advise, f"--way {way}", experience=experience)
     settings = AdvisorSettings(candidates, n_way, n_shot, updates=updates, seed=seed)
-    pool, seen = load_pool(source), None
+    pool, seen = load_pool(source, encoder=encoder), None
     meant = find_target(target, pool, **settings.target_sizes())
     if experience == OWN:
         seen = experience_of(pool, learner, budget, settings, but=target)

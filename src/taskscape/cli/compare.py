@@ -122,7 +122,6 @@ def nearest(
     """The tasks of a catalogue that are nearest to one task."""
     from taskscape.cli.file_distances import find_nearest, find_task
     from taskscape.embeddings import Catalogue, TaskFilter
-    from taskscape.similarity.nearest_tasks import TIE
 
     look_in = Catalogue(catalogue)
     source = opt.one_source(data)
@@ -130,20 +129,16 @@ def nearest(
     asked.header.check_same_model(look_in.header, str(query or model or catalogue), str(catalogue))
     ways = None if n_way is None else opt.parse_range(n_way, "--n-way")
     only = TaskFilter(any_class=any_class or None, group=group, n_way=ways)
-    rows, ties = find_nearest(look_in, asked, k, only, source)
-    about = {"task": int(asked.ids[0]), "classes": list(asked.names(0))}
-    words = [f"nearest to the task of {', '.join(asked.names(0))}:"]
+    rows, near = find_nearest(look_in, asked, k, only, source)
+    about, ties = {"task": int(asked.ids[0]), "classes": list(asked.names(0))}, int(near.ties[0])
+    unit = asked.header.unit or "1 is how far two training tasks are on average"
+    words = [f"nearest to the task of {', '.join(asked.names(0))} (distances: {unit}):"]
     for row in rows:
+        same = ties > 1 and row["distance"] - near.distances.min() <= near.tie
+        far = "not told apart" if same else f"{row['distance']:14.4g}"
         alike = f" {row['by_classes']:8.4g} apart" if "by_classes" in row else ""
-        words.append(
-            f"{row['distance']:10.4g}{alike}  task {row['task']:<8} {', '.join(row['classes'])}"
-        )
-    order = "their order means nothing (--data puts the most alike first)"
-    if source is not None:
-        order = "the most alike come first, by the distance between their class means"
-    within = f" (within {TIE:g} nats)" if asked.header.counts_themes else ""
-    last = f"{ties:,} tasks are equally near{within}: {order}."
-    words.append(last if ties > 1 else "No other task is as near as the first.")
+        words.append(f"{far}{alike}  task {row['task']:<8} {', '.join(row['classes'])}")
+    words.append(near.summary())
     plain = {"query": about, "ties": ties, "nearest": rows}
     opt.print_result(as_json, plain, "\n".join(words))
 

@@ -1,6 +1,7 @@
 """``taskscape data`` and ``taskscape tasks``: from data sets to lists of tasks."""
 
 import json
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ else:  # typer passes an instance of the base class, which a run-time type check
 
 
 data_app = typer.Typer(
+    cls=opt.PlainGroup,
     help="List known data sets, look into one, download one, or keep your own as decided.",
     invoke_without_command=True,
     epilog="Example:  taskscape data show glyphs --out glyphs.png",
@@ -60,7 +62,7 @@ def list_known(context: Context, as_json: opt.AsJson = False) -> None:
     )
 
 
-@data_app.command(epilog="Example:  taskscape data show glyphs --split test --out glyphs.png")
+@opt.command("data show glyphs --split test --out glyphs.png", to=data_app)
 def show(
     source: opt.Source,
     split: Annotated[str | None, Option(help="Only train, val, test, or train+val.")] = None,
@@ -83,9 +85,11 @@ def show(
         typer.echo(f"contact sheet: {out}", err=as_json)
 
 
-@data_app.command(
-    epilog="Example:  taskscape data save images/ --image-size 32 --skip-damaged --out mine  ·  "
-    "taskscape fit mine --split train --out model"
+@opt.command(
+    "data save images/ --image-size 32 --skip-damaged --out mine",
+    "data save images/ --encoder my_network:encode --group-file groups.csv --out mine",
+    "data save flowers.csv --option label_column=species --out mine",
+    to=data_app,
 )
 def save(
     source: opt.Source,
@@ -94,6 +98,15 @@ def save(
     min_samples: opt.MinSamples = None,
     skip_damaged: opt.SkipDamaged = False,
     split_file: opt.SplitFile = None,
+    group_file: opt.GroupFile = None,
+    encoder: opt.Encoder = None,
+    option: Annotated[
+        list[str] | None,
+        Option(
+            help="NAME=VALUE, any other option of load_pool, such as label_column=species; may be "
+            "repeated."
+        ),
+    ] = None,
     deal: Annotated[
         int | None,
         Option("--deal", min=0, help="Deal out missing splits by chance, with this seed."),
@@ -108,9 +121,14 @@ def save(
     from taskscape.pools.cache import POOL
 
     check_output(out, POOL)
+    given: dict[str, Any] = {"min_samples": min_samples, "skip_damaged": skip_damaged or None}
+    for name, _, value in (text.partition("=") for text in option or ()):
+        if name not in signature(load_pool).parameters or not value:
+            raise DataError(f"--option {name}={value}: expected label_column=species, for example.")
+        given[name] = value.split(",") if name == "feature_columns" else value
     pool = load_pool(
-        source, image_size=image_size, min_samples=min_samples,
-        skip_damaged=skip_damaged or None, splits=split_file,
+        source, image_size=image_size, splits=split_file, groups=group_file, encoder=encoder,
+        **given,
     )  # fmt: skip
     if deal is not None:
         pool = split_classes(pool, deal)
@@ -119,7 +137,7 @@ def save(
     typer.echo(f"written to {out}")
 
 
-@data_app.command(epilog="Example:  taskscape data get omniglot")
+@opt.command("data get omniglot", to=data_app)
 def get(name: Annotated[str, Argument(help="The name of a known data set.")]) -> None:
     """Download a known data set into the data folder and check it."""
     from taskscape.pools import POOLS, load_pool
@@ -177,14 +195,6 @@ def tasks(
 
 def _summarise(pool: "taskscape.ClassPool") -> dict[str, Any]:
     """What ``data show`` reports, as plain values."""
-    from taskscape.pools import SPLITS
-
-    groups = pool.groups or ("",) * len(pool)
-    splits = pool.splits or ("",) * len(pool)
-    rows: dict[tuple[str, str], list[int]] = {}
-    for c, key in enumerate(zip(splits, groups, strict=True)):
-        rows.setdefault(key, []).append(int(pool.counts[c]))
-    order = (*SPLITS, "")
     return {
         "name": pool.name,
         "classes": len(pool),
@@ -194,12 +204,7 @@ def _summarise(pool: "taskscape.ClassPool") -> dict[str, Any]:
         "fewest_samples": int(pool.counts.min()),
         "most_samples": int(pool.counts.max()),
         "fingerprint": pool.fingerprint,
-        "parts": [
-            {"split": s, "group": g, "classes": len(counts), "samples": sum(counts)}
-            for (s, g), counts in sorted(
-                rows.items(), key=lambda r: (order.index(r[0][0]), r[0][1])
-            )
-        ],
+        "parts": pool.parts(),
     }
 
 
@@ -211,7 +216,7 @@ def _print_summary(pool: "taskscape.ClassPool") -> None:
 
     console = Console()
     table = Table("split", "group", "classes", "samples")
-    for part in _summarise(pool)["parts"]:
+    for part in pool.parts():
         counts = (f"{part[what]:,}" for what in ("classes", "samples"))
         table.add_row(part["split"] or "–", part["group"] or "–", *counts)
     console.print(table)

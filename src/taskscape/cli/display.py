@@ -136,8 +136,8 @@ def print_fit(model: CoClustering, pool: str, out: Path, as_json: bool) -> None:
         return
     typer.echo(f"prepared by: {model.preparation_.config.describe()}")
     typer.echo(
-        f"learned from {last.tasks:,} tasks; bound {model.elbo_history_[:, 1].max():.4f} nats per "
-        f"sample on {model.held_out_}; stopped: {last.done}"
+        f"learned from {last.tasks:,} tasks; stopped: {last.done}; bound (how well "
+        f"{model.held_out_} are explained) {model.elbo_history_[:, 1].max():.4f} nats per sample"
     )
     typer.echo(model.health_.summary())
     typer.echo(f"model: {out}")

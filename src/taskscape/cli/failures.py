@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -20,6 +21,15 @@ _REMEDIES = dict.fromkeys(DISK_FULL, _NO_ROOM) | {
     errno.EROFS: _NOT_ALLOWED,
 }
 _NO_BACKEND = "Unable to initialize backend"
+
+
+def as_typed(message: str) -> str:
+    """The message with what to type, where it names an option of load_pool that no command has."""
+    named = re.search(r"\b(\w+_(?:columns?|key))=", message)
+    if named is None:
+        return message
+    typed = f"`taskscape data save DATA --option {named[1]}=NAME --out mine`"
+    return f"{message} On the command line: {typed}, then use mine as the data."
 
 
 def in_words(error: BaseException) -> str | None:

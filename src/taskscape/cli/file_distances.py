@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from taskscape import compare
 from taskscape.cli.options import read_tasks_of
@@ -15,17 +15,14 @@ from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
 from taskscape.errors import DataError
 from taskscape.files import csv_with, written_in_one_piece
 from taskscape.pools import load_pool
-from taskscape.similarity import distances_between, make_similarity
-from taskscape.similarity.known import PROTOTYPES
-from taskscape.similarity.nearest_tasks import TIE, settle_ties, tie_levels
+from taskscape.similarity import make_similarity
+from taskscape.similarity.nearest_tasks import NearestTasks, nearest
 from taskscape.tasks import TaskSet, make_tasks
 from taskscape.tasks.class_lists import parse_classes, write_classes
 from taskscape.themes.task_model import TaskModel
 
 _MOST_BYTES = 1 << 31
 """Of a catalogue that is read into memory."""
-_SAMPLES = 50
-"""Of each class, at most so many are looked at for its mean."""
 _COLUMNS = ("task", "classes", "distance", "nearest", "percentile")
 TABLE = csv_with("a table of distances", *_COLUMNS)
 
@@ -167,50 +164,14 @@ def embed_query(model: Path, data: str, classes: list[str]) -> Embeddings:
 
 def find_nearest(
     look_in: Catalogue, asked: Embeddings, k: int, only: TaskFilter, data: str | None
-) -> tuple[list[dict[str, Any]], int]:
-    """A row for each of the k nearest tasks, and how many are equally near as the nearest.
-
-    With the data, equally near ones come in the order of their class means.
-    """
-    near = compare.nearest(asked, look_in.posteriors(only), k)
-    tie = TIE if asked.header.counts_themes else 0.0
-    places, far = _within(look_in, asked, only, float(near.distances[0, -1]) + tie)
-    level = tie_levels(far, tie)
-    if data is None:
-        tasks, distances, apart = look_in.take(near.indices[0], only), near.distances[0], None
-    else:
-        chosen, apart = settle_ties(
-            level, k, lambda which: _apart(data, asked, look_in.take(places[which], only))
-        )
-        tasks, distances = look_in.take(places[chosen], only), far[chosen]
-    rows = []
-    for i, distance in enumerate(distances.tolist()):
-        row = {"task": int(tasks.ids[i]), "distance": distance, "classes": list(tasks.names(i))}
-        rows.append(row if apart is None else row | {"by_classes": float(apart[i])})
-    return rows, int((level == 0).sum())
-
-
-def _within(
-    look_in: Catalogue, query: Embeddings, only: TaskFilter, most: float
-) -> tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some"]]:
-    """The places of all tasks that are not farther than this, and their distances."""
-    places, distances, begin = [], [], 0
-    for chunk in look_in.posteriors(only):
-        source = distances_between(query, chunk)
-        far = source.block(np.array([0]), np.arange(len(chunk)))[0]
-        here = np.flatnonzero(far <= most)
-        places.append(here + begin)
-        distances.append(far[here])
-        begin += len(chunk)
-    return np.concatenate(places), np.concatenate(distances)
-
-
-def _apart(data: str, asked: Embeddings, others: Embeddings) -> Float[np.ndarray, "others"]:
-    """How far the class means of the asked task are from those of the others."""
-    pool = load_pool(data)
-    shot = min(_SAMPLES, int(pool.counts.min()))
-    query, known = (
-        make_tasks(pool, [list(tasks.names(i)) for i in range(len(tasks))], n_shot=shot)
-        for tasks in (asked, others)
+) -> tuple[list[dict[str, Any]], NearestTasks]:
+    """A row for each of the k nearest tasks; with the data, of equals the most alike first."""
+    near = nearest(
+        asked, look_in.posteriors(only), k, pool=None if data is None else load_pool(data)
     )
-    return make_similarity(PROTOTYPES).fit(known).cdist(query, known)[0]
+    tasks, rows = look_in.take(near.indices[0], only), []
+    for i, distance in enumerate(near.distances[0].tolist()):
+        row = {"task": int(tasks.ids[i]), "distance": distance, "classes": list(tasks.names(i))}
+        known = near.by_classes
+        rows.append(row if known is None else row | {"by_classes": float(known[0, i])})
+    return rows, near

@@ -30,7 +30,7 @@ def fit(
     tasks: opt.TasksFile = None,
     split: opt.Split = None,
     n_tasks: opt.NTasks = 20_000,
-    n_way: opt.NWay = "5-10",
+    n_way: opt.NWay = "5",
     n_shot: opt.NShot = "16",
     seed: opt.Seed = 0,
     image_themes: Annotated[
@@ -57,7 +57,9 @@ def fit(
     max_tasks: Annotated[int | None, Option(help="Stop after this many tasks.")] = None,
     max_passes: Annotated[int, Option(help="Most passes over the tasks.")] = 10,
     restarts: Annotated[int, Option(help="Fits from different starts.")] = 1,
-    ensemble: Annotated[int, Option(help="How many of the best fits to keep.")] = 1,
+    ensemble: Annotated[
+        int, Option(help="Fits to keep, the best of at least as many restarts.")
+    ] = 1,
     checkpoint: Annotated[
         Path | None, Option(help="File to save the state to; default: OUT.checkpoint.")
     ] = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer import Argument, Option
+from typer.core import TyperCommand, TyperGroup
 
 from taskscape.distributed.engine import ENGINES
 from taskscape.errors import DataError
@@ -19,8 +20,29 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
+
+class _PlainFlags:
+    """Shows no kind of value in the help of flags, which take none."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+        return params
+
+
+class PlainCommand(_PlainFlags, TyperCommand):
+    """A command."""
+
+
+class PlainGroup(_PlainFlags, TyperGroup):
+    """A group of commands."""
+
+
 app = typer.Typer(
     name="taskscape",
+    cls=PlainGroup,
     help="How similar are classification tasks? Embed, compare and select few-shot tasks.",
     epilog="Start with:  taskscape data  ·  taskscape data show glyphs",
     no_args_is_help=True,
@@ -29,9 +51,10 @@ app = typer.Typer(
 )
 
 
-def command(*typed: str) -> Callable[[Command], Command]:
+def command(*typed: str, to: typer.Typer = app) -> Callable[[Command], Command]:
     """Add a function as a command, with examples of what to type after ``taskscape``."""
-    return app.command(epilog="Example:  " + "  ·  ".join(f"taskscape {words}" for words in typed))
+    examples = "  ·  ".join(f"taskscape {words}" for words in typed)
+    return to.command(cls=PlainCommand, epilog=f"Example:  {examples}")
 
 
 def meanings(registry: Mapping[str, Any]) -> str:
@@ -82,6 +105,14 @@ SkipDamaged = Annotated[
 ]
 SplitFile = Annotated[
     Path | None, Option(help="A CSV with the columns class and split: train, val or test.")
+]
+GroupFile = Annotated[Path | None, Option(help="A CSV with the columns class and group.")]
+Encoder = Annotated[
+    str | None,
+    Option(
+        help="What makes features of samples: module:function, such as my_network:encode for a "
+        "function of my_network.py in this folder."
+    ),
 ]
 AsJson = Annotated[bool, Option("--json", help="Print JSON instead of words.")]
 

@@ -63,6 +63,11 @@ def run(
     min_samples: opt.MinSamples = None,
     skip_damaged: opt.SkipDamaged = False,
     split_file: opt.SplitFile = None,
+    group_file: opt.GroupFile = None,
+    encoder: opt.Encoder = None,
+    within_group: Annotated[
+        bool, Option("--within-group", help="All classes of a task from one group.")
+    ] = False,
     seed: Annotated[int | None, Option(min=0, help="The same seed gives the same result.")] = None,
     resume: Annotated[
         bool, Option("--resume", help="Re-use the finished stages in the folder.")
@@ -92,6 +97,9 @@ def run(
         "--image-size": image_size,
         "--min-samples": min_samples,
         "--split-file": None if split_file is None else str(split_file),
+        "--group-file": None if group_file is None else str(group_file),
+        "--encoder": encoder,
+        "--within-group": within_group or None,
         "--seed": seed,
         "--skip-damaged": skip_damaged or None,
         "--target": target or None,
@@ -169,6 +177,9 @@ _CHANGES: Mapping[str, tuple[str, ...]] = {
     "--image-size": ("source.image_size",),
     "--min-samples": ("source.min_samples",),
     "--split-file": ("source.split_file",),
+    "--group-file": ("source.group_file",),
+    "--encoder": ("source.encoder",),
+    "--within-group": ("tasks.within_group",),
     "--seed": ("seed",),
     "--skip-damaged": ("source.skip_damaged",),
     "--target": ("targets.names",),

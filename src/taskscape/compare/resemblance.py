@@ -14,6 +14,7 @@ from taskscape.compare.rows import class_hashes
 from taskscape.compare.search import nearest
 from taskscape.embeddings import Posterior
 from taskscape.errors import DataError
+from taskscape.notebook import ShownInNotebooks
 
 _ENOUGH = 200
 LEAST_REFERENCES = 20
@@ -23,7 +24,7 @@ _USUAL = (35.0, 65.0)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Resemblance:
+class Resemblance(ShownInNotebooks):
     """Where test tasks stand among tasks that are known to be like the training tasks."""
 
     distance: Float[np.ndarray, "tasks"]

@@ -3,21 +3,25 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
 from taskscape.errors import DataError
 from taskscape.files import picture
+from taskscape.notebook import ShownInNotebooks
 from taskscape.statistics import Interval, mean_interval
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _NEAREST = 10
 _ARRAYS = ("at_1", "at_10", "taken_for")
 
 
-@dataclass(frozen=True, eq=False)
-class Retrieval:
+@dataclass(frozen=True, eq=False, repr=False)
+class Retrieval(ShownInNotebooks):
     """How often tasks of each group found their own group among those of all groups."""
 
     measure: str
@@ -34,6 +38,9 @@ class Retrieval:
     chance: float
     by_group: bool = True
     """False where a query looks for the same classes, and is its own group."""
+
+    def __repr__(self) -> str:
+        return f"Retrieval({self.measure!r}: {100 * self.precision.value:.0f} % find their own)"
 
     @property
     def precision(self) -> Interval:
@@ -89,8 +96,8 @@ class Retrieval:
         known |= {k: np.array(values[k]) for k in _ARRAYS}
         return Retrieval(**known)
 
-    def plot(self, path: str | os.PathLike[str]) -> None:
-        """Who is taken for whom, as a picture: a row for each queried group."""
+    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
+        """Who is taken for whom, a row for each queried group: a figure, which notebooks show."""
         width, height = 3 + 0.16 * len(self.candidates), 2 + 0.16 * len(self.groups)
         with picture(path, width, height) as figure:
             ax = figure.subplots()
@@ -101,6 +108,7 @@ class Retrieval:
             ax.set_ylabel("group of the query")
             ax.set_title(f"{self.measure}: {100 * self.precision.value:.0f} % find their own group")
             figure.colorbar(image, ax=ax, label="% of a group's queries")
+        return figure
 
 
 def score_retrieval(

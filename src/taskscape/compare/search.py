@@ -80,8 +80,17 @@ def nearest(
     >>> near.indices.tolist()
     [[1]]
     """
+    near = nearest_there_are(test, train, check_whole(k, "k", 1), method=method)
+    if (n := near.indices.shape[1]) < k:
+        raise DataError(f"k={k} is more than the {n} training tasks; lower k.")
+    return near
+
+
+def nearest_there_are(
+    test: Tasks, train: Tasks | Iterable[Tasks], k: int, *, method: str = "auto"
+) -> Neighbours:
+    """:func:`nearest`, or all training tasks where there are fewer."""
     queries = read_posterior(test, "test")
-    k = check_whole(k, "k", 1)
     check_choice(method, "method", ("auto", "cpu", "device"))
     near: Neighbours | None = None
     offset = 0
@@ -92,8 +101,6 @@ def nearest(
         offset += len(chunk)
     if near is None:
         raise DataError("train has no tasks.")
-    if offset < k:
-        raise DataError(f"k={k} is more than the {offset} training tasks; lower k.")
     return near
 
 

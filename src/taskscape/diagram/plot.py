@@ -17,6 +17,7 @@ from taskscape.plain_text import for_matplotlib, for_plotly
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from taskscape.diagram.result import CorrelationDiagram, Curve
 
@@ -29,12 +30,11 @@ _PLOTLY_DASHES = ("solid", "dash", "dashdot", "dot")
 FORMATS = (".png", ".svg", ".pdf")
 
 
-def save_figure(
-    diagram: "CorrelationDiagram", path: str | os.PathLike[str], title: str | None = None
-) -> None:
-    """Draw the diagram into a file: curves with bands above, tasks per bin below."""
-    ending = Path(path).suffix.lower()
-    if ending not in FORMATS:
+def draw_figure(
+    diagram: "CorrelationDiagram", path: str | os.PathLike[str] | None, title: str | None = None
+) -> "Figure":
+    """Draw the diagram: curves with bands above, tasks per bin below."""
+    if path is not None and (ending := Path(path).suffix.lower()) not in FORMATS:
         raise DataError(f"{os.fspath(path)}: draw to {', '.join(FORMATS)}, not {ending!r}.")
     with picture(path, 5.6, 4.6 + 0.18 * len(diagram.curves)) as figure:
         above, below = figure.subplots(
@@ -68,6 +68,7 @@ def save_figure(
             title=fill(diagram.intervals, 76),
             title_fontproperties={"size": 7.5},
         )
+    return figure
 
 
 def _draw_curve(axes: "Axes", curve: "Curve", i: int, n_curves: int) -> None:

@@ -4,12 +4,16 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from taskscape.errors import DataError
 from taskscape.files import SavedAsJson, json_with
+from taskscape.notebook import ShownInNotebooks
 from taskscape.statistics import NO_INTERVALS, Interval
 from taskscape.storage import plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _FORMAT = 1
 _KIND = "correlation diagram"
@@ -71,7 +75,7 @@ class Curve:
 
 
 @dataclass(frozen=True, repr=False)
-class CorrelationDiagram(SavedAsJson):
+class CorrelationDiagram(SavedAsJson, ShownInNotebooks):
     """Accuracy against distance to the training tasks, for one or several learners."""
 
     file = DIAGRAM_FILE
@@ -129,11 +133,13 @@ class CorrelationDiagram(SavedAsJson):
         rest = {k: v for k, v in values.items() if k not in ("format", "what", "curves")}
         return CorrelationDiagram(curves=tuple(_curve(c) for c in values["curves"]), **rest)
 
-    def plot(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
-        """Draw the diagram into a file: PNG, SVG or PDF by its ending."""
-        from taskscape.diagram.plot import save_figure
+    def plot(
+        self, path: str | os.PathLike[str] | None = None, *, title: str | None = None
+    ) -> "Figure":
+        """The figure, which notebooks show; with a ``path``, written there as PNG, SVG or PDF."""
+        from taskscape.diagram.plot import draw_figure
 
-        save_figure(self, path, title)
+        return draw_figure(self, path, title)
 
     def to_plotly(self) -> dict[str, Any]:
         """The interactive diagram as a plotly figure's ``{"data": …, "layout": …}``."""

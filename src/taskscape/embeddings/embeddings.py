@@ -1,7 +1,7 @@
 """The posterior of tasks: in memory and in a Parquet file."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from taskscape.embeddings.factors import (
 )
 from taskscape.errors import DataError
 from taskscape.files import Kind, damage_named, written_in_one_piece
+from taskscape.notebook import ShownInNotebooks
 from taskscape.storage import (
     check_format,
     header_of,
@@ -119,7 +120,7 @@ class Header:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Embeddings:
+class Embeddings(ShownInNotebooks):
     """The posterior of tasks under a model, a product of factors, with what the tasks are.
 
     Functions that compare or select tasks take it as it is. ``embeddings[:10]`` are the first ten
@@ -203,6 +204,10 @@ class Embeddings:
     def __repr__(self) -> str:
         factors = describe_factors(self.header.factors)
         return f"Embeddings({len(self):,} tasks over {self.header.pool!r}: {factors})"
+
+    def _rows(self) -> Iterable[Mapping[str, Any]]:
+        ids = enumerate(self.ids.tolist())
+        return ({"task": id_, "classes": ", ".join(self.names(row))} for row, id_ in ids)
 
     def __getitem__(self, which: Rows) -> "Embeddings":
         """Some of the tasks: a slice, indices, or a mask."""

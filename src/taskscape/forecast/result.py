@@ -3,23 +3,27 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from taskscape.errors import DataError
 from taskscape.files import SavedAsJson, json_with, picture
+from taskscape.notebook import ShownInNotebooks
 from taskscape.plain_text import for_matplotlib
 from taskscape.statistics import coverage, make_resamples, noise_ceiling, spearman
 from taskscape.storage import plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FORECASTS_FILE = json_with("a list of forecasts", "learner", "confidence", "average", "tasks")
 """What ``save`` may replace."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Forecasts(SavedAsJson):
+class Forecasts(SavedAsJson, ShownInNotebooks):
     """The expected accuracy of one trained learner on each of several tasks."""
 
     file = FORECASTS_FILE
@@ -89,12 +93,12 @@ class Forecasts(SavedAsJson):
 
     def plot(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | None = None,
         *,
         accuracy: Float[np.ndarray, "tasks"] | None = None,
         title: str | None = None,
-    ) -> None:
-        """Draw the tasks from the hardest to the easiest: PNG, SVG or PDF by the ending.
+    ) -> "Figure":
+        """The tasks from the hardest to the easiest: a figure, which notebooks show.
 
         ``accuracy``, where it is known by now, is what was then measured on each task.
         """
@@ -113,6 +117,7 @@ class Forecasts(SavedAsJson):
             axes.set_ylabel("accuracy")
             axes.set_title(for_matplotlib(title or self.learner), fontsize=10, loc="left")
             axes.legend(frameon=False)
+        return figure
 
 
 @dataclass(frozen=True)

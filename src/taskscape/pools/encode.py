@@ -2,8 +2,11 @@
 
 import functools
 import hashlib
+import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,12 +31,15 @@ def check_encoder(encoder: Any, encoder_name: Any, encoder_batch: Any) -> Any:
         if encoder_name is not None:
             raise DataError(f"encoder_name={encoder_name!r} was given without an encoder.")
         return None
+    if isinstance(encoder, str):
+        encoder = _imported(encoder)
     if not callable(encoder) and callable(getattr(encoder, "transform", None)):
         encoder = encoder.transform  # a transformer of scikit-learn
     if not callable(encoder):
         raise DataError(
             f"encoder={encoder!r} cannot be called; expected a function from a batch of samples "
-            "(n, …) to features (n, dims), or a transformer of scikit-learn."
+            "(n, …) to features (n, dims), its name as 'module:function', or a transformer of "
+            "scikit-learn."
         )
     if encoder_name is not None and not isinstance(encoder_name, str):
         raise DataError(f"encoder_name={encoder_name!r}: expected text.")
@@ -41,8 +47,30 @@ def check_encoder(encoder: Any, encoder_name: Any, encoder_batch: Any) -> Any:
     return encoder
 
 
+def _imported(name: str) -> Any:
+    """The encoder of a name such as ``my_module:encode``, also of a module in this folder."""
+    module, _, attribute = name.partition(":")
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.append(folder)
+    try:
+        return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
+    except (ImportError, AttributeError, ValueError) as error:
+        raise DataError(
+            f"encoder={name!r} cannot be imported ({error}). Give module:function, such as "
+            "my_network:encode for the function encode of my_network.py in this folder."
+        ) from error
+
+
+def own_encoder(pool: ClassPool) -> Any:
+    """The encoder that made a pool's features, where it is known; else None."""
+    name = str(pool.info.get("encoder", ""))
+    return pool.encoder or (_imported(name) if ":" in name else None)
+
+
 def encoder_label(encoder: Any) -> str:
-    """What an encoder is called if the user does not say: its qualified name, or its type's."""
+    """What an encoder is called if the user does not say: its name, or that of its type."""
+    if isinstance(encoder, str):
+        return encoder
     if isinstance(encoder, functools.partial):
         return encoder_label(encoder.func)
     named = encoder if hasattr(encoder, "__qualname__") else type(encoder)
@@ -51,7 +79,7 @@ def encoder_label(encoder: Any) -> str:
 
 def encode_pool(
     pool: ClassPool,
-    encoder: Callable[[Any], Any],
+    encoder: Any,
     *,
     encoder_name: Any = None,
     encoder_batch: Any = 256,
@@ -61,7 +89,8 @@ def encode_pool(
     ``encoder`` gets a float32 batch as :meth:`ClassPool.take` gives it, pictures as (n, height,
     width) or (n, height, width, 3) in [0, 1], and returns (n, dims): numpy, JAX, or a torch tensor
     on any device. A fitted transformer of scikit-learn, or a method of one such as
-    ``pca.transform``, gets the pixels of each picture in one row.
+    ``pca.transform``, gets the pixels of each picture in one row. Text such as
+    ``"my_module:encode"`` names one to import, which a stored pool remembers.
 
     Features are cached under the pool's fingerprint, the encoder's name, and its answer to a few of
     the pool's own samples; new weights give other answers, so they never get old features. An
@@ -71,14 +100,15 @@ def encode_pool(
     >>> encode_pool(pool, lambda batch: batch.sum(axis=1, keepdims=True))
     ClassPool('pool': 2 classes, 7 samples of 1 features)
     """
-    encoder = check_encoder(encoder, encoder_name, encoder_batch)
     name = encoder_label(encoder) if encoder_name is None else encoder_name
+    encoder = check_encoder(encoder, encoder_name, encoder_batch)
     rows = pool.rows
     names = None if pool.sample_names is None else tuple(pool.sample_names[row] for row in rows)
     answer = _probe(pool, encoder, rows)
     digest = hashlib.blake2b(answer.tobytes(), digest_size=16).hexdigest()
     key = cache_key("encoded", _VERSION, pool.fingerprint, name, answer.shape, digest)
     info = {**pool.info, "encoder": name, "encoded_from": pool.fingerprint}
+    info["encoded_shape"] = list(pool.sample_shape)
 
     def make() -> ClassPool:
         features = np.empty((len(rows), answer.shape[1]), dtype=np.float32)
@@ -98,10 +128,10 @@ def encode_pool(
             class_digests=None, sample_names=None, given_rows=None,
         )  # fmt: skip
 
-    # What the pool at hand calls them: the same content may have been opened elsewhere.
+    # The names and the info of the pool at hand: the same content may have been opened elsewhere.
     return replace(
         cached("encoded", key, make), name=pool.name, info=info, sample_names=names,
-        given_rows=None if "sources" in pool.info else pool.given(rows),
+        given_rows=None if "sources" in pool.info else pool.given(rows), encoder=encoder,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Shaped
 
 from taskscape.arguments import check_choice, check_kind
 from taskscape.errors import DataError
+from taskscape.pools.encode import encode_pool, own_encoder
 from taskscape.pools.images import check_colour, check_image_size, images_in_shape
 from taskscape.pools.look_alikes import LookAlikes, Looks, find_look_alikes, paper_of
 from taskscape.pools.notes import few_names
@@ -118,7 +119,8 @@ def _check(pools: Mapping[str, ClassPool]) -> None:
     if images and features:
         raise DataError(
             f"{images[0]!r} has images and {features[0]!r} has features; they cannot be joined. "
-            "Encode the images with the network that made the features: load_pool(…, encoder=…)."
+            "Encode the images with the network that made the features: load_pool(…, encoder=…), "
+            "or `taskscape data save --encoder module:function`, which remembers it."
         )
     first, dims = next(iter(pools)), {s: pools[s].sample_shape[0] for s in features}
     for source, n in dims.items():
@@ -220,16 +222,24 @@ def pool_in_size(pool: ClassPool, size: tuple[int, int]) -> ClassPool:
 
 
 def in_form_of(pool: ClassPool, like: ClassPool, name: str) -> tuple[ClassPool, list[str]]:
-    """The pool with its images in the size, colour and polarity of another's; what was changed."""
-    _check({"pool": replace(like, splits=None), "target": replace(pool, splits=None)})
+    """The pool with its images in the size, colour and polarity of another's, and as features where
+    that has features and its encoder is known; what was changed."""
+    encoder = None if pool.sample_shape == like.sample_shape else own_encoder(like)
+    if encoder is None:
+        _check({"pool": replace(like, splits=None), "target": replace(pool, splits=None)})
+    shape = like.sample_shape if encoder is None else tuple(like.info["encoded_shape"])
     papers = paper_of(pool), paper_of(like)
     invert = None not in papers and papers[0] != papers[1]
-    notes = _changes(name, pool, like.sample_shape, invert)
-    if not notes:
-        return pool, []
-    rows = np.asarray(pool.samples)
-    images = images_in_shape(255 - rows if invert else rows, like.sample_shape)
-    return replace(pool, samples=images, class_digests=None), notes
+    notes = _changes(name, pool, shape, invert)
+    if notes:
+        rows = np.asarray(pool.samples)
+        images = images_in_shape(255 - rows if invert else rows, shape)
+        pool = replace(pool, samples=images, class_digests=None)
+    if encoder is not None:
+        called = like.info["encoder"]
+        pool = encode_pool(pool, encoder, encoder_name=called)
+        notes.append(f"{name}: encoded by {called}, as the pool was.")
+    return pool, notes
 
 
 # -- look-alikes --------------------------------------------------------------------------------

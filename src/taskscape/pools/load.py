@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     Number: TypeAlias = int | None
     Flag: TypeAlias = bool | None
     Size: TypeAlias = int | tuple[int, int] | None
-    Encoder: TypeAlias = Callable[[Any], Any] | None
+    Encoder: TypeAlias = Callable[[Any], Any] | str | None
 else:  # what is of another kind gets an error of ours, not that of a run-time type checker
     Source = File = Text = Texts = ByClass = Number = Flag = Size = Encoder = Any
 
@@ -98,8 +98,9 @@ def load_pool(
             ``"./omniglot"`` for the folder.
         split: keep only these classes, such as ``"train"`` or ``"train+val"``.
         encoder: a function from a float32 batch, pictures in [0, 1], to features (n, dims), or a
-            fitted transformer of scikit-learn, which gets flat rows. It is applied once and its
-            features are cached; see :func:`~taskscape.pools.encode.encode_pool`.
+            fitted transformer of scikit-learn, which gets flat rows, or the name of one to import,
+            ``"module:function"``. It is applied once and its features are cached; see
+            :func:`~taskscape.pools.encode.encode_pool`.
         encoder_name: what to call it in the cache; by default its qualified name.
         encoder_batch: how many samples it gets at a time.
         image_size: size in pixels to bring pictures to, a number or (height, width); for any
@@ -140,7 +141,7 @@ def load_pool(
         if not isinstance(split, str):
             raise DataError(f"split={split!r}: expected text such as 'train' or 'train+val'.")
         parse_split(split)
-    encoder = check_encoder(encoder, encoder_name, encoder_batch)
+    check_encoder(encoder, encoder_name, encoder_batch)
     given = {
         "image_size": image_size, "colour": colour, "path": path, "seed": seed,
         "n_drawings": n_drawings, "rotations": rotations, "name": name,

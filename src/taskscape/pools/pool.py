@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from taskscape.arguments import check_whole
 from taskscape.errors import DataError
+from taskscape.notebook import ShownInNotebooks
 
 SPLITS = ("train", "val", "test")
 _SPLIT_WORDS = {
@@ -57,7 +58,7 @@ def one_split(split: str) -> str:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ClassPool:
+class ClassPool(ShownInNotebooks):
     """Samples grouped by class, with an optional group and split for each class.
 
     The samples of class ``c`` are the rows ``starts[c] : starts[c] + counts[c]`` of ``samples``, so
@@ -83,6 +84,8 @@ class ClassPool:
     given_rows: Int[np.ndarray, "rows"] | None = None
     """Which row of the arrays, table or dataset that were opened each row of ``samples`` is; None:
     the same one. Never part of the fingerprint."""
+    encoder: Any = None
+    """What made features of the samples, for targets of raw ones; not stored."""
 
     def __post_init__(self) -> None:
         self._check_shapes()
@@ -200,6 +203,21 @@ class ClassPool:
             f"ClassPool({self.name!r}: {len(self):,} classes{counts}, "
             f"{self.n_samples:,} samples of {kind})"
         )
+
+    def parts(self) -> list[dict[str, Any]]:
+        """Classes and samples by split and group, in the order of splits: rows of a table."""
+        splits, groups = self.splits or ("",) * len(self), self.groups or ("",) * len(self)
+        counts: dict[tuple[str, str], list[int]] = {}
+        for key, count in zip(zip(splits, groups, strict=True), self.counts.tolist(), strict=True):
+            counts.setdefault(key, []).append(count)
+        order = (*SPLITS, "")
+        return [
+            {"split": s, "group": g, "classes": len(own), "samples": sum(own)}
+            for (s, g), own in sorted(counts.items(), key=lambda r: (order.index(r[0][0]), r[0][1]))
+        ]
+
+    def _rows(self) -> Iterable[Mapping[str, Any]]:
+        return self.parts()
 
     @property
     def is_images(self) -> bool:
@@ -383,7 +401,7 @@ class ClassPool:
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process is handed: of samples mapped from a file, where they are."""
-        state, samples = dict(self.__dict__), self.samples
+        state, samples = {**self.__dict__, "encoder": None}, self.samples
         if isinstance(samples, np.memmap) and samples.filename is not None:
             file, end = Path(samples.filename), samples.offset + samples.nbytes
             if samples.flags.c_contiguous and file.exists() and file.stat().st_size == end:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from taskscape.similarity.nearest_tasks import TIE
 from taskscape.similarity.retrieval import BASELINES
 from taskscape.storage import plain
 from taskscape.study.result import StudyResult
+from taskscape.targets.known import WAYS
 from taskscape.themes.co_clustering import CoClustering
 from taskscape.themes.places import evenly_spaced
 
@@ -44,6 +46,8 @@ _UNSAFE_IN_SCRIPT = str.maketrans(
 _SCRIPTS = ("page.js", "charts.js", "panel.js", "map.js", "start.js")
 Content = dict[str, Any]
 _EXAMPLES, _ROWS_OF_GROUPS = 18, 8
+_LONGEST = 120
+"""Of a sentence, in characters."""
 _PARTS = 4
 """Image-themes that are named as the parts of a task-theme."""
 
@@ -154,12 +158,16 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
     book = _ClassBook.of(result, shown, views)
     colours = learner_colours(_learners(result))
     unit, short_unit = _units(result)
+    pictures = result.pool.is_images or len(result.pool.info.get("encoded_shape", ())) > 1
+    kind = "image" if pictures else "sample"
     figures: dict[str, Any] = {}
     content = {
         "result": result,
         "shown": shown,
         "learners": colours,
         "unit": unit,
+        "kind": kind,
+        "ways": WAYS,
         "n_themes": len(paper.alpha_),
         "n_image_themes": len(paper.mu_),
         "members": len(paper.members_),
@@ -188,11 +196,15 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "forecast_from": _forecast_from(result),
         "targets": view_targets(result, book.place),
         "figures": figures,
-        **_fit(paper, figures),
+        **_fit(paper, figures, kind),
         **_outcomes(result, shown, colours, unit, figures),
     }
     data = task_data(result, shown, book.place) | {
         "classes": book.names,
+        "said": book.said,
+        "trust": ""
+        if result.retrieval is None
+        else _true_minus(result.retrieval.measure.summary()),
         "sheet": None if book.sheet is None else book.sheet.to_dict(),
         "figures": figures,
         "learners": colours,
@@ -240,6 +252,8 @@ class _ClassBook:
     """Where each class of the pool is in the book; -1 if it is not."""
     names: list[str]
     sheet: Sheet | None
+    said: list[str] | None
+    """For samples that are sentences, the first of each class."""
 
     def few(self, members: tuple[int, ...]) -> list[int]:
         """Where a few classes of a group are in the book."""
@@ -255,8 +269,16 @@ class _ClassBook:
         place[used] = np.arange(len(used))
         names = [pool.class_names[c] for c in used.tolist()]
         if not pool.is_images:
-            return _ClassBook(place, names, None)
-        return _ClassBook(place, names, make_sheet(np.asarray(pool.samples[pool.starts[used]])))
+            said = [said_of(pool, row) for row in pool.starts[used].tolist()]
+            return _ClassBook(place, names, None, said if any(said) else None)
+        sheet = make_sheet(np.asarray(pool.samples[pool.starts[used]]))
+        return _ClassBook(place, names, sheet, None)
+
+
+def said_of(pool: ClassPool, row: int) -> str:
+    """The sentence that a sample is, where its name is one; else nothing."""
+    name = "" if pool.sample_names is None else pool.sample_names[row]
+    return shorten(name, _LONGEST, placeholder=" …") if " " in name.strip() else ""
 
 
 def _few(members: tuple[int, ...]) -> Int[np.ndarray, "few"]:
@@ -270,13 +292,13 @@ def _learners(result: StudyResult) -> list[str]:
     return [*result.accuracy, *in_diagram, *chosen_for, *result.forecasts]
 
 
-def _fit(model: CoClustering, figures: Content) -> Content:
+def _fit(model: CoClustering, figures: Content, kind: str) -> Content:
     health = model.health_
     bound = charts.bound_chart(model)
     if bound is not None:
         figures["bound"] = bound
     image, task = health.image_theme_usage, health.task_theme_usage
-    figures["image-usage"] = charts.usage_chart(image, "image-theme", ["#7b8794"] * len(image))
+    figures["image-usage"] = charts.usage_chart(image, f"{kind}-theme", ["#7b8794"] * len(image))
     figures["task-usage"] = charts.usage_chart(task, "task-theme", theme_colours(len(task)))
     steps = getattr(model, "fit_info_", None) or []
     looks = model.elbo_history_.reshape(-1, 2)
@@ -297,7 +319,12 @@ def _themes(pool: ClassPool, model: CoClustering, views: ThemeViews, book: _Clas
         rows = () if views.samples is None else views.samples[k].tolist()
         owners = () if views.sample_classes is None else views.sample_classes[k].tolist()
         samples = [
-            {"picture": at + i, "name": pool.class_names[c], "sample": row - pool.starts[c]}
+            {
+                "picture": at + i,
+                "name": pool.class_names[c],
+                "sample": row - pool.starts[c],
+                "said": said_of(pool, row),
+            }
             for i, (row, c) in enumerate(zip(rows, owners, strict=True))
         ]
         image_themes.append({"number": k + 1, "usage": model.theme_usage_[k], "samples": samples})

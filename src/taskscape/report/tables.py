@@ -9,6 +9,7 @@ import numpy as np
 from taskscape.plain_text import low_to_high
 from taskscape.pools import ClassPool
 from taskscape.pools.pool import SPLITS
+from taskscape.select.known import RULES
 from taskscape.select.trials import Gain, Outcome
 
 Rows: TypeAlias = tuple[tuple[str, str], ...]
@@ -24,6 +25,11 @@ class SelectionTable:
     rows: tuple["SelectionRow", ...]
     trials: str
     """How many trials a row has."""
+
+    @property
+    def meanings(self) -> tuple[tuple[str, str], ...]:
+        """Each rule, and which tasks it chooses."""
+        return tuple((rule, RULES[rule.partition(":")[0]].meaning) for rule in self.rules)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What a selection rule returns: which tasks, in which order, and why."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,13 +9,14 @@ from jaxtyping import Float, Int
 
 from taskscape.errors import DataError
 from taskscape.files import SavedAsJson, json_with
+from taskscape.notebook import ShownInNotebooks
 
 _FORMAT = 1
 SELECTION_FILE = json_with("a selection", what="selection")
 
 
 @dataclass(frozen=True, eq=False)
-class Selection(SavedAsJson):
+class Selection(SavedAsJson, ShownInNotebooks):
     """Training tasks in the order they were chosen; ``tasks[selection.indices]`` picks them."""
 
     file = SELECTION_FILE
@@ -41,6 +42,10 @@ class Selection(SavedAsJson):
             f"{self.score_is} {score:.4g}" + (f", for test task {test}" if test >= 0 else "")
             for score, test in zip(self.scores, self.for_test, strict=True)
         ]
+
+    def _rows(self) -> Iterable[Mapping[str, Any]]:
+        chosen = zip(self.indices.tolist(), self.why, strict=True)
+        return ({"task": index, "why": why} for index, why in chosen)
 
     def summary(self) -> str:
         """What was chosen, in a few words."""

@@ -6,25 +6,33 @@ training tasks are equally near. Which of these look most like the test task, cl
 means of their classes tell.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from taskscape.arguments import check_whole
 from taskscape.compare import Neighbours
+from taskscape.compare.posteriors import Tasks
+from taskscape.compare.search import nearest_there_are
+from taskscape.embeddings import Embeddings
+from taskscape.embeddings.catalogue import PosteriorStream
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.similarity.distances import DistanceSource
 from taskscape.similarity.transport import squared_distances, transport_classes
-from taskscape.tasks import TaskSet
+from taskscape.tasks import TaskSet, make_tasks
 
 TIE = 0.1
 """Nats within which training tasks count as equally near. The same classes known by other samples
 are about as far: 0.09 nats in the middle (glyphs, 8 samples a class, 200 tasks)."""
+_SAME = 1e-6
+"""Differences of other distances, of which 1 is usual, that are rounding."""
 _LOOKED_AT = 1000
 """Of equally near training tasks, at most so many are compared by their class means."""
+_SPARE = 16
 _NUMBERS = 1 << 22
 """Distances held at once."""
 
@@ -33,10 +41,89 @@ _NUMBERS = 1 << 22
 class NearestTasks(Neighbours):
     """The k nearest training tasks of each test task; of equals, the most alike class by class."""
 
-    by_classes: Float[np.ndarray, "tasks k"]
-    """Root mean squared distance between class means under their best assignment."""
+    by_classes: Float[np.ndarray, "tasks k"] | None
+    """Root mean squared distance between class means under their best assignment; None where the
+    samples are not known."""
     ties: Int[np.ndarray, "tasks"]
-    """How many training tasks are equally near as the nearest one, itself among them."""
+    """How many training tasks are not told apart from the nearest one, itself among them."""
+    tie: float = TIE
+    """How far distances of such tasks may be from each other."""
+
+    def summary(self) -> str:
+        """Which of them are not told apart, and where it is said how far to trust it."""
+        n, many = len(self.ties), int(self.ties.max(initial=0))
+        if many < 2:
+            said = "No other training task is as near as the first."
+        else:
+            within = f" (within {self.tie:g} nats)" if self.tie == TIE else ""
+            several = f" of {(self.ties > 1).mean():.0%} of {n:,} tasks, up to" if n > 1 else ""
+            more = " or more" if many > _LOOKED_AT else ""
+            order = "their order means nothing; give the data to put the most alike first"
+            if self.by_classes is not None:
+                order = "the most alike come first, by the distance between their class means"
+            said = (
+                f"Not told apart from the nearest{several}: {many:,}{more} tasks{within}; {order}."
+            )
+        return (
+            f"{said}\nHow far to trust it: how often tasks of one group find each other in these "
+            "data (`retrieval`, or `taskscape compare --retrieval --data …`)."
+        )
+
+
+def nearest(
+    test: Tasks,
+    train: Tasks | Iterable[Tasks],
+    k: int = 10,
+    *,
+    pool: ClassPool | None = None,
+    method: str = "auto",
+) -> NearestTasks:
+    """The ``k`` training tasks with the smallest distance from each test task, exactly.
+
+    Tasks are as :func:`taskscape.compare.nearest` takes them. How many are not told apart from the
+    nearest is counted, to about a thousand. With the ``pool`` that the tasks are from, the most
+    alike of equals come first, as in :func:`nearest_tasks`.
+    """
+    k = check_whole(k, "k", 1)
+    tie = TIE if not isinstance(test, Embeddings) or test.header.counts_themes else _SAME
+    near = nearest_there_are(test, train, k + _SPARE, method=method)
+    if (n := near.indices.shape[1]) < k:
+        raise DataError(f"k={k} is more than the {n} training tasks; lower k.")
+    levels = tie_levels(near.distances, tie)
+    if n == k + _SPARE and (levels[:, -1] == levels[:, k - 1]).any():
+        near = nearest_there_are(test, train, k + _LOOKED_AT, method=method)
+        levels = tie_levels(near.distances, tie)
+    apart = None if pool is None else _by_class_means(test, train, near.indices, pool)
+    rows = []
+    for i, level in enumerate(levels):
+        row = np.zeros(len(level)) if apart is None else apart[i]
+        rows.append(settle_ties(level, k, row.__getitem__))
+    chosen, by_classes = (np.stack(column) for column in zip(*rows, strict=True))
+    indices, distances = (
+        np.take_along_axis(part, chosen, axis=1) for part in (near.indices, near.distances)
+    )
+    known = None if apart is None else by_classes
+    return NearestTasks(indices, distances, known, (levels == 0).sum(axis=1), tie)
+
+
+def _by_class_means(
+    test: Tasks,
+    train: Tasks | Iterable[Tasks],
+    near: Int[np.ndarray, "tests some"],
+    pool: ClassPool,
+) -> Float[np.ndarray, "tests some"]:
+    """How far the class means of each test task are from those of the training tasks near it."""
+    places, column = np.unique(near, return_inverse=True)
+    if isinstance(train, PosteriorStream):
+        train = train.catalogue.take(places, train.where)
+    elif isinstance(train, Embeddings):
+        train = train[places]
+    if not (isinstance(train, Embeddings) and isinstance(test, Embeddings)):
+        raise DataError("pool settles ties of embedded tasks; what is given says no classes.")
+    alike = _ClassMeans(
+        *(make_tasks(pool, [list(e.names(i)) for i in range(len(e))]) for e in (test, train))
+    )
+    return np.stack([alike.distances(i, own) for i, own in enumerate(column.reshape(near.shape))])
 
 
 def nearest_tasks(
@@ -65,12 +152,15 @@ def nearest_tasks(
             level = tie_levels(row, tie)
             chosen, by_classes = settle_ties(level, k, partial(alike.distances, i))
             rows.append((chosen, row[chosen], by_classes, np.array((level == 0).sum())))
-    return NearestTasks(*(np.stack(column) for column in zip(*rows, strict=True)))
+    indices, far, apart, ties = (np.stack(column) for column in zip(*rows, strict=True))
+    return NearestTasks(indices, far, apart, ties, tie)
 
 
-def tie_levels(distances: Float[np.ndarray, "trains"], tie: float) -> Float[np.ndarray, "trains"]:
+def tie_levels(
+    distances: Float[np.ndarray, "*tests trains"], tie: float
+) -> Float[np.ndarray, "*tests trains"]:
     """0 for what is within ``tie`` of the nearest, 1 within the next, and so on: equals."""
-    beyond = distances - distances.min()
+    beyond = distances - distances.min(axis=-1, keepdims=True)
     return np.floor(beyond / tie) if tie > 0 else beyond
 
 

@@ -5,7 +5,7 @@ candidates are tasks of the other half, and of all groups that were learned from
 worth something if the nearest candidate of a query is of its own group. It needs no learner.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +17,7 @@ from sklearn.base import clone
 from taskscape.arguments import Seed, check_kind, check_seed, check_whole
 from taskscape.compare.retrieval import Retrieval, score_retrieval
 from taskscape.errors import DataError
+from taskscape.notebook import ShownInNotebooks
 from taskscape.pools import ClassPool
 from taskscape.similarity.known import DEFAULT_SIMILARITY, PROTOTYPES, TASK_MEANS
 from taskscape.similarity.models import ModelSimilarity
@@ -34,12 +35,19 @@ _OTHERS = 9
 """Tasks that share all classes but one with a query, where there are no groups."""
 
 
-@dataclass(frozen=True, eq=False)
-class RetrievalTest:
+@dataclass(frozen=True, eq=False, repr=False)
+class RetrievalTest(ShownInNotebooks):
     """How a similarity measure did, with the simplest baselines on the same tasks."""
 
     measure: Retrieval
     baselines: Mapping[str, Retrieval]
+
+    def __repr__(self) -> str:
+        return f"RetrievalTest({self.measure!r})"
+
+    def _rows(self) -> Iterable[Mapping[str, Any]]:
+        for test in (self.measure, *self.baselines.values()):
+            yield {"by": test.measure, "find their own (%)": f"{100 * test.precision.value:.0f}"}
 
     def summary(self) -> str:
         """The precision, and the paired difference to every baseline."""

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from taskscape.arguments import MOST_FOR_JAX, check_choice, check_number, check_seed, check_whole
 from taskscape.errors import DataError
 from taskscape.meta import conv4, find_learner
@@ -136,8 +138,8 @@ def _lowered(
     config: StudyConfig, pool: ClassPool, smallest: int
 ) -> Iterator[tuple[str, str, int | tuple[int, int]]]:
     """The settings that the data cannot meet, with what they can."""
-    tasks, n_classes = config.tasks, {s: len(pool.classes_in(s)) for s in splits_of(pool)}
-    most = {("tasks", f"n_{s}"): math.comb(n, tasks.n_way) for s, n in n_classes.items()}
+    tasks = config.tasks
+    most = {("tasks", f"n_{s}"): possible_tasks(config, pool, s) for s in splits_of(pool)}
     n_train = min(tasks.n_train, most["tasks", "n_train"])
     limits = most | {
         ("tasks", "n_shot"): smallest,
@@ -153,22 +155,42 @@ def _lowered(
         if getattr(getattr(config, section), name) > limit:
             yield section, name, limit
     low, high = config.fit.n_way
-    cut = (min(low, n_classes["train"]), min(high, n_classes["train"]))
+    largest = max(_may_meet(config, pool, "train"))
+    cut = min(low, largest), min(high, largest)
     if cut != (low, high):
         yield "fit", "n_way", cut
+
+
+def _may_meet(config: StudyConfig, pool: ClassPool, split: str) -> list[int]:
+    """How many classes may meet in a task: those of the split, or of each of its groups."""
+    classes = pool.classes_in(split)
+    if not config.tasks.within_group:
+        return [len(classes)]
+    if pool.groups is None:
+        raise DataError(
+            f"tasks.within_group needs groups, and {pool.name!r} has none. Give it some "
+            "(--group-file groups.csv), or leave it out."
+        )
+    return np.unique(np.asarray(pool.groups)[classes], return_counts=True)[1].tolist()
+
+
+def possible_tasks(config: StudyConfig, pool: ClassPool, split: str) -> int:
+    """How many different sets of classes the tasks of a split can have."""
+    return sum(math.comb(n, config.tasks.n_way) for n in _may_meet(config, pool, split))
 
 
 def _check_classes(config: StudyConfig, pool: ClassPool) -> None:
     """Every split must have classes for a task, and every class samples for an episode."""
     way = config.tasks.n_way
     for split in splits_of(pool):
-        n = (pool.splits or ()).count(split)
+        n = max(_may_meet(config, pool, split))
         if n < way:
+            where = "a group of every split" if config.tasks.within_group else "every split"
             raise DataError(
-                f"tasks.n_way={way} needs {way} classes in every split; {pool.name!r} has {n} "
+                f"tasks.n_way={way} needs {way} classes in {where}; {pool.name!r} has {n} "
                 f"{split} classes ({_classes(pool)}). Lower tasks.n_way, or give it more classes."
             )
-    possible = math.comb(len(pool.classes_in("test")), way)
+    possible = possible_tasks(config, pool, "test")
     if possible < _LEAST_TEST_TASKS:
         raise DataError(
             f"the {len(pool.classes_in('test'))} test classes of {pool.name!r} make only "

@@ -39,11 +39,15 @@ class SourceSettings:
     """Whether to leave out what cannot be read, instead of an error."""
     split_file: str = ""
     """A CSV file with the columns class and split."""
+    group_file: str = ""
+    """A CSV file with the columns class and group."""
+    encoder: str = ""
+    """What makes features of the samples, as ``module:function``."""
 
     def options(self) -> dict[str, Any]:
         """What is asked of :func:`~taskscape.load_pool`."""
         asked = asdict(self)
-        asked["splits"] = asked.pop("split_file")
+        asked["splits"], asked["groups"] = asked.pop("split_file"), asked.pop("group_file")
         return {name: value for name, value in asked.items() if value}
 
 
@@ -62,6 +66,8 @@ class TaskSettings:
     """Part of the (training) classes held out for validation, where the data name none."""
     test_share: float = 0.2
     """Part of the classes kept for testing, where the data name none."""
+    within_group: bool = False
+    """Whether all classes of a task are from one group."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +200,8 @@ class TargetSettings:
     updates: int = 400
     fingerprints: tuple[str, ...] = ()
     """Of the targets that were opened; written, not asked for."""
+    kept_out: tuple[str, ...] = ()
+    """Their classes that would be for training, and test instead; written, not asked for."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
 """What a study will do, settled before it starts: the pool with its splits, and all tasks."""
 
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from taskscape.pools import ClassPool
 from taskscape.pools.splits import deal_splits
-from taskscape.study.checks import check_config, fitted_to, splits_of
+from taskscape.study.checks import check_config, fitted_to, possible_tasks, splits_of
 from taskscape.study.config import StudyConfig
 from taskscape.tasks import TaskSet, sample_tasks
 
@@ -29,7 +28,7 @@ class Plan:
         fit = self.config.fit
         return sample_tasks(
             self.pool, fit.n_tasks, split="train", n_way=fit.n_way, n_shot=fit.n_shot,
-            seed=self._seed(_FIT),
+            within_group=self.config.tasks.within_group, seed=self._seed(_FIT),
         )  # fmt: skip
 
     @cached_property
@@ -52,10 +51,11 @@ class Plan:
     def _tasks(self, split: str, n_tasks: int, offset: int) -> TaskSet:
         """Different sets of classes, in an order of chance."""
         tasks = self.config.tasks
-        possible = math.comb(len(self.pool.classes_in(split)), tasks.n_way)
+        possible = possible_tasks(self.config, self.pool, split)
         return sample_tasks(
             self.pool, min(n_tasks, possible), split=split, n_way=tasks.n_way,
-            n_shot=tasks.n_shot or "all", unique=True, seed=self._seed(offset),
+            n_shot=tasks.n_shot or "all", within_group=tasks.within_group, unique=True,
+            seed=self._seed(offset),
         )  # fmt: skip
 
     def _seed(self, offset: int) -> int:
@@ -72,6 +72,13 @@ def make_plan(pool: ClassPool, config: StudyConfig) -> Plan:
     check_config(config)
     tasks = config.tasks
     split, notes = deal_splits(pool, config.seed, tasks.test_share, tasks.val_share, tasks.n_way)
+    if out := set(config.targets.kept_out):
+        splits = (
+            "test" if name in out and s == "train" else s
+            for name, s in zip(split.class_names, split.splits or (), strict=True)
+        )
+        split = replace(split, splits=tuple(splits))
+        notes.append(f"Of the targets' classes, {len(out)} would be training classes: they test.")
     effective, cuts = fitted_to(config, split)
     opened = (*pool.info.get("notes", ()), *pool.info.get("look_alikes", ()))
     return Plan(split, effective, (*opened, *notes, *cuts))

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from taskscape.errors import DataError
 from taskscape.meta import label_of
 from taskscape.storage import plain
-from taskscape.study.plan import Plan
+from taskscape.study.plan import Plan, make_plan
 from taskscape.study.stages import Stage, Steps
 from taskscape.targets import Advice, AdvisorSettings, Sources, Target, advise_on, find_target
 from taskscape.targets.advisor import draw_candidates
@@ -27,21 +26,21 @@ def open_targets(plan: Plan) -> tuple[Plan, tuple[Target, ...]]:
     asked, settings = plan.config.targets, _settings(plan)
     if not asked.names:
         return plan, ()
-    draw_candidates(plan.pool, settings)  # an error now, and not after the stages before
     sizes, training = settings.target_sizes(), plan.pool.split("train")
     targets = [find_target(name, plan.pool, **sizes) for name in asked.names]
     names = [target.name for target in targets]
     for i, target in enumerate(targets):
         if names.count(target.name) > 1:  # such as two folders: each by how it was asked for
             targets[i] = replace(target, name=asked.names[i])
-        if own := target.classes_in(training):  # the themes are fitted to all of these
-            raise DataError(
-                f"the target {target.name} has {len(own)} training classes of the pool, such as "
-                f"{training.class_names[own[0]]}, and the study trains on them. Name a group of "
-                "another split, or ask `taskscape advise`, which leaves the target's classes out."
-            )
-    known = replace(asked, fingerprints=tuple(t.fingerprint for t in targets))
-    return replace(plan, config=replace(plan.config, targets=known)), tuple(targets)
+    own = {training.class_names[c] for t in targets for c in t.classes_in(training)}
+    known = replace(
+        asked, fingerprints=tuple(t.fingerprint for t in targets),
+        kept_out=tuple(sorted({*asked.kept_out, *own})),
+    )  # fmt: skip
+    after = make_plan(plan.pool, replace(plan.config, targets=known))
+    draw_candidates(after.pool, settings)  # an error now, and not after the stages before
+    notes = dict.fromkeys((*plan.notes, *after.notes))
+    return replace(after, notes=tuple(notes)), tuple(targets)
 
 
 def targets_stage(

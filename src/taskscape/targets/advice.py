@@ -1,7 +1,7 @@
 """``advise``: which tasks of a pool to train on for a target, and what to expect of it."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from taskscape.files import (
     json_with,
 )
 from taskscape.meta.learners import find_learner
+from taskscape.notebook import ShownInNotebooks
 from taskscape.pools import ClassPool
 from taskscape.select.known import AUTO, RANDOM
 from taskscape.select.trials import gain_over
@@ -62,7 +63,7 @@ class SourceShare:
 
 
 @dataclass(frozen=True, eq=False)
-class Advice:
+class Advice(ShownInNotebooks):
     """What to train on for a target, why, and what to expect."""
 
     target: str
@@ -97,6 +98,12 @@ class Advice:
 
     def __repr__(self) -> str:
         return f"Advice(target={self.target!r}, way={self.way!r}, {len(self.chosen)} tasks)"
+
+    def _rows(self) -> Iterable[Mapping[str, Any]]:
+        near = self.sources
+        return (
+            {"source": s.name, "distance": f"{s.distance:.2f}", "chosen": s.chosen} for s in near
+        )
 
     @property
     def chosen_from(self) -> tuple[SourceShare, ...]:

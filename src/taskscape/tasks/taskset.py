@@ -2,7 +2,7 @@
 
 import operator
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -11,6 +11,7 @@ from jaxtyping import Bool, Int, Integer, UInt64
 
 from taskscape.arguments import Seed, as_array, check_kind, check_seed, check_whole, public
 from taskscape.errors import DataError
+from taskscape.notebook import ShownInNotebooks
 from taskscape.pools import ClassPool
 from taskscape.tasks.batches import BatchSampler, Episodes, PoolRows
 from taskscape.tasks.draws import distinct, subkeys, task_keys
@@ -26,7 +27,7 @@ Rows: TypeAlias = Any
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TaskSet:
+class TaskSet(ShownInNotebooks):
     """Tasks over one pool, as class ids and a key each; sample ids derive from the keys.
 
     Rows of ``classes`` are padded with -1 behind the task's own classes. ``n_shot`` is per task, 0
@@ -54,6 +55,9 @@ class TaskSet:
         return (
             f"TaskSet({len(self):,} tasks over {self.pool.name!r}: {way}-way, {shot}-shot{query})"
         )
+
+    def _rows(self) -> Iterable[Mapping[str, Any]]:
+        return ({"task": i, "classes": ", ".join(self.names(i))} for i in range(len(self)))
 
     @property
     def shape(self) -> tuple[int]:

@@ -63,11 +63,12 @@ class CoClustering(TaskModel):
     ``prepare``: ``"auto"`` chooses from the data, None takes the samples as they are, or a
     :class:`taskscape.themes.PrepareConfig`. ``n_restarts``: fits from different starts; the best
     by held-out bound is kept, fewer dead or duplicate themes before more; ``ensemble``: how many of
-    the best to keep. ``n_held_out``: tasks to judge by, made of a tenth of the classes (whole
-    groups where there are some), which are not learned from; with fewer than 30 classes, tasks that
-    share their classes with the others (``held_out_`` says which). ``random_state``: the seed that
-    shuffles tasks; where a fit starts follows from the classes alone. The same seed, data and
-    version give the same result. With None a seed is drawn, and kept as ``random_state_``.
+    the best to keep; there are at least as many restarts. ``n_held_out``: tasks to judge by, made
+    of a tenth of the classes (whole groups where there are some), which are not learned from; with
+    fewer than 30 classes, tasks that share their classes with the others; ``held_out_`` says which.
+    ``random_state``: the seed that shuffles tasks; where a fit starts follows from the
+    classes alone. The same seed, data and version give the same result. With None a seed is drawn,
+    and kept as ``random_state_``.
 
     After ``fit``: ``mu_``, ``Sigma_``, ``alpha_`` (of the best fit), ``members_`` (all kept
     fits), ``elbo_history_`` (tasks seen, held-out nats per sample), ``held_out_`` (on what),
@@ -216,11 +217,7 @@ class CoClustering(TaskModel):
         )
         check_whole(self.n_restarts, "n_restarts", 1, _MOST_RESTARTS)
         check_whole(self.n_held_out, "n_held_out", 1)
-        if check_whole(self.ensemble, "ensemble", 1) > self.n_restarts:
-            raise DataError(
-                f"ensemble={self.ensemble} of n_restarts={self.n_restarts}: keep at most as many "
-                "fits as there are restarts."
-            )
+        check_whole(self.ensemble, "ensemble", 1, _MOST_RESTARTS)
         if self.random_state is not None:
             check_seed(self.random_state, "random_state")
         check_prepare(self.prepare)

@@ -15,6 +15,7 @@ from taskscape.arguments import Seed, check_kind, check_seed, public
 from taskscape.embeddings import Embeddings
 from taskscape.embeddings.factors import TASK_THEMES, Factor
 from taskscape.errors import DataError
+from taskscape.progress import progress_bar
 from taskscape.storage import arrays_of
 from taskscape.tasks import TaskSet
 from taskscape.themes.co_clustering import CoClustering
@@ -111,9 +112,12 @@ class TaskThemes(TaskModel):
         seed: int,
     ) -> tuple[Factor, ...]:
         """Learn the preparation, the image-themes, and how well tasks are usually explained."""
-        self.preparation_ = preparation_for(self.prepare, tasks.pool, classes)
-        prepared = PreparedSamples(tasks.pool, self.preparation_, classes, keep=False)
-        themes, factors = learn_image_themes(tasks, prepared, settings, seed)
+        with progress_bar("fitting image-themes", 2) as advance:
+            self.preparation_ = preparation_for(self.prepare, tasks.pool, classes)
+            prepared = PreparedSamples(tasks.pool, self.preparation_, classes, keep=False)
+            advance()
+            themes, factors = learn_image_themes(tasks, prepared, settings, seed)
+            advance()
         self.themes_: ImageThemes = themes
         some = tasks[evenly_spaced(np.arange(len(tasks)), _USUAL_TASKS)]
         known = embed_in_themes(themes, some, prepared)

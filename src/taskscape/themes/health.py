@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.model import Themes
+from taskscape.notebook import ShownInNotebooks
 from taskscape.themes.mending import dead_themes, duplicates
 
 _RUNAWAY = 1e3
@@ -23,8 +24,8 @@ _AGREE = 0.5
 """Rank correlation of distances below which fits do not confirm each other."""
 
 
-@dataclass(frozen=True)
-class Health:
+@dataclass(frozen=True, repr=False)
+class Health(ShownInNotebooks):
     """How the themes are used, how many points tasks fall on, and advice where needed."""
 
     image_theme_usage: tuple[float, ...]
@@ -47,6 +48,10 @@ class Health:
     agreement: float | None
     """Mean rank correlation, between fits of an ensemble, of the tasks' distances from training."""
     advice: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        said = f"{len(self.advice)} remarks, see summary()" if self.advice else "nothing to remark"
+        return f"Health({said}; {self.n_tasks:,} {self.judged_on})"
 
     @property
     def ok(self) -> bool:

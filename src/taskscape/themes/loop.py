@@ -319,7 +319,7 @@ class Restarts:
 
     def __post_init__(self) -> None:
         self.path = None if self.checkpoint is None else Path(self.checkpoint)
-        self.n = int(self.params["n_restarts"])
+        self.n = int(max(self.params["n_restarts"], self.params["ensemble"]))
         self.identity = _identity(self.params, self.source, self.held_out)
 
     @losses_named()

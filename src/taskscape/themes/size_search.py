@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
@@ -15,10 +15,14 @@ from taskscape.compare import distances
 from taskscape.distributed.engine import map_work
 from taskscape.errors import DataError
 from taskscape.files import picture
+from taskscape.notebook import ShownInNotebooks
 from taskscape.tasks import TaskSet
 from taskscape.themes.co_clustering import CoClustering
 from taskscape.themes.data import TaskSource
 from taskscape.themes.task_model import HealthWarning
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _SAME = 1e-6
 """Distances that differ by less, in nats, are equal but for rounding."""
@@ -47,7 +51,7 @@ class GridPoint:
 
 
 @dataclass(frozen=True, repr=False)
-class SizeSearch:
+class SizeSearch(ShownInNotebooks):
     """The grid, the best of it, the smallest that is about as good, and the one for search."""
 
     points: tuple[GridPoint, ...]
@@ -115,8 +119,8 @@ class SizeSearch:
             "for_search": asdict(self.for_search),
         }
 
-    def plot(self, path: str | os.PathLike[str]) -> None:
-        """Write a figure: held-out bound against image-themes, a line per number of task-themes."""
+    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
+        """Held-out bound against image-themes, a line per number of task-themes: a figure."""
         colours = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
         points = sorted(self.points, key=lambda p: p.image_themes)
         with picture(path, 6.4, 4.2, dpi=150) as figure:
@@ -134,6 +138,7 @@ class SizeSearch:
             axes.set_xlabel("image-themes K")
             axes.set_ylabel("held-out bound (nats per sample)")
             axes.legend(frameon=False)
+        return figure
 
 
 def search_sizes(

@@ -163,7 +163,10 @@ def test_nearest_says_how_many_tie_and_puts_the_most_alike_first(run, tmp_path, 
     asked = ("nearest", "--catalogue", tmp_path / "train.parquet", "--query",
              tmp_path / "test.parquet", "--task", 0, "-k", 3)  # fmt: skip
     words = run(*asked)
-    assert "2 tasks are equally near (within 0.1 nats): their order means nothing (--data" in words
+    assert "(distances: nats)" in words
+    assert words.count("not told apart  task") == 2
+    assert "nearest: 2 tasks (within 0.1 nats); their order means nothing; give the data" in words
+    assert "compare --retrieval" in words  # how far to trust it
     monkeypatch.setattr(compare, "load_pool", lambda data: POOL)
     found = json.loads(run(*asked, "--data", "mine", "--json"))
     assert found["ties"] == 2
@@ -171,7 +174,7 @@ def test_nearest_says_how_many_tie_and_puts_the_most_alike_first(run, tmp_path, 
     assert found["nearest"][0]["by_classes"] == pytest.approx(0, abs=1e-6)
     assert found["nearest"][2]["by_classes"] > found["nearest"][0]["by_classes"]
     assert "the most alike come first" in run(*asked, "--data", "mine")
-    assert "No other task is as near" in run(*asked[:-4], "--task", 0, "-k", 1, "--n-way", "2",
+    assert "as near as the first" in run(*asked[:-4], "--task", 0, "-k", 1, "--n-way", "2",
                                              "--any-class", "class 4")  # fmt: skip
 
 
@@ -204,7 +207,7 @@ def test_nearest_embeds_a_task_by_its_classes(run, files, monkeypatch):
             "nearest", "--catalogue", files / "catalogue", "--task", task, "-k", 2,
             "--model", files, "--data", "my data",
         )  # fmt: skip
-        assert words.startswith("nearest to the task of class 1, class 2:")
+        assert words.startswith("nearest to the task of class 1, class 2 (distances: nats):")
 
 
 def test_what_compare_writes_keeps_its_classes_in_a_diagram(run, files, tmp_path):

@@ -141,3 +141,36 @@ def test_joined_data_say_what_was_changed(tmp_path: Path) -> None:
          "sources", "--out", str(out)],
     )  # fmt: skip
     assert drawn.exit_code == 0, drawn.output
+
+
+def test_what_load_pool_can_be_told_data_save_can_be_told(tmp_path: Path, monkeypatch):
+    table = tmp_path / "flowers.csv"
+    rows = [f"{i / 7},{i / 5},{i % 3},{'ab'[i % 2]},{'xyz'[i % 3]}" for i in range(30)]
+    table.write_text("\n".join(["one,two,three,colour,species", *rows]))
+    said = subprocess.run(
+        [sys.executable, "-m", "taskscape", "data", "show", str(table)], capture_output=True,
+        text=True, check=False,
+    ).stderr  # fmt: skip
+    assert "label_column=…" in said
+    assert "taskscape data save DATA --option label_column=NAME" in said
+    (tmp_path / "groups.csv").write_text("class,group\nx,p\ny,p\nz,q\n")
+    (tmp_path / "halving.py").write_text("def halve(batch):\n    return batch / 2\n")
+    monkeypatch.chdir(tmp_path)
+    run(
+        "data", "save", table, "--option", "label_column=species", "--option",
+        "feature_columns=one,two", "--group-file", "groups.csv", "--encoder", "halving:halve",
+        "--out", "mine",
+    )  # fmt: skip
+    pool = load_pool("mine")
+    assert (pool.class_names, pool.groups) == (("x", "y", "z"), ("p", "p", "q"))
+    np.testing.assert_allclose(pool.samples_of("x")[1], [3 / 14, 3 / 10], rtol=1e-6)
+    with pytest.raises(DataError, match=r"--option nonsense=1: expected label_column"):
+        run("data", "save", table, "--option", "nonsense=1", "--out", "other")
+
+
+def test_flags_take_nothing_in_help():
+    for words in (["tasks"], ["data"], ["data", "save"], []):
+        text = run(*words, "--help")
+        assert "--help" in text
+        assert "<bool>" not in text
+        assert "BOOL" not in text

@@ -33,8 +33,8 @@ def test_the_end_says_on_what_the_fit_was_judged(capsys: pytest.CaptureFixture[s
     print_fit(finished(), "glyphs", Path("model"), as_json=False)
     assert capsys.readouterr().out == (
         f"prepared by: {PrepareConfig(pca=None).describe()}\n"
-        "learned from 2,048 tasks; bound -3.1250 nats per sample on tasks of held-out classes; "
-        "stopped: the held-out bound no longer rises\n"
+        "learned from 2,048 tasks; stopped: the held-out bound no longer rises; bound (how well "
+        "tasks of held-out classes are explained) -3.1250 nats per sample\n"
         "image-themes explain 50%, 50% of the samples\n"
         "task-themes explain 70%, 30% of the classes\n"
         "500 tasks of held-out classes fall on 212 distinct points (rounded to 0.1), in 1 of 1 "

@@ -115,14 +115,17 @@ def test_what_one_always_changes_has_options(
 
     monkeypatch.setattr("taskscape.study.run_study", remember)
     options = ["--n-way", 4, "--n-shot", 2, "--image-size", 6, "--min-samples", 5]
-    options += ["--split-file", tmp_path / "s.csv", "--seed", 3, "--skip-damaged"]
+    options += ["--split-file", tmp_path / "s.csv", "--group-file", tmp_path / "g.csv"]
+    options += ["--encoder", "my:net", "--within-group", "--seed", 3, "--skip-damaged"]
     with pytest.raises(DataError, match="enough"):
         invoke("--config", study, *options, "--out", tmp_path / "out")
     config, command = asked
     assert config.tasks.n_way == 4
     assert [config.evaluate.n_shot, config.selection.n_shot, config.targets.n_shot] == [2] * 3
+    assert config.tasks.within_group
     assert config.source.options() == {
-        "image_size": 6, "min_samples": 5, "skip_damaged": True, "splits": str(tmp_path / "s.csv")
+        "image_size": 6, "min_samples": 5, "skip_damaged": True, "encoder": "my:net",
+        "splits": str(tmp_path / "s.csv"), "groups": str(tmp_path / "g.csv"),
     }  # fmt: skip
     words = " ".join(map(str, options))
     assert command == f"taskscape run --config {study} {words} --out {tmp_path / 'out'}"

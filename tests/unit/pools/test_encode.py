@@ -12,6 +12,7 @@ from taskscape.errors import DataError
 from taskscape.pools.encode import encoder_label
 from taskscape.pools.load import load_pool
 from taskscape.pools.pool import ClassPool
+from taskscape.targets import find_target
 
 
 @pytest.fixture
@@ -214,3 +215,33 @@ def test_what_an_encoder_is_called() -> None:
     assert encoder_label(np.mean) == "numpy.mean"
     assert encoder_label(functools.partial(np.mean, axis=1)) == "numpy.mean"
     assert encoder_label(Encoder()).endswith("test_encode.Encoder")
+
+
+def rows_of_pixels(batch: np.ndarray) -> np.ndarray:
+    return batch.mean(axis=2)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_pool_of_features_brings_a_target_of_pictures_to_its_own_form(
+    pool: ClassPool, tmp_path: Path, stored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_network.py").write_text("def rows(batch):\n    return batch.mean(axis=2)\n")
+    monkeypatch.chdir(tmp_path)
+    encoded = load_pool(pool, encoder="my_network:rows" if stored else rows_of_pixels)
+    if stored:  # which remembers what to import
+        encoded.save(tmp_path / "mine")
+        encoded = load_pool(tmp_path / "mine")
+        assert encoded.encoder is None
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (12, 56, 56), dtype=np.uint8)  # of another size, too
+    target = find_target((pixels, np.repeat([0, 1], 6)), encoded, n_shot=3)
+    assert target.pool.sample_shape == (28,)
+    assert [note.split(":")[0] for note in target.notes] == ["target", "target"]
+    half = load_pool((pixels, np.repeat([0, 1], 6)), image_size=28)
+    np.testing.assert_allclose(target.pool.samples, rows_of_pixels(half.take(half.rows)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["no_such_module:rows", "numpy", "numpy:no_such", ":rows"])
+def test_an_encoder_that_cannot_be_imported_is_named(name: str) -> None:
+    with pytest.raises(DataError, match=rf"encoder='{name}' .*module:function"):
+        load_pool({"a": np.zeros((3, 2)), "b": np.ones((3, 2))}, encoder=name)

@@ -144,7 +144,7 @@ def test_all_parts_are_there():
 def test_the_fit_says_on_what_it_was_judged():
     result = bare_study()
     page, judged_on = Page(render_report(result)), result.model.co_clustering_.held_out_
-    assert f"explains tasks that it did not learn from, {judged_on}, as learning" in page.text
+    assert f"explains tasks that it did not learn from ({judged_on}), as learning" in page.text
     bound = json.loads(page.scripts[0])["figures"]["bound"]
     assert bound["data"][-1]["name"] == judged_on
 
@@ -309,3 +309,24 @@ def test_the_same_study_gives_the_same_file(tmp_path):
     path = write_report(bare_study(), tmp_path / "new folder" / "report.html")
     assert path.read_text(encoding="utf-8") == render_report(bare_study())
     assert path.stat().st_size < 8_000_000
+
+
+def test_sentences_are_shown_as_sentences_and_themes_are_of_samples():
+    bare = bare_study()
+
+    def page_of(names: list[str]) -> tuple[str, object]:
+        page = render_report(replace(bare, pool=replace(bare.pool, sample_names=tuple(names))))
+        return page, json.loads(re.search(r'id="data-island">(.*?)</script>', page)[1])["said"]
+
+    rows = range(len(bare.pool.samples))
+    page, said = page_of([f"What is number {i}?" for i in rows])
+    assert re.search(r"<li>What is number \d+\? <span", page[page.index('id="themes"') :])
+    assert said[0].startswith("What is number")
+    assert "<h3>Sample-themes</h3>" in page
+    assert "mage-theme" not in page
+    assert page_of([f"{i}.wav" for i in rows])[1] is None  # no sentences
+
+
+def test_rules_are_explained_where_they_stand():
+    page = render_report(with_outcomes(bare_study()))
+    assert "<em>random</em>: by chance." in page

@@ -102,6 +102,18 @@ def error_of(pool: ClassPool, **changes: dict) -> str:
     return str(raised.value)
 
 
+def test_tasks_within_groups_if_asked():
+    pool = replace(toy_pool(), groups=tuple(f"g{c // 4}" for c in range(24)))
+    plan = make_plan(pool, tiny(tasks={"within_group": True, "n_way": 2}, fit={"n_way": [3, 9]}))
+    for tasks in (plan.fit_tasks, plan.train, plan.val, plan.test):
+        assert tasks is not None
+        assert all(len({pool.groups[c] for c in row if c >= 0}) == 1 for row in tasks.classes)
+    assert len(plan.test) == 12  # of two groups of four classes
+    assert plan.config.fit.n_way == (3, 4)
+    with pytest.raises(DataError, match=r"within_group needs groups.*--group-file"):
+        make_plan(toy_pool(), tiny(tasks={"within_group": True}))
+
+
 def test_too_few_classes_or_samples_are_named_before_any_work():
     assert error_of(toy_pool(), tasks={"n_way": 9}) == (
         "tasks.n_way=9 needs 9 classes in every split; 'arrays' has 8 train classes (8 train, 8 "

@@ -292,15 +292,25 @@ def test_a_study_says_what_to_train_on_for_targets(tmp_path):
     assert [a.to_dict() for a in again.targets] == [a.to_dict() for a in result.targets]
 
 
-def test_a_target_that_the_study_trains_on_is_refused(tmp_path):
-    left = mixed_pool().subset([f"left {c}" for c in range(6)])
+def test_targets_are_kept_out_of_training(tmp_path):
+    """A group that was dealt to training, and a folder of the same samples as one."""
+    pool = mixed_pool()
+    left = pool.subset([f"left {c}" for c in range(6)])
     copies = np.concatenate([left.samples_of(c) for c in range(6)])
     np.savez(tmp_path / "copy.npz", X=copies, y=np.repeat(range(6), 12))
-    for name in ("left", str(tmp_path / "copy.npz")):
-        config = config_from({**TINY, "targets": {"names": [name]}})
-        with pytest.raises(DataError, match=r"training classes of the pool.*taskscape advise"):
-            go(tmp_path / "out", config, mixed_pool())
-        assert not (tmp_path / "out").exists()
+    assert set(left.splits) == {"train"}
+    small = {"budget": 6, "candidates": 30, "n_shot": 3, "n_query": 6, "trials": 2, "updates": 4}
+    config = config_from({**TINY, "targets": {"names": [str(tmp_path / "copy.npz")], **small}})
+    result, _ = go(tmp_path / "out", config, pool)
+    assert set(result.pool.subset(left.class_names).splits) == {"test"}
+    assert "Of the targets' classes, 6 would be training classes: they test." in result.notes
+    trained = np.unique(result.targets[0].chosen.class_ids)
+    assert not {result.targets[0].chosen.pool.class_names[c] for c in trained} & {*left.class_names}
+    (tmp_path / "copy.npz").unlink()
+    assert load_study(tmp_path / "out", pool).pool.splits == result.pool.splits
+    by_name = config_from({**TINY, "targets": {"names": ["left"], **small}})
+    plan, _ = open_targets(make_plan(pool, by_name))
+    assert plan.pool.splits == result.pool.splits
 
 
 @pytest.mark.parametrize(

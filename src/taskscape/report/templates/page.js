@@ -50,7 +50,12 @@ function thumb(c) {
 /** Some classes in a row: pictures, or names where there are none. */
 function pile(classes) {
   if (data.sheet) return el("span", { class: "pile" }, classes.map(thumb));
-  return el("span", {}, classes.map((c) => data.classes[c]).join(", "));
+  return el("span", {}, classes.map((c, i) => [i ? ", " : "", data.classes[c], said(c)]).flat());
+}
+
+/** A sample of the class, where samples are sentences. */
+function said(c) {
+  return data.said?.[c] ? el("span", { class: "quiet" }, ` “${data.said[c]}”`) : null;
 }
 
 /** Shows something beside the pointer; null hides it. */

@@ -44,7 +44,7 @@ function mixture(tasks, index) {
 
 function classList(classes) {
   return el("ul", { class: "named" },
-    classes.map((c) => el("li", {}, data.sheet ? thumb(c) : null, el("span", {}, data.classes[c]))));
+    classes.map((c) => el("li", {}, data.sheet ? thumb(c) : null, el("span", {}, data.classes[c], said(c)))));
 }
 
 /** Where a task stands among the test tasks, such as "farther than 40 % of the test tasks". */
@@ -128,13 +128,16 @@ function neighbours(index) {
     el("span", {}, String(data.train.id[train])),
     pile(data.train.classes[train]),
     el("span", { class: "value" }, howFar(index, i)))));
-  return [el("h4", {}, "Nearest training tasks"), tied(index), el("ol", { class: "near" }, rows)];
+  const trust = data.trust ? el("p", { class: "quiet" }, `How far to trust this: ${data.trust}`) : null;
+  return [el("h4", {}, "Nearest training tasks"), tied(index), el("ol", { class: "near" }, rows), trust];
 }
 
 /** The distance of a neighbour and, where that settles ties, how alike its classes are. */
 function howFar(index, i) {
   const { nearest_distance: far, nearest_by_classes: alike } = data.test;
-  const short = `${far[index][i].toFixed(2)} ${data.short_unit}`.trim();
+  const equal = data.short_unit ? data.tie : 1e-6;
+  const same = data.test.ties?.[index] > 1 && far[index][i] - far[index][0] <= equal;
+  const short = same ? "not told apart" : `${far[index][i].toFixed(2)} ${data.short_unit}`.trim();
   return alike ? [short, el("br"), `classes ${alike[index][i].toFixed(2)} apart`] : short;
 }
 
@@ -143,9 +146,9 @@ function tied(index) {
   const ties = data.test.ties?.[index];
   if (!known(ties) || !data.test.nearest_by_classes) return null;
   const order = "The order among equals is that of their class means: how far apart they are, each with its best partner.";
-  if (ties < 2) return el("p", { class: "quiet" }, `None other is equally near. ${order}`);
+  if (ties < 2) return el("p", { class: "quiet" }, "No other is as near as the first.");
   const within = data.short_unit ? ` (within ${data.tie} ${data.short_unit})` : "";
-  return el("p", { class: "quiet" }, `${ties.toLocaleString("en")} are equally near${within}. ${order}`);
+  return el("p", { class: "quiet" }, `${ties.toLocaleString("en")} are not told apart from the nearest${within}. ${order}`);
 }
 
 /** Opens a task in the panel and marks it on the map; `from` is the test task to go back to. */

@@ -43,6 +43,11 @@ function wirePrinting() {
   });
 }
 
+/** Says of tables that are wider than the screen that they scroll. */
+function markWide() {
+  for (const div of document.querySelectorAll(".scroll")) div.classList.toggle("wide", div.scrollWidth > div.clientWidth + 1);
+}
+
 /** Marks in the contents where the reader is. */
 function followReader() {
   const links = new Map([...document.querySelectorAll(".contents a")].map((a) => [a.hash.slice(1), a]));
@@ -62,6 +67,9 @@ function followReader() {
 async function start() {
   wireControls();
   followReader();
+  markWide();
+  window.addEventListener("resize", markWide);
+  document.addEventListener("toggle", markWide, true);
   const [first] = listTasks();
   if (first !== undefined) showTask("test", first, { quiet: true });
   await pause();
