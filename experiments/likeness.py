@@ -7,7 +7,7 @@ and by chance. The classes of mini-ImageNet are grouped by kind of thing.
 """
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from experiments.lab import Lab, option
 from taskscape.pools import ClassPool, load_pool
@@ -80,5 +80,5 @@ def run(settings: LikenessSettings, lab: Lab) -> None:
         )
         began = time.perf_counter()
         found = resemblance(test, train, cell["measure"], validation=val, seed=seed)
-        lab.add(cell, {**found.to_dict(), "seconds": round(time.perf_counter() - began, 2)})
+        lab.add(cell, {**asdict(found), "seconds": round(time.perf_counter() - began, 2)})
         print(cell["by"], seed, found.summary(), flush=True)

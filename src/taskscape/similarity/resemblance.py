@@ -118,7 +118,8 @@ class Resemblance:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values."""
-        return {"answer": self.answer, "summary": self.summary(), **asdict(self)}
+        said = {"answer": self.answer, "verdict": self.verdict, "summary": self.summary()}
+        return said | asdict(self)
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "Resemblance":
