@@ -50,6 +50,10 @@ ADVICE = Kind("an advice", lambda folder: {p.name for p in folder.iterdir()} == 
 _JSON = json_with("advice", what="advice")
 _PLAIN = ("target", "learner", "way", "why", "measure", "distance_is", "explained", "gap")
 _LEAST_TRIALS = 2
+_TOGETHER = 2.0
+"""So much more than n samples alone does the share vary that is right when each is left out, as the
+others are told by it: with it, 94 to 97 % of 95 % intervals held what was then measured, without it
+84 to 91 % (nearest class mean, 5 to 20 classes of 2 to 5 samples made by chance)."""
 
 
 @dataclass(frozen=True)
@@ -399,7 +403,7 @@ def _held_out(trials: WayTrials, target: Target) -> Interval | None:
     p, n = float(by_training.mean()), len(np.unique(asked.query[asked.query_mask]))
     trainings = Variance(float(by_training.var(ddof=1)) / len(by_training), len(by_training) - 1)
     # a sample is right or wrong; two are added that are neither, so that 100 % is not certain
-    samples = Variance((p * n + 1) * (n - p * n + 1) / (n + 2) ** 3, n - 1)
+    samples = Variance(_TOGETHER * (p * n + 1) * (n - p * n + 1) / (n + 2) ** 3, n - 1)
     return t_interval(p, [trainings, samples]).within(0.0, 1.0)
 
 

@@ -344,7 +344,7 @@ def test_expected_accuracy_is_as_sure_as_the_samples_left_out_are_many(
         return held_out
 
     n = 6 * 5  # of each class five, whether it has five, or ten
-    reach = student.ppf(0.975, n - 1) * np.sqrt((0.8 * n + 1) * (0.2 * n + 1) / (n + 2) ** 3)
+    reach = student.ppf(0.975, n - 1) * np.sqrt(2 * (0.8 * n + 1) * (0.2 * n + 1) / (n + 2) ** 3)
     assert expected(5).reach == pytest.approx(reach)
     assert expected(10).reach == pytest.approx(reach)
     assert expected(3).reach > 1.2 * reach
