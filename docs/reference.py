@@ -31,7 +31,7 @@ PACKAGES = {
     "tasks": "Lists of tasks",
     "themes": "Fitting task-themes",
     "embeddings": "Embedded tasks",
-    "compare": "Distances, nearest tasks, resemblance, difficulty",
+    "compare": "Distances, nearest tasks, difficulty",
     "similarity": "Other similarity measures",
     "select": "Choosing training tasks",
     "diagram": "The correlation diagram",

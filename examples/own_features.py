@@ -38,7 +38,7 @@ def main() -> None:
     found = nearest(asked, known, k=3)
     for i, distance in zip(found.indices[0], found.distances[0], strict=True):
         print(f"{distance:.2f}: {', '.join(sources.names(int(i)))}")
-    print(resemblance(asked, known).summary())
+    print(resemblance(target, sources).summary())
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from experiments import (
     choosing,
     forecasting,
     learning,
+    likeness,
     paper,
     representation,
     retrieval,
@@ -36,6 +37,7 @@ __all__ = ["EXPERIMENTS", "main"]
 EXPERIMENTS: Mapping[str, tuple[ModuleType, type]] = {
     "paper": (paper, paper.PaperSettings),
     "learning": (learning, learning.LearningSettings),
+    "likeness": (likeness, likeness.LikenessSettings),
     "choosing": (choosing, choosing.ChoosingSettings),
     "forecasting": (forecasting, forecasting.ForecastingSettings),
     "representation": (representation, representation.RepresentationSettings),

@@ -195,9 +195,9 @@ def _gains(results: Sequence[_Results], trials: Mapping[SelectionPlan, Sequence[
         (plan, o.learner, o.rule, o.budget)
         for plan, own in trials.items()
         for o in outcomes(own, 1 - 0.05 / max(1, n))
-        if o.gain is not None and o.gain.clear
+        if o.gain is not None and o.gain.sign
     }
-    alone = sum(o.gain is not None and o.gain.clear for _, own in results for o in own)
+    alone = sum(o.gain is not None and o.gain.sign for _, own in results for o in own)
     columns = ["learner", "tasks of", "choice", *(f"{b:,} tasks" for b in budgets)]
     rows: list[list[str]] = []
     for plan, own in results:
@@ -224,7 +224,7 @@ def _gain(o: Outcome, strict: bool) -> str:
     gain = f"{round(100 * o.gain.value, 1) + 0.0:+.1f}".replace("-", "−")
     if strict:
         return f"**{gain}**"
-    return f"*{gain}*" if o.gain.clear else gain
+    return f"*{gain}*" if o.gain.sign else gain
 
 
 def _selection_row(figure: str, plan: SelectionPlan, o: Outcome) -> tuple[str, ...]:

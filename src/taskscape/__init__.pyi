@@ -1,5 +1,4 @@
 from taskscape.compare import distances as distances
-from taskscape.compare import resemblance as resemblance
 from taskscape.diagram import correlation_diagram as correlation_diagram
 from taskscape.embeddings import Embeddings as Embeddings
 from taskscape.errors import DataError as DataError
@@ -10,6 +9,7 @@ from taskscape.pools import join_pools as join_pools
 from taskscape.pools import load_pool as load_pool
 from taskscape.select import select as select
 from taskscape.similarity import nearest as nearest
+from taskscape.similarity import resemblance as resemblance
 from taskscape.similarity import retrieval as retrieval
 from taskscape.study import load_study as load_study
 from taskscape.study import run_study as run_study

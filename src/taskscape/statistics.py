@@ -68,18 +68,15 @@ class Interval:
         """Half of its width."""
         return (self.high - self.low) / 2
 
-    @property
-    def clear(self) -> bool:
-        """Whether the interval leaves out zero."""
-        return self.low > 0 or self.high < 0
+    def sign(self, digits: int) -> int:
+        """1 or -1 if it leaves out zero, 0 if it holds it: the rule that every headline goes by.
 
-    def clear_to(self, digits: int) -> bool:
-        """Whether it leaves out zero with its ends rounded to so many decimals, as readers see it.
+        With its ends rounded to so many decimals, as readers see them.
 
-        >>> Interval(-0.2, -0.4, -0.004).clear, Interval(-0.2, -0.4, -0.004).clear_to(2)
-        (True, False)
+        >>> Interval(-0.2, -0.4, -0.04).sign(2), Interval(-0.2, -0.4, -0.004).sign(2)
+        (-1, 0)
         """
-        return round(self.low, digits) > 0 or round(self.high, digits) < 0
+        return int(round(self.low, digits) > 0) - int(round(self.high, digits) < 0)
 
     def within(self, least: float, most: float) -> "Interval":
         """The interval with its ends no further than the quantity can go."""

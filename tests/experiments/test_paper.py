@@ -217,7 +217,7 @@ def test_gains_are_over_random_with_one_interval_over_trials_and_classes() -> No
     # Welch: variances 2/2 and 4/3 of the means in points, 2.88 degrees of freedom, t = 3.26; all
     # classes gain the same
     assert (nearest.gain.high - nearest.gain.low) / 2 == pytest.approx(0.04975, abs=1e-4)
-    assert nearest.gain.clear
+    assert nearest.gain.sign
     # another gain without each class: variances of 1, 4/3 and 2/3 * 2 * 9 points
     for entry, more in zip(entries[3:], (0.03, 0.03), strict=True):
         entry["without_class"][0] -= more
@@ -227,7 +227,7 @@ def test_gains_are_over_random_with_one_interval_over_trials_and_classes() -> No
     total, freedom = 1 + 4 / 3 + 12, (1 + 4 / 3 + 12) ** 2 / (1 + (4 / 3) ** 2 / 2 + 12**2 / 2)
     reach = student.ppf(0.975, freedom) * total**0.5
     assert 100 * nearest.gain.high == pytest.approx(9 + reach)
-    assert not nearest.gain.clear
+    assert not nearest.gain.sign
 
 
 def test_the_published_numbers_are_those_of_the_paper() -> None:

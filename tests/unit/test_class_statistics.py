@@ -175,14 +175,14 @@ def test_a_single_trial_varies_as_the_others_do():
 def test_trials_without_noise_have_an_interval_without_width():
     found = gain_interval(np.full(3, 0.6), np.full(4, 0.5))
     assert found.low == found.value == found.high
-    assert found.clear
+    assert found.sign(3) == 1
 
 
 def test_an_interval_is_clear_where_it_leaves_out_zero():
-    assert Interval(1.0, 0.5, 1.5).clear
-    assert Interval(-1.0, -1.5, -0.5).clear
-    assert not Interval(1.0, -0.5, 2.5).clear
-    assert not Interval(1.0).clear
+    assert Interval(1.0, 0.5, 1.5).sign(3) == 1
+    assert Interval(-1.0, -1.5, -0.5).sign(3) == -1
+    assert Interval(1.0, -0.5, 2.5).sign(3) == 0
+    assert Interval(1.0).sign(3) == 0
     assert Interval(0.9, 0.7, 1.1).within(0.0, 1.0) == Interval(0.9, 0.7, 1.0)
 
 

@@ -13,7 +13,7 @@ from taskscape.similarity.known import DEFAULT_SIMILARITY, find_similarity
 
 
 @opt.command(
-    "compare test.parquet train.parquet --out distances.csv",
+    "compare test.parquet train.parquet --data glyphs --out distances.csv",
     "compare --retrieval --data glyphs --out retrieval.png",
 )
 def compare(
@@ -23,8 +23,8 @@ def compare(
     data: Annotated[
         list[str] | None,
         Option(
-            help="For --similarity and --retrieval: the data that the tasks are from; may be "
-            "repeated."
+            help="The data that the tasks are from, to tell whether the sets are alike, and for "
+            "--similarity and --retrieval; may be repeated."
         ),
     ] = None,
     retrieval: Annotated[
@@ -35,8 +35,8 @@ def compare(
             "--similarity. --out is then a picture of who is taken for whom.",
         ),
     ] = False,
-    reference: Annotated[
-        Path | None, Option(help="Tasks of held-out classes, to compare the test tasks with.")
+    validation: Annotated[
+        Path | None, Option(help="Validation tasks, to stand beside the test tasks.")
     ] = None,
     k: Annotated[int, Option("-k", help="How many nearest training tasks to look at.")] = 10,
     seed: opt.Seed = 0,
@@ -53,20 +53,16 @@ def compare(
         beside = "--retrieval, which draws its own tasks"
         if test is not None:
             raise DataError(f"TEST and TRAIN have no effect with {beside}. Leave them out.")
-        opt.refuse_given(compare, beside, reference=reference, k=k, engine=engine)
+        opt.refuse_given(compare, beside, validation=validation, k=k, engine=engine)
         _retrieve(opt.one_source(data), similarity, seed, out, as_json)
         return
     if test is None or train is None:
         raise DataError("give TEST and TRAIN, files of tasks; or --retrieval and --data.")
     if out is not None:
         check_output(out, TABLE)
-    given = {"engine": engine} if factor is None else {"data": data}
-    opt.refuse_given(compare, f"--similarity {similarity}", **given)
-    if factor is not None:
-        with use_engine(engine):
-            compared = by_posteriors(factor, test, train, reference, k, seed)
-    else:
-        compared = by_samples(similarity, opt.one_source(data), test, train, reference, k, seed)
+    measure = by_samples if factor is None else by_posteriors
+    with use_engine(engine):
+        compared = measure(similarity, opt.one_source(data), test, train, validation, k, seed)
     if out is not None:
         write_distances(out, compared)
     opt.print_result(as_json, compared.to_dict(), compared.summary(), out)

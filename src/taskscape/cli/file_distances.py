@@ -9,13 +9,13 @@ from jaxtyping import Float
 
 from taskscape import compare
 from taskscape.cli.options import read_tasks_of
-from taskscape.compare import Resemblance
 from taskscape.csv_tables import write_csv
 from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
 from taskscape.errors import DataError
 from taskscape.files import csv_with, written_in_one_piece
 from taskscape.pools import load_pool
-from taskscape.similarity import make_similarity
+from taskscape.similarity import Resemblance, make_similarity, resemblance
+from taskscape.similarity.known import find_similarity
 from taskscape.similarity.nearest_tasks import NearestTasks, nearest
 from taskscape.tasks import TaskSet, make_tasks
 from taskscape.tasks.class_lists import parse_classes, write_classes
@@ -23,13 +23,13 @@ from taskscape.themes.task_model import TaskModel
 
 _MOST_BYTES = 1 << 31
 """Of a catalogue that is read into memory."""
-_COLUMNS = ("task", "classes", "distance", "nearest", "percentile")
+_COLUMNS = ("task", "classes", "distance", "nearest")
 TABLE = csv_with("a table of distances", *_COLUMNS)
 
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """How far the test tasks are, and whether that is usual."""
+    """How far the test tasks are, and whether they are like the training tasks."""
 
     tasks: Embeddings | TaskSet
     distance: Float[np.ndarray, "tests"]
@@ -38,8 +38,7 @@ class Compared:
     n_train: int
     k: int
     likeness: Resemblance | None
-    why_not: str
-    """Why that is not known."""
+    """None where the samples are not known."""
     unit: str = ""
 
     def summary(self) -> str:
@@ -50,7 +49,8 @@ class Compared:
             low, middle, high = np.quantile(values, [0.05, 0.5, 0.95])
             words += f"mean distance to {name}: median {middle:.4g}{self.unit} "
             words += f"(5 % to 95 %: {low:.4g} to {high:.4g})\n"
-        answer = self.why_not if self.likeness is None else self.likeness.summary()
+        answer = "Unknown: give --data, the samples that the tasks are from, to leave out training "
+        answer = f"{answer}classes in turn." if self.likeness is None else self.likeness.summary()
         return f"{words}\nIs the test set like the training set?\n{answer}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,9 +66,11 @@ class Compared:
 
 
 def by_posteriors(
-    factor: str, test: Path, train: Path, reference: Path | None, k: int, seed: int
-) -> Compared:
+    similarity: str, data: str | None, test: Path, train: Path, validation: Path | None, k: int,
+    seed: int,
+) -> Compared:  # fmt: skip
     """Embedded tasks compared, by all factors or by one of them."""
+    factor = find_similarity(similarity).factor
     asked, against = _same_model(test, train)
     n_train = len(against)
     known: Any = against.posteriors()
@@ -80,9 +82,13 @@ def by_posteriors(
         asked, known = asked.factor(factor), known.factor(factor)
     distance, k = compare.mean_distance(asked, known), min(k, n_train)
     near = compare.nearest(asked, known, k).distances.mean(axis=1)
-    likeness, why_not = _likeness(asked, known, reference, factor, seed)
-    unit = f" {asked.header.unit}".rstrip()
-    return Compared(asked, distance, near, n_train, k, likeness, why_not, unit)
+    likeness, unit = None, f" {asked.header.unit}".rstrip()
+    if data is not None and isinstance(known, Embeddings):
+        beside = None if validation is None else Embeddings.load(validation)
+        likeness = resemblance(
+            asked, known, similarity, validation=beside, pool=load_pool(data), seed=seed
+        )
+    return Compared(asked, distance, near, n_train, k, likeness, unit)
 
 
 def _same_model(test: Path, train: Path) -> tuple[Embeddings, Catalogue]:
@@ -98,7 +104,7 @@ def mean_distances(test: Path, train: Path) -> tuple[Embeddings, Float[np.ndarra
 
 
 def by_samples(
-    similarity: str, data: str | None, test: Path, train: Path, reference: Path | None, k: int,
+    similarity: str, data: str | None, test: Path, train: Path, validation: Path | None, k: int,
     seed: int,
 ) -> Compared:  # fmt: skip
     asked, known = read_tasks_of(similarity, data, test, train)
@@ -106,37 +112,16 @@ def by_samples(
     trains = fitted.embed(known)
     distances, k = fitted.distances(asked, trains), min(k, len(known))
     near = distances.nearest(np.arange(len(asked)), k).distances.mean(axis=1)
-    distance, likeness = distances.mean_distance(), None
-    if reference is not None:
-        usual = fitted.mean_distance(TaskSet.load(reference, known.pool), trains)
-        likeness = Resemblance.of(distance, usual, f"mean distance ({similarity})", len(known))
-    why_not = "Unknown: give --reference, tasks of classes that no training task has."
-    return Compared(asked, distance, near, len(known), k, likeness, why_not)
-
-
-def _likeness(
-    test: Embeddings, train: Any, reference: Path | None, factor: str, seed: int
-) -> tuple[Resemblance | None, str]:
-    """The answer, or why there is none."""
-    if not isinstance(train, Embeddings):
-        return None, f"Not asked: the catalogue has more than {_MOST_BYTES >> 30} GiB of tasks."
-    if reference is not None:
-        held_out = Embeddings.load(reference)
-        held_out = held_out.factor(factor) if factor else held_out
-        held_out.header.check_same_model(train.header, str(reference), "the training tasks")
-        return compare.resemblance(test, train, reference=held_out), ""
-    try:
-        return compare.resemblance(test, train, seed=seed), ""
-    except DataError as error:
-        return None, f"Unknown: {error} (On the command line: --reference held_out.parquet.)"
+    beside = None if validation is None else TaskSet.load(validation, known.pool)
+    likeness = resemblance(asked, known, similarity, validation=beside, seed=seed)
+    return Compared(asked, distances.mean_distance(), near, len(known), k, likeness)
 
 
 def write_distances(path: Path, compared: Compared) -> None:
-    tasks, likeness = compared.tasks, compared.likeness
+    tasks = compared.tasks
     ids = tasks.ids if isinstance(tasks, Embeddings) else range(len(tasks))
     classes = [write_classes(tasks.names(i)) for i in range(len(tasks))]
-    usual = [""] * len(tasks) if likeness is None else [f"{p:.2f}" for p in likeness.percentile]
-    columns = (ids, classes, compared.distance, compared.near, usual)
+    columns = (ids, classes, compared.distance, compared.near)
     with written_in_one_piece(path, TABLE) as unfinished:
         write_csv(unfinished, dict(zip(_COLUMNS, columns, strict=True)))
 

@@ -1,4 +1,4 @@
-"""How far apart tasks are, which are nearest, and whether two sets of tasks are alike."""
+"""How far apart tasks are, which are nearest, and how hard they are."""
 
 from taskscape.compare.difficulty import (
     ClassMoments,
@@ -17,7 +17,6 @@ from taskscape.compare.divergences import (
 )
 from taskscape.compare.means import mean_distance, member_agreement
 from taskscape.compare.posteriors import normalise_ways
-from taskscape.compare.resemblance import Resemblance, resemblance
 from taskscape.compare.search import Neighbours, TaskIndex, nearest
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "Divergence",
     "Estimate",
     "Neighbours",
-    "Resemblance",
     "Separation",
     "TaskIndex",
     "class_moments",
@@ -38,6 +36,5 @@ __all__ = [
     "member_agreement",
     "nearest",
     "normalise_ways",
-    "resemblance",
     "theme_cost",
 ]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _NEAREST = 10
-_ARRAYS = ("at_1", "at_10", "taken_for")
+_ARRAYS = ("at_1", "at_10", "by_mean", "taken_for")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,6 +33,9 @@ class Retrieval(ShownInNotebooks):
     """By group, the share of its queries whose nearest task is of the group."""
     at_10: Float[np.ndarray, "groups"]
     """By group, the mean share of the ten nearest tasks that are."""
+    by_mean: Float[np.ndarray, "groups"]
+    """By group, the share of its queries that are nearer to the group than to any other, by the
+    mean distance to all tasks of each instead of to its nearest."""
     taken_for: Float[np.ndarray, "groups candidates"]
     """The share of a group's queries whose nearest task is of each group."""
     chance: float
@@ -133,12 +136,16 @@ def score_retrieval(
     nearest = candidates[order[:, 0]]
     groups, known = np.unique(queries), np.unique(candidates)
     rows = [queries == g for g in groups]
+    means = np.stack([distances[:, candidates == c].mean(axis=1) for c in known], axis=1)
+    others = np.where(queries[:, None] == known, np.inf, means).min(axis=1, initial=np.inf)
+    by_mean = np.where(queries[:, None] == known, means, np.inf).min(axis=1) < others
     return Retrieval(
         measure,
         tuple(map(str, groups)),
         tuple(map(str, known)),
         np.array([hits[r, 0].mean() for r in rows]),
         np.array([hits[r].mean() for r in rows]),
+        np.array([by_mean[r].mean() for r in rows]),
         np.array([[(nearest[r] == c).mean() for c in known] for r in rows]),
         float(np.mean([own[r].mean() for r in rows])),
     )

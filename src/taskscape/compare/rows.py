@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, UInt64
 
+from taskscape.arguments import as_array
+from taskscape.errors import DataError
 from taskscape.tasks.draws import subkeys
 
 
@@ -53,3 +55,16 @@ def distinct_rows(
         if np.array_equal(rows[first[kind.reshape(-1)[again]]], rows[again]):
             return DistinctRows(first, kind.reshape(-1), counts)
         told_by, salt = rows, salt + 1  # two different rows met in one hash
+
+
+def read_classes(
+    given: object, n_tasks: int, name: str = "train_classes"
+) -> Int[np.ndarray, "tasks way"]:
+    """Class ids (tasks, way) of a TaskSet or an array, checked against the number of tasks."""
+    classes = as_array(getattr(given, "classes", given))
+    if classes.ndim != 2 or classes.dtype.kind not in "iu" or len(classes) != n_tasks:
+        raise DataError(
+            f"{name} has shape {classes.shape} and type {classes.dtype}; expected a TaskSet, or "
+            f"class ids (tasks, way) padded with -1, for {n_tasks} tasks."
+        )
+    return classes.astype(np.int64)

@@ -12,7 +12,7 @@ from taskscape.errors import DataError
 from taskscape.files import SavedAsJson, json_with, picture
 from taskscape.notebook import ShownInNotebooks
 from taskscape.plain_text import for_matplotlib
-from taskscape.statistics import coverage, make_resamples, noise_ceiling, spearman
+from taskscape.statistics import Interval, coverage, make_resamples, noise_ceiling, spearman
 from taskscape.storage import plain
 
 if TYPE_CHECKING:
@@ -120,6 +120,10 @@ class Forecasts(SavedAsJson, ShownInNotebooks):
         return figure
 
 
+_FEWER = 0.1
+"""Of the tasks: so many fewer within their intervals are said, however few classes there are."""
+
+
 @dataclass(frozen=True)
 class Judgement:
     """How forecasts compare with what the learner then did on the same tasks."""
@@ -142,6 +146,21 @@ class Judgement:
     coverage_interval: tuple[float, float] | None = None
     mean_width: float | None = None
     """Of the intervals for the tasks."""
+    advantage_interval: tuple[float, float] | None = None
+    """By how much always expecting the mean errs more, likewise."""
+
+    @property
+    def sign(self) -> int:
+        """1 if forecasts are clearly closer than the mean, -1 if clearly not, 0 if that is open."""
+        low, high = self.advantage_interval or (np.nan, np.nan)
+        return Interval(np.nan, low, high).sign(3)
+
+    @property
+    def too_narrow(self) -> bool:
+        """Whether the intervals hold clearly, or by a tenth of the tasks, too few."""
+        ends = self.coverage_interval or (np.nan, np.nan)
+        short = Interval(np.nan, *(end - self.confidence for end in ends)).sign(2) < 0
+        return short or self.coverage < self.confidence - _FEWER
 
     @property
     def beats_mean(self) -> bool:
@@ -160,6 +179,8 @@ class Judgement:
         if self.always_mean_error is not None:
             against = f", {100 * self.always_mean_error:.1f} if always the mean were expected"
         verdict = "" if self.beats_mean else " No forecast: the mean is as good."
+        if self.too_narrow:
+            verdict += " The intervals are too narrow."
         return (
             f"{self.learner} on {self.n_tasks:,} tasks: rank correlation {self.spearman:.2f}"
             f"{ceiling}; mean error {100 * self.mean_absolute_error:.1f} points{against}; the "
@@ -187,6 +208,7 @@ def judge(
     """Forecasts against measured accuracies, and against always expecting ``mean_accuracy``."""
     measured = accuracy.mean(axis=1)
     error = np.abs(forecasts.expected - measured)
+    of_mean = np.abs(measured - mean_accuracy)
     resamples = make_resamples(classes, len(measured))
     held = coverage(forecasts.low, forecasts.high, measured, resamples)
 
@@ -204,7 +226,8 @@ def judge(
         coverage=held.share.value,
         confidence=forecasts.confidence,
         ceiling=noise_ceiling(accuracy)[1] if accuracy.shape[1] > 1 else None,
-        always_mean_error=float(np.abs(measured - mean_accuracy).mean()),
+        always_mean_error=float(of_mean.mean()),
+        advantage_interval=ends(lambda rows: float((of_mean - error)[rows].mean()), -1.0),
         spearman_interval=ends(
             lambda rows: spearman(forecasts.expected[rows], measured[rows]), -1.0, correlation=True
         ),

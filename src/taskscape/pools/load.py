@@ -28,6 +28,7 @@ from taskscape.pools.join import (
 )
 from taskscape.pools.known import POOLS, KnownSet
 from taskscape.pools.mini_imagenet import has_leo_pickles, load_leo
+from taskscape.pools.notes import PHOTOGRAPHS, with_notes
 from taskscape.pools.npz import load_npz
 from taskscape.pools.omniglot import load_omniglot, looks_like_omniglot
 from taskscape.pools.pool import ClassPool, parse_split
@@ -156,8 +157,10 @@ def load_pool(
     if split is not None:
         pool = pool.split(split)
     if encoder is not None:
-        pool = encode_pool(pool, encoder, encoder_name=encoder_name, encoder_batch=encoder_batch)
-    return pool
+        return encode_pool(pool, encoder, encoder_name=encoder_name, encoder_batch=encoder_batch)
+    raw = pool.is_images and len(pool.sample_shape) > 2
+    known = PHOTOGRAPHS in pool.info.get("notes", ())
+    return with_notes(pool, PHOTOGRAPHS) if raw and not known else pool
 
 
 def _open(source: Any, download: bool, options: Mapping[str, Any]) -> ClassPool:

@@ -6,6 +6,12 @@ from dataclasses import replace
 from taskscape.pools.pool import ClassPool
 
 _SHOWN = 5
+PHOTOGRAPHS = (
+    "The samples are colour pictures as they are. Distances between pixels say little about "
+    "photographs: open them with encoder=, a network that makes features of them "
+    "(docs/own-encoder.md)."
+)
+"""Of colour pictures that were opened without an encoder."""
 
 
 def few_names(names: Sequence[str], most: int = 3) -> str:

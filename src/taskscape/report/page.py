@@ -45,6 +45,8 @@ _UNSAFE_IN_SCRIPT = str.maketrans(
 )
 _SCRIPTS = ("page.js", "charts.js", "panel.js", "map.js", "start.js")
 Content = dict[str, Any]
+_RISING = 0.1
+"""Of its whole rise: with more of it at the last look, a bound has not levelled off."""
 _EXAMPLES, _ROWS_OF_GROUPS = 18, 8
 _LONGEST = 120
 """Of a sentence, in characters."""
@@ -306,6 +308,9 @@ def _fit(model: CoClustering, figures: Content, kind: str) -> Content:
         "health": health,
         "stopped": steps[-1].done if steps else "",
         "tasks_seen": int(steps[-1].tasks) if steps else None,
+        "rising": len(looks) > 1
+        and looks[-1, 1] - looks[-2, 1] > max(0.0, _RISING * (looks[-1, 1] - looks[0, 1])),
+        "looks": len(looks),
         "best_bound": float(looks[:, 1].max()) if len(looks) else None,
         "preparation": model.preparation_.config.describe(),
         "explained": model.preparation_.explained,

@@ -48,7 +48,7 @@ class SelectionRow:
         """Whether the gain is clear, as the findings have it."""
         if self.gain is None:
             return "–"
-        if not self.gain.clear:
+        if not self.gain.sign:
             return "no"
         return "better" if self.gain.value > 0 else "worse"
 

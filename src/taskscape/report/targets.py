@@ -56,6 +56,8 @@ def _card(result: StudyResult, name: str, own: list[Advice], place: Any) -> dict
         "name": name,
         "classes": [int(place[c]) for c in members[:10]],
         "nearest": own[0].sources[:_NEAREST],
+        "measure": own[0].by,
+        "distance_is": own[0].distance_is,
         "explained": own[0].explained,
         "advice": [(label_of(advice.learner), advice) for advice in own],
     }

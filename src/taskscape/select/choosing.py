@@ -16,8 +16,7 @@ from taskscape.arguments import (
     check_whole,
     public,
 )
-from taskscape.compare.resemblance import read_classes
-from taskscape.compare.rows import class_hashes
+from taskscape.compare.rows import class_hashes, read_classes
 from taskscape.errors import DataError
 from taskscape.select.auto import (
     Judge,

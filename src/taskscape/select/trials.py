@@ -109,9 +109,9 @@ class Gain:
     """Its 95 % interval, over trainings and over test classes."""
 
     @property
-    def clear(self) -> bool:
-        """Whether the interval leaves out zero, to the tenth of a point that is shown of it."""
-        return Interval(self.value, self.low, self.high).clear_to(3)
+    def sign(self) -> int:
+        """1 or -1 if the interval leaves out zero, to the tenth of a point that is shown of it."""
+        return Interval(self.value, self.low, self.high).sign(3)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from taskscape.similarity.registry import SimilarityLike as SimilarityLike
 from taskscape.similarity.registry import distances_between as distances_between
 from taskscape.similarity.registry import fitted_to as fitted_to
 from taskscape.similarity.registry import make_similarity as make_similarity
+from taskscape.similarity.resemblance import Resemblance as Resemblance
+from taskscape.similarity.resemblance import resemblance as resemblance
 from taskscape.similarity.retrieval import RetrievalTest as RetrievalTest
 from taskscape.similarity.retrieval import retrieval as retrieval
 from taskscape.similarity.similarity import FeatureSimilarity as FeatureSimilarity

@@ -2,6 +2,8 @@
 
 from typing import Any, TypeAlias
 
+from sklearn.base import clone
+
 from taskscape.arguments import Seed, check_seed
 from taskscape.errors import DataError
 from taskscape.meta import TrainConfig
@@ -14,6 +16,7 @@ from taskscape.similarity.task2vec import Task2Vec, Task2VecConfig
 from taskscape.similarity.transport import OTDD, PrototypeDistance, TaskMeans
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.task_model import TaskModel
 
 SimilarityLike: TypeAlias = str | Similarity | DistanceSource | Any
 """A name of ``SIMILARITIES``, a similarity that is fitted, or distances: a source or a matrix."""
@@ -62,6 +65,13 @@ def make_similarity(name: str, *, seed: Seed = 0, updates: int | None = None) ->
     ``updates`` is how long those that train a network do so.
     """
     return find_similarity(name).make(check_seed(seed), updates)
+
+
+def unfitted(similarity: Any, seed: int) -> Similarity:
+    """A measure to fit again: by its name, of a model like this one, or the measure itself."""
+    if isinstance(similarity, TaskModel):
+        return ModelSimilarity(clone(similarity))
+    return make_similarity(similarity, seed=seed) if isinstance(similarity, str) else similarity
 
 
 def fitted_to(train: Any, similarity: SimilarityLike, *, seed: Seed = 0) -> SimilarityLike:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int
-from sklearn.base import clone
 
 from taskscape.arguments import Seed, check_kind, check_seed, check_whole
 from taskscape.compare.retrieval import Retrieval, score_retrieval
@@ -20,8 +19,7 @@ from taskscape.errors import DataError
 from taskscape.notebook import ShownInNotebooks
 from taskscape.pools import ClassPool
 from taskscape.similarity.known import DEFAULT_SIMILARITY, PROTOTYPES, TASK_MEANS
-from taskscape.similarity.models import ModelSimilarity
-from taskscape.similarity.registry import make_similarity
+from taskscape.similarity.registry import unfitted
 from taskscape.similarity.similarity import Similarity
 from taskscape.tasks import TaskSet, make_tasks, sample_tasks
 from taskscape.themes.task_model import TaskModel, without_advice
@@ -54,7 +52,7 @@ class RetrievalTest(ShownInNotebooks):
         lines = [self.measure.summary()]
         for name, other in self.baselines.items():
             gap = self.measure.minus(other)
-            verdict = " The baseline is clearly better." if gap.high < 0 else ""
+            verdict = " The baseline is clearly better." if gap.sign(3) < 0 else ""
             lines.append(
                 f"{name}: {100 * other.precision.value:.0f} %; paired difference "
                 f"{gap.in_points()} points.{verdict}"
@@ -65,7 +63,7 @@ class RetrievalTest(ShownInNotebooks):
         """The baseline that is clearly better than the measure, if there is one."""
         gaps = {name: self.measure.minus(other) for name, other in self.baselines.items()}
         worst = min(gaps, key=lambda name: gaps[name].high, default="")
-        return worst if worst and gaps[worst].high < 0 else ""
+        return worst if worst and gaps[worst].sign(3) < 0 else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain numbers and lists."""
@@ -124,12 +122,8 @@ def retrieval(
 
     def score(measure: str | Similarity | TaskModel) -> Retrieval:
         name = measure if isinstance(measure, str) else type(measure).__name__
-        if isinstance(measure, TaskModel):
-            own: Similarity = ModelSimilarity(clone(measure))
-        else:
-            own = make_similarity(measure, seed=seed) if isinstance(measure, str) else measure
         with without_advice():  # unseen groups may well be unlike those learned from
-            matrix = own.fit(train).cdist(queries, candidates)
+            matrix = unfitted(measure, int(seed)).fit(train).cdist(queries, candidates)
         if by_group:
             return score_retrieval(matrix, *owners, name)
         beside = _families(len(queries), len(candidates))

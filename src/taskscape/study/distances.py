@@ -7,28 +7,28 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.compare import Resemblance, class_moments, feature_separation, resemblance
-from taskscape.compare.resemblance import LEAST_REFERENCES
+from taskscape.compare import class_moments, feature_separation
 from taskscape.csv_tables import write_csv
-from taskscape.embeddings import Embeddings
-from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.similarity import (
     SIMILARITIES,
     DistanceSource,
+    Resemblance,
     Similarity,
     distances_between,
     make_similarity,
     nearest_tasks,
+    resemblance,
 )
 from taskscape.similarity.known import DEFAULT_SIMILARITY, TASK_THEMES
 from taskscape.similarity.nearest_tasks import TIE
 from taskscape.storage import read_json, read_table, write_json, write_table
 from taskscape.study.plan import Plan
-from taskscape.study.represent import SplitEmbeddings
+from taskscape.study.represent import SplitEmbeddings, unfitted_measure
 from taskscape.study.stages import Stage, Steps
 from taskscape.tasks import TaskSet
 from taskscape.tasks.class_lists import write_classes
+from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.places import all_rows
 from taskscape.themes.prepare import Preparation
 
@@ -36,15 +36,20 @@ _LEAST_SEPARATION = 1e-6
 
 
 def distances_stage(
-    plan: Plan, embedded: SplitEmbeddings, features: ClassPool
+    plan: Plan, model: TaskThemes, embedded: SplitEmbeddings, features: ClassPool
 ) -> Stage[dict[str, Any]]:
     """Distances, neighbours and difficulty of the test tasks, as a result of a study calls them."""
     by_task_themes = plan.config.similarity == TASK_THEMES  # under which many are equally near
     tie = TIE if by_task_themes else 0.0
 
     def make(folder: Path, steps: Steps) -> None:
-        with steps.step(0.8, "nearest training tasks"):
-            distances, likeness = _measure(plan, embedded)
+        with steps.step(0.3, "leaving out training classes in turn"):
+            likeness = resemblance(
+                plan.test, plan.train, unfitted_measure(plan, model), validation=plan.val,
+                seed=plan.config.seed,
+            )  # fmt: skip
+        with steps.step(0.5, "nearest training tasks"):
+            distances = _measure(plan, embedded)
             near = nearest_tasks(
                 replace(plan.test, pool=features), replace(plan.train, pool=features), distances,
                 plan.config.evaluate.k, tie=tie,
@@ -66,16 +71,14 @@ def distances_stage(
             "nearest": near.distances.mean(axis=1),
             "difficulty": columns["difficulty"],
         }
-        if likeness is not None:
-            sheet["percentile"] = likeness.percentile
         write_csv(folder / "distances.csv", sheet)
-        write_json(folder / "resemblance.json", None if likeness is None else likeness.to_dict())
+        write_json(folder / "resemblance.json", likeness.to_dict())
 
     def load(folder: Path) -> dict[str, Any]:
         columns = read_table(folder / "distances.parquet")
         del columns["task"]
-        stored = read_json(folder / "resemblance.json")
-        return columns | {"resemblance": None if stored is None else Resemblance.from_dict(stored)}
+        likeness = Resemblance.from_dict(read_json(folder / "resemblance.json"))
+        return columns | {"resemblance": likeness}
 
     settings = {"k": plan.config.evaluate.k, "tie": tie, "seed": plan.config.seed}
     settings |= similarity_settings(plan)
@@ -96,39 +99,16 @@ def fit_similarity(plan: Plan, name: str, train: TaskSet) -> Similarity:
     return make_similarity(name, seed=plan.config.seed, updates=updates).fit(train)
 
 
-def _measure(plan: Plan, embedded: SplitEmbeddings) -> tuple[DistanceSource, Resemblance | None]:
-    """The distances of the test tasks, and whether they are usual: like those of held-out classes.
-
-    Validation tasks say so, or, where these are few, folds of the training classes; None where
-    neither can.
-    """
+def _measure(plan: Plan, embedded: SplitEmbeddings) -> DistanceSource:
+    """The distances from the test tasks to the training tasks."""
     name = plan.config.similarity
     factor = SIMILARITIES[name].factor
     if factor is not None:
-        parts = [embedded.test, embedded.train, embedded.val]
-        test, train, val = (e.factor(factor) if factor and e is not None else e for e in parts)
-        assert test is not None
-        assert train is not None
-        return distances_between(test, train), _likeness(test, train, val, plan.config.seed)
+        parts = [embedded.test, embedded.train]
+        test, train = (e.factor(factor) if factor else e for e in parts)
+        return distances_between(test, train)
     fitted = fit_similarity(plan, name, plan.train)
-    known = fitted.embed(plan.train)
-    distances = fitted.distances(plan.test, known)
-    if plan.val is None or len(plan.val) < LEAST_REFERENCES:
-        return distances, None
-    reference = fitted.mean_distance(plan.val, known)
-    measure = f"mean distance ({name})"
-    return distances, Resemblance.of(distances.mean_distance(), reference, measure, len(known))
-
-
-def _likeness(
-    test: Embeddings, train: Embeddings, val: Embeddings | None, seed: int
-) -> Resemblance | None:
-    if val is not None and len(val) >= LEAST_REFERENCES:
-        return resemblance(test, train, reference=val)
-    try:
-        return resemblance(test, train, seed=seed)
-    except DataError:
-        return None
+    return fitted.distances(plan.test, fitted.embed(plan.train))
 
 
 def difficulty(

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taskscape.compare import Resemblance
 from taskscape.diagram import CorrelationDiagram, Curve
 from taskscape.forecast import Judgement
 from taskscape.meta import label_of
 from taskscape.select.trials import Gain
+from taskscape.similarity import Resemblance
 from taskscape.similarity.retrieval import BASELINES, RetrievalTest
 from taskscape.statistics import Interval
 from taskscape.targets import Advice
@@ -123,10 +123,15 @@ def _targets(targets: Sequence[Advice]) -> Finding:
     """How often to choose, and what that was worth where it was measured."""
     chosen = [a for a in targets if a.way != "random"]
     if len(targets) == 1:
-        how, by = ("Choose", f" (by {targets[0].way})") if chosen else ("Do not choose", "")
-        verdict = f"{how} training tasks for {targets[0].target}{by}."
+        verdict = targets[0].verdict
     else:
-        verdict = f"Choosing training tasks is advised in {len(chosen)} of {len(targets)} cases."
+        signs = [a.gain.sign(3) for a in chosen if a.gain is not None]
+        verdict = (
+            f"Choosing training tasks is advised in {len(chosen)} of {len(targets)} cases and "
+            f"clearly gains in {signs.count(1) or 'none'}."
+        )
+        if lost := signs.count(-1):
+            verdict = f"{verdict[:-1]}, loses in {lost}."
     return Finding("targets", verdict, " ".join([*_seen_gains(chosen), *_sources(chosen)]))
 
 
@@ -171,22 +176,7 @@ def _likeness(likeness: Resemblance | None, remarks: Sequence[str], unexplained:
             f"learned from: read the {_remarks(len(remarks))} on that first."
         )
         return Finding("map", unknown, because)
-    if likeness is None:
-        verdict, because = unknown, "There are too few tasks to compare with."
-    else:
-        verdict = {
-            "alike": "Test tasks are like the training tasks.",
-            "nearer": "Test tasks are nearer to the training tasks than usual.",
-            "somewhat farther": "Test tasks are somewhat unlike the training tasks.",
-            "unlike": "Test tasks are unlike the training tasks.",
-        }[likeness.answer]
-        whose = "validation" if likeness.folds == 0 else "held-out training"
-        farther = round(likeness.median_percentile)
-        where, share = ("farther from", farther) if farther >= 50 else ("nearer to", 100 - farther)
-        because = (
-            f"The middle one lies {where} them than {share} % of the tasks of {whose} classes do; "
-            "50 % would be usual."
-        )
+    verdict, because = (unknown, "") if likeness is None else (likeness.verdict, likeness.because)
     if remarks:
         because += (
             " But the representation needs attention, and distances may mean little: read the "
@@ -223,11 +213,10 @@ def _distance(diagram: CorrelationDiagram) -> Finding:
     if not curves:
         verdict = "Whether distance to the training tasks explains accuracy cannot be told."
         return Finding("diagram", verdict, "All test tasks are equally far, or equally accurate.")
-    clear = [c for c in curves if c.spearman.clear_to(_SHOWN)]
-    falling = [c for c in clear if c.spearman.value < 0]
-    rising = [c for c in clear if c.spearman.value > 0]
+    falling = [c for c in curves if c.spearman.sign(_SHOWN) < 0]
+    rising = [c for c in curves if c.spearman.sign(_SHOWN) > 0]
     with_distance = "with distance to the training tasks"
-    if not clear:
+    if not falling + rising:
         verdict = "Distance to the training tasks does not clearly explain accuracy"
     elif rising:
         parts = [f"falls for {_list([c.learner for c in falling])}"] if falling else []
@@ -246,7 +235,7 @@ def _given(falling: Sequence[Curve]) -> str:
     known = [(c.learner, c.partial) for c in falling if c.partial is not None]
     if not known:
         return ""
-    same = [name for name, given in known if given.clear_to(_SHOWN) and given.value < 0]
+    same = [name for name, given in known if given.sign(_SHOWN) < 0]
     if len(same) == len(falling):
         return ", also among tasks that are equally difficult"
     if same:
@@ -271,16 +260,20 @@ def _correlations(curves: Sequence[Curve]) -> str:
 
 
 def _forecast(judgements: Mapping[str, Judgement]) -> Finding:
-    good = [name for name, judged in judgements.items() if judged.beats_mean]
+    good = [name for name, judged in judgements.items() if judged.sign > 0]
     poor = [name for name in judgements if name not in good]
     tell = "Forecasts come closer to the accuracy on a test task than the mean does"
     if not poor:
-        verdict = f"{tell}."
+        verdict = tell
     elif good:
-        verdict = f"{tell} for {_list(good)}; no forecast for {_list(poor)}."
+        verdict = f"{tell} for {_list(good)}, not clearly for {_list(poor)}"
     else:
-        verdict = "No forecast: expecting the mean accuracy for every test task is as good."
-    return Finding("forecasts", verdict, _errors(judgements))
+        verdict = "No clear gain from forecasts: expecting the mean accuracy may be as good"
+    narrow = [name for name in good if judgements[name].too_narrow]
+    if narrow:
+        of = "" if narrow == list(judgements) else f" for {_list(narrow)}"
+        verdict += f", but their intervals are too narrow{of}"
+    return Finding("forecasts", f"{verdict}.", _errors(judgements))
 
 
 def _errors(judgements: Mapping[str, Judgement]) -> str:
@@ -295,15 +288,13 @@ def _error(name: str, judged: Judgement) -> str:
     text = f"{name}: off by {100 * judged.mean_absolute_error:.1f} points on average"
     if judged.always_mean_error is not None:
         text += f", always expecting the mean by {100 * judged.always_mean_error:.1f}"
-    if not judged.beats_mean:
-        return f"{text}."
     nominal, held = 100 * judged.confidence, 100 * judged.coverage
     return f"{text}. Its {nominal:.0f} % intervals held {held:.0f} % of the tasks."
 
 
 def _selection(gains: Sequence[Gain]) -> Finding:
-    better = [g for g in gains if g.clear and g.value > 0]
-    worse = [g for g in gains if g.clear and g.value < 0]
+    better = [g for g in gains if g.sign > 0]
+    worse = [g for g in gains if g.sign < 0]
     compared = f"comparison{'s' if len(gains) > 1 else ''} with random choice"
     if not better and not worse:
         largest = max(gains, key=lambda g: abs(g.value))

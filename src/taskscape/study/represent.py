@@ -162,6 +162,14 @@ def embed_stage(plan: Plan, model: TaskThemes) -> Stage[SplitEmbeddings]:
     return Stage("embed", settings, make, load, ("fit",))
 
 
+def unfitted_measure(plan: Plan, model: TaskThemes) -> Any:
+    """The similarity measure of a study, to be fitted again to some of the training classes."""
+    if plan.config.similarity == DEFAULT_SIMILARITY:
+        return clone(model).set_params(co_clustering=None)
+    updates = plan.config.selection.probe_updates
+    return make_similarity(plan.config.similarity, seed=plan.config.seed, updates=updates)
+
+
 def health_stage(plan: Plan, model: TaskThemes) -> Stage[RetrievalTest | None]:
     """Whether distances measure: do tasks of one group find each other, on unseen classes?
 
@@ -170,10 +178,7 @@ def health_stage(plan: Plan, model: TaskThemes) -> Stage[RetrievalTest | None]:
     name = plan.config.similarity
 
     def make(folder: Path, steps: Steps) -> None:
-        measure: Any = clone(model).set_params(co_clustering=None)
-        if name != DEFAULT_SIMILARITY:
-            updates = plan.config.selection.probe_updates
-            measure = make_similarity(name, seed=plan.config.seed, updates=updates)
+        measure = unfitted_measure(plan, model)
         n_shot = max(1, min(_ASKED_SHOTS, int(plan.pool.counts.min()) // 2))
         test, why_not = None, ""
         with steps.step(1.0, "looking whether tasks of one group find each other"):

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.compare import Resemblance
 from taskscape.diagram import CorrelationDiagram
 from taskscape.diagram.plot import COLOURS, MARKERS
 from taskscape.embeddings import Embeddings
@@ -19,7 +18,7 @@ from taskscape.forecast import Forecasts, Judgement
 from taskscape.plain_text import for_matplotlib, low_to_high
 from taskscape.pools import ClassPool
 from taskscape.select.trials import Gain, Trial
-from taskscape.similarity import DEFAULT_SIMILARITY, RetrievalTest
+from taskscape.similarity import DEFAULT_SIMILARITY, Resemblance, RetrievalTest
 from taskscape.statistics import Interval, class_interval
 from taskscape.study.findings import Finding, Reached, find
 from taskscape.targets import Advice
@@ -68,7 +67,7 @@ class StudyResult:
     retrieval: RetrievalTest | None = None
     """Whether tasks of one group find each other; None where that cannot be told."""
     resemblance: Resemblance | None = None
-    """How like the test tasks are to tasks of held-out classes; None where it cannot be told."""
+    """Whether the test tasks are like the training tasks, with validation tasks beside."""
     gains: tuple[Gain, ...] = ()
     """What every rule is worth against random choice."""
     targets: tuple[Advice, ...] = ()
@@ -153,10 +152,6 @@ class StudyResult:
 
     def to_dict(self) -> dict[str, Any]:
         """The main numbers as plain values: the same for the same inputs."""
-        likeness: Mapping[str, Any] | None = None
-        if self.resemblance is not None:
-            kept = ("answer", "summary", "median_percentile", "beyond_95", "measure", "folds")
-            likeness = {k: v for k, v in self.resemblance.to_dict().items() if k in kept}
         return {
             "findings": [asdict(finding) for finding in self.findings],
             "notes": self.notes,
@@ -164,7 +159,7 @@ class StudyResult:
             "warnings": self.warnings,
             "data": {"name": self.pool.name, "fingerprint": self.pool.fingerprint},
             "retrieval": None if self.retrieval is None else self.retrieval.to_dict(),
-            "resemblance": likeness,
+            "resemblance": None if self.resemblance is None else self.resemblance.to_dict(),
             "accuracy": {name: float(a.mean()) for name, a in self.accuracy.items()},
             "diagram": None if self.diagram is None else self.diagram.to_dict(),
             "gains": [asdict(g) for g in self.gains],

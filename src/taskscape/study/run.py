@@ -123,7 +123,7 @@ def _run(
         prepared = prepared_pool(plan.pool, model.preparation_, unit_length=True)
     if config.learners.network == "mlp":
         features = prepared
-    distances = runner.run(distances_stage(plan, embedded, prepared))
+    distances = runner.run(distances_stage(plan, model, embedded, prepared))
     names = config.learners.names
     learning = [learner_stage(plan, features, name) for name in names]
     runner.make_together(learning)

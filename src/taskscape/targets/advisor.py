@@ -9,16 +9,17 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.arguments import MOST_FOR_JAX, check_seed, check_whole, public
+from taskscape.compare.retrieval import Retrieval
 from taskscape.errors import DataError
 from taskscape.meta import Evaluation, TrainConfig, learner_and_training, network_for
 from taskscape.pools import ClassPool
 from taskscape.select.trials import train_and_test
-from taskscape.similarity import Similarity, make_similarity
+from taskscape.similarity import SIMILARITIES, Similarity, make_similarity, retrieval
 from taskscape.similarity.known import PROTOTYPES, THEMES
 from taskscape.similarity.models import ModelSimilarity
-from taskscape.targets.known import LEARNER_SETTINGS
+from taskscape.targets.known import LEARNER_SETTINGS, RANKS
 from taskscape.targets.target import Target, find_target
-from taskscape.targets.ways import choose
+from taskscape.targets.ways import choose, chosen_by, measure_of
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.prepare import (
@@ -125,6 +126,29 @@ class Sources:
         """The classes that the candidates are drawn from."""
         return self.tasks.pool
 
+    @property
+    def ranked(self) -> list[str]:
+        """The measures whose ranks are averaged: themes and prototypes, or all there are."""
+        usual = [name for name in (THEMES, PROTOTYPES) if name in self.similarities]
+        return usual or list(self.similarities)
+
+    @cached_property
+    def tests(self) -> dict[str, Retrieval]:
+        """How often tasks of unseen classes find their own source, by each measure that is ranked.
+
+        Empty where the sources are too few, or too small, to ask.
+        """
+        s, pool = self.settings, replace(self.pool, splits=None)
+        first, *others = [name for name in self.ranked if name in SIMILARITIES] or [THEMES]
+        try:
+            test = retrieval(
+                pool, first, n_way=s.n_way, n_shot=min(s.n_shot, int(pool.counts.min())),
+                baselines=others, seed=s.seed,
+            )  # fmt: skip
+        except DataError:
+            return {}
+        return {first: test.measure, **test.baselines} if test.measure.by_group else {}
+
     @cached_property
     def group_of(self) -> tuple[str, ...]:
         """The group of every candidate, or the pool's name where it has no groups."""
@@ -201,6 +225,32 @@ class Sources:
         return learn_preparation(self.pool, np.arange(len(self.pool)), config)
 
 
+@dataclass(frozen=True)
+class Found:
+    """How often a task of unseen classes finds its own source, which decides what is said."""
+
+    by_nearest: float
+    """By the nearest task of every source; NaN where that could not be tested."""
+    by_mean: float
+    """By the mean distance to the tasks of every source."""
+
+    @property
+    def nearest(self) -> bool:
+        """Whether a source is as far as its nearest task."""
+        return self.by_nearest >= self.by_mean
+
+    def __str__(self) -> str:
+        if np.isnan(self.by_mean):
+            return "the mean over the tasks of each: the sources are too few to test that"
+        best, other = sorted((self.by_nearest, self.by_mean), reverse=True)
+        ways = ["the nearest task of each", "the mean over the tasks of each"]
+        first, second = ways if self.nearest else ways[::-1]
+        return (
+            f"{first}: it finds the own source of unseen classes in {100 * best:.0f} %, "
+            f"{second} in {100 * other:.0f} %"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Outlook:
     """A target as seen from the sources: distances, and how well the image-themes explain it."""
@@ -214,12 +264,23 @@ class Outlook:
     it."""
     _chosen: dict[tuple[str, int, int], Any] = field(default_factory=dict, init=False, repr=False)
 
-    def by_source(self, measure: str) -> dict[str, float]:
-        """Mean distance to the candidates of every group, the nearest first."""
-        means = self.distances[measure].mean(axis=0)
-        of = np.asarray(self.sources.group_of)
-        by = {group: float(means[of == group].mean()) for group in self.sources.groups}
+    def by_source(self, way: str) -> dict[str, float]:
+        """Distance to every group by what a way goes by, the nearest first.
+
+        To the nearest of its candidates or on average over all: by what finds the own source of
+        unseen classes more often.
+        """
+        apart, of = chosen_by(way, self.distances, self._ranked), np.asarray(self.sources.group_of)
+        over = np.min if self.finds_by(way).nearest else np.mean
+        by = {g: float(over(apart[:, of == g], axis=1).mean()) for g in self.sources.groups}
         return dict(sorted(by.items(), key=lambda item: item[1]))
+
+    def finds_by(self, way: str) -> "Found":
+        """How often tasks of the sources find their own by what a way goes by."""
+        name, tests = measure_of(way), self.sources.tests
+        own = [test for n, test in tests.items() if n == name or name == RANKS]
+        return Found(*(float(np.mean([getattr(t, of) for t in own])) if own else np.nan
+                       for of in ("at_1", "by_mean")))  # fmt: skip
 
     @property
     def gap(self) -> float | None:
@@ -240,12 +301,11 @@ class Outlook:
         """The candidates that a way chooses; themes that do not explain the target are left out."""
         asked = way, n, seed
         if asked not in self._chosen:
-            ranked = [name for name in self.ranked if self.explained or name != THEMES]
-            self._chosen[asked] = choose(way, self.distances, n, seed=seed, ranked=ranked)
+            self._chosen[asked] = choose(way, self.distances, n, seed=seed, ranked=self._ranked)
         return self._chosen[asked]
 
     @property
-    def ranked(self) -> tuple[str, ...]:
-        """The measures whose ranks are averaged: the themes and the prototypes."""
-        usual = [name for name in (THEMES, PROTOTYPES) if name in self.distances]
-        return tuple(usual or self.distances)
+    def _ranked(self) -> list[str]:
+        """The measures whose ranks are averaged; themes that explain nothing are left out."""
+        ranked = self.sources.ranked
+        return [name for name in ranked if self.explained or name != THEMES] or ranked

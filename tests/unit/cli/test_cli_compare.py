@@ -15,7 +15,7 @@ from taskscape.embeddings import Catalogue, Embeddings
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select import Selection
-from taskscape.similarity import SIMILARITIES
+from taskscape.similarity import SIMILARITIES, resemblance
 from taskscape.tasks import TaskSet, make_tasks, sample_tasks
 from taskscape.tasks.class_lists import write_classes
 
@@ -103,12 +103,19 @@ def test_tasks_of_one_group_find_each_other(run, files, tmp_path):
         run("compare")
 
 
-def test_compare_with_a_reference(run, files):
-    found = json.loads(
-        run("compare", files / "test.parquet", files / "train.parquet",
-            "--reference", files / "test.parquet", "--json")
+def test_compare_says_what_resemblance_says(run, files, tmp_path):
+    POOL.save(tmp_path / "pool")
+    asked, known = files / "test.parquet", files / "train.parquet"
+    measure = ["--similarity", "task_themes", "--data", tmp_path / "pool"]
+    words = run("compare", asked, known, *measure, "--validation", asked)
+    found = json.loads(run("compare", asked, known, *measure, "--json"))["resemblance"]
+    own = resemblance(
+        Embeddings.load(asked), Embeddings.load(known), "task_themes", pool=POOL
     )  # fmt: skip
-    assert found["resemblance"]["median_percentile"] == pytest.approx(50)
+    assert found["summary"] == own.summary()
+    assert own.verdict in words
+    assert "Validation tasks are" in words
+    assert "Unknown: give --data" in run("compare", asked, known)
 
 
 def test_embedded_tasks_are_compared_by_one_factor(run, tmp_path):
@@ -294,12 +301,11 @@ def test_other_similarities_need_tasks_and_no_model(run, tmp_path, similarity):
     chosen, whole = TaskSet.load(out, pool), TaskSet.load(files[1], pool)
     np.testing.assert_array_equal(chosen.keys, whole.keys[told["indices"]])
     assert run("select", *files, "-n", 5, *rest).startswith("5 tasks by rule 'coverage'")
-    words = run("compare", *files, *rest, "--reference", tmp_path / "val.parquet")
+    words = run("compare", *files, *rest, "--validation", tmp_path / "val.parquet")
     assert words.startswith("mean distance to all training tasks: median ")
-    assert "The middle test task is at percentile" in words
     found = json.loads(run("compare", *files, *rest, "--json"))
     assert len(found["mean_distance"]) == 12
-    assert found["resemblance"] is None
+    assert found["resemblance"]["verdict"] in words
     with pytest.raises(DataError, match=f"^--similarity {similarity} looks at samples: give --dat"):
         run("compare", *files, "--similarity", similarity)
 

@@ -21,8 +21,17 @@ def test_a_measure_that_knows_the_groups_is_always_right():
     assert scored.confusions() == []
 
 
+def test_groups_are_also_told_by_the_mean_distance_to_their_tasks():
+    far = np.where(QUERIES[:, None] == CANDIDATES, 2.0, 3.0)
+    far[:, 4:8] = np.where(QUERIES[:, None] == "a", [0, 9, 9, 9], far[:, 4:8])  # one near
+    scored = score_retrieval(far, QUERIES, CANDIDATES)
+    np.testing.assert_array_equal(scored.at_1, [0, 1])
+    np.testing.assert_array_equal(scored.by_mean, [1, 1])
+
+
 def test_a_measure_that_tells_nothing_apart_scores_nothing():
     scored = score_retrieval(np.zeros((6, 12)), QUERIES, CANDIDATES)
+    np.testing.assert_array_equal(scored.by_mean, [0, 0])
     assert scored.precision.value == 0
 
 

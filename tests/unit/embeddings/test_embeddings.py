@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from posterior_cases import PRODUCT, posteriors
-from taskscape.compare import distances, mean_distance, nearest, resemblance
+from taskscape.compare import distances, mean_distance, nearest
 from taskscape.embeddings import Catalogue, Embeddings, Factor, TaskFilter
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
@@ -224,13 +224,6 @@ def test_pieces_of_two_models_are_not_joined():
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         Embeddings.concatenate([ALL[:5], other])
-
-
-def test_embedded_tasks_know_their_classes():
-    alike = resemblance(ALL[:50], ALL)
-    assert alike.folds > 0
-    by_hand = resemblance(ALL[:50], ALL, train_classes=TASKS)
-    np.testing.assert_array_equal(alike.percentile, by_hand.percentile)
 
 
 @pytest.mark.parametrize("ids", [[1, 2], [0.5] * 4, np.zeros((4, 1), int)])

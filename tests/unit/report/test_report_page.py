@@ -225,9 +225,9 @@ def test_whether_a_rule_helps_is_told_by_one_interval():
     result = replace(result, gains=gains_of(result.selection))
     page = text_of(result)
     assert "where the bars do not overlap" not in page
-    clear = sum(g.clear for g in result.gains)
+    clear = sum(abs(g.sign) for g in result.gains)
     assert page.count(" better ") + page.count(" worse ") >= clear
-    assert f"helped in {sum(g.clear and g.value > 0 for g in result.gains)} of" in page
+    assert f"helped in {sum(g.sign > 0 for g in result.gains)} of" in page
 
 
 def test_without_a_forecast_no_reasons_are_given():

@@ -14,7 +14,10 @@ from taskscape.tasks import make_tasks
 
 def advice(result: StudyResult, n_sources: int) -> Advice:
     names = list(result.pool.class_names[:2])
-    shares = tuple(SourceShare(f"source {i}", 0.5 + i / 100, 9 - i) for i in range(n_sources))
+    shares = tuple(
+        SourceShare(f"source {i}", {"ranks": 0.5 + i / 100}, 0.5 + i / 100, 9 - i)
+        for i in range(n_sources)
+    )
     return Advice(
         target="runes", learner="protonet", way="prototypes", why="as asked for",
         chosen=make_tasks(result.pool, [names] * 10), sources=shares, explained=True, gap=0.0,
@@ -31,7 +34,7 @@ def section(result: StudyResult, *targets: Advice) -> str:
 
 def test_distances_say_what_they_are_relative_to():
     shown = section(bare_study(), advice(bare_study(), 3))
-    assert "1 being how far two training tasks of the study are on average; the darker" in shown
+    assert "by what its tasks were chosen by" in shown
     assert "Nearest sources: source 0 (0.50), source 1 (0.51)" in shown
     assert "nats" not in shown
 
@@ -39,5 +42,5 @@ def test_distances_say_what_they_are_relative_to():
 def test_sources_that_are_not_named_are_said_to_be_others():
     result = bare_study()
     four = "source 0 (9), source 1 (8), source 2 (7), source 3 (6)"
-    assert f"The 10 tasks come from {four}. " in section(result, advice(result, 4))
-    assert f"The 10 tasks come from {four} and others. " in section(result, advice(result, 5))
+    assert f"Chosen tasks come from {four}." in section(result, advice(result, 4))
+    assert f"Chosen tasks come from {four} and others." in section(result, advice(result, 5))

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from taskscape import ClassPool, make_tasks
-from taskscape.compare import Resemblance
 from taskscape.diagram import CorrelationDiagram, Curve
 from taskscape.forecast import Judgement
 from taskscape.select.trials import Gain
+from taskscape.similarity import Resemblance
+from taskscape.similarity.resemblance import Standing
 from taskscape.statistics import Interval
 from taskscape.study.findings import Finding, Reached, find
 from taskscape.targets import Advice
@@ -19,14 +20,13 @@ from taskscape.targets.advice import SourceShare
 FALLS, FLAT = Interval(-0.4, -0.6, -0.2), Interval(-0.1, -0.3, 0.1)
 RISES, BARELY = Interval(0.3, 0.1, 0.5), Interval(-0.2, -0.4, -0.003)
 WELL, ILL = (
-    Judgement("A", 50, 0.5, 0.061, 0.88, 0.9, 0.9, 0.072),
-    Judgement("B", 50, 0.0, 0.0724, 0.88, 0.9, 0.9, 0.0721),
+    Judgement("A", 50, 0.5, 0.061, 0.88, 0.9, 0.9, 0.072, advantage_interval=(0.002, 0.02)),
+    Judgement("B", 50, 0.0, 0.0724, 0.88, 0.9, 0.9, 0.0721, advantage_interval=(-0.002, 0.002)),
 )
 
 
 def likeness(percentile: float) -> Resemblance:
-    at = np.full(20, float(percentile))
-    return Resemblance(at, at, at, "mean KL", 100, 0)
+    return Resemblance("themes", Standing(float(percentile), 0.02, 20, 60))
 
 
 def diagram(*curves: tuple[str, Interval, Interval | None]) -> CorrelationDiagram:
@@ -51,22 +51,24 @@ def selection(*gains: Gain) -> Finding:
     return about("selection", gains=gains)
 
 
+def share(name: str, distance: float, chosen: int, at_random: int = 0) -> SourceShare:
+    return SourceShare(name, {"ranks": distance}, distance, chosen, at_random)
+
+
 def advice(target: str, way: str, *, latin: int = 9, **measured: Interval) -> Advice:
     pool = ClassPool.from_classes({name: np.zeros((2, 1)) for name in "abc"})
     return Advice(
         target=target, learner="protonet", way=way, why="", chosen=make_tasks(pool, [["a", "b"]]),
-        sources=(SourceShare("Greek", 1.0, 3), SourceShare("Latin", 2.0, latin)), explained=True,
+        sources=(share("Greek", 1.0, 3), share("Latin", 2.0, latin)), explained=True,
         gap=None, decision=None, held_out=None, measured=measured, accuracy={},
     )  # fmt: skip
 
 
 def test_likeness():
-    assert str(about("map", resemblance=likeness(50))) == (
-        "Test tasks are like the training tasks. The middle one lies farther from them than 50 % "
-        "of the tasks of validation classes do; 50 % would be usual."
-    )
-    near = about("map", resemblance=likeness(0))
-    assert near.because.startswith("The middle one lies nearer to them than 100 % of the tasks")
+    finding = about("map", resemblance=likeness(50))
+    assert str(finding) == likeness(50).summary()  # one sentence, wherever it is said
+    assert finding.verdict == "Test tasks are like the training tasks."
+    assert "farther apart than 50 % of random deals" in finding.because
     odd = about("map", resemblance=likeness(50), remarks=["x"], unexplained=0.9)
     assert str(odd) == (
         "Whether the test tasks are like the training tasks cannot be told. The model explains "
@@ -154,9 +156,20 @@ def test_a_forecast_that_does_not_beat_the_mean_is_none():
         "tasks."
     )
     none = about("forecasts", judgements={"B": ILL}).verdict
-    assert none == "No forecast: expecting the mean accuracy for every test task is as good."
+    assert none.startswith("No clear gain from forecasts: expecting the mean")
     both = about("forecasts", judgements={"A": WELL, "B": ILL}).verdict
-    assert both.endswith("than the mean does for A; no forecast for B.")
+    assert both.endswith("than the mean does for A, not clearly for B.")
+
+
+def test_forecasts_are_no_gain_if_that_holds_zero_and_poor_coverage_stands_in_the_headline():
+    open_ = replace(WELL, advantage_interval=(-0.001, 0.02))
+    assert about("forecasts", judgements={"A": open_}).verdict.startswith("No clear gain")
+    narrow = about("forecasts", judgements={"A": replace(WELL, coverage=0.67)})
+    assert narrow.verdict.endswith("than the mean does, but their intervals are too narrow.")
+    assert "held 67 %" in narrow.because
+    clearly = replace(WELL, coverage=0.84, coverage_interval=(0.8, 0.88))
+    assert clearly.too_narrow
+    assert not replace(clearly, coverage_interval=(0.7, 0.95)).too_narrow
 
 
 def test_selection():
@@ -194,14 +207,33 @@ def test_targets():
     gains = {"half": Interval(0.01), "ranks": Interval(0.03)}
     many = [advice("a", "half", **gains), advice("b", "ranks", **gains), advice("c", "random")]
     told = str(about("targets", targets=many))
-    assert told.startswith("Choosing training tasks is advised in 2 of 3 cases. That gained +2.0")
+    assert told.startswith("Choosing training tasks is advised in 2 of 3 cases and clearly gains")
+    assert "gains in none. That gained +2.0" in told
     assert "The least was +1.0 (a, ProtoNet), the most +3.0 (b, ProtoNet)." in told
     assert told.endswith("come from Latin for a and Latin for b.")
 
 
+@pytest.mark.parametrize(
+    ("gain", "verdict"),
+    [
+        (Interval(0.036, -0.043, 0.114), "No clear gain measured from choosing training tasks"),
+        (Interval(0.036, 0.0004, 0.07), "No clear gain measured from choosing training tasks"),
+        (Interval(0.036, 0.01, 0.06), "Choose training tasks for runes (by half)."),
+        (Interval(-0.036, -0.06, -0.01), "Choosing training tasks for runes (by half) loses."),
+    ],
+)
+def test_whether_to_choose_follows_from_the_interval(gain, verdict):
+    one = replace(advice("runes", "half", half=gain), accuracy={"half": 0.5})
+    assert about("targets", targets=[one]).verdict.startswith(verdict)
+    assert verdict in one.summary()
+    also = [one, advice("c", "random")]
+    n = "1" if gain.sign(3) > 0 else "none"
+    assert f"clearly gains in {n}" in about("targets", targets=also).verdict
+
+
 def test_most_of_the_tasks_are_more_than_half_of_them():
     greek = advice("runes", "half", latin=2)
-    thirds = replace(greek, sources=(*greek.sources, SourceShare("Thai", 3.0, 2)))
+    thirds = replace(greek, sources=(*greek.sources, share("Thai", 3.0, 2)))
     assert about("targets", targets=[greek]).because == (
         "Most of the tasks to train on come from Greek."
     )

@@ -366,7 +366,8 @@ def test_a_study_by_another_similarity(tmp_path):
     notion = PrototypeDistance().fit(plan.train)
     np.testing.assert_allclose(result.distance, notion.mean_distance(plan.test, plan.train))
     assert result.resemblance is not None
-    assert result.resemblance.measure == "mean distance (prototypes)"
+    assert result.resemblance.measure == "PrototypeDistance"
+    assert result.resemblance.validation is not None
     assert result.diagram is not None
     assert result.diagram.distance_label == "mean distance to the training tasks (prototypes)"
     assert {t.rule for t in result.selection} == {"random", *rules["rules"]}

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy.stats import t as student
 
 from target_cases import DIMS, mixed_pool
 from taskscape import DataError, TaskSet, TaskThemes, make_tasks, sample_tasks
+from taskscape.compare.retrieval import score_retrieval
 from taskscape.pools import ClassPool
 from taskscape.pools.glyphs import BLOCKS, SCRIPTS
 from taskscape.similarity import make_similarity
@@ -29,6 +31,7 @@ from taskscape.targets import (
     target_of_classes,
 )
 from taskscape.targets.advice import _held_out
+from taskscape.targets.advisor import Found
 from taskscape.targets.gains import Expectation, decide, known_experience
 from taskscape.targets.trials import WayTrials
 from taskscape.targets.ways import choose, mean_ranks
@@ -343,10 +346,73 @@ def test_expected_accuracy_is_as_sure_as_the_samples_left_out_are_many(
         return held_out
 
     n = 6 * 5  # of each class five, whether it has five, or ten
-    reach = student.ppf(0.975, n - 1) * np.sqrt((0.8 * n + 1) * (0.2 * n + 1) / (n + 2) ** 3)
+    reach = student.ppf(0.975, n - 1) * np.sqrt(2 * (0.8 * n + 1) * (0.2 * n + 1) / (n + 2) ** 3)
     assert expected(5).reach == pytest.approx(reach)
     assert expected(10).reach == pytest.approx(reach)
     assert expected(3).reach > 1.2 * reach
+
+
+def test_expected_accuracies_hold_what_is_measured(sources: Sources, pool: ClassPool):
+    """Five samples of a class are few: the share of them that is right says little, its range does.
+
+    On classes that overlap, by nearest class mean: 100 targets of five classes.
+    """
+    rng, errors, held = np.random.default_rng(0), [], []
+    target = target_of_classes(pool, pool.classes_in("test")[:5], "five", n_shot=5)
+    for _ in range(100):
+        x = 0.4 * rng.normal(size=(5, 1, 8)) + rng.normal(size=(5, 45, 8))
+
+        def right(support: np.ndarray, query: np.ndarray) -> float:
+            far = ((query[:, :, None] - support.mean(axis=1)) ** 2).sum(axis=-1)
+            return float((far.argmin(axis=2) == np.arange(5)[:, None]).mean())
+
+        labelled, asked = x[:, :5], x[:, 5:]
+        folds = [right(np.delete(labelled, i, axis=1), labelled[:, [i]]) for i in range(5)]
+        trials = WayTrials("random", 5, (), None, np.zeros(2), np.array([folds, folds]))
+        found, truth = _held_out(trials, target), right(labelled, asked)
+        assert found is not None
+        errors.append(found.value - truth)
+        held.append(found.low <= truth <= found.high)
+    assert abs(np.mean(errors)) < 0.03
+    assert np.mean(held) > 0.9
+    assert np.max(errors) > 0.15  # what a share alone would promise
+
+
+def test_sources_are_as_far_as_what_finds_them_and_half_is_apart(
+    sources: Sources, pool: ClassPool, tmp_path: Path
+):
+    outlook = sources.look_at(sources.target("near left", pool))
+    advice = advise_on(outlook, 10, way="half", trials=2)
+    assert advice.measure == "ranks"
+    assert sum(s.chosen for s in advice.sources) == 5
+    assert sum(s.at_random for s in advice.sources) == 5
+    assert "; 5 more are at random" in advice.summary()
+    assert advice.distance_is in advice.summary()
+    nearest = advice.sources[0]
+    assert nearest == advice.chosen_from[0]  # the nearest is what most are chosen from
+    assert all(s.distance == s.distances["ranks"] for s in advice.sources)
+    advice.save(tmp_path / "advice")
+    header, *rows = (tmp_path / "advice" / "sources.csv").read_text().splitlines()
+    assert header == "source,themes,prototypes,ranks,chosen,at_random"
+    assert len(rows) == len(advice.sources)
+
+
+def test_the_retrieval_test_decides_what_a_distance_to_a_source_is(
+    sources: Sources, pool: ClassPool
+):
+    outlook = sources.look_at(sources.target("near left", pool))
+    assert set(sources.tests) == {"themes", "prototypes"}
+    assert "too few to test" in str(Found(np.nan, np.nan))
+    apart = outlook.distances["prototypes"]
+    of = np.asarray(sources.group_of)
+    for by_nearest, over in ((0.5, np.min), (0.2, np.mean)):
+        found = score_retrieval(np.eye(2), np.array(["a", "b"]), np.array(["a", "b"]))
+        by = {"at_1": np.full(2, by_nearest), "by_mean": np.full(2, 0.33)}
+        asked = replace(outlook, sources=replace(sources))
+        vars(asked.sources)["tests"] = {"prototypes": replace(found, **by)}
+        told = asked.by_source("prototypes")
+        assert told["left"] == pytest.approx(over(apart[:, of == "left"], axis=1).mean())
+    assert str(asked.finds_by("prototypes")).startswith("the mean over the tasks of each: it finds")
 
 
 def test_a_model_that_is_fitted_is_taken_as_it_is(pool: ClassPool, sources: Sources):
@@ -358,12 +424,12 @@ def test_a_model_that_is_fitted_is_taken_as_it_is(pool: ClassPool, sources: Sour
         assert outlook.bound == pytest.approx(np.median(model.embed(outlook.target.tasks).elbo))
 
 
-def test_distances_are_named_by_their_notion(pool: ClassPool):
+def test_sources_are_named_by_what_tasks_are_chosen_by(pool: ClassPool):
     sources = Sources.of(pool, SMALL, {"prototypes": make_similarity("prototypes")})
     advice = advise_on(
         sources.look_at(sources.target("near left", pool)), 5, way="random", trials=2
     )
-    assert re.search(r"nearest sources left \(\d+\.\d\d\), .*, by prototypes\.", advice.summary())
+    assert re.search(r"nearest sources left \(\d+\.\d\d\), .*, by mean rank \(", advice.summary())
 
 
 def test_tasks_that_share_a_class_are_a_target(pool: ClassPool, tmp_path: Path):
