@@ -38,11 +38,12 @@ from taskscape.ledger import Ledger
 from taskscape.meta import TrainConfig, Trained, make_learner, mlp
 from taskscape.pools import find_look_alikes
 from taskscape.select.selection import Selection
+from taskscape.similarity import choose_settings
 from taskscape.storage import load_checkpoint, save_checkpoint
 from taskscape.study import config_from, load_study, read_config, run_study, to_toml
 from taskscape.study.checks import check_config
 from taskscape.targets import AdvisorSettings
-from taskscape.themes import FitConfig, PrepareConfig, search_sizes
+from taskscape.themes import FitConfig, PrepareConfig
 
 ACCEPTED, HARMLESS, WRONG = "rightly accepted", "harmless", "silently wrong"
 CLEAR, TRACEBACK = "clear error", "traceback"
@@ -645,9 +646,8 @@ def calls(g: Ground, fits: bool) -> list[Call]:
         Call("read_config", read_config, {"path": "x"}, {}),
         Call("advise", ts.advise, {"pool": g.pool, "target": "nowhere"}, {},
              skip=lambda v: isinstance(v, ts.TaskSet | dict | tuple | np.ndarray)),
-        Call("search_sizes", search_sizes,
-             {"tasks": g.tasks, "image_themes": (0,), "task_themes": (2,)}, {},
-             skip=lambda v: isinstance(v, list | tuple | range)),
+        Call("choose_settings", choose_settings,
+             {"tasks": g.tasks, "values": {"image_themes": (0,)}}, {}),
     ]  # fmt: skip
     if fits:
         found += [

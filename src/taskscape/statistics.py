@@ -159,9 +159,9 @@ def class_interval(
     return t_interval(float(values.mean()), [jackknife(without_each_class(values, classes))])
 
 
-def mean_interval(values: Float[np.ndarray, "trials"]) -> Interval:
+def mean_interval(values: Float[np.ndarray, "trials"], confidence: float = 0.95) -> Interval:
     """The interval of the mean of independent trials; none for a single one."""
-    return t_interval(float(values.mean()), [_of_mean(values)])
+    return t_interval(float(values.mean()), [_of_mean(values)], confidence)
 
 
 def gain_interval(

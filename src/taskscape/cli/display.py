@@ -157,12 +157,15 @@ def print_themes(model: TaskThemes, pool: ClassPool, out: Path, as_json: bool) -
             "pool": pool.name,
             "image_themes": model.themes_.K,
             "preparation": prepared,
+            "settings": model.origin or "default",
             "retrieval": None if test is None else test.to_dict(),
         }
         typer.echo(json.dumps(outcome, indent=2))
         return
     typer.echo(f"prepared by: {prepared}")
     typer.echo(f"learned: {describe_factors(model.factors_)}")
+    if model.origin:
+        typer.echo(f"settings: {model.origin}.")
     typer.echo(why_not if test is None else test.summary())
     typer.echo(f"model: {out}")
 

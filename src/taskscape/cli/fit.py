@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 @opt.command(
     "fit glyphs --split train --out model",
+    "fit glyphs --split train --settings auto --out model",
     "fit glyphs --split train --paper --n-tasks 20000 --task-themes 4 --image-themes 8 --out model",
 )
 def fit(
@@ -39,6 +40,13 @@ def fit(
     prepare: Annotated[
         str, Option(help="auto, none, or some of edges=5,power=0.5,l2,centre,pca=32.")
     ] = "auto",
+    settings: Annotated[
+        str,
+        Option(
+            help="default, or auto: look for better ones for up to a minute, by how well tasks of "
+            "held-out groups find their own."
+        ),
+    ] = "default",
     paper: Annotated[
         bool,
         Option(
@@ -88,8 +96,10 @@ def fit(
     and SIGTERM save a checkpoint; the same command with --resume goes on from it to the same
     result.
     """
+    from taskscape.arguments import check_choice
     from taskscape.cli.display import print_themes, say_time
     from taskscape.pools import load_pool
+    from taskscape.similarity import choose_settings
     from taskscape.storage import arrays_of_kind
     from taskscape.themes.estimator import TaskThemes
     from taskscape.themes.prepare import parse_prepare
@@ -104,7 +114,9 @@ def fit(
         sizes = {"split": split, "n_tasks": n_tasks, "n_way": n_way, "n_shot": n_shot}
         opt.refuse_given(fit, "--tasks", **sizes)
     steps: Any = parse_prepare(prepare, "--prepare ")
+    check_choice(settings, "--settings", ("default", "auto"))
     if paper:
+        opt.refuse_given(fit, "--paper", settings=settings)
         model = TaskThemes.paper(
             task_themes, image_themes or 8, delta=delta, prepare=steps, max_tasks=max_tasks,
             covariance=covariance, method=method, update=update,
@@ -119,7 +131,10 @@ def fit(
         check_output(out, arrays_of_kind(MODEL))
         themes = TaskThemes(image_themes or 256, prepare=steps, random_state=seed)
         pool = load_pool(source)
-        themes.fit(opt.get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)).save(out)
+        drawn = opt.get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
+        if settings == "auto":
+            themes = choose_settings(drawn, themes, seed=seed).model
+        themes.fit(drawn).save(out)
         print_themes(themes, pool, out, as_json)
     say_time(began, quiet=as_json)
 

@@ -18,6 +18,8 @@ from taskscape.similarity.resemblance import Resemblance as Resemblance
 from taskscape.similarity.resemblance import resemblance as resemblance
 from taskscape.similarity.retrieval import RetrievalTest as RetrievalTest
 from taskscape.similarity.retrieval import retrieval as retrieval
+from taskscape.similarity.settings import SettingsSearch as SettingsSearch
+from taskscape.similarity.settings import choose_settings as choose_settings
 from taskscape.similarity.similarity import FeatureSimilarity as FeatureSimilarity
 from taskscape.similarity.similarity import Similarity as Similarity
 from taskscape.similarity.task2vec import Task2Vec as Task2Vec

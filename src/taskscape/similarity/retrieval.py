@@ -109,31 +109,58 @@ def retrieval(
     n_way, n_shot = check_whole(n_way, "n_way", 2), check_whole(n_shot, "n_shot", 1)
     check_whole(n_queries, "n_queries", 1)
     check_whole(n_candidates, "n_candidates", 1)
-    rng = np.random.default_rng(check_seed(seed))
-    by_group = pool.groups is not None
-    deal = _by_group if by_group else _by_classes
-    queries, candidates, owners, learned = deal(
-        pool, split, n_way, n_shot, (n_queries, n_candidates), rng
-    )
-    train = sample_tasks(
-        pool.subset(learned.tolist()), _FIT_TASKS, n_way=n_way, n_shot=n_shot, seed=seed,
-        within_group=by_group,
-    )  # fmt: skip
+    dealt = deal(pool, split, n_way, n_shot, (n_queries, n_candidates), seed)
 
     def score(measure: str | Similarity | TaskModel) -> Retrieval:
         name = measure if isinstance(measure, str) else type(measure).__name__
-        with without_advice():  # unseen groups may well be unlike those learned from
-            matrix = unfitted(measure, int(seed)).fit(train).cdist(queries, candidates)
-        if by_group:
-            return score_retrieval(matrix, *owners, name)
-        beside = _families(len(queries), len(candidates))
-        found = score_retrieval(np.where(beside, matrix, np.inf), *owners, name)
-        return replace(found, by_group=False, chance=float(len(queries) / beside.sum()))
+        return dealt.score(unfitted(measure, int(seed)), name)
 
     return RetrievalTest(score(similarity), {name: score(name) for name in baselines})
 
 
-Dealt = tuple[TaskSet, TaskSet, tuple[np.ndarray, np.ndarray], Int[np.ndarray, "classes"]]
+@dataclass(frozen=True, eq=False)
+class Dealt:
+    """Tasks that look for their own, those to be found, and those that measures are fitted to."""
+
+    queries: TaskSet
+    candidates: TaskSet
+    owners: tuple[np.ndarray, np.ndarray]
+    """What each of both belongs to."""
+    train: TaskSet
+    by_group: bool
+
+    def score(self, measure: Similarity, name: str = "") -> Retrieval:
+        """How often queries find their own by a measure, which is fitted first."""
+        with without_advice():  # unseen groups may well be unlike those learned from
+            matrix = measure.fit(self.train).cdist(self.queries, self.candidates)
+        if self.by_group:
+            return score_retrieval(matrix, *self.owners, name)
+        beside = _families(len(self.queries), len(self.candidates))
+        found = score_retrieval(np.where(beside, matrix, np.inf), *self.owners, name)
+        return replace(found, by_group=False, chance=float(len(self.queries) / beside.sum()))
+
+
+def deal(
+    pool: ClassPool,
+    split: str | None,
+    n_way: int,
+    n_shot: int,
+    sizes: tuple[int, int],
+    seed: Seed,
+) -> Dealt:
+    """Draw what a retrieval needs; it depends on the pool's classes, not on its samples."""
+    rng = np.random.default_rng(check_seed(seed))
+    by_group = pool.groups is not None
+    draw = _by_group if by_group else _by_classes
+    queries, candidates, owners, learned = draw(pool, split, n_way, n_shot, sizes, rng)
+    train = sample_tasks(
+        pool.subset(learned.tolist()), _FIT_TASKS, n_way=n_way, n_shot=n_shot, seed=seed,
+        within_group=by_group,
+    )  # fmt: skip
+    return Dealt(queries, candidates, owners, train, by_group)
+
+
+Drawn = tuple[TaskSet, TaskSet, tuple[np.ndarray, np.ndarray], Int[np.ndarray, "classes"]]
 """Queries, candidates, what each of both belongs to, and the classes to learn from."""
 
 
@@ -144,7 +171,7 @@ def _by_group(
     n_shot: int,
     sizes: tuple[int, int],
     rng: np.random.Generator,
-) -> Dealt:
+) -> Drawn:
     """Queries of unseen classes of each group, candidates of its others and of all groups."""
     groups = np.asarray(pool.groups)
     learned, asked = _seen_and_asked(pool, split, rng)
@@ -199,7 +226,7 @@ def _by_classes(
     n_shot: int,
     sizes: tuple[int, int],
     rng: np.random.Generator,
-) -> Dealt:
+) -> Drawn:
     """Queries, the same classes with other samples, and tasks that share all classes but one."""
     learned, asked = _seen_and_asked(pool, split, rng)
     if len(asked) <= n_way:

@@ -14,7 +14,13 @@ from taskscape.embeddings import Embeddings
 from taskscape.errors import CheckpointError, DataError
 from taskscape.pools import SPLITS, ClassPool
 from taskscape.pools.sheet import contact_sheet
-from taskscape.similarity import DEFAULT_SIMILARITY, RetrievalTest, make_similarity, retrieval
+from taskscape.similarity import (
+    DEFAULT_SIMILARITY,
+    RetrievalTest,
+    choose_settings,
+    make_similarity,
+    retrieval,
+)
 from taskscape.storage import forget_checkpoint, read_json, write_json
 from taskscape.study.plan import Plan
 from taskscape.study.stages import Stage, Steps
@@ -82,7 +88,12 @@ def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
 
     def make(folder: Path, steps: Steps) -> None:
         model = plan.config.fit.model(plan.config.seed)
-        with steps.step(1.0, "fitting themes"):
+        auto = plan.config.fit.settings == "auto"
+        if auto:
+            n_way, seed = plan.config.tasks.n_way, plan.config.seed
+            with steps.step(0.5, "choosing settings"):
+                model = choose_settings(plan.fit_tasks, model, n_way=n_way, seed=seed).model
+        with steps.step(0.5 if auto else 1.0, "fitting themes"):
             try:
                 model.fit(plan.fit_tasks, checkpoint=checkpoint, resume=True)
             except CheckpointError:
@@ -98,6 +109,7 @@ def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
             "held_out": paper.held_out_,
             "held_out_nats_per_sample": paper.elbo_history_,
             "preparation": model.preparation_.config.describe(),
+            "settings": model.origin,
             "variance_kept": model.preparation_.explained,
         }
         write_json(folder / "fit.json", history)

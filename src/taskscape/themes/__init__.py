@@ -8,7 +8,6 @@ from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.into_catalogue import embed_into
 from taskscape.themes.loop import Fit, FitInfo
 from taskscape.themes.prepare import PrepareConfig
-from taskscape.themes.size_search import search_sizes
 from taskscape.themes.steps import FitState
 from taskscape.themes.task_model import HealthWarning, OutlierTasksWarning, TaskModel
 
@@ -25,7 +24,6 @@ __all__ = [
     "TaskSource",
     "TaskThemes",
     "embed_into",
-    "search_sizes",
 ]
 
 keep_programs()

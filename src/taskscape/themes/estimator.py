@@ -54,7 +54,9 @@ class TaskThemes(TaskModel):
     :class:`taskscape.themes.PrepareConfig`. With a ``co_clustering``, the paper's model
     (:meth:`paper`), the Dirichlet over its task-themes is a third factor; by itself it weighs
     nothing, since it did not help to find tasks of one source. ``random_state`` is the seed of the
-    clusters; with None one is drawn, and kept as ``random_state_``.
+    clusters; with None one is drawn, and kept as ``random_state_``. ``origin`` says in words where
+    the settings come from (:func:`taskscape.similarity.choose_settings` fills it in); it has no
+    effect.
 
     After ``fit``: ``themes_``, ``factors_``, ``co_clustering_``, ``preparation_``,
     ``random_state_``, ``n_features_in_``.
@@ -68,6 +70,7 @@ class TaskThemes(TaskModel):
     prepare: PrepareConfig | Literal["auto"] | None = "auto"
     co_clustering: CoClustering | None = None
     random_state: Seed | None = 0
+    origin: str = ""
 
     @staticmethod
     def paper(task_themes: int = 4, image_themes: int = 8, **settings: Any) -> CoClustering:

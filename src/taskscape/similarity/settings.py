@@ -1,0 +1,263 @@
+"""Settings that choose themselves: those by which tasks of held-out groups find each other."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import clone
+
+from taskscape.arguments import Seed, check_choice, check_kind, check_number, check_seed
+from taskscape.errors import DataError
+from taskscape.pools import ClassPool
+from taskscape.progress import progress_bar
+from taskscape.similarity.models import ModelSimilarity
+from taskscape.similarity.retrieval import Dealt, deal
+from taskscape.statistics import Interval, mean_interval
+from taskscape.tasks import TaskSet
+from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.image_themes import WEIGHTS
+from taskscape.themes.places import evenly_spaced
+from taskscape.themes.prepare import PrepareConfig, choose_config, learn_preparation, prepared_pool
+from taskscape.themes.task_model import TaskModel, without_advice
+
+CRITERIA = ("retrieval", "bound")
+_LEAST_GROUPS = 5
+"""With fewer groups to query, classes are held out one by one."""
+_FOLDS, _FOLDS_OF_CLASSES = 3, 5
+_QUERIES, _CANDIDATES = 20, 20
+_SAMPLES = 12_000
+"""Looked at, evenly over the classes, but at least so many of a class as two tasks need."""
+_DOUBT = 0.05
+"""Chance that some value of a setting is taken for better though none is."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A value of a setting that was tried, the others being the best so far."""
+
+    setting: str
+    value: Any
+    score: float
+    gain: Interval
+    """Over the best so far, paired by held-out group, or fold of classes."""
+    taken: bool = False
+
+    def __str__(self) -> str:
+        value = self.value.describe() if isinstance(self.value, PrepareConfig) else self.value
+        return f"{self.setting} = {value}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SettingsSearch:
+    """What was tried, and a model with what was chosen, not yet fitted."""
+
+    model: Any
+    criterion: str
+    score: float
+    """Of the settings that the search began with."""
+    trials: tuple[Trial, ...]
+    held_out: str
+    """What was held out, in words."""
+    seconds: float
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The settings that are not those that the search began with."""
+        return {t.setting: t.value for t in self.trials if t.taken}
+
+    def __repr__(self) -> str:
+        return f"SettingsSearch({len(self.trials)} trials, chosen={self.chosen})"
+
+    def _points(self, gain: Interval) -> str:
+        return f"{gain.in_points()} points" if self.criterion == "retrieval" else f"{gain} nats"
+
+    def _say(self, score: float) -> str:
+        return f"{100 * score:.0f} %" if self.criterion == "retrieval" else f"{score:.3f}"
+
+    def origin(self) -> str:
+        """Where the settings come from, in a sentence."""
+        tried = f"of {len(self.trials)} that were tried, by {self.criterion} on {self.held_out}"
+        if not self.chosen:
+            return f"None {tried}, is clearly better than those asked for ({self._say(self.score)})"
+        steps = (f"{t} ({self._points(t.gain)})" for t in self.trials if t.taken)
+        return f"Chosen {tried}: {'; '.join(steps)}"
+
+    def summary(self) -> str:
+        """What was chosen and by how much, and all that was tried."""
+        lines = [f"{self.origin()}.", f"{self._say(self.score):>8}  at first"]
+        for t in self.trials:
+            taken = ", taken" if t.taken else ""
+            lines.append(f"{self._say(t.score):>8}  {t} ({self._points(t.gain)}{taken})")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain numbers and lists."""
+        trials = [asdict(t) for t in self.trials]
+        plain = {k: v for k, v in vars(self).items() if k not in ("model", "trials")}
+        chosen = {t["setting"]: t["value"] for t in trials if t["taken"]}
+        return {**plain, "chosen": chosen, "trials": trials}
+
+
+def choose_settings(
+    tasks: TaskSet,
+    model: TaskModel | None = None,
+    values: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    by: str = "retrieval",
+    n_way: int = 5,
+    n_shot: int = 5,
+    seconds: float = 60.0,
+    seed: Seed = 0,
+) -> SettingsSearch:
+    """Settings for a model of these tasks, found on their classes alone.
+
+    Groups are held out in folds; without five groups, classes. ``by="retrieval"`` asks how many of
+    the ten tasks nearest to one of a held-out group are of that group, or how often the nearest has
+    the same held-out classes (:func:`taskscape.retrieval`); ``by="bound"`` how well held-out tasks
+    are explained, in nats per sample, which only compares models that prepare alike. Samples
+    are prepared, and models fitted, without what is held out.
+
+    One setting after the other is tried at the ``values`` given for it, by default the preparation,
+    the weights of the parts, the temperature and the number of image-themes of
+    :class:`taskscape.TaskThemes`. A value is taken if it is clearly better than what the model has:
+    the interval of the difference, over groups or folds of classes and wide enough for all values
+    of the setting, is above zero. Before ``seconds`` have passed the search ends with what it has.
+
+    The model returned has the settings and says where they are from (``origin``); ``model`` itself
+    is left as it is.
+    """
+    check_kind(tasks, TaskSet, "tasks", "Make them with sample_tasks.")
+    check_choice(by, "by", CRITERIA)
+    check_number(seconds, "seconds", 0, open_="low")
+    began = time.monotonic()
+    pool = _few_samples(tasks, 2 * n_shot)
+    n_shot = max(1, min(n_shot, int(pool.counts.min()) // 2))
+    asked = TaskThemes() if model is None else model
+    usual = choose_config(pool, np.arange(len(pool))) if asked.prepare == "auto" else asked.prepare
+    best: dict[str, Any] = {"prepare": usual}
+    simple = clone(asked)
+    if isinstance(simple, TaskThemes):
+        best["weights"] = simple._settings(pool.is_images).weights
+        simple.set_params(co_clustering=None)
+        values = usual_values(pool, usual) if values is None else values
+    if not values:
+        raise DataError("values names the settings to try: values={'image_themes': [8, 16, 32]}.")
+    for name, listed in values.items():
+        if name not in simple.get_params(deep=False):
+            raise DataError(f"{name} is not a setting of {type(simple).__name__}.")
+        for value in listed:
+            clone(simple).set_params(**{name: value}).check_settings()
+    folds, held_out, by_group = _folds(pool, n_way, check_seed(seed))
+
+    @cache
+    def prepared(fold: int, steps: PrepareConfig | None) -> Dealt:
+        """What to query in a fold, with samples prepared without it."""
+        splits = tuple("val" if f == fold else "train" for f in folds)
+        own = replace(pool, splits=splits, groups=pool.groups if by_group else None)
+        if steps is not None:
+            learned = learn_preparation(own, own.classes_in("train"), steps)
+            own = prepared_pool(own, learned)
+        return deal(own, None, n_way, n_shot, (_QUERIES, _CANDIDATES), seed)
+
+    def scores(settings: Mapping[str, Any]) -> Float[np.ndarray, "units"]:
+        parts = []
+        for fold in range(max(folds) + 1):
+            dealt = prepared(fold, settings["prepare"])
+            own = clone(simple).set_params(**{**settings, "prepare": None})
+            if by == "retrieval":
+                seen = dealt.score(ModelSimilarity(own))
+                found = seen.at_10 if by_group else seen.at_1  # the former varies less by chance
+            else:
+                with without_advice():
+                    nats = own.fit(dealt.train).embed(dealt.queries).elbo
+                owner = dealt.owners[0]
+                found = np.array([nats[owner == name].mean() for name in np.unique(owner)])
+            parts.append(found if by_group else found.mean(keepdims=True))
+        return np.concatenate(parts)
+
+    trials: list[Trial] = []
+    with progress_bar("choosing settings", 1 + sum(map(len, values.values()))) as advance:
+        at_best = first = scores(best)
+        advance()
+        took = time.monotonic() - began
+        for name, listed in values.items():
+            seen = []
+            for value in listed:
+                started = time.monotonic()
+                if started + took > began + seconds:
+                    break
+                got = scores({**best, name: value})
+                sure = 1 - 2 * _DOUBT / len(listed)  # of an interval whose low end alone counts
+                gain = mean_interval(got - at_best, sure)
+                seen.append((Trial(name, value, float(got.mean()), gain), got))
+                took = max(time.monotonic() - started, 1e-3)
+                advance()
+            better = [i for i, (trial, _) in enumerate(seen) if trial.gain.low > 0]
+            if better:
+                i = max(better, key=lambda i: seen[i][0].score)
+                best[name], at_best = listed[i], seen[i][1]
+                seen[i] = replace(seen[i][0], taken=True), at_best
+            trials += [trial for trial, _ in seen]
+    search = SettingsSearch(
+        clone(asked), by, float(first.mean()), tuple(trials), held_out, time.monotonic() - began
+    )
+    search.model.set_params(**search.chosen)
+    if isinstance(asked, TaskThemes):
+        search.model.set_params(origin=search.origin())
+    return search
+
+
+def usual_values(pool: ClassPool, usual: PrepareConfig | None) -> dict[str, list[Any]]:
+    """What is tried of every setting of :class:`taskscape.TaskThemes`, most promising first."""
+    dims, least = int(np.prod(pool.sample_shape)), min(map(float, pool.take(pool.rows[:1000]).flat))
+    steps = [PrepareConfig(), PrepareConfig(pca=128), PrepareConfig(l2=True, pca=64)]
+    if pool.is_images:
+        steps = [PrepareConfig(), PrepareConfig(edges=5, pca=64)]
+    elif least >= 0:
+        steps += [PrepareConfig(power=0.5, l2=True), PrepareConfig(power=0.5, l2=True, pca=128)]
+    few = min(dims, pool.n_samples // 2)
+    steps = [s if s.edges or (s.pca or 0) < few else replace(s, pca=None) for s in steps]
+    return {
+        "prepare": [s for s in dict.fromkeys(steps) if s != usual],
+        "weights": [
+            WEIGHTS["features" if pool.is_images else "images"],
+            {"image_themes": 1.0},
+            {"kernel": 1.0},
+        ],
+        "temperature": [1.0, 10.0],
+        "image_themes": [64],
+    }
+
+
+def _few_samples(tasks: TaskSet, least: int) -> ClassPool:
+    """The classes of the tasks by themselves, with so many samples as are looked at."""
+    pool = tasks.pool.subset(tasks.class_ids.tolist())
+    each = max(least, _SAMPLES // len(pool))
+    of = zip(pool.starts, pool.counts, strict=True)
+    rows = [start + evenly_spaced(np.arange(n), each) for start, n in of]
+    counts = np.array([len(r) for r in rows])
+    return replace(
+        pool, samples=pool.samples[np.concatenate(rows)], starts=np.cumsum(counts) - counts,
+        counts=counts, class_digests=None, sample_names=None, given_rows=None,
+    )  # fmt: skip
+
+
+def _folds(pool: ClassPool, n_way: int, seed: int) -> tuple[tuple[int, ...], str, bool]:
+    """The fold of every class, what is held out in words, and whether that is groups."""
+    rng = np.random.default_rng(seed)
+    names, of, sizes = np.unique(
+        pool.groups or range(len(pool)), return_inverse=True, return_counts=True
+    )
+    large = rng.permutation(np.flatnonzero(sizes >= 2 * n_way))
+    if pool.groups is not None and len(large) >= _LEAST_GROUPS:
+        fold = np.zeros(len(names), dtype=int)  # small groups cannot be queried, wherever they are
+        fold[rng.permutation(len(names))] = np.arange(len(names)) % _FOLDS
+        fold[large] = np.arange(len(large)) % _FOLDS
+        return tuple(fold[of].tolist()), f"{len(large)} held-out groups in {_FOLDS} folds", True
+    fold = rng.permutation(len(pool)) % _FOLDS_OF_CLASSES
+    words = f"{len(pool)} classes held out in {_FOLDS_OF_CLASSES} folds"
+    return tuple(fold.tolist()), words, False
