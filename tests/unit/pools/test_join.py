@@ -102,7 +102,8 @@ def test_features_take_the_wider_type() -> None:
         (
             {"a": features(2), "b": drawings(range(2))},
             "'b' has images and 'a' has features; they cannot be joined. Encode the images with "
-            "the network that made the features: load_pool(…, encoder=…).",
+            "the network that made the features: load_pool(…, encoder=…), or `taskscape data save "
+            "--encoder module:function`, which remembers it.",
         ),
         (
             {"a": features(2, splits=["train", "test"]), "b": features(2)},

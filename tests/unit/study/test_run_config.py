@@ -69,7 +69,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (
         {"tasks": {"n_ways": 5}},
         "tasks.n_ways=5 in the settings is not a setting; section [tasks] has n_way, n_shot, "
-        "n_train, n_val, n_test, val_share, test_share. Did you mean n_way?",
+        "n_train, n_val, n_test, val_share, test_share, within_group. Did you mean n_way?",
     ),
     (
         {"task": {}},
