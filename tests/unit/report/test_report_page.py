@@ -234,7 +234,7 @@ def test_without_a_forecast_no_reasons_are_given():
     result = with_outcomes(bare_study())
     judged = {n: replace(j, mean_absolute_error=0.0621) for n, j in result.judgements.items()}
     page = Page(render_report(replace(result, judgements=judged)))
-    assert "No forecast: expecting the mean accuracy" in page.text
+    assert "No clear gain from forecasts: expecting the mean" in page.text
     assert "No forecast for maml." in page.text
     assert json.loads(page.scripts[0])["test"]["forecast"] == {}
     assert "expected accuracy of" not in page.text
@@ -309,3 +309,15 @@ def test_the_same_study_gives_the_same_file(tmp_path):
     path = write_report(bare_study(), tmp_path / "new folder" / "report.html")
     assert path.read_text(encoding="utf-8") == render_report(bare_study())
     assert path.stat().st_size < 8_000_000
+
+
+@pytest.mark.parametrize(
+    ("bounds", "rising"),
+    [((-9.0, -8.0), True), ((-9.0, -8.0, -7.95), False), ((-9.0, -8.0, -8.1), False)],
+)
+def test_a_bound_that_still_rises_gets_a_remark(bounds: tuple[float, ...], rising: bool) -> None:
+    result = bare_study()
+    model = result.model.co_clustering_
+    assert model is not None
+    model.elbo_history_ = np.array([[100 * i, b] for i, b in enumerate(bounds)])
+    assert ("It still rose when it was looked at" in render_report(result)) == rising
