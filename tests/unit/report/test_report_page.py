@@ -234,7 +234,7 @@ def test_without_a_forecast_no_reasons_are_given():
     result = with_outcomes(bare_study())
     judged = {n: replace(j, mean_absolute_error=0.0621) for n, j in result.judgements.items()}
     page = Page(render_report(replace(result, judgements=judged)))
-    assert "No forecast: expecting the mean accuracy" in page.text
+    assert "No clear gain from forecasts: expecting the mean" in page.text
     assert "No forecast for maml." in page.text
     assert json.loads(page.scripts[0])["test"]["forecast"] == {}
     assert "expected accuracy of" not in page.text
@@ -330,3 +330,15 @@ def test_sentences_are_shown_as_sentences_and_themes_are_of_samples():
 def test_rules_are_explained_where_they_stand():
     page = render_report(with_outcomes(bare_study()))
     assert "<em>random</em>: by chance." in page
+
+
+@pytest.mark.parametrize(
+    ("bounds", "rising"),
+    [((-9.0, -8.0), True), ((-9.0, -8.0, -7.95), False), ((-9.0, -8.0, -8.1), False)],
+)
+def test_a_bound_that_still_rises_gets_a_remark(bounds: tuple[float, ...], rising: bool) -> None:
+    result = bare_study()
+    model = result.model.co_clustering_
+    assert model is not None
+    model.elbo_history_ = np.array([[100 * i, b] for i, b in enumerate(bounds)])
+    assert ("It still rose when it was looked at" in render_report(result)) == rising

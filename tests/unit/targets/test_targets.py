@@ -340,13 +340,13 @@ def test_expected_accuracy_is_as_sure_as_the_samples_left_out_are_many(
         target = target_of_classes(
             pool, pool.classes_in("test"), "near left", n_way=3, n_shot=n_shot
         )
-        trials = WayTrials("random", 5, (), None, np.zeros(2), np.full((2, 60), 0.8))
+        trials = WayTrials("random", 5, (), None, np.zeros(2), np.full((2, 60), 0.7))
         held_out = _held_out(trials, target)
         assert held_out is not None
         return held_out
 
     n = 6 * 5  # of each class five, whether it has five, or ten
-    reach = student.ppf(0.975, n - 1) * np.sqrt(2 * (0.8 * n + 1) * (0.2 * n + 1) / (n + 2) ** 3)
+    reach = student.ppf(0.975, n - 1) * np.sqrt(2 * (0.7 * n + 1) * (0.3 * n + 1) / (n + 2) ** 3)
     assert expected(5).reach == pytest.approx(reach)
     assert expected(10).reach == pytest.approx(reach)
     assert expected(3).reach > 1.2 * reach
