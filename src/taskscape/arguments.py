@@ -17,6 +17,12 @@ Seed: TypeAlias = int | np.integer
 MOST_FOR_JAX = 2**31 - 1
 """Larger seeds do not fit into JAX's usual whole numbers."""
 _GIB = 1 << 30
+_REMEDIES = {
+    "ClassPool": "Open one with load_pool.",
+    "TaskSet": "Make one with sample_tasks.",
+    "Embeddings": "Embed tasks with model.embed.",
+    "TaskModel": "Fit one, or open one with TaskThemes.load.",
+}
 Called = TypeVar("Called", bound=Callable[..., Any])
 
 
@@ -37,8 +43,9 @@ def public(called: Called) -> Called:
         for name, value in bound.arguments.items():
             bound.arguments[name] = python_number(value)
             if kinds[name] and not isinstance(value, kinds[name]):
-                words = " or ".join(k.__name__ for k in kinds[name] if k is not type(None))
-                raise DataError(f"{name} must be a {words}, not {type(value).__name__}.")
+                words = [k.__name__ for k in kinds[name] if k is not type(None)]
+                said = f"{name} must be a {' or '.join(words)}, not {type(value).__name__}."
+                raise DataError(f"{said} {_REMEDIES.get(words[0], '')}".rstrip())
         return call(*bound.args, **bound.kwargs)
 
     if not isinstance(called, type):

@@ -91,8 +91,12 @@ def test_an_object_of_a_wrong_kind_gets_one_message(wrong, tmp_path):
         (lambda: embed_into(tmp_path / "c", wrong, tasks), "model", "TaskModel"),
     ):
         said = f"{name} must be a {kind}, not {type(wrong).__name__}."
-        with pytest.raises(DataError, match=f"^{re.escape(said)}$"):
+        with pytest.raises(DataError, match=f"^{re.escape(said)}"):
             ask()
+    with pytest.raises(
+        DataError, match=r"^pool must be a ClassPool, not .* Open one with load_pool"
+    ):
+        sample_tasks(wrong, 3)
 
 
 def test_what_does_not_fit_into_memory_is_refused_with_its_size(monkeypatch):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from jaxtyping import Bool, Float, Int, UInt64
 from numpy.typing import ArrayLike
 
-from taskscape.arguments import as_array, check_kind, check_whole, public
+from taskscape.arguments import as_array, check_whole, public
 from taskscape.embeddings.factors import (
     BLOCK,
     TASK_THEMES,
@@ -161,7 +161,6 @@ class Embeddings(ShownInNotebooks):
         Without ``factors`` they are λ, concentrations of task-themes. ``logs`` are the factors'
         log-normalisers, computed where they are not given.
         """
-        check_kind(tasks, TaskSet, "tasks", "Make one with sample_tasks.")
         numbers = as_array(values)
         if numbers.ndim != 2 or len(numbers) != len(tasks) or numbers.dtype.kind != "f":
             raise DataError(

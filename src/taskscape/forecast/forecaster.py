@@ -66,7 +66,6 @@ class Forecaster:
         groups: Sequence[str] | None = None,
         similarity: Similarity | None = None,
     ) -> None:
-        check_kind(model, TaskModel, "model", "Fit one, or open one with TaskThemes.load.")
         check_kind(learner, str, "learner", "Give its name.")
         check_number(confidence, "confidence", 0.5, 1, open_="high")
         self.columns = chosen_features(groups)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from taskscape.arguments import check_choice, check_kind, check_whole, public
+from taskscape.arguments import check_choice, check_whole, public
 from taskscape.csv_tables import write_csv
 from taskscape.errors import DataError
 from taskscape.files import (
@@ -282,9 +282,7 @@ def advise(
     those of the target. For several targets of one pool, or several learners, make
     :meth:`Sources.of` once and ask :func:`advise_on`.
     """
-    check_kind(pool, ClassPool, "pool", "Open one with load_pool.")
     settings = settings or AdvisorSettings()
-    check_kind(settings, AdvisorSettings, "settings", "Leave it out for the usual ones.")
     check_choice(way, "way", (AUTO, *WAYS))
     _check(n, settings.candidates, trials, learner)
     if way == AUTO:

@@ -110,7 +110,6 @@ class _Recipe:
         seed: Seed,
         group_weights: GroupWeights = "groups",
     ) -> "_Recipe":
-        check_kind(pool, ClassPool, "pool", "Open one with load_pool.")
         check_flag(within_group, "within_group")
         low, high = check_range(n_way, "n_way", 2)
         classes = pool.classes_in(split)

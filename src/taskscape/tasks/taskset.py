@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Int, Integer, UInt64
 
-from taskscape.arguments import Seed, as_array, check_kind, check_seed, check_whole, public
+from taskscape.arguments import Seed, as_array, check_seed, check_whole, public
 from taskscape.errors import DataError
 from taskscape.notebook import ShownInNotebooks
 from taskscape.pools import ClassPool
@@ -350,7 +350,6 @@ def make_tasks(
     >>> make_tasks(pool, [["a", "b"]], support=[[[0, 2], [3]]], query=[[[1], []]])
     TaskSet(1 tasks over 'pool': 2-way, 2-shot, 1 queries)
     """
-    check_kind(pool, ClassPool, "pool", "Open one with load_pool.")
     ids = [[_class_id(pool, c) for c in _listed(t)] for t in _listed(classes)]
     table = _class_table(pool, ids)
     keys = task_keys(check_seed(seed), np.arange(len(ids)))

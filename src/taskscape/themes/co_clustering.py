@@ -11,14 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
-from taskscape.arguments import (
-    Seed,
-    check_flag,
-    check_kind,
-    check_seed,
-    check_whole,
-    public,
-)
+from taskscape.arguments import Seed, check_flag, check_kind, check_seed, check_whole, public
 from taskscape.compare import mean_distance, member_agreement
 from taskscape.distributed.mesh import all_devices
 from taskscape.embeddings import Embeddings, Factor

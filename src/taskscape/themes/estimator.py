@@ -141,7 +141,7 @@ class TaskThemes(TaskModel):
         """The settings for images or for features."""
         weights = self.weights
         if not isinstance(weights, Mapping):
-            if weights != "auto":
+            if not isinstance(weights, str) or weights != "auto":
                 raise DataError(f"weights={weights!r} must be 'auto', or name parts and weights.")
             weights = WEIGHTS["images" if images else "features"]
         return ImageThemeSettings(self.image_themes, self.temperature, self.bandwidth, weights)

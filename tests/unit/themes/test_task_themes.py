@@ -169,6 +169,7 @@ def test_tasks_in_pieces_are_the_same_as_at_once(monkeypatch: pytest.MonkeyPatch
         ({"image_themes": 1}, "image_themes=1 must be at least 2."),
         ({"temperature": 0.0}, "temperature=0.0 must be a finite number above 0."),
         ({"bandwidth": -1.0}, "bandwidth=-1.0 must be a finite number above 0."),
+        ({"weights": np.ones(2)}, "weights=array([1., 1.]) must be 'auto', or name parts and weig"),
         ({"weights": "even"}, "weights='even' must be 'auto', or name parts and weights."),
         ({"weights": {"size": 1.0}}, "weights={'size': 1.0} must weigh some of image_themes, "),
         ({"weights": {"kernel": 0.0}}, "weights={'kernel': 0.0} must weigh some of image_themes"),
