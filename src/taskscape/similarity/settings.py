@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cache
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -134,81 +133,138 @@ def choose_settings(
     check_choice(by, "by", CRITERIA)
     check_number(seconds, "seconds", 0, open_="low")
     began = time.monotonic()
-    pool = _few_samples(tasks, 2 * n_shot)
-    n_shot = max(1, min(n_shot, int(pool.counts.min()) // 2))
     asked = TaskThemes() if model is None else model
-    usual = choose_config(pool, np.arange(len(pool))) if asked.prepare == "auto" else asked.prepare
-    best: dict[str, Any] = {"prepare": usual}
-    simple = clone(asked)
+    folds = Folds.of_classes(tasks, n_way, n_shot, check_seed(seed))
+    simple, best = clone(asked), _resolved(asked, folds.pool)
     if isinstance(simple, TaskThemes):
-        best["weights"] = simple._settings(pool.is_images).weights
         simple.set_params(co_clustering=None)
-        values = usual_values(pool, usual) if values is None else values
-    if not values:
-        raise DataError("values names the settings to try: values={'image_themes': [8, 16, 32]}.")
-    for name, listed in values.items():
-        if name not in simple.get_params(deep=False):
-            raise DataError(f"{name} is not a setting of {type(simple).__name__}.")
-        for value in listed:
-            clone(simple).set_params(**{name: value}).check_settings()
-    folds, held_out, by_group = _folds(pool, n_way, check_seed(seed))
-
-    @cache
-    def prepared(fold: int, steps: PrepareConfig | None) -> Dealt:
-        """What to query in a fold, with samples prepared without it."""
-        splits = tuple("val" if f == fold else "train" for f in folds)
-        own = replace(pool, splits=splits, groups=pool.groups if by_group else None)
-        if steps is not None:
-            learned = learn_preparation(own, own.classes_in("train"), steps)
-            own = prepared_pool(own, learned)
-        return deal(own, None, n_way, n_shot, (_QUERIES, _CANDIDATES), seed)
-
-    def scores(settings: Mapping[str, Any]) -> Float[np.ndarray, "units"]:
-        parts = []
-        for fold in range(max(folds) + 1):
-            dealt = prepared(fold, settings["prepare"])
-            own = clone(simple).set_params(**{**settings, "prepare": None})
-            if by == "retrieval":
-                seen = dealt.score(ModelSimilarity(own))
-                found = seen.at_10 if by_group else seen.at_1  # the former varies less by chance
-            else:
-                with without_advice():
-                    nats = own.fit(dealt.train).embed(dealt.queries).elbo
-                owner = dealt.owners[0]
-                found = np.array([nats[owner == name].mean() for name in np.unique(owner)])
-            parts.append(found if by_group else found.mean(keepdims=True))
-        return np.concatenate(parts)
-
+        values = usual_values(folds.pool, best["prepare"]) if values is None else values
+    values = _checked(values, simple)
     trials: list[Trial] = []
     with progress_bar("choosing settings", 1 + sum(map(len, values.values()))) as advance:
-        at_best = first = scores(best)
+        at_best = first = folds.scores(simple, best, by)
         advance()
         took = time.monotonic() - began
         for name, listed in values.items():
-            seen = []
+            tried: list[tuple[Trial, Float[np.ndarray, "units"]]] = []
+            sure = 1 - 2 * _DOUBT / len(listed)  # of an interval of which the low end alone counts
             for value in listed:
                 started = time.monotonic()
                 if started + took > began + seconds:
                     break
-                got = scores({**best, name: value})
-                sure = 1 - 2 * _DOUBT / len(listed)  # of an interval whose low end alone counts
-                gain = mean_interval(got - at_best, sure)
-                seen.append((Trial(name, value, float(got.mean()), gain), got))
-                took = max(time.monotonic() - started, 1e-3)
+                scores = folds.scores(simple, {**best, name: value}, by)
+                gain = mean_interval(scores - at_best, sure)
+                tried.append((Trial(name, value, float(scores.mean()), gain), scores))
+                took = time.monotonic() - started
                 advance()
-            better = [i for i, (trial, _) in enumerate(seen) if trial.gain.low > 0]
+            better = [i for i, (trial, _) in enumerate(tried) if trial.gain.low > 0]
             if better:
-                i = max(better, key=lambda i: seen[i][0].score)
-                best[name], at_best = listed[i], seen[i][1]
-                seen[i] = replace(seen[i][0], taken=True), at_best
-            trials += [trial for trial, _ in seen]
+                i = max(better, key=lambda i: tried[i][0].score)
+                best[name], at_best = listed[i], tried[i][1]
+                tried[i] = replace(tried[i][0], taken=True), at_best
+            trials += [trial for trial, _ in tried]
+    took = time.monotonic() - began
     search = SettingsSearch(
-        clone(asked), by, float(first.mean()), tuple(trials), held_out, time.monotonic() - began
+        clone(asked), by, float(first.mean()), tuple(trials), folds.held_out, took
     )
     search.model.set_params(**search.chosen)
     if isinstance(asked, TaskThemes):
         search.model.set_params(origin=search.origin())
     return search
+
+
+def _resolved(model: TaskModel, pool: ClassPool) -> dict[str, Any]:
+    """What the settings of a model that go by the kind of samples are for this pool."""
+    prepare = model.get_params(deep=False)["prepare"]
+    automatic = isinstance(prepare, str)
+    best = {"prepare": choose_config(pool, np.arange(len(pool))) if automatic else prepare}
+    if isinstance(model, TaskThemes):
+        best["weights"] = model._settings(pool.is_images).weights
+    return best
+
+
+def _checked(
+    values: Mapping[str, Sequence[Any]] | None, model: TaskModel
+) -> dict[str, Sequence[Any]]:
+    """The values to try, each of which the model can have."""
+    if not values:
+        raise DataError("values must name settings to try: values={'image_themes': [8, 16, 32]}.")
+    for name, listed in values.items():
+        if name not in model.get_params(deep=False):
+            raise DataError(f"values: {name!r} is not a setting of {type(model).__name__}.")
+        if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
+            raise DataError(f"values[{name!r}]={listed!r} must be a list of values to try.")
+        for value in listed:
+            clone(model).set_params(**{name: value}).check_settings()
+    return dict(values)
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """Groups, or classes, that are held out in turn from what is prepared and learned."""
+
+    pool: ClassPool
+    of: tuple[int, ...]
+    """The fold of every class."""
+    by_group: bool
+    held_out: str
+    """What is held out, in words."""
+    n_way: int
+    n_shot: int
+    seed: int
+    _dealt: dict[tuple[int, PrepareConfig | None], Dealt] = field(default_factory=dict)
+
+    @staticmethod
+    def of_classes(tasks: TaskSet, n_way: int, n_shot: int, seed: int) -> "Folds":
+        """Folds of the classes of tasks: whole groups, if enough of them can be queried."""
+        pool = _few_samples(tasks, 2 * n_shot)
+        n_shot = max(1, min(n_shot, int(pool.counts.min()) // 2))
+        rng = np.random.default_rng(seed)
+        names, of, sizes = np.unique(
+            pool.groups or range(len(pool)), return_inverse=True, return_counts=True
+        )
+        large = rng.permutation(np.flatnonzero(sizes >= 2 * n_way))
+        if pool.groups is None or len(large) < _LEAST_GROUPS:
+            fold = rng.permutation(len(pool)) % _FOLDS_OF_CLASSES
+            words = f"{len(pool)} classes held out in {_FOLDS_OF_CLASSES} folds"
+            pool = replace(pool, groups=None)
+            return Folds(pool, tuple(fold.tolist()), False, words, n_way, n_shot, seed)
+        fold = rng.permutation(len(names)) % _FOLDS  # small groups cannot be queried in any
+        fold[large] = np.arange(len(large)) % _FOLDS
+        words = f"{len(large)} held-out groups in {_FOLDS} folds"
+        return Folds(pool, tuple(fold[of].tolist()), True, words, n_way, n_shot, seed)
+
+    def dealt(self, fold: int, steps: PrepareConfig | None) -> Dealt:
+        """What to query in a fold, with samples prepared without it."""
+        if (fold, steps) not in self._dealt:
+            splits = tuple("val" if f == fold else "train" for f in self.of)
+            pool = replace(self.pool, splits=splits)
+            if steps is not None:
+                pool = prepared_pool(pool, learn_preparation(pool, pool.classes_in("train"), steps))
+            self._dealt[fold, steps] = deal(
+                pool, None, self.n_way, self.n_shot, (_QUERIES, _CANDIDATES), self.seed
+            )
+        return self._dealt[fold, steps]
+
+    def scores(
+        self, model: TaskModel, settings: Mapping[str, Any], by: str
+    ) -> Float[np.ndarray, "units"]:
+        """How a model with these settings does, by held-out group or fold of classes."""
+        parts = []
+        for fold in range(max(self.of) + 1):
+            dealt = self.dealt(fold, settings["prepare"])
+            own = clone(model).set_params(**{**settings, "prepare": None})
+            if by == "retrieval":
+                result = dealt.score(ModelSimilarity(own))
+                # of the ten nearest where it can be: that varies less by chance
+                part = result.at_10 if self.by_group else result.at_1
+            else:
+                with without_advice():
+                    nats = own.fit(dealt.train).embed(dealt.queries).elbo
+                owner = dealt.owners[0]
+                part = np.array([nats[owner == name].mean() for name in np.unique(owner)])
+            parts.append(part if self.by_group else part.mean(keepdims=True))
+        return np.concatenate(parts)
 
 
 def usual_values(pool: ClassPool, usual: PrepareConfig | None) -> dict[str, list[Any]]:
@@ -244,20 +300,3 @@ def _few_samples(tasks: TaskSet, least: int) -> ClassPool:
         pool, samples=pool.samples[np.concatenate(rows)], starts=np.cumsum(counts) - counts,
         counts=counts, class_digests=None, sample_names=None, given_rows=None,
     )  # fmt: skip
-
-
-def _folds(pool: ClassPool, n_way: int, seed: int) -> tuple[tuple[int, ...], str, bool]:
-    """The fold of every class, what is held out in words, and whether that is groups."""
-    rng = np.random.default_rng(seed)
-    names, of, sizes = np.unique(
-        pool.groups or range(len(pool)), return_inverse=True, return_counts=True
-    )
-    large = rng.permutation(np.flatnonzero(sizes >= 2 * n_way))
-    if pool.groups is not None and len(large) >= _LEAST_GROUPS:
-        fold = np.zeros(len(names), dtype=int)  # small groups cannot be queried, wherever they are
-        fold[rng.permutation(len(names))] = np.arange(len(names)) % _FOLDS
-        fold[large] = np.arange(len(large)) % _FOLDS
-        return tuple(fold[of].tolist()), f"{len(large)} held-out groups in {_FOLDS} folds", True
-    fold = rng.permutation(len(pool)) % _FOLDS_OF_CLASSES
-    words = f"{len(pool)} classes held out in {_FOLDS_OF_CLASSES} folds"
-    return tuple(fold.tolist()), words, False
