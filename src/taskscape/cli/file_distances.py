@@ -10,10 +10,10 @@ from jaxtyping import Float, Int
 from taskscape import compare
 from taskscape.cli.options import read_tasks_of
 from taskscape.compare import Resemblance
-from taskscape.csv_tables import write_csv
 from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
 from taskscape.errors import DataError
-from taskscape.files import csv_with, written_in_one_piece
+from taskscape.io.files import written_in_one_piece
+from taskscape.io.tables import table_with, write_csv
 from taskscape.pools import load_pool
 from taskscape.similarity import distances_between, make_similarity
 from taskscape.similarity.known import PROTOTYPES
@@ -27,7 +27,7 @@ _MOST_BYTES = 1 << 31
 _SAMPLES = 50
 """Of each class, at most so many are looked at for its mean."""
 _COLUMNS = ("task", "classes", "distance", "nearest", "percentile")
-TABLE = csv_with("a table of distances", *_COLUMNS)
+TABLE = table_with("a table of distances", *_COLUMNS)
 
 
 @dataclass(frozen=True, eq=False)

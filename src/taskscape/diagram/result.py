@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from taskscape.errors import DataError
-from taskscape.files import SavedAsJson, json_with
+from taskscape.io.files import json_with
+from taskscape.io.values import SavedAsJson, plain
 from taskscape.statistics import NO_INTERVALS, Interval
-from taskscape.storage import plain
 
 _FORMAT = 1
 _KIND = "correlation diagram"

@@ -9,10 +9,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from taskscape.errors import DataError
-from taskscape.files import SavedAsJson, json_with, picture
+from taskscape.io.files import json_with
+from taskscape.io.pictures import picture
+from taskscape.io.values import SavedAsJson, plain
 from taskscape.plain_text import for_matplotlib
 from taskscape.statistics import coverage, make_resamples, noise_ceiling, spearman
-from taskscape.storage import plain
 
 FORECASTS_FILE = json_with("a list of forecasts", "learner", "confidence", "average", "tasks")
 """What ``save`` may replace."""

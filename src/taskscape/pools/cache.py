@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from taskscape.errors import DataError
-from taskscape.files import Kind, cache_dir, check_output, expanded, folder_in_one_piece
+from taskscape.io.files import Kind, cache_dir, check_output, expanded, folder_in_one_piece
 from taskscape.pools.pool import ClassPool
 
 _FORMAT = 1

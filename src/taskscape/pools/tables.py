@@ -12,7 +12,7 @@ from jaxtyping import Float, Shaped
 
 from taskscape.arguments import check_flag
 from taskscape.errors import DataError
-from taskscape.files import expanded
+from taskscape.io.files import expanded
 from taskscape.pools.arrays import clean_labels, labelled_pool
 from taskscape.pools.cache import cache_key, cached, file_stamp, mapped_scratch
 from taskscape.pools.images import Pictures, check_colour, check_image_size, read_pictures

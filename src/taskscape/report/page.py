@@ -16,7 +16,8 @@ from jaxtyping import Int
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from taskscape.files import Kind, written_in_one_piece
+from taskscape.io.files import Kind, written_in_one_piece
+from taskscape.io.values import plain
 from taskscape.pools import ClassPool
 from taskscape.progress import duration
 from taskscape.report import figures as charts
@@ -29,7 +30,6 @@ from taskscape.select.trials import outcomes
 from taskscape.similarity.known import DEFAULT_SIMILARITY, TASK_THEMES
 from taskscape.similarity.nearest_tasks import TIE
 from taskscape.similarity.retrieval import BASELINES
-from taskscape.storage import plain
 from taskscape.study.result import StudyResult
 from taskscape.themes.co_clustering import CoClustering
 from taskscape.themes.places import evenly_spaced

@@ -8,13 +8,14 @@ import numpy as np
 from jaxtyping import Float
 
 from taskscape.arguments import MOST_FOR_JAX
+from taskscape.io.tables import write_table
+from taskscape.io.values import read_json, write_json
 from taskscape.meta import TrainConfig, label_of
 from taskscape.pools import ClassPool
 from taskscape.select import select
 from taskscape.select.known import RANDOM
 from taskscape.select.trials import Trial, gains_of, train_and_test, without_classes
 from taskscape.similarity import SIMILARITIES, DistanceSource, distances_between
-from taskscape.storage import read_json, write_json, write_table
 from taskscape.study.checks import read_rule
 from taskscape.study.distances import fit_similarity, similarity_settings
 from taskscape.study.plan import Plan

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from taskscape.errors import DataError
-from taskscape.files import as_path, written_in_one_piece
+from taskscape.io.files import as_path, written_in_one_piece
 from taskscape.meta.learners import LEARNERS
 from taskscape.similarity.known import DEFAULT_SIMILARITY
 
@@ -236,7 +236,7 @@ class StudyConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, nested by stage; tuples become lists."""
-        from taskscape.storage import plain
+        from taskscape.io.values import plain
 
         settings: dict[str, Any] = plain(asdict(self))
         return settings

@@ -9,9 +9,10 @@ from jaxtyping import Float
 
 from taskscape.compare import Resemblance, class_moments, feature_separation, resemblance
 from taskscape.compare.resemblance import LEAST_REFERENCES
-from taskscape.csv_tables import write_csv
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
+from taskscape.io.tables import read_table, write_csv, write_table
+from taskscape.io.values import read_json, write_json
 from taskscape.pools import ClassPool
 from taskscape.similarity import (
     SIMILARITIES,
@@ -23,7 +24,6 @@ from taskscape.similarity import (
 )
 from taskscape.similarity.known import DEFAULT_SIMILARITY, TASK_THEMES
 from taskscape.similarity.nearest_tasks import TIE
-from taskscape.storage import read_json, read_table, write_json, write_table
 from taskscape.study.plan import Plan
 from taskscape.study.represent import SplitEmbeddings
 from taskscape.study.stages import Stage, Steps

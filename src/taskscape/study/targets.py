@@ -5,8 +5,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from taskscape.errors import DataError
+from taskscape.io.values import plain
 from taskscape.meta import label_of
-from taskscape.storage import plain
 from taskscape.study.plan import Plan
 from taskscape.study.stages import Stage, Steps
 from taskscape.targets import Advice, AdvisorSettings, Sources, Target, advise_on, find_target

@@ -14,7 +14,7 @@ from taskscape.arguments import check_kind
 from taskscape.compare import distances
 from taskscape.distributed.engine import map_work
 from taskscape.errors import DataError
-from taskscape.files import picture
+from taskscape.io.pictures import picture
 from taskscape.tasks import TaskSet
 from taskscape.themes.co_clustering import CoClustering
 from taskscape.themes.data import TaskSource
