@@ -44,8 +44,7 @@ from taskscape.meta import ProtoNet, TrainConfig, TrainingCheckpoint, mlp, train
 from taskscape.pools import ClassPool
 from taskscape.study import config_from, run_study
 from taskscape.tasks import sample_tasks
-from taskscape.themes import start
-from taskscape.themes.estimator import TaskThemes
+from taskscape.themes import CoClustering, start
 
 Job = Callable[[Path], None]
 _CHANGING = ("seconds", "command", "versions", "hardware", "timings", "checksum")
@@ -78,9 +77,9 @@ def made_up_pool() -> ClassPool:
     )
 
 
-def quick_model(**settings: Any) -> TaskThemes:
+def quick_model(**settings: Any) -> CoClustering:
     """The paper's update is the quickest to trace and to start, which takes longest here."""
-    return TaskThemes(2, 3, update="paper", n_held_out=20, prepare=None, **settings)
+    return CoClustering(2, 3, update="paper", n_held_out=20, prepare=None, **settings)
 
 
 def fit(folder: Path) -> None:
@@ -98,7 +97,7 @@ def embed(folder: Path) -> None:
         tasks = sample_tasks(made_up_pool(), 40, n_way=3, n_shot=5, seed=0)
         quick_model(batch_size=10, max_passes=1).fit(tasks).save(model)
     tasks = sample_tasks(made_up_pool(), 2000, n_way=3, n_shot=5, seed=1)
-    TaskThemes.load(model).embed(tasks).save(folder / "tasks.parquet")
+    CoClustering.load(model).embed(tasks).save(folder / "tasks.parquet")
 
 
 def meta_training(folder: Path) -> None:

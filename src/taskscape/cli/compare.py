@@ -63,7 +63,7 @@ def compare(
         check_output(out, TABLE)
     if factor is not None:
         with use_engine(engine):
-            compared = by_posteriors(factor, test, train, reference, k, seed)
+            compared = by_posteriors(similarity, test, train, reference, k, seed)
     else:
         compared = by_samples(similarity, opt.one_source(data), test, train, reference, k, seed)
     if out is not None:
@@ -116,6 +116,7 @@ def nearest(
     n_way: Annotated[
         str | None, Option(help="Only tasks of this many classes: 5, or 5-10.")
     ] = None,
+    similarity: opt.SimilarityName = DEFAULT_SIMILARITY,
     as_json: opt.AsJson = False,
 ) -> None:
     """The tasks of a catalogue that are nearest to one task."""
@@ -129,7 +130,7 @@ def nearest(
     asked.header.check_same_model(look_in.header, str(query or model or catalogue), str(catalogue))
     ways = None if n_way is None else opt.parse_range(n_way, "--n-way")
     only = TaskFilter(any_class=any_class or None, group=group, n_way=ways)
-    rows, ties = find_nearest(look_in, asked, k, only, source)
+    rows, ties = find_nearest(look_in, asked, k, only, source, similarity)
     about = {"task": int(asked.ids[0]), "classes": list(asked.names(0))}
     words = [f"nearest to the task of {', '.join(asked.names(0))}:"]
     for row in rows:
@@ -181,6 +182,7 @@ def diagram(
     classes: Annotated[
         str | None, Option(help="The column of classes: JSON lists of names, or ids.")
     ] = None,
+    similarity: opt.SimilarityName = DEFAULT_SIMILARITY,
     n_bins: Annotated[int, Option(help="How many bins.")] = 10,
     bins: Annotated[str, Option(help="paper: of equal width; quantile: equal counts.")] = ("paper"),
     interval: Annotated[str, Option(help="jackknife or bootstrap, over classes.")] = ("jackknife"),
@@ -209,7 +211,7 @@ def diagram(
 
         beside = "TRAIN: distances and classes are those of the tasks"
         opt.refuse_given(diagram, beside, distance=distance, classes=classes)
-        tested, distances = mean_distances(table, train)
+        tested, distances = mean_distances(table, train, similarity)
         data, how = diagrams.join_accuracies(
             accuracies, tested, distances, accuracy=accuracy, difficulty=difficulty
         )

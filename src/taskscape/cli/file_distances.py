@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from taskscape import compare
+from taskscape.arguments import check_whole
 from taskscape.cli.options import read_tasks_of
 from taskscape.compare import Resemblance
 from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
@@ -16,7 +17,7 @@ from taskscape.io.files import written_in_one_piece
 from taskscape.io.tables import table_with, write_csv
 from taskscape.pools import load_pool
 from taskscape.similarity import distances_between, make_similarity
-from taskscape.similarity.known import PROTOTYPES
+from taskscape.similarity.known import PROTOTYPES, KnownSimilarity, find_similarity
 from taskscape.similarity.nearest_tasks import TIE, settle_ties, tie_levels
 from taskscape.tasks import TaskSet, make_tasks
 from taskscape.tasks.class_lists import parse_classes, write_classes
@@ -69,35 +70,40 @@ class Compared:
 
 
 def by_posteriors(
-    factor: str, test: Path, train: Path, reference: Path | None, k: int, seed: int
+    similarity: str, test: Path, train: Path, reference: Path | None, k: int, seed: int
 ) -> Compared:
     """Embedded tasks compared, by all factors or by one of them."""
-    asked, against = _same_model(test, train)
+    asked, known, n_train, measure = _read_embedded(similarity, test, train)
+    distance, k = compare.mean_distance(asked, known, kind=measure.kind), min(k, n_train)
+    near = compare.nearest(asked, known, k, kind=measure.kind).distances.mean(axis=1)
+    likeness, why_not = _likeness(asked, known, reference, measure, seed)
+    unit = f" {asked.header.unit}".rstrip() if measure.kind == "kl" else ""
+    return Compared(asked, distance, near, n_train, k, likeness, why_not, unit)
+
+
+def _read_embedded(
+    similarity: str, test: Path, train: Path
+) -> tuple[Embeddings, Any, int, KnownSimilarity]:
+    """Test tasks, training tasks or a stream of very many, their number, and what compares them."""
+    measure, asked, against = find_similarity(similarity), Embeddings.load(test), Catalogue(train)
+    asked.header.check_same_model(against.header, str(test), str(train))
     n_train = len(against)
     known: Any = against.posteriors()
     if 4 * n_train * asked.values.shape[1] <= _MOST_BYTES:
         known = Embeddings.load(train)
-    elif factor:
+    elif measure.factor:
         raise DataError(f"{train} has {n_train:,} tasks: too many to compare by one factor.")
-    if factor:
-        asked, known = asked.factor(factor), known.factor(factor)
-    distance, k = compare.mean_distance(asked, known), min(k, n_train)
-    near = compare.nearest(asked, known, k).distances.mean(axis=1)
-    likeness, why_not = _likeness(asked, known, reference, factor, seed)
-    unit = f" {asked.header.unit}".rstrip()
-    return Compared(asked, distance, near, n_train, k, likeness, why_not, unit)
+    if measure.factor:
+        asked, known = asked.factor(measure.factor), known.factor(measure.factor)
+    return asked, known, n_train, measure
 
 
-def _same_model(test: Path, train: Path) -> tuple[Embeddings, Catalogue]:
-    asked, against = Embeddings.load(test), Catalogue(train)
-    asked.header.check_same_model(against.header, str(test), str(train))
-    return asked, against
-
-
-def mean_distances(test: Path, train: Path) -> tuple[Embeddings, Float[np.ndarray, "tests"]]:
+def mean_distances(
+    test: Path, train: Path, similarity: str
+) -> tuple[Embeddings, Float[np.ndarray, "tests"]]:
     """Embedded test tasks, and the mean distance of each to the training tasks."""
-    asked, against = _same_model(test, train)
-    return asked, compare.mean_distance(asked, against.posteriors())
+    asked, known, _, measure = _read_embedded(similarity, test, train)
+    return asked, compare.mean_distance(asked, known, kind=measure.kind)
 
 
 def by_samples(
@@ -118,18 +124,18 @@ def by_samples(
 
 
 def _likeness(
-    test: Embeddings, train: Any, reference: Path | None, factor: str, seed: int
+    test: Embeddings, train: Any, reference: Path | None, measure: KnownSimilarity, seed: int
 ) -> tuple[Resemblance | None, str]:
     """The answer, or why there is none."""
     if not isinstance(train, Embeddings):
         return None, f"Not asked: the catalogue has more than {_MOST_BYTES >> 30} GiB of tasks."
     if reference is not None:
         held_out = Embeddings.load(reference)
-        held_out = held_out.factor(factor) if factor else held_out
+        held_out = held_out.factor(measure.factor) if measure.factor else held_out
         held_out.header.check_same_model(train.header, str(reference), "the training tasks")
-        return compare.resemblance(test, train, reference=held_out), ""
+        return compare.resemblance(test, train, reference=held_out, kind=measure.kind), ""
     try:
-        return compare.resemblance(test, train, seed=seed), ""
+        return compare.resemblance(test, train, seed=seed, kind=measure.kind), ""
     except DataError as error:
         return None, f"Unknown: {error} (On the command line: --reference held_out.parquet.)"
 
@@ -166,43 +172,33 @@ def embed_query(model: Path, data: str, classes: list[str]) -> Embeddings:
 
 
 def find_nearest(
-    look_in: Catalogue, asked: Embeddings, k: int, only: TaskFilter, data: str | None
+    look_in: Catalogue,
+    asked: Embeddings,
+    k: int,
+    only: TaskFilter,
+    data: str | None,
+    similarity: str,
 ) -> tuple[list[dict[str, Any]], int]:
     """A row for each of the k nearest tasks, and how many are equally near as the nearest.
 
     With the data, equally near ones come in the order of their class means.
     """
-    near = compare.nearest(asked, look_in.posteriors(only), k)
-    tie = TIE if asked.header.counts_themes else 0.0
-    places, far = _within(look_in, asked, only, float(near.distances[0, -1]) + tie)
-    level = tie_levels(far, tie)
+    chunks = look_in.posteriors(only)
+    blocks = [distances_between(asked, chunk, similarity).matrix()[0] for chunk in chunks]
+    far = np.concatenate([*blocks, np.empty(0)])
+    check_whole(k, "k", 1, len(far))
+    level = tie_levels(far, TIE if asked.header.counts_themes else 0.0)
     if data is None:
-        tasks, distances, apart = look_in.take(near.indices[0], only), near.distances[0], None
+        chosen, apart = np.argsort(far, kind="stable")[:k], None
     else:
         chosen, apart = settle_ties(
-            level, k, lambda which: _apart(data, asked, look_in.take(places[which], only))
+            level, k, lambda which: _apart(data, asked, look_in.take(which, only))
         )
-        tasks, distances = look_in.take(places[chosen], only), far[chosen]
-    rows = []
-    for i, distance in enumerate(distances.tolist()):
+    tasks, rows = look_in.take(chosen, only), []
+    for i, distance in enumerate(far[chosen].tolist()):
         row = {"task": int(tasks.ids[i]), "distance": distance, "classes": list(tasks.names(i))}
         rows.append(row if apart is None else row | {"by_classes": float(apart[i])})
     return rows, int((level == 0).sum())
-
-
-def _within(
-    look_in: Catalogue, query: Embeddings, only: TaskFilter, most: float
-) -> tuple[Int[np.ndarray, "some"], Float[np.ndarray, "some"]]:
-    """The places of all tasks that are not farther than this, and their distances."""
-    places, distances, begin = [], [], 0
-    for chunk in look_in.posteriors(only):
-        source = distances_between(query, chunk)
-        far = source.block(np.array([0]), np.arange(len(chunk)))[0]
-        here = np.flatnonzero(far <= most)
-        places.append(here + begin)
-        distances.append(far[here])
-        begin += len(chunk)
-    return np.concatenate(places), np.concatenate(distances)
 
 
 def _apart(data: str, asked: Embeddings, others: Embeddings) -> Float[np.ndarray, "others"]:

@@ -124,6 +124,7 @@ def resemblance(
     reference: Tasks | None = None,
     measure: str = "mean",
     k: int = 10,
+    kind: str = "kl",
     folds: int | None = None,
     seed: Seed = 0,
 ) -> Resemblance:
@@ -134,7 +135,8 @@ def resemblance(
     class ids (tasks, way) padded with -1; ``Embeddings`` know their own): the classes are dealt
     into ``folds``; the reference tasks of a fold have all their classes in it, and are compared,
     like the test tasks, with the training tasks that have none. ``measure`` is ``"mean"`` (mean
-    distance to all) or ``"nearest"`` (mean distance to the ``k`` nearest).
+    distance to all) or ``"nearest"`` (mean distance to the ``k`` nearest), by the divergence
+    ``kind``.
     """
     a, b = read_posterior(test, "test"), read_posterior(train, "train")
     check_together(a, b)
@@ -151,8 +153,8 @@ def resemblance(
 
     def distance(tasks: Posterior, to: Posterior) -> np.ndarray:
         if measure == "mean":
-            return mean_distance(tasks, to)
-        return nearest(tasks, to, min(k, len(to))).distances.mean(axis=1)
+            return mean_distance(tasks, to, kind=kind)
+        return nearest(tasks, to, min(k, len(to)), kind=kind).distances.mean(axis=1)
 
     if reference is not None:
         r = read_posterior(reference, "reference")

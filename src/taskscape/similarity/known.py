@@ -5,7 +5,7 @@ What a measure needs is imported when it is first used.
 
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -34,6 +34,8 @@ class KnownSimilarity:
     factor: str | None = None
     """The factor of embedded tasks that it compares; empty for all of them, None where it compares
     no embedded tasks."""
+    kind: str = "kl"
+    """The divergence between them: an entry of ``DIVERGENCES``."""
 
     @property
     def make(self) -> Callable[[int, int | None], Any]:
@@ -99,10 +101,29 @@ SIMILARITIES: Mapping[str, KnownSimilarity] = MappingProxyType(
 
 
 def find_similarity(name: str) -> KnownSimilarity:
-    """The similarity measure of that name."""
-    if name not in SIMILARITIES:
+    """The similarity measure of that name, or ``NAME:DIVERGENCE``, such as ``themes:jeffreys``.
+
+    Measures that compare embedded tasks take any entry of ``DIVERGENCES`` in place of KL.
+    """
+    measure, _, kind = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if measure not in SIMILARITIES:
         raise DataError(
             f"similarity={name!r} is not known; use one of {', '.join(SIMILARITIES)}, a fitted "
             "similarity, or distances."
         )
-    return SIMILARITIES[name]
+    known = SIMILARITIES[measure]
+    if not kind:
+        return known
+    from taskscape.compare import DIVERGENCES  # slow to import
+
+    gaussian = known.factor in ("", POSITION)
+    fit = {
+        d.name: known.factor is not None and not d.needs_alpha and bool(d.gaussian or not gaussian)
+        for d in DIVERGENCES.values()
+    }
+    if not fit.get(kind):
+        able = ", ".join(name for name in fit if fit[name]) or "none"
+        raise DataError(
+            f"similarity={name!r}: {measure} has no divergence {kind!r}; those it can take: {able}."
+        )
+    return replace(known, kind=kind)

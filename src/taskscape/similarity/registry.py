@@ -61,7 +61,11 @@ def make_similarity(name: str, *, seed: Seed = 0, updates: int | None = None) ->
 
     ``updates`` is how long those that train a network do so.
     """
-    return find_similarity(name).make(check_seed(seed), updates)
+    known = find_similarity(name)
+    measure = known.make(check_seed(seed), updates)
+    if isinstance(measure, ModelSimilarity):
+        return ModelSimilarity(measure.model, measure.factor, known.kind)
+    return measure
 
 
 def fitted_to(train: Any, similarity: SimilarityLike, *, seed: Seed = 0) -> SimilarityLike:
@@ -84,7 +88,7 @@ def distances_between(
 
     - a name of ``SIMILARITIES``: with task sets it is made and fitted to the training tasks;
       embedded tasks are compared by their posteriors, all of it or the factor of that name, and λ
-      of your own (tasks, L) as a Dirichlet;
+      of your own (tasks, L) as a Dirichlet; ``NAME:DIVERGENCE`` goes by another divergence than KL;
     - a :class:`Similarity` that is fitted, with task sets or what it embedded;
     - distances: a :class:`DistanceSource`, or a matrix (test tasks, training tasks). ``test`` and
       ``train`` are then None, or only counted.
@@ -95,14 +99,16 @@ def distances_between(
     """
     similarity = fitted_to(train, similarity, seed=seed)
     if isinstance(similarity, str):
-        factor = find_similarity(similarity).factor
-        if factor is None:
+        known = find_similarity(similarity)
+        if (factor := known.factor) is None:
             raise DataError(
                 f"similarity={similarity!r} by name needs task sets; for what it embedded, pass "
                 "the fitted similarity itself."
             )
-        pair = [t.factor(factor) if factor and hasattr(t, "factor") else t for t in (test, train)]
-        return PosteriorSource(*pair)
+        test, train = (
+            t.factor(factor) if factor and hasattr(t, "factor") else t for t in (test, train)
+        )
+        return PosteriorSource(test, train, known.kind)
     if isinstance(similarity, Similarity):
         return similarity.distances(test, train)
     source = similarity if isinstance(similarity, DistanceSource) else MatrixSource(similarity)

@@ -105,7 +105,7 @@ class LearnerSettings:
 
     names: tuple[str, ...] = ("protonet", "maml")
     network: str = "mlp"
-    """``mlp`` on prepared features, or ``conv4`` on images."""
+    """``mlp`` on prepared features, or ``conv4`` on images (:data:`taskscape.meta.NETWORKS`)."""
     widths: tuple[int, ...] = (64,)
     """Hidden layers of ``mlp``."""
     filters: int = 64
@@ -130,7 +130,7 @@ class LearnerSettings:
         from taskscape.meta import network_for
 
         own = self.settings.get(name, {})
-        return network_for(pool, own, widths=self.widths, filters=self.filters)
+        return network_for(pool, own, self.network, widths=self.widths, filters=self.filters)
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,13 @@ from taskscape.io.tables import read_table, write_csv, write_table
 from taskscape.io.values import read_json, write_json
 from taskscape.pools import ClassPool
 from taskscape.similarity import (
-    SIMILARITIES,
     DistanceSource,
     Similarity,
     distances_between,
     make_similarity,
     nearest_tasks,
 )
-from taskscape.similarity.known import DEFAULT_SIMILARITY, TASK_THEMES
+from taskscape.similarity.known import DEFAULT_SIMILARITY, TASK_THEMES, find_similarity
 from taskscape.similarity.nearest_tasks import TIE
 from taskscape.study.plan import Plan
 from taskscape.study.represent import SplitEmbeddings
@@ -103,30 +102,31 @@ def _measure(plan: Plan, embedded: SplitEmbeddings) -> tuple[DistanceSource, Res
     neither can.
     """
     name = plan.config.similarity
-    factor = SIMILARITIES[name].factor
-    if factor is not None:
+    measure = find_similarity(name)
+    if (factor := measure.factor) is not None:
         parts = [embedded.test, embedded.train, embedded.val]
         test, train, val = (e.factor(factor) if factor and e is not None else e for e in parts)
         assert test is not None
         assert train is not None
-        return distances_between(test, train), _likeness(test, train, val, plan.config.seed)
+        likeness = _likeness(test, train, val, plan.config.seed, measure.kind)
+        return distances_between(embedded.test, embedded.train, name), likeness
     fitted = fit_similarity(plan, name, plan.train)
     known = fitted.embed(plan.train)
     distances = fitted.distances(plan.test, known)
     if plan.val is None or len(plan.val) < LEAST_REFERENCES:
         return distances, None
     reference = fitted.mean_distance(plan.val, known)
-    measure = f"mean distance ({name})"
-    return distances, Resemblance.of(distances.mean_distance(), reference, measure, len(known))
+    words = f"mean distance ({name})"
+    return distances, Resemblance.of(distances.mean_distance(), reference, words, len(known))
 
 
 def _likeness(
-    test: Embeddings, train: Embeddings, val: Embeddings | None, seed: int
+    test: Embeddings, train: Embeddings, val: Embeddings | None, seed: int, kind: str
 ) -> Resemblance | None:
     if val is not None and len(val) >= LEAST_REFERENCES:
-        return resemblance(test, train, reference=val)
+        return resemblance(test, train, reference=val, kind=kind)
     try:
-        return resemblance(test, train, seed=seed)
+        return resemblance(test, train, seed=seed, kind=kind)
     except DataError:
         return None
 

@@ -13,7 +13,7 @@ from taskscape.forecast import Forecasts, Judgement
 from taskscape.io.arrays import CHECKPOINT
 from taskscape.io.files import as_path, check_output, json_with, locked, written_in_one_piece
 from taskscape.io.values import damage_named, read_json, versions_and_hardware, write_json
-from taskscape.meta import label_of
+from taskscape.meta import NETWORKS, label_of
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select.trials import Trial, gains_of
 from taskscape.study.checks import check_config
@@ -113,7 +113,7 @@ def _run(
     prepared = features = plan.pool  # what learners take; where all is read, nothing is looked at
     if not runner.read_only:
         prepared = prepared_pool(plan.pool, model.preparation_, unit_length=True)
-    if config.learners.network == "mlp":
+    if not NETWORKS[config.learners.network].images:
         features = prepared
     distances = runner.run(distances_stage(plan, embedded, prepared))
     names = config.learners.names

@@ -19,6 +19,7 @@ def _settings(plan: Plan) -> AdvisorSettings:
     return AdvisorSettings(
         candidates=asked.candidates, n_way=config.tasks.n_way, n_shot=asked.n_shot,
         n_query=asked.n_query, updates=asked.updates, seed=config.seed,
+        network=config.learners.network,
     )  # fmt: skip
 
 
@@ -70,4 +71,5 @@ def targets_stage(
         )
 
     settings = plain(asdict(asked)) | {"seed": plan.config.seed, "n_way": plan.config.tasks.n_way}
+    settings |= {"network": plan.config.learners.network}
     return Stage("targets", settings, make, load, ("fit",))
