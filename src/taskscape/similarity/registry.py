@@ -4,56 +4,14 @@ from typing import Any, TypeAlias
 
 from taskscape.arguments import Seed, check_seed
 from taskscape.errors import DataError
-from taskscape.meta import TrainConfig
 from taskscape.similarity.distances import DistanceSource, MatrixSource, PosteriorSource
-from taskscape.similarity.hardness import TaskHardness
-from taskscape.similarity.known import DEFAULT_SIMILARITY, IMAGE_THEMES, POSITION, find_similarity
+from taskscape.similarity.known import DEFAULT_SIMILARITY, find_similarity
 from taskscape.similarity.models import ModelSimilarity
 from taskscape.similarity.similarity import Similarity
-from taskscape.similarity.task2vec import Task2Vec, Task2VecConfig
-from taskscape.similarity.transport import OTDD, PrototypeDistance, TaskMeans
 from taskscape.tasks import TaskSet
-from taskscape.themes.estimator import TaskThemes
 
 SimilarityLike: TypeAlias = str | Similarity | DistanceSource | Any
 """A name of ``SIMILARITIES``, a similarity that is fitted, or distances: a source or a matrix."""
-
-
-def make_themes(seed: int, updates: int | None) -> Similarity:
-    return ModelSimilarity(TaskThemes(random_state=seed))
-
-
-def make_image_themes(seed: int, updates: int | None) -> Similarity:
-    return ModelSimilarity(TaskThemes(random_state=seed), IMAGE_THEMES)
-
-
-def make_position(seed: int, updates: int | None) -> Similarity:
-    return ModelSimilarity(TaskThemes(random_state=seed), POSITION)
-
-
-def make_task_themes(seed: int, updates: int | None) -> Similarity:
-    return ModelSimilarity(TaskThemes.paper(random_state=seed))
-
-
-def make_task2vec(seed: int, updates: int | None) -> Similarity:
-    config = None if updates is None else Task2VecConfig(train=TrainConfig(updates=updates))
-    return Task2Vec(config=config, seed=seed)
-
-
-def make_task_means(seed: int, updates: int | None) -> Similarity:
-    return TaskMeans()
-
-
-def make_prototypes(seed: int, updates: int | None) -> Similarity:
-    return PrototypeDistance()
-
-
-def make_otdd(seed: int, updates: int | None) -> Similarity:
-    return OTDD()
-
-
-def make_hardness(seed: int, updates: int | None) -> Similarity:
-    return TaskHardness()
 
 
 def make_similarity(name: str, *, seed: Seed = 0, updates: int | None = None) -> Similarity:
@@ -62,10 +20,10 @@ def make_similarity(name: str, *, seed: Seed = 0, updates: int | None = None) ->
     ``updates`` is how long those that train a network do so.
     """
     known = find_similarity(name)
-    measure = known.make(check_seed(seed), updates)
-    if isinstance(measure, ModelSimilarity):
-        return ModelSimilarity(measure.model, measure.factor, known.kind)
-    return measure
+    if known.factor is None:
+        return known.measure.usual(check_seed(seed), updates)
+    model = known.measure(random_state=check_seed(seed))
+    return ModelSimilarity(model, known.factor or None, known.kind)
 
 
 def fitted_to(train: Any, similarity: SimilarityLike, *, seed: Seed = 0) -> SimilarityLike:
