@@ -16,7 +16,6 @@ from taskscape.compare import Neighbours, TaskIndex, mean_distance
 from taskscape.compare.divergences import distances, find_divergence
 from taskscape.compare.posteriors import Affine, Tasks, check_together, read_posterior
 from taskscape.compare.rows import row_hashes
-from taskscape.embeddings import Posterior
 from taskscape.errors import DataError
 
 _NUMBERS = 1 << 23
@@ -127,11 +126,8 @@ class PosteriorSource(DistanceSource):
 
     @cached_property
     def _hashes(self) -> list[UInt64[np.ndarray, "_"]]:
-        return [row_hashes(np.concatenate([p.logs, p.values[:, :_FEW]], 1)) for p in self._both]
-
-    @property
-    def _both(self) -> tuple[Posterior, Posterior]:
-        return self._test, self._train
+        both = (self._test, self._train)
+        return [row_hashes(np.concatenate([p.logs, p.values[:, :_FEW]], 1)) for p in both]
 
     def mean_distance(self) -> Float[np.ndarray, "tests"]:
         # exact from two means over the training tasks
