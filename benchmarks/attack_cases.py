@@ -34,12 +34,12 @@ from taskscape.compare import mean_distance
 from taskscape.compare.posteriors import normalise_ways
 from taskscape.diagram.result import CorrelationDiagram
 from taskscape.embeddings import Catalogue
-from taskscape.ledger import Ledger
+from taskscape.io.arrays import load_checkpoint, save_checkpoint
+from taskscape.io.ledger import Ledger
 from taskscape.meta import TrainConfig, Trained, make_learner, mlp
 from taskscape.pools import find_look_alikes
 from taskscape.select.selection import Selection
 from taskscape.similarity import choose_settings
-from taskscape.storage import load_checkpoint, save_checkpoint
 from taskscape.study import config_from, load_study, read_config, run_study, to_toml
 from taskscape.study.checks import check_config
 from taskscape.targets import AdvisorSettings

@@ -39,9 +39,9 @@ from experiments.paper.fig2 import Fig2
 from experiments.paper.plan import VERSIONS, Fig2Plan
 from taskscape.cli.interrupts import heed_interrupts
 from taskscape.errors import DataError
+from taskscape.io.arrays import forget_checkpoint
 from taskscape.meta import ProtoNet, TrainConfig, TrainingCheckpoint, mlp, train
 from taskscape.pools import ClassPool
-from taskscape.storage import forget_checkpoint
 from taskscape.study import config_from, run_study
 from taskscape.tasks import sample_tasks
 from taskscape.themes import start
@@ -155,8 +155,10 @@ JOBS: dict[str, tuple[Job, float]] = {
 
 def results(folder: Path) -> dict[str, str]:
     """A checksum of every file in a folder, without what no two runs have in common."""
-    files = (p for p in sorted(folder.rglob("*")) if p.is_file() and "unfinished" not in str(p))
-    kept = {str(p.relative_to(folder)): _content(p) for p in files if ".damaged" not in str(p)}
+    files = (p for p in sorted(folder.rglob("*")) if p.is_file())
+    aside = ("unfinished", ".damaged", ".lock")
+    files = (p for p in files if not any(name in str(p) for name in aside))
+    kept = {str(p.relative_to(folder)): _content(p) for p in files}
     return {name: hashlib.sha256(content).hexdigest() for name, content in kept.items() if content}
 
 
@@ -317,7 +319,7 @@ class Faults:
                 if child.code is None:
                     child.send(signal.SIGKILL)
             files = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.stat().st_size]
-            files = [p for p in files if p.suffix not in (".png", ".toml") and p.name != ".running"]
+            files = [p for p in files if p.suffix not in (".png", ".toml")]
             if files:
                 self._damage(self.rng.choice(files), cut=self.rng.random() < 0.5)
                 self.count("damaged file", 1, folder)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from taskscape.devices import cores
-from taskscape.storage import versions
+from taskscape.io.values import versions
 
 
 def seconds(job: Callable[[], object]) -> float:

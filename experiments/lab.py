@@ -15,9 +15,9 @@ from jaxtyping import Float, UInt16
 
 from taskscape.arguments import check_number
 from taskscape.errors import DataError
-from taskscape.files import written_in_one_piece
-from taskscape.ledger import Ledger, read_ledger
-from taskscape.storage import forget_checkpoint
+from taskscape.io.arrays import forget_checkpoint
+from taskscape.io.files import written_in_one_piece
+from taskscape.io.ledger import Ledger, read_ledger
 from taskscape.themes import CoClustering, TaskModel
 
 __all__ = ["Lab", "OutOfTimeError", "Store", "accuracy_of", "count_right", "option", "packed"]

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.lab import Lab
-from taskscape.storage import load_arrays, load_checkpoint, save_arrays, save_checkpoint
+from taskscape.io.arrays import load_arrays, load_checkpoint, save_arrays, save_checkpoint
 
 Write = Callable[[Path, int], None]
 Read = Callable[[Path], int]

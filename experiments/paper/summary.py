@@ -13,7 +13,8 @@ from experiments.paper.selection import CHOICES, Choice, SelectionFigure
 from taskscape.diagram import CorrelationDiagram
 from taskscape.diagram.plot import COLOURS, DASHES, MARKERS
 from taskscape.embeddings import Sums
-from taskscape.files import picture, written_in_one_piece
+from taskscape.io.files import written_in_one_piece
+from taskscape.io.pictures import picture
 from taskscape.meta import LEARNERS, label_of
 from taskscape.plain_text import markdown_table
 from taskscape.select.known import RANDOM
@@ -268,7 +269,7 @@ def _draw_fig2(
     path: Path,
 ) -> None:
     """Accuracy against distance: the paper's curves, then those of each version."""
-    with picture(path, 3.6 * (1 + len(diagrams)), 4.2, dpi=160, kind=None) as figure:
+    with picture(path, 3.6 * (1 + len(diagrams)), 4.2, dpi=160) as figure:
         panels = figure.subplots(1, 1 + len(diagrams))
         for i, (learner, points) in enumerate(published.items()):
             panels[0].plot(
@@ -306,7 +307,7 @@ def _draw_fig3(of_plans: Sequence[_Results], path: Path) -> None:
     learners = _in_order(o.learner for o in results)
     rules = [str(c) for c in CHOICES if any(o.rule == str(c) for o in results)]
     in_paper = [n for n in learners if n in FIG3["random"]]
-    with picture(path, 10.0, 6.0, dpi=160, kind=None) as figure:
+    with picture(path, 10.0, 6.0, dpi=160) as figure:
         above, below = figure.subplots(2, 1)
         for rule, i in _PAPER_CHOICES.items():
             y = [FIG3[rule][n] for n in in_paper]
@@ -346,7 +347,7 @@ def _draw_fig4(of_plans: Sequence[_Results], path: Path) -> None:
     """Accuracy against the number of training tasks; the paper's curves in grey."""
     learners = _in_order(o.learner for _, own in of_plans for o in own)
     size = max(7.6, 3.8 * len(learners)), 3.2 * len(of_plans) + 0.8  # room for the legend
-    with picture(path, *size, dpi=160, kind=None) as figure:
+    with picture(path, *size, dpi=160) as figure:
         panels = figure.subplots(len(of_plans), len(learners), squeeze=False)
         for row, (plan, own) in zip(panels, of_plans, strict=True):
             for panel, learner in zip(row, learners, strict=True):

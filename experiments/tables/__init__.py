@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.lab import packed
-from taskscape.ledger import read_ledger
+from taskscape.io.ledger import read_ledger
 
 ROOT = Path(__file__).parents[2]
 RESULTS, DOCS = ROOT / "experiments" / "results", ROOT / "docs"

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import jax
 
-from taskscape.files import cache_dir
+from taskscape.io.files import cache_dir
 
 T = TypeVar("T")
 _WITH_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}

@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 
 from posterior_cases import PRODUCT, posteriors
-from taskscape.compare import DIVERGENCES, distances, divergence_with_error
+from taskscape.compare import (
+    DIVERGENCES,
+    distances,
+    divergence_with_error,
+    mean_distance,
+    nearest,
+)
 from taskscape.embeddings import Factor, Posterior
+from taskscape.errors import DataError
+from taskscape.select import select
+from taskscape.similarity import distances_between
 
 RNG = np.random.default_rng(0)
 L, K = 4, 6
@@ -80,3 +89,19 @@ def test_positions_are_told_apart_where_that_has_a_meaning(kind):
     np.testing.assert_allclose(found, pairs, rtol=1e-9)
     there, back = distances(a, b, kind), distances(b, a, kind).T
     assert np.allclose(there, back) == DIVERGENCES[kind].symmetric
+
+
+def test_whatever_takes_a_similarity_measure_takes_the_divergence(kind):
+    similarity = f"task_themes:{kind}"
+    if DIVERGENCES[kind].needs_alpha:
+        with pytest.raises(DataError, match=f"has no divergence '{kind}'"):
+            distances_between(P, Q, similarity)
+        return
+    matrix, source = distances(P, Q, kind), distances_between(P, Q, similarity)
+    np.testing.assert_allclose(source.matrix(), matrix)
+    np.testing.assert_allclose(source.means(np.full(5, 0.2)), matrix.mean(axis=0))
+    for found in (source.mean_distance(), mean_distance(P, [Q[:3], Q[3:]], kind=kind)):
+        np.testing.assert_allclose(found, matrix.mean(axis=1))
+    for near in (source.nearest(np.arange(5), 3), nearest(P, [Q[:3], Q[3:]], 3, kind=kind)):
+        np.testing.assert_allclose(near.distances, np.sort(matrix, axis=1)[:, :3])
+    assert select(P[:1], Q, 1, "nearest", similarity=similarity).indices == matrix[0].argmin()

@@ -12,7 +12,7 @@ import pytest
 from experiments import similarity
 from experiments.__main__ import EXPERIMENTS, main
 from experiments.lab import Lab, packed
-from taskscape.ledger import read_ledger
+from taskscape.io.ledger import read_ledger
 from taskscape.pools import ClassPool, load_pool
 
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"

@@ -8,7 +8,7 @@ import pytest
 from experiments import likeness
 from experiments.__main__ import main
 from experiments.likeness import with_kinds
-from taskscape.ledger import read_ledger
+from taskscape.io.ledger import read_ledger
 from taskscape.pools import ClassPool
 
 

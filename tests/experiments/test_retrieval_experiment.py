@@ -8,7 +8,7 @@ import pytest
 from experiments import retrieval
 from experiments.__main__ import main
 from experiments.retrieval import with_superclasses
-from taskscape.ledger import read_ledger
+from taskscape.io.ledger import read_ledger
 from taskscape.pools import ClassPool
 
 

@@ -28,7 +28,7 @@ from experiments.similarity.study import (
 from experiments.tables import ledger
 from meta_cases import toy_pool
 from taskscape.diagram import correlation_diagram
-from taskscape.ledger import read_ledger
+from taskscape.io.ledger import read_ledger
 from taskscape.pools import ClassPool
 from taskscape.statistics import partial_spearman
 

@@ -11,7 +11,7 @@ from experiments.tables import targets
 from experiments.targets import TargetsSettings, run
 from target_cases import mixed_pool
 from taskscape.errors import DataError
-from taskscape.ledger import read_ledger
+from taskscape.io.ledger import read_ledger
 from taskscape.targets import AdvisorSettings
 from taskscape.targets.rotation import Rotation, gains_seen
 

@@ -13,8 +13,8 @@ import pytest
 import kill_cases
 from experiments.lab import Lab, Store
 from taskscape.errors import DataError
-from taskscape.files import folder_in_one_piece, written_in_one_piece
-from taskscape.storage import forget_checkpoint, load_checkpoint, save_checkpoint
+from taskscape.io.arrays import forget_checkpoint, load_checkpoint, save_checkpoint
+from taskscape.io.files import folder_in_one_piece, written_in_one_piece
 from taskscape.study.stages import Stage, StageRunner
 
 TESTS = Path(kill_cases.__file__).parent

@@ -7,7 +7,7 @@ from typer import Option
 
 from taskscape.cli import options as opt
 from taskscape.errors import DataError
-from taskscape.files import check_output
+from taskscape.io.files import check_output
 from taskscape.select.known import AUTO
 from taskscape.targets.known import WAYS
 
@@ -112,7 +112,7 @@ def advise(
 
 def _seen(ledger: Path, learner: str) -> "list[GainSeen]":
     """What a ledger says of a learner; an error where it says nothing."""
-    from taskscape.ledger import read_ledger
+    from taskscape.io.ledger import read_ledger
     from taskscape.targets.rotation import gains_seen
 
     if not ledger.is_file():

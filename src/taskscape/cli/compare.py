@@ -8,7 +8,8 @@ from typer import Argument, Option
 
 from taskscape.cli import options as opt
 from taskscape.errors import DataError
-from taskscape.files import PICTURE, check_output
+from taskscape.io.files import check_output
+from taskscape.io.pictures import PICTURE
 from taskscape.similarity.known import DEFAULT_SIMILARITY, find_similarity
 
 
@@ -113,6 +114,7 @@ def nearest(
     n_way: Annotated[
         str | None, Option(help="Only tasks of this many classes: 5, or 5-10.")
     ] = None,
+    similarity: opt.SimilarityName = DEFAULT_SIMILARITY,
     as_json: opt.AsJson = False,
 ) -> None:
     """The tasks of a catalogue that are nearest to one task."""
@@ -125,7 +127,7 @@ def nearest(
     asked.header.check_same_model(look_in.header, str(query or model or catalogue), str(catalogue))
     ways = None if n_way is None else opt.parse_range(n_way, "--n-way")
     only = TaskFilter(any_class=any_class or None, group=group, n_way=ways)
-    rows, near = find_nearest(look_in, asked, k, only, source)
+    rows, near = find_nearest(look_in, asked, k, only, source, similarity)
     about, ties = {"task": int(asked.ids[0]), "classes": list(asked.names(0))}, int(near.ties[0])
     unit = asked.header.unit or "1 is how far two training tasks are on average"
     words = [f"nearest to the task of {', '.join(asked.names(0))} (distances: {unit}):"]
@@ -173,6 +175,7 @@ def diagram(
     classes: Annotated[
         str | None, Option(help="The column of classes: JSON lists of names, or ids.")
     ] = None,
+    similarity: opt.SimilarityName = DEFAULT_SIMILARITY,
     n_bins: Annotated[int, Option(help="How many bins.")] = 10,
     bins: Annotated[str, Option(help="paper: of equal width; quantile: equal counts.")] = ("paper"),
     interval: Annotated[str, Option(help="jackknife or bootstrap, over classes.")] = ("jackknife"),
@@ -201,7 +204,7 @@ def diagram(
 
         beside = "TRAIN: distances and classes are those of the tasks"
         opt.refuse_given(diagram, beside, distance=distance, classes=classes)
-        tested, distances = mean_distances(table, train)
+        tested, distances = mean_distances(table, train, similarity)
         data, how = diagrams.join_accuracies(
             accuracies, tested, distances, accuracy=accuracy, difficulty=difficulty
         )

@@ -10,7 +10,8 @@ from typer import Argument, Option
 
 from taskscape.cli import options as opt
 from taskscape.errors import DataError
-from taskscape.files import PICTURE, check_output
+from taskscape.io.files import check_output
+from taskscape.io.pictures import PICTURE
 
 if TYPE_CHECKING:
     from typer import Context

@@ -100,7 +100,7 @@ def _devices() -> str:
 
 def _folders() -> str:
     """Where data and caches lie; an error if the cache cannot be written to."""
-    from taskscape.files import cache_dir
+    from taskscape.io.files import cache_dir
     from taskscape.pools import data_dir
 
     cache = cache_dir()

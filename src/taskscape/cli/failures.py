@@ -11,7 +11,7 @@ from typing import TextIO
 
 import typer
 
-from taskscape.files import DISK_FULL
+from taskscape.io.files import DISK_FULL
 
 _NO_ROOM = "Free some space, or choose another place."
 _NOT_ALLOWED = "Choose another place, or change its permissions."

@@ -9,13 +9,13 @@ from jaxtyping import Float
 
 from taskscape import compare
 from taskscape.cli.options import read_tasks_of
-from taskscape.csv_tables import write_csv
 from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
 from taskscape.errors import DataError
-from taskscape.files import csv_with, written_in_one_piece
+from taskscape.io.files import written_in_one_piece
+from taskscape.io.tables import table_with, write_csv
 from taskscape.pools import load_pool
 from taskscape.similarity import Resemblance, make_similarity, resemblance
-from taskscape.similarity.known import find_similarity
+from taskscape.similarity.known import KnownSimilarity, find_similarity
 from taskscape.similarity.nearest_tasks import NearestTasks, nearest
 from taskscape.tasks import TaskSet, make_tasks
 from taskscape.tasks.class_lists import parse_classes, write_classes
@@ -24,7 +24,7 @@ from taskscape.themes.task_model import TaskModel
 _MOST_BYTES = 1 << 31
 """Of a catalogue that is read into memory."""
 _COLUMNS = ("task", "classes", "distance", "nearest")
-TABLE = csv_with("a table of distances", *_COLUMNS)
+TABLE = table_with("a table of distances", *_COLUMNS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,19 +70,10 @@ def by_posteriors(
     seed: int,
 ) -> Compared:  # fmt: skip
     """Embedded tasks compared, by all factors or by one of them."""
-    factor = find_similarity(similarity).factor
-    asked, against = _same_model(test, train)
-    n_train = len(against)
-    known: Any = against.posteriors()
-    if 4 * n_train * asked.values.shape[1] <= _MOST_BYTES:
-        known = Embeddings.load(train)
-    elif factor:
-        raise DataError(f"{train} has {n_train:,} tasks: too many to compare by one factor.")
-    if factor:
-        asked, known = asked.factor(factor), known.factor(factor)
-    distance, k = compare.mean_distance(asked, known), min(k, n_train)
-    near = compare.nearest(asked, known, k).distances.mean(axis=1)
-    likeness, unit = None, f" {asked.header.unit}".rstrip()
+    asked, known, n_train, measure = _read_embedded(similarity, test, train)
+    distance, k = compare.mean_distance(asked, known, kind=measure.kind), min(k, n_train)
+    near = compare.nearest(asked, known, k, kind=measure.kind).distances.mean(axis=1)
+    likeness, unit = None, f" {asked.header.unit}".rstrip() if measure.kind == "kl" else ""
     if data is not None and isinstance(known, Embeddings):
         beside = None if validation is None else Embeddings.load(validation)
         likeness = resemblance(
@@ -91,16 +82,27 @@ def by_posteriors(
     return Compared(asked, distance, near, n_train, k, likeness, unit)
 
 
-def _same_model(test: Path, train: Path) -> tuple[Embeddings, Catalogue]:
-    asked, against = Embeddings.load(test), Catalogue(train)
+def _read_embedded(
+    similarity: str, test: Path, train: Path
+) -> tuple[Embeddings, Any, int, KnownSimilarity]:
+    """Test tasks, training tasks or a stream of very many, their number, and what compares them."""
+    measure, asked, against = find_similarity(similarity), Embeddings.load(test), Catalogue(train)
     asked.header.check_same_model(against.header, str(test), str(train))
-    return asked, against
+    n_train = len(against)
+    known: Any = against.posteriors()
+    if 4 * n_train * asked.values.shape[1] <= _MOST_BYTES:
+        known = Embeddings.load(train)
+    if measure.factor:
+        asked, known = asked.factor(measure.factor), known.factor(measure.factor)
+    return asked, known, n_train, measure
 
 
-def mean_distances(test: Path, train: Path) -> tuple[Embeddings, Float[np.ndarray, "tests"]]:
+def mean_distances(
+    test: Path, train: Path, similarity: str
+) -> tuple[Embeddings, Float[np.ndarray, "tests"]]:
     """Embedded test tasks, and the mean distance of each to the training tasks."""
-    asked, against = _same_model(test, train)
-    return asked, compare.mean_distance(asked, against.posteriors())
+    asked, known, _, measure = _read_embedded(similarity, test, train)
+    return asked, compare.mean_distance(asked, known, kind=measure.kind)
 
 
 def by_samples(
@@ -148,11 +150,19 @@ def embed_query(model: Path, data: str, classes: list[str]) -> Embeddings:
 
 
 def find_nearest(
-    look_in: Catalogue, asked: Embeddings, k: int, only: TaskFilter, data: str | None
+    look_in: Catalogue,
+    asked: Embeddings,
+    k: int,
+    only: TaskFilter,
+    data: str | None,
+    similarity: str,
 ) -> tuple[list[dict[str, Any]], NearestTasks]:
     """A row for each of the k nearest tasks; with the data, of equals the most alike first."""
+    measure, there = find_similarity(similarity), look_in.posteriors(only)
+    if measure.factor:
+        asked, there = asked.factor(measure.factor), there.factor(measure.factor)
     near = nearest(
-        asked, look_in.posteriors(only), k, pool=None if data is None else load_pool(data)
+        asked, there, k, pool=None if data is None else load_pool(data), kind=measure.kind
     )
     tasks, rows = look_in.take(near.indices[0], only), []
     for i, distance in enumerate(near.distances[0].tolist()):

@@ -14,7 +14,7 @@ from typer import Option
 from taskscape.cli import options as opt
 from taskscape.cli.interrupts import resumable
 from taskscape.errors import DataError
-from taskscape.files import check_output
+from taskscape.io.files import check_output
 
 if TYPE_CHECKING:
     from taskscape.themes import CoClustering
@@ -98,9 +98,9 @@ def fit(
     """
     from taskscape.arguments import check_choice
     from taskscape.cli.display import print_themes, say_time
+    from taskscape.io.arrays import arrays_of_kind
     from taskscape.pools import load_pool
     from taskscape.similarity import choose_settings
-    from taskscape.storage import arrays_of_kind
     from taskscape.themes.estimator import TaskThemes
     from taskscape.themes.prepare import parse_prepare
     from taskscape.themes.task_model import MODEL
@@ -143,9 +143,9 @@ def _fit_paper(model: "CoClustering", asked: Mapping[str, Any]) -> None:
     """Fit the paper's model as the options of the command ask, and write it."""
     from taskscape.cli.display import FitDisplay, print_fit
     from taskscape.distributed.mesh import first_process, join_processes
+    from taskscape.io.arrays import CHECKPOINT, arrays_of_kind, forget_checkpoint
     from taskscape.pools import load_pool
     from taskscape.progress import heard_by
-    from taskscape.storage import CHECKPOINT, arrays_of_kind, forget_checkpoint
     from taskscape.themes.loop import check_no_checkpoint
     from taskscape.themes.task_model import MODEL, HealthWarning
 

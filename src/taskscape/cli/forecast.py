@@ -10,12 +10,12 @@ from typer import Option
 
 from taskscape.cli import options as opt
 from taskscape.errors import DataError
-from taskscape.files import check_output
+from taskscape.io.files import check_output
 
 if TYPE_CHECKING:
     import taskscape
-    from taskscape.files import Kind
     from taskscape.forecast import Forecasts
+    from taskscape.io.files import Kind
     from taskscape.themes import TaskModel
 
 
@@ -73,8 +73,8 @@ def forecast(
     """
     from taskscape.embeddings import Embeddings
     from taskscape.forecast import Forecaster
+    from taskscape.io.arrays import arrays_of_kind
     from taskscape.pools import load_pool
-    from taskscape.storage import arrays_of_kind
     from taskscape.themes.task_model import TaskModel
 
     if out is not None:
@@ -133,22 +133,11 @@ def forecast(
 
 def _table(path: Path) -> "Kind":
     """The kind of table that an ending names, by which one of before is known again."""
-    from taskscape.files import Kind, csv_with, has_columns
     from taskscape.forecast import FORECASTS_FILE
-    from taskscape.storage import open_parquet
+    from taskscape.io.tables import table_with
 
-    def is_parquet(path: Path) -> bool:
-        try:
-            return has_columns(open_parquet(path).schema_arrow.names, _COLUMNS, _BECAUSE)
-        except DataError:
-            return False
-
-    name = "a table of forecasts"
-    kinds = {
-        ".csv": csv_with(name, *_COLUMNS, more=_BECAUSE),
-        ".parquet": Kind(name, is_parquet),
-        ".json": FORECASTS_FILE,
-    }
+    table = table_with("a table of forecasts", *_COLUMNS, more=_BECAUSE)
+    kinds = {".csv": table, ".parquet": table, ".json": FORECASTS_FILE}
     if path.suffix not in kinds:
         raise DataError(f"--out {path}: expected a name that ends in .csv, .parquet or .json.")
     return kinds[path.suffix]
@@ -158,9 +147,8 @@ def _write(path: Path, plain: dict[str, Any]) -> None:
     """Write a row for each task, or as JSON all there is."""
     import pyarrow as pa
 
-    from taskscape.csv_tables import write_csv
-    from taskscape.files import written_in_one_piece
-    from taskscape.storage import write_parquet
+    from taskscape.io.files import written_in_one_piece
+    from taskscape.io.tables import write_csv, write_parquet
     from taskscape.tasks.class_lists import write_classes
 
     rows = []
@@ -209,8 +197,7 @@ def _read_accuracy(path: Path) -> Any:
     """Columns accuracy, or accuracy/1, accuracy/2, …: a row for each calibration task, in order."""
     import numpy as np
 
-    from taskscape.csv_tables import read_csv
-    from taskscape.storage import read_parquet
+    from taskscape.io.tables import read_csv, read_parquet
 
     table = None if path.suffix == ".parquet" else read_csv(path, _ACCURACIES)
     columns: dict[str, Any] = read_parquet(path).to_pydict() if table is None else table.columns

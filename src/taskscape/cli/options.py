@@ -91,8 +91,8 @@ SimilarityName = Annotated[
     str,
     Option(
         "--similarity",
-        help=f"{meanings(SIMILARITIES)}. The first four compare embedded tasks; the others need "
-        "--data and no model.",
+        help=f"{meanings(SIMILARITIES)}. The first four compare embedded tasks, by KL or by "
+        "another divergence, as in themes:jeffreys; the others need --data and no model.",
     ),
 ]
 Engine = Annotated[str, Option(help=f"Who does the work. {meanings(ENGINES)}")]

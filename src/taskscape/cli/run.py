@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from taskscape.cli import options as opt
 from taskscape.errors import DataError
-from taskscape.files import check_output
+from taskscape.io.files import check_output
 from taskscape.meta.learners import LEARNERS
 from taskscape.study.config import PRESETS, StudyConfig, config_from, preset, read_config
 

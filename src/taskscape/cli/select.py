@@ -8,7 +8,7 @@ from typer import Option
 
 from taskscape.cli import options as opt
 from taskscape.errors import DataError
-from taskscape.files import check_output, written_in_one_piece
+from taskscape.io.files import check_output, written_in_one_piece
 from taskscape.select.known import RULES
 from taskscape.similarity.known import DEFAULT_SIMILARITY, find_similarity
 
@@ -78,11 +78,11 @@ def select(
     """
     import pyarrow as pa
 
+    from taskscape.io.tables import write_parquet
     from taskscape.pools import load_pool
     from taskscape.select import TrialOptions
     from taskscape.select import select as select_tasks
     from taskscape.select.selection import SELECTION_FILE
-    from taskscape.storage import write_parquet
     from taskscape.tasks import TASKS, TaskSet
     from taskscape.tasks.csv_lists import is_csv
 
@@ -181,7 +181,7 @@ def _judge(
 
 def _read_embedded_tasks(path: Path, embedded: Any, source: Path) -> Any:
     """The table of tasks, verified to be those that were embedded, row by row."""
-    from taskscape.storage import read_parquet
+    from taskscape.io.tables import read_parquet
     from taskscape.tasks.manifest import read_header
 
     table = read_parquet(path)

@@ -18,9 +18,8 @@ from taskscape.arguments import (
     check_seed,
     check_whole,
 )
-from taskscape.compare.posteriors import Affine, Tasks, check_together, read_posterior
+from taskscape.compare.posteriors import THREADS, Affine, Tasks, check_together, read_posterior
 from taskscape.compare.rows import row_hashes
-from taskscape.compare.search import THREADS
 from taskscape.embeddings import Factor, Posterior
 from taskscape.embeddings.factors import expected_log, log_beta, split_columns
 from taskscape.errors import DataError

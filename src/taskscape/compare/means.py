@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 from jaxtyping import Float
 
+from taskscape.compare.divergences import distances
 from taskscape.compare.posteriors import (
     Tasks,
     check_factors_alike,
@@ -18,14 +19,17 @@ from taskscape.errors import DataError
 from taskscape.statistics import pairwise_spearman
 
 
-def mean_distance(test: Tasks, train: Tasks | Iterable[Tasks] | Sums) -> Float[np.ndarray, "tasks"]:
-    r"""Mean distance from each test task to all training tasks, in O(M + T).
+def mean_distance(
+    test: Tasks, train: Tasks | Iterable[Tasks] | Sums, *, kind: str = "kl"
+) -> Float[np.ndarray, "tasks"]:
+    r"""Mean distance from each test task to all training tasks, for KL in O(M + T).
 
     .. math:: \bar D_i = \overline{F} - F(a_i) + \nabla F(a_i) \cdot (a_i - \bar b)
 
     The distance is affine in (b, F(b)) of the training task, so its mean needs only their means.
     ``train`` is embedded tasks, λ (tasks, L), or an iterable of chunks of either, such as
     ``Catalogue.posteriors()``, whose files know these sums: none is read; or the sums themselves.
+    Another ``kind``, an entry of ``DIVERGENCES``, goes pair by pair.
 
     Paper: the first equation of its section on the correlation diagram.
 
@@ -35,6 +39,9 @@ def mean_distance(test: Tasks, train: Tasks | Iterable[Tasks] | Sums) -> Float[n
     a = read_posterior(test, "test")
     if len(a) == 0:
         raise DataError("test has no tasks.")
+    if kind != "kl" and not isinstance(train, Sums):
+        rows = [distances(a, chunk, kind) for chunk in read_chunks(train, "train")]
+        return np.concatenate(rows or [np.empty((len(a), 0))], axis=1).mean(axis=1)
     sums, factors = _sums(train, a.factors)
     if sums.tasks == 0:
         raise DataError("train has no tasks.")

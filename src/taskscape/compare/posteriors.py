@@ -1,5 +1,6 @@
 """Reading the posteriors of tasks, and the affine form of the distance between them."""
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
@@ -13,6 +14,8 @@ from taskscape.embeddings.embeddings import check_factors, describe_factors
 from taskscape.embeddings.factors import TASK_THEMES
 from taskscape.errors import DataError
 
+THREADS = max(1, min(4, os.cpu_count() or 1))
+"""How many threads compare tasks."""
 Tasks: TypeAlias = Any
 """Embedded tasks, or λ of your own as an array (tasks, task-themes)."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from taskscape.errors import DataError
-from taskscape.files import picture
+from taskscape.io.pictures import picture
 from taskscape.notebook import ShownInNotebooks
 from taskscape.statistics import Interval, mean_interval
 

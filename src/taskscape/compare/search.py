@@ -5,7 +5,6 @@ nearest tasks are those with the largest inner products. One large matrix produc
 candidates; their distances are computed again in float64, pair by pair.
 """
 
-import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -20,7 +19,9 @@ from jaxtyping import Array, Bool, Float, Int, UInt64
 from threadpoolctl import threadpool_limits
 
 from taskscape.arguments import check_choice, check_whole
+from taskscape.compare.divergences import distances as distances_of
 from taskscape.compare.posteriors import (
+    THREADS,
     Affine,
     Tasks,
     check_together,
@@ -35,8 +36,6 @@ from taskscape.progress import track
 
 keep_programs()
 
-THREADS = max(1, min(4, os.cpu_count() or 1))
-"""How many threads a search uses."""
 _ROWS, _QUERIES = 1 << 11, 1 << 10
 """Tasks and queries of one matrix product on a CPU: few enough for its cache."""
 _ITEMS = 1 << 17
@@ -67,27 +66,38 @@ class Neighbours:
 
 
 def nearest(
-    test: Tasks, train: Tasks | Iterable[Tasks], k: int = 10, *, method: str = "auto"
+    test: Tasks,
+    train: Tasks | Iterable[Tasks],
+    k: int = 10,
+    *,
+    kind: str = "kl",
+    method: str = "auto",
 ) -> Neighbours:
     """The ``k`` training tasks with the smallest distance from each test task, exactly.
 
     ``train`` is embedded tasks, λ (tasks, L), or an iterable of chunks of either, such as
     ``Catalogue.posteriors()``, of which only one is in memory at a time. Tasks at equal distance
-    come in the order of ``train``. ``method`` is ``"cpu"``, ``"device"`` (JAX's default device) or
-    ``"auto"``; both give the same tasks.
+    come in the order of ``train``. ``kind`` is an entry of ``DIVERGENCES``; others than KL go pair
+    by pair. ``method``, of KL, is ``"cpu"``, ``"device"`` (JAX's default device) or ``"auto"``;
+    both give the same tasks.
 
     >>> near = nearest(np.array([[1.0, 2.0]]), np.array([[5.0, 1.0], [1.0, 2.1]]), k=1)
     >>> near.indices.tolist()
     [[1]]
     """
-    near = nearest_there_are(test, train, check_whole(k, "k", 1), method=method)
+    near = nearest_there_are(test, train, check_whole(k, "k", 1), kind=kind, method=method)
     if (n := near.indices.shape[1]) < k:
         raise DataError(f"k={k} is more than the {n} training tasks; lower k.")
     return near
 
 
 def nearest_there_are(
-    test: Tasks, train: Tasks | Iterable[Tasks], k: int, *, method: str = "auto"
+    test: Tasks,
+    train: Tasks | Iterable[Tasks],
+    k: int,
+    *,
+    kind: str = "kl",
+    method: str = "auto",
 ) -> Neighbours:
     """:func:`nearest`, or all training tasks where there are fewer."""
     queries = read_posterior(test, "test")
@@ -96,12 +106,21 @@ def nearest_there_are(
     offset = 0
     for chunk in track(read_chunks(train, "train"), "nearest tasks"):
         check_together(queries, chunk)
-        here = TaskIndex(chunk, method=method).search(queries, min(k, len(chunk)))
+        if kind == "kl":
+            here = TaskIndex(chunk, method=method).search(queries, min(k, len(chunk)))
+        else:
+            here = nearest_columns(distances_of(queries, chunk, kind), k)
         near = _merge(near, Neighbours(here.indices + offset, here.distances), k)
         offset += len(chunk)
     if near is None:
         raise DataError("train has no tasks.")
     return near
+
+
+def nearest_columns(distances: Float[np.ndarray, "tests trains"], k: int) -> Neighbours:
+    """The k nearest by a matrix of distances, or all where there are fewer."""
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return Neighbours(order, np.take_along_axis(distances, order, axis=1))
 
 
 def _merge(first: Neighbours | None, second: Neighbours, k: int) -> Neighbours:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskscape.errors import DataError
-from taskscape.files import picture
+from taskscape.io.pictures import picture
 from taskscape.plain_text import for_matplotlib, for_plotly
 
 if TYPE_CHECKING:

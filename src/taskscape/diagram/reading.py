@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.csv_tables import CsvTable, read_csv
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
+from taskscape.io.tables import CsvTable, read_csv
 from taskscape.tasks.class_lists import parse_classes, read_class_column
 
 _EXPECTED = "expected a header, and a row for each test task"

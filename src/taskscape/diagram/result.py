@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from taskscape.errors import DataError
-from taskscape.files import SavedAsJson, json_with
+from taskscape.io.files import json_with
+from taskscape.io.values import SavedAsJson, plain
 from taskscape.notebook import ShownInNotebooks
 from taskscape.statistics import NO_INTERVALS, Interval
-from taskscape.storage import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

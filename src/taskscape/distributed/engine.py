@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from taskscape.distributed.interrupts import still_heard
 from taskscape.errors import TaskscapeError
-from taskscape.files import DISK_FULL
+from taskscape.io.files import DISK_FULL
 from taskscape.progress import progress_bar
 
 Item = TypeVar("Item")

@@ -4,7 +4,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,15 @@ from taskscape.embeddings.embeddings import (
 )
 from taskscape.embeddings.factors import Sums
 from taskscape.errors import DataError
-from taskscape.files import (
+from taskscape.io.files import (
     Kind,
     as_path,
     check_output,
-    damage_named,
-    locked_folder,
+    locked,
     remove_leftovers,
-    sha256_of,
     written_in_one_piece,
 )
-from taskscape.storage import FORMAT, check_format
+from taskscape.io.values import FORMAT, check_format, damage_named
 
 _BATCH = 1 << 16
 _MANIFEST = "manifest.json"
@@ -47,8 +45,6 @@ class Shard:
     file: str
     tasks: int
     bytes: int
-    sha256: str | None
-    """None of a single file, which no manifest names."""
     sums: Sums
 
     @staticmethod
@@ -56,14 +52,13 @@ class Shard:
         """Write a file in one piece; it is part of no catalogue until a manifest names it."""
         with written_in_one_piece(path) as file:
             write_embeddings(embeddings, file)
-        return Shard.of(path, hashed=True)
+        return Shard.of(path)
 
     @staticmethod
-    def of(path: Path, *, hashed: bool = False) -> "Shard":
+    def of(path: Path) -> "Shard":
         """The entry of a file that is there."""
         opened = EmbeddingsFile(path)
-        checksum = sha256_of(path) if hashed else None
-        return Shard(path.name, len(opened), path.stat().st_size, checksum, opened.sums)
+        return Shard(path.name, len(opened), path.stat().st_size, opened.sums)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -78,7 +73,7 @@ class Shard:
 class Catalogue:
     """Embedded tasks in a folder of Parquet files, or in a single file (which is read-only).
 
-    A folder has a manifest with the size, checksum and sums of every file. Files are written
+    A folder has a manifest with the size and sums of every file. Files are written
     first and the manifest is replaced last, in one piece, so a reader sees all of what was added or
     nothing of it, and writers do not disturb each other.
     """
@@ -129,8 +124,8 @@ class Catalogue:
         others have added by now.
         """
         folder = as_path(path)
-        with locked_folder(folder):
-            remove_leftovers(folder.glob(".shard-*-unfinished-*"))
+        with locked(folder / ".lock"):
+            remove_leftovers(folder, ".shard-*-unfinished-*")
             there = read_shards(folder)
             known = {shard.file for shard in there}
             new = [shard for shard in shards if shard.file not in known]
@@ -150,15 +145,8 @@ class Catalogue:
 
     def check(self) -> None:
         """Read every file and raise an error unless it is as it was written."""
-        for shard, part in zip(self.shards, self.parts(), strict=True):
-            if shard.sha256 is None:
-                for _ in self._open(part).batches(_BATCH):
-                    pass  # its pages and columns have checksums of their own
-            elif sha256_of(part) != shard.sha256:
-                raise DataError(
-                    f"{part} is damaged: it does not match its checksum in {_MANIFEST}. Bring it "
-                    "back from a copy, or embed its tasks again."
-                )
+        for part in self.parts():
+            self._open(part).check()
 
     def parts(self) -> list[Path]:
         """The files of the catalogue, in the order they were added."""
@@ -270,14 +258,21 @@ class PosteriorStream:
     catalogue: Catalogue
     where: TaskFilter | None
     batch_size: int
+    one: str = ""
+    """The only factor that is looked at; empty for all."""
 
     def __iter__(self) -> Iterator[Embeddings]:
         columns = [*(f.name for f in self.catalogue.header.factors), "logs"]
-        yield from self.catalogue._scan(self.where, self.batch_size, columns)
+        for tasks in self.catalogue._scan(self.where, self.batch_size, columns):
+            yield tasks.factor(self.one) if self.one else tasks
+
+    def factor(self, name: str) -> "PosteriorStream":
+        """The same tasks by one factor alone."""
+        return replace(self, one=name)
 
     def sums(self) -> Sums | None:
         """What means need to know of all tasks, without reading them; None with a filter."""
-        if self.where:
+        if self.where or self.one:
             return None
         first, *rest = (shard.sums for shard in self.catalogue.shards)
         return sum(rest, first)

@@ -21,17 +21,19 @@ from taskscape.embeddings.factors import (
     split_columns,
 )
 from taskscape.errors import DataError
-from taskscape.files import Kind, damage_named, written_in_one_piece
-from taskscape.notebook import ShownInNotebooks
-from taskscape.storage import (
-    check_format,
+from taskscape.io.files import Kind, written_in_one_piece
+from taskscape.io.tables import (
+    check_parquet,
     header_of,
+    list_column,
     open_parquet,
     read_batches,
     read_row_group,
     table_with_header,
     write_parquet,
 )
+from taskscape.io.values import check_format, damage_named
+from taskscape.notebook import ShownInNotebooks
 from taskscape.tasks import TaskSet
 from taskscape.tasks.manifest import class_column, padded_classes
 from taskscape.tasks.taskset import Rows, as_rows, check_range
@@ -430,6 +432,10 @@ class EmbeddingsFile:
         with damage_named(self.path, "a file of embedded tasks"):
             return Sums.from_dict(header["totals"])
 
+    def check(self) -> None:
+        """Raise an error unless the file is, byte for byte, as it was written."""
+        check_parquet(self.path, self._file.schema_arrow)
+
     def batches(self, size: int, columns: list[str] | None = None) -> Iterator[Embeddings]:
         """All tasks, so many at a time."""
         for table in read_batches(self._file, self.path, size, columns):
@@ -491,17 +497,12 @@ def to_table(embeddings: Embeddings) -> pa.Table:
     parts = split_columns(e.values, e.header.factors)
     for factor, values in zip(e.header.factors, parts, strict=True):
         kept = values.astype(np.float16) if factor.half else values
-        columns[factor.name] = _lists(kept)
-    columns["logs"] = _lists(e.logs)
+        columns[factor.name] = list_column(kept)
+    columns["logs"] = list_column(e.logs)
     columns["elbo"] = pa.array(e.elbo)
     header = vars(e.header) | {"factors": [vars(f) for f in e.header.factors]}
     sums = Sums.of(e.posterior).to_dict()
     return table_with_header(columns, {"what": _WHAT, **header, "totals": sums})
-
-
-def _lists(rows: np.ndarray) -> pa.FixedSizeListArray:
-    flat = pa.array(np.ascontiguousarray(rows).reshape(-1))
-    return pa.FixedSizeListArray.from_arrays(flat, rows.shape[1])
 
 
 def _rows(column: pa.ChunkedArray, size: int) -> np.ndarray:

@@ -12,7 +12,6 @@ from jaxtyping import Float
 from taskscape.arguments import Seed, check_kind, check_number, check_whole, public, refuse_masked
 from taskscape.embeddings import Embeddings, Factor, Posterior
 from taskscape.errors import DataError
-from taskscape.files import damage_named
 from taskscape.forecast.calibration import Calibration, Expected, calibrate, from_disk, to_disk
 from taskscape.forecast.features import (
     GROUPS,
@@ -25,10 +24,11 @@ from taskscape.forecast.features import (
     read_even,
 )
 from taskscape.forecast.result import Forecasts, Judgement, judge
+from taskscape.io.arrays import load_arrays, save_arrays
+from taskscape.io.values import damage_named
 from taskscape.meta import Trained, evaluate
 from taskscape.pools import ClassPool
 from taskscape.similarity import Similarity
-from taskscape.storage import load_arrays, save_arrays
 from taskscape.tasks import TaskSet
 from taskscape.themes.task_model import TaskModel
 

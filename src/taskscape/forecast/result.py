@@ -9,11 +9,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from taskscape.errors import DataError
-from taskscape.files import SavedAsJson, json_with, picture
+from taskscape.io.files import json_with
+from taskscape.io.pictures import picture
+from taskscape.io.values import SavedAsJson, plain
 from taskscape.notebook import ShownInNotebooks
 from taskscape.plain_text import for_matplotlib
 from taskscape.statistics import Interval, coverage, make_resamples, noise_ceiling, spearman
-from taskscape.storage import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,10 +17,12 @@ from taskscape.meta.learners import find_learner as find_learner
 from taskscape.meta.learners import label_of as label_of
 from taskscape.meta.learners import make_learner as make_learner
 from taskscape.meta.maml import MAML as MAML
+from taskscape.meta.networks import NETWORKS as NETWORKS
 from taskscape.meta.networks import Architecture as Architecture
 from taskscape.meta.networks import Network as Network
 from taskscape.meta.networks import architecture as architecture
 from taskscape.meta.networks import conv4 as conv4
+from taskscape.meta.networks import find_network as find_network
 from taskscape.meta.networks import mlp as mlp
 from taskscape.meta.networks import network_for as network_for
 from taskscape.meta.protonet import ProtoNet as ProtoNet

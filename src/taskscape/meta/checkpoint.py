@@ -8,15 +8,10 @@ from pathlib import Path
 
 import jax
 
+from taskscape.io.arrays import arrays_of, load_checkpoint, save_checkpoint, tree_from
 from taskscape.meta.learner import Learner
 from taskscape.meta.networks import Architecture
 from taskscape.meta.training import TrainConfig, TrainState, begin
-from taskscape.storage import (
-    arrays_of,
-    load_checkpoint,
-    save_checkpoint,
-    tree_from,
-)
 from taskscape.tasks import TaskSet
 
 

@@ -1,4 +1,4 @@
-"""The networks that learners train: `mlp` for features, `conv4` for images.
+"""The networks that learners train (`NETWORKS`): `mlp` for features, `conv4` for images.
 
 A network is called with a whole set of samples and a mask, because `conv4` normalises by the
 statistics of that set. All its leaves are arrays, so that weights can be mapped, sampled and moved
@@ -7,8 +7,10 @@ and activations, whatever the weights are; statistics and what comes out have at
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
@@ -205,25 +207,83 @@ def conv4(
     )
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """What is asked of a network; each takes what it has a use for."""
+
+    widths: tuple[int, ...] = (128,)
+    filters: int = 64
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class KnownNetwork:
+    """A network that can be asked for by name, the ``kind`` in its ``config()``."""
+
+    maker: str
+    """Where the class or function is that makes it of the rest of its config: ``module:name``."""
+    fit_to: Callable[[tuple[int, ...], Sizes], dict[str, Any]]
+    """That config, for samples of a shape and the sizes asked for."""
+    images: bool
+    """Whether it takes images; others take features."""
+    meaning: str
+
+    @property
+    def make(self) -> Callable[..., Architecture]:
+        """Makes it of its config."""
+        return pkgutil.resolve_name(self.maker)
+
+
+NETWORKS: Mapping[str, KnownNetwork] = MappingProxyType(
+    {
+        "mlp": KnownNetwork(
+            "taskscape.meta.networks:mlp",
+            lambda shape, sizes: {"dims": shape[0], "widths": sizes.widths, "scale": sizes.scale},
+            False,
+            "fully connected layers, on prepared features",
+        ),
+        "conv4": KnownNetwork(
+            "taskscape.meta.networks:conv4",
+            lambda shape, sizes: {"sample_shape": shape, "filters": sizes.filters},
+            True,
+            "four modules of convolution, on images",
+        ),
+    }
+)
+"""Every network by name; a new one is an entry here."""
+
+
+def find_network(name: str) -> KnownNetwork:
+    """The network of that name."""
+    return NETWORKS[check_choice(name, "network", NETWORKS)]
+
+
 def network_for(
-    pool: ClassPool,
-    settings: Mapping[str, Any],
-    *,
-    widths: tuple[int, ...] = (128,),
-    scale: float = 1.0,
-    filters: int = 64,
+    pool: ClassPool, settings: Mapping[str, Any], name: str | None = None, **sizes: Any
 ) -> Architecture:
-    """``conv4`` for images, ``mlp`` for features; ``scale`` where the settings have none."""
-    if pool.is_images:
-        return conv4(pool.sample_shape, filters)
-    return mlp(pool.sample_shape[0], widths, float(settings.get("scale", scale)))
+    """A network for the samples of a pool, of the :class:`Sizes` given.
+
+    Without a name, ``conv4`` for images and ``mlp`` for features. The settings of a learner may
+    have a ``scale`` that goes before that of the sizes.
+    """
+    name = name or ("conv4" if pool.is_images else "mlp")
+    known = find_network(name)
+    if known.images != pool.is_images:
+        kinds = ("features", "images")
+        fit = ", ".join(n for n, k in NETWORKS.items() if k.images == pool.is_images)
+        raise DataError(
+            f"network={name!r} takes {kinds[known.images]}; {pool.name!r} has "
+            f"{kinds[pool.is_images]}. Use {fit}."
+        )
+    asked = Sizes(**sizes)
+    scale = float(settings.get("scale", asked.scale))
+    return known.make(**known.fit_to(tuple(pool.sample_shape), replace(asked, scale=scale)))
 
 
-def architecture(config: Mapping[str, Any]) -> Mlp | Conv4:
+def architecture(config: Mapping[str, Any]) -> Architecture:
     """The architecture whose ``config()`` this is, also after a round trip through JSON."""
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in config.items()}
-    kind = check_choice(values.pop("kind", None), "kind", ("mlp", "conv4"))
-    return mlp(**values) if kind == "mlp" else conv4(**values)
+    return find_network(values.pop("kind", "")).make(**values)
 
 
 def normalise(

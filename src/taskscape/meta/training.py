@@ -34,14 +34,14 @@ from taskscape.arguments import (
 )
 from taskscape.distributed.mesh import devices_for, same_on_all, split_among_devices
 from taskscape.errors import DataError, TaskscapeError
-from taskscape.files import damage_named
+from taskscape.io.arrays import arrays_of, arrays_of_kind, load_arrays, save_arrays, tree_from
+from taskscape.io.values import damage_named
 from taskscape.meta.episodes import EpisodeRows, TaskFeed, gather, pad_rows, rows_of
 from taskscape.meta.evaluation import halved_until_it_fits, score
 from taskscape.meta.learner import Learner, Number, with_numbers, without_numbers
 from taskscape.meta.learners import LEARNERS, find_learner, make_learner
 from taskscape.meta.networks import PRECISIONS, Architecture, architecture
 from taskscape.progress import progress_bar
-from taskscape.storage import arrays_of, arrays_of_kind, load_arrays, save_arrays, tree_from
 from taskscape.tasks import TaskSet, TaskStream
 
 _WHAT = "trained learner"

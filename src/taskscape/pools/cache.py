@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from taskscape.errors import DataError
-from taskscape.files import Kind, cache_dir, check_output, expanded, folder_in_one_piece
+from taskscape.io.files import Kind, cache_dir, check_output, expanded, folder_in_one_piece
 from taskscape.pools.pool import ClassPool
 
 _FORMAT = 1

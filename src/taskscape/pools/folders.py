@@ -9,7 +9,7 @@ import numpy as np
 
 from taskscape.arguments import check_flag
 from taskscape.errors import DataError
-from taskscape.files import expanded
+from taskscape.io.files import expanded
 from taskscape.pools.archives import Entry, FileTree, ZipTree, open_tree
 from taskscape.pools.cache import cache_key, cached
 from taskscape.pools.images import check_colour, check_image_size, read_pictures

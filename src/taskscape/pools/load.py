@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from taskscape.errors import DataError
-from taskscape.files import expanded
+from taskscape.io.files import expanded
 from taskscape.pools.arrays import load_arrays, load_classes
 from taskscape.pools.cache import cache_key, cached, read_pool
 from taskscape.pools.datasets import is_dataset, load_dataset

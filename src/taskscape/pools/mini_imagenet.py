@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from taskscape.errors import DataError
-from taskscape.files import expanded
+from taskscape.io.files import expanded
 from taskscape.pools.arrays import clean_labels, labelled_pool
 from taskscape.pools.cache import cache_key, cached, data_dir, file_stamp
 from taskscape.pools.npz import join_splits, load_npz

@@ -10,7 +10,7 @@ from jaxtyping import Shaped
 
 from taskscape.arguments import check_flag
 from taskscape.errors import DataError
-from taskscape.files import expanded
+from taskscape.io.files import expanded
 from taskscape.pools.arrays import as_numpy, clean_labels, labelled_pool
 from taskscape.pools.cache import cache_key, cached, file_stamp
 from taskscape.pools.notes import few_names

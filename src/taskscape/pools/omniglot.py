@@ -15,7 +15,7 @@ from PIL import Image
 
 from taskscape.arguments import check_flag
 from taskscape.errors import DataError
-from taskscape.files import expanded
+from taskscape.io.files import expanded
 from taskscape.pools.archives import Entry, FileTree, FolderTree, ZipTree
 from taskscape.pools.cache import cache_key, cached, data_dir
 from taskscape.pools.download import RemoteFile

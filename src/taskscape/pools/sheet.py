@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from taskscape.files import save_picture
+from taskscape.io.pictures import save_picture
 from taskscape.plain_text import for_matplotlib
 from taskscape.pools.pool import SPLITS, ClassPool
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from taskscape.arguments import Seed, check_flag, check_kind, check_number, check_seed, check_whole
-from taskscape.csv_tables import read_csv
 from taskscape.errors import DataError
+from taskscape.io.tables import read_csv
 from taskscape.pools.arrays import as_numpy
 from taskscape.pools.notes import few_names, left_out, with_notes
 from taskscape.pools.pool import SPLITS, ClassPool, one_split

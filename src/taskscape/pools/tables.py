@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from taskscape.arguments import check_flag
-from taskscape.csv_tables import check_header, csv_rows
 from taskscape.errors import DataError
-from taskscape.files import expanded
+from taskscape.io.files import expanded
+from taskscape.io.tables import check_header, csv_rows
 from taskscape.pools.arrays import clean_labels, labelled_pool
 from taskscape.pools.cache import cache_key, cached, file_stamp, mapped_scratch
 from taskscape.pools.images import Pictures, check_colour, check_image_size, read_pictures

@@ -18,7 +18,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from taskscape.arguments import public
-from taskscape.files import Kind, written_in_one_piece
+from taskscape.io.files import Kind, written_in_one_piece
+from taskscape.io.values import plain
 from taskscape.pools import ClassPool
 from taskscape.progress import duration
 from taskscape.report import figures as charts
@@ -31,7 +32,6 @@ from taskscape.select.trials import outcomes
 from taskscape.similarity.known import DEFAULT_SIMILARITY, TASK_THEMES
 from taskscape.similarity.nearest_tasks import TIE
 from taskscape.similarity.retrieval import BASELINES
-from taskscape.storage import plain
 from taskscape.study.result import StudyResult
 from taskscape.targets.known import WAYS
 from taskscape.themes.co_clustering import CoClustering

@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.errors import DataError
-from taskscape.files import SavedAsJson, json_with
+from taskscape.io.files import json_with
+from taskscape.io.values import SavedAsJson
 from taskscape.notebook import ShownInNotebooks
 
 _FORMAT = 1

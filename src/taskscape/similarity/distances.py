@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, UInt64
 
 from taskscape.compare import Neighbours, TaskIndex, mean_distance
+from taskscape.compare.divergences import distances, find_divergence
 from taskscape.compare.posteriors import Affine, Tasks, check_together, read_posterior
 from taskscape.compare.rows import row_hashes
-from taskscape.embeddings import Posterior
 from taskscape.errors import DataError
 
 _NUMBERS = 1 << 23
@@ -97,16 +97,28 @@ class DistanceSource(ABC):
 
 
 class PosteriorSource(DistanceSource):
-    """Distances between posteriors, from test to training tasks, without a matrix of pairs."""
+    """Distances between posteriors, from test to training tasks, by any divergence.
 
-    def __init__(self, test: Tasks, train: Tasks) -> None:
+    Means and nearest tasks by KL, which is affine in the training task, need no matrix of pairs.
+    ``alpha`` is what ``"emd"`` needs besides.
+    """
+
+    def __init__(self, test: Tasks, train: Tasks, kind: str = "kl", *, alpha: Any = None) -> None:
+        self._affine = find_divergence(kind).name == "kl"
+        self._options = {"kind": kind, "alpha": alpha}
         self._test, self._train = read_posterior(test, "test"), read_posterior(train, "train")
         check_together(self._test, self._train)
         self._index: tuple[UInt64[np.ndarray, "trains"] | None, TaskIndex] | None = None
         self.n_test, self.n_train = len(self._test), len(self._train)
 
     def block(self, tests: Tests, trains: Trains) -> Block:
-        return Affine.of(self._test[tests]).to_all(self._train[trains])
+        if self._affine:
+            return Affine.of(self._test[tests]).to_all(self._train[trains])
+        return self._pair_by_pair[np.ix_(tests, trains)]
+
+    @cached_property
+    def _pair_by_pair(self) -> Block:
+        return np.asarray(distances(self._test, self._train, **self._options))
 
     def contents(self) -> Hashes:
         # the log-normalisers nearly always tell tasks apart, and are few
@@ -114,17 +126,16 @@ class PosteriorSource(DistanceSource):
 
     @cached_property
     def _hashes(self) -> list[UInt64[np.ndarray, "_"]]:
-        return [row_hashes(np.concatenate([p.logs, p.values[:, :_FEW]], 1)) for p in self._both]
-
-    @property
-    def _both(self) -> tuple[Posterior, Posterior]:
-        return self._test, self._train
+        both = (self._test, self._train)
+        return [row_hashes(np.concatenate([p.logs, p.values[:, :_FEW]], 1)) for p in both]
 
     def mean_distance(self) -> Float[np.ndarray, "tests"]:
         # exact from two means over the training tasks
-        return mean_distance(self._test, self._train)
+        return mean_distance(self._test, self._train) if self._affine else super().mean_distance()
 
     def means(self, weights: Float[np.ndarray, "tests"]) -> Float[np.ndarray, "trains"]:
+        if not self._affine:
+            return super().means(weights)
         queries = Affine.of(self._test)
         # exactly rounded sums do not depend on the order of the test tasks
         mean_g = np.array([math.fsum(column) for column in (queries.g * weights[:, None]).T])
@@ -141,6 +152,8 @@ class PosteriorSource(DistanceSource):
         unused: Bool[np.ndarray, "trains"] | None = None,
         tie_keys: UInt64[np.ndarray, "trains"] | None = None,
     ) -> Neighbours:
+        if not self._affine:
+            return super().nearest(tests, k, unused, tie_keys)
         known = None if self._index is None else self._index[0]
         if self._index is None or not np.array_equal(known, tie_keys):  # type: ignore[arg-type]
             self._index = tie_keys, TaskIndex(self._train, tie_keys)

@@ -4,8 +4,8 @@ What a measure needs is imported when it is first used.
 """
 
 import pkgutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -24,8 +24,8 @@ PROBE_SAMPLES = PROBE_SHOTS + 1
 class KnownSimilarity:
     """A similarity measure that can be asked for by name."""
 
-    maker: str
-    """Where the function is that makes it: ``module:function``."""
+    where: str
+    """Where its class is, or the model whose posteriors it compares: ``module:name``."""
     meaning: str
     needs: str = "tasks"
     """What it looks at, in words."""
@@ -34,62 +34,64 @@ class KnownSimilarity:
     factor: str | None = None
     """The factor of embedded tasks that it compares; empty for all of them, None where it compares
     no embedded tasks."""
+    kind: str = "kl"
+    """The divergence between them: an entry of ``DIVERGENCES``."""
 
     @property
-    def make(self) -> Callable[[int, int | None], Any]:
-        """From a seed, and the number of updates where a network is trained (None: the usual)."""
-        return pkgutil.resolve_name(self.maker)
+    def measure(self) -> Any:
+        """The class, or the model."""
+        return pkgutil.resolve_name(self.where)
 
 
 SIMILARITIES: Mapping[str, KnownSimilarity] = MappingProxyType(
     {
         THEMES: KnownSimilarity(
-            "taskscape.similarity.registry:make_themes",
+            "taskscape.themes:TaskThemes",
             "posteriors over image-themes, and positions in feature space",
             "nothing besides tasks",
             factor="",
         ),
         IMAGE_THEMES: KnownSimilarity(
-            "taskscape.similarity.registry:make_image_themes",
+            "taskscape.themes:TaskThemes",
             "KL divergence between posteriors over image-themes",
             "nothing besides tasks",
             factor=IMAGE_THEMES,
         ),
         POSITION: KnownSimilarity(
-            "taskscape.similarity.registry:make_position",
+            "taskscape.themes:TaskThemes",
             "distance between mean positions in feature space",
             "nothing besides tasks",
             factor=POSITION,
         ),
         TASK_THEMES: KnownSimilarity(
-            "taskscape.similarity.registry:make_task_themes",
+            "taskscape.themes:TaskThemes.paper",
             "KL divergence between posteriors over task-themes: the paper's",
             "nothing besides tasks",
             factor=TASK_THEMES,
         ),
         "task2vec": KnownSimilarity(
-            "taskscape.similarity.registry:make_task2vec",
+            "taskscape.similarity.task2vec:Task2Vec",
             "what a probe network needs to tell a task's classes apart: Fisher information",
             f"{PROBE_SAMPLES} samples of every training class, to train the probe",
             PROBE_SAMPLES,
         ),
         TASK_MEANS: KnownSimilarity(
-            "taskscape.similarity.registry:make_task_means",
+            "taskscape.similarity.transport:TaskMeans",
             "distance between the means of all samples",
             "nothing besides tasks",
         ),
         PROTOTYPES: KnownSimilarity(
-            "taskscape.similarity.registry:make_prototypes",
+            "taskscape.similarity.transport:PrototypeDistance",
             "distance between class means under their best assignment",
             "nothing besides tasks",
         ),
         "otdd": KnownSimilarity(
-            "taskscape.similarity.registry:make_otdd",
+            "taskscape.similarity.transport:OTDD",
             "optimal transport between classes taken as Gaussians",
             "a few samples of each class",
         ),
         "hardness": KnownSimilarity(
-            "taskscape.similarity.registry:make_hardness",
+            "taskscape.similarity.hardness:TaskHardness",
             "difference in how likely a simple classifier errs within the task",
             "nothing besides tasks",
         ),
@@ -99,10 +101,29 @@ SIMILARITIES: Mapping[str, KnownSimilarity] = MappingProxyType(
 
 
 def find_similarity(name: str) -> KnownSimilarity:
-    """The similarity measure of that name."""
-    if name not in SIMILARITIES:
+    """The similarity measure of that name, or ``NAME:DIVERGENCE``, such as ``themes:jeffreys``.
+
+    Measures that compare embedded tasks take any entry of ``DIVERGENCES`` in place of KL.
+    """
+    measure, _, kind = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if measure not in SIMILARITIES:
         raise DataError(
             f"similarity={name!r} is not known; use one of {', '.join(SIMILARITIES)}, a fitted "
             "similarity, or distances."
         )
-    return SIMILARITIES[name]
+    known = SIMILARITIES[measure]
+    if not kind:
+        return known
+    from taskscape.compare import DIVERGENCES  # slow to import
+
+    gaussian = known.factor in ("", POSITION)
+    fit = {
+        d.name: known.factor is not None and not d.needs_alpha and bool(d.gaussian or not gaussian)
+        for d in DIVERGENCES.values()
+    }
+    if not fit.get(kind):
+        able = ", ".join(name for name in fit if fit[name]) or "none"
+        raise DataError(
+            f"similarity={name!r}: {measure} has no divergence {kind!r}; those it can take: {able}."
+        )
+    return replace(known, kind=kind)

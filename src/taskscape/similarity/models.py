@@ -2,14 +2,11 @@
 
 from typing import Any
 
-import numpy as np
-from jaxtyping import Float
-
 from taskscape.compare import distances as divergences_between
 from taskscape.compare.divergences import find_divergence
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
-from taskscape.similarity.distances import DistanceSource, MatrixSource, PosteriorSource
+from taskscape.similarity.distances import DistanceSource, PosteriorSource
 from taskscape.similarity.similarity import Rows, Similarity, TaskVectors
 from taskscape.tasks import TaskSet
 
@@ -49,10 +46,7 @@ class ModelSimilarity(Similarity):
 
     def distances(self, test: Any, train: Any) -> DistanceSource:
         a, b = self._embedded(test, "test"), self._embedded(train, "train")
-        if self.kind == "kl":
-            return PosteriorSource(a, b)
-        matrix: Float[np.ndarray, "tests trains"] = self.rows(a, b)(slice(None))
-        return MatrixSource(matrix)
+        return PosteriorSource(a, b, self.kind, alpha=self.alpha)
 
     def _embedded(self, tasks: Any, name: str) -> Any:
         if isinstance(tasks, TaskSet):

@@ -76,22 +76,23 @@ def nearest(
     k: int = 10,
     *,
     pool: ClassPool | None = None,
+    kind: str = "kl",
     method: str = "auto",
 ) -> NearestTasks:
     """The ``k`` training tasks with the smallest distance from each test task, exactly.
 
-    Tasks are as :func:`taskscape.compare.nearest` takes them. How many are not told apart from the
-    nearest is counted, to about a thousand. With the ``pool`` that the tasks are from, the most
-    alike of equals come first, as in :func:`nearest_tasks`.
+    Tasks and ``kind`` are as :func:`taskscape.compare.nearest` takes them. How many are not told
+    apart from the nearest is counted, to about a thousand. With the ``pool`` that the tasks are
+    from, the most alike of equals come first, as in :func:`nearest_tasks`.
     """
     k = check_whole(k, "k", 1)
     tie = TIE if not isinstance(test, Embeddings) or test.header.counts_themes else _SAME
-    near = nearest_there_are(test, train, k + _SPARE, method=method)
+    near = nearest_there_are(test, train, k + _SPARE, kind=kind, method=method)
     if (n := near.indices.shape[1]) < k:
         raise DataError(f"k={k} is more than the {n} training tasks; lower k.")
     levels = tie_levels(near.distances, tie)
     if n == k + _SPARE and (levels[:, -1] == levels[:, k - 1]).any():
-        near = nearest_there_are(test, train, k + _LOOKED_AT, method=method)
+        near = nearest_there_are(test, train, k + _LOOKED_AT, kind=kind, method=method)
         levels = tie_levels(near.distances, tie)
     apart = None if pool is None else _by_class_means(test, train, near.indices, pool)
     rows = []

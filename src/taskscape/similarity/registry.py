@@ -6,57 +6,15 @@ from sklearn.base import clone
 
 from taskscape.arguments import Seed, check_seed
 from taskscape.errors import DataError
-from taskscape.meta import TrainConfig
 from taskscape.similarity.distances import DistanceSource, MatrixSource, PosteriorSource
-from taskscape.similarity.hardness import TaskHardness
-from taskscape.similarity.known import DEFAULT_SIMILARITY, IMAGE_THEMES, POSITION, find_similarity
+from taskscape.similarity.known import DEFAULT_SIMILARITY, find_similarity
 from taskscape.similarity.models import ModelSimilarity
 from taskscape.similarity.similarity import Similarity
-from taskscape.similarity.task2vec import Task2Vec, Task2VecConfig
-from taskscape.similarity.transport import OTDD, PrototypeDistance, TaskMeans
 from taskscape.tasks import TaskSet
-from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.task_model import TaskModel
 
 SimilarityLike: TypeAlias = str | Similarity | DistanceSource | Any
 """A name of ``SIMILARITIES``, a similarity that is fitted, or distances: a source or a matrix."""
-
-
-def make_themes(seed: int, updates: int | None) -> Similarity:
-    return ModelSimilarity(TaskThemes(random_state=seed))
-
-
-def make_image_themes(seed: int, updates: int | None) -> Similarity:
-    return ModelSimilarity(TaskThemes(random_state=seed), IMAGE_THEMES)
-
-
-def make_position(seed: int, updates: int | None) -> Similarity:
-    return ModelSimilarity(TaskThemes(random_state=seed), POSITION)
-
-
-def make_task_themes(seed: int, updates: int | None) -> Similarity:
-    return ModelSimilarity(TaskThemes.paper(random_state=seed))
-
-
-def make_task2vec(seed: int, updates: int | None) -> Similarity:
-    config = None if updates is None else Task2VecConfig(train=TrainConfig(updates=updates))
-    return Task2Vec(config=config, seed=seed)
-
-
-def make_task_means(seed: int, updates: int | None) -> Similarity:
-    return TaskMeans()
-
-
-def make_prototypes(seed: int, updates: int | None) -> Similarity:
-    return PrototypeDistance()
-
-
-def make_otdd(seed: int, updates: int | None) -> Similarity:
-    return OTDD()
-
-
-def make_hardness(seed: int, updates: int | None) -> Similarity:
-    return TaskHardness()
 
 
 def make_similarity(name: str, *, seed: Seed = 0, updates: int | None = None) -> Similarity:
@@ -64,7 +22,11 @@ def make_similarity(name: str, *, seed: Seed = 0, updates: int | None = None) ->
 
     ``updates`` is how long those that train a network do so.
     """
-    return find_similarity(name).make(check_seed(seed), updates)
+    known = find_similarity(name)
+    if known.factor is None:
+        return known.measure.usual(check_seed(seed), updates)
+    model = known.measure(random_state=check_seed(seed))
+    return ModelSimilarity(model, known.factor or None, known.kind)
 
 
 def unfitted(similarity: Any, seed: int) -> Similarity:
@@ -94,7 +56,7 @@ def distances_between(
 
     - a name of ``SIMILARITIES``: with task sets it is made and fitted to the training tasks;
       embedded tasks are compared by their posteriors, all of it or the factor of that name, and λ
-      of your own (tasks, L) as a Dirichlet;
+      of your own (tasks, L) as a Dirichlet; ``NAME:DIVERGENCE`` goes by another divergence than KL;
     - a :class:`Similarity` that is fitted, with task sets or what it embedded;
     - distances: a :class:`DistanceSource`, or a matrix (test tasks, training tasks). ``test`` and
       ``train`` are then None, or only counted.
@@ -105,14 +67,16 @@ def distances_between(
     """
     similarity = fitted_to(train, similarity, seed=seed)
     if isinstance(similarity, str):
-        factor = find_similarity(similarity).factor
-        if factor is None:
+        known = find_similarity(similarity)
+        if (factor := known.factor) is None:
             raise DataError(
                 f"similarity={similarity!r} by name needs task sets; for what it embedded, pass "
                 "the fitted similarity itself."
             )
-        pair = [t.factor(factor) if factor and hasattr(t, "factor") else t for t in (test, train)]
-        return PosteriorSource(*pair)
+        test, train = (
+            t.factor(factor) if factor and hasattr(t, "factor") else t for t in (test, train)
+        )
+        return PosteriorSource(test, train, known.kind)
     if isinstance(similarity, Similarity):
         return similarity.distances(test, train)
     source = similarity if isinstance(similarity, DistanceSource) else MatrixSource(similarity)

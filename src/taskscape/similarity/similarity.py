@@ -51,6 +51,11 @@ class Similarity(ABC):
     within_task: bool = False
     """Whether it looks at each task alone, and knows nothing of where its classes lie."""
 
+    @classmethod
+    def usual(cls, seed: int, updates: int | None) -> "Similarity":
+        """The measure with its usual settings; ``updates`` is for those that train a network."""
+        return cls()
+
     @abstractmethod
     def fit(self, tasks: TaskSet) -> "Similarity":
         """Learn from the training tasks."""

@@ -78,6 +78,11 @@ class Task2Vec(FeatureSimilarity):
 
     cheap = True
 
+    @classmethod
+    def usual(cls, seed: int, updates: int | None) -> "Task2Vec":
+        config = None if updates is None else Task2VecConfig(train=TrainConfig(updates=updates))
+        return cls(config=config, seed=seed)
+
     def __init__(
         self,
         *,

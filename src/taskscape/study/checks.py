@@ -8,10 +8,11 @@ import numpy as np
 
 from taskscape.arguments import MOST_FOR_JAX, check_choice, check_number, check_seed, check_whole
 from taskscape.errors import DataError
-from taskscape.meta import conv4, find_learner
+from taskscape.meta import NETWORKS, find_learner
 from taskscape.pools import ClassPool
 from taskscape.select import RULES
 from taskscape.similarity import SIMILARITIES
+from taskscape.similarity.known import find_similarity
 from taskscape.study.config import StudyConfig
 
 _LEAST_TEST_TASKS = 10
@@ -49,7 +50,7 @@ def check_config(config: StudyConfig) -> None:
     if config.fit.n_way[0] > config.fit.n_way[1] or config.fit.n_way[0] < 2:
         raise DataError(f"fit.n_way={list(config.fit.n_way)} must ascend, from 2 or more.")
     _check_names(config)
-    check_choice(config.learners.network, "learners.network", ("mlp", "conv4"))
+    check_choice(config.learners.network, "learners.network", NETWORKS)
     for width in config.learners.widths:
         check_whole(width, "learners.widths", 1, _MOST_WIDE)
     check_whole(config.learners.filters, "learners.filters", 1, _MOST_WIDE)
@@ -78,7 +79,7 @@ def _check_names(config: StudyConfig) -> None:
     for name in (*learners.names, *learners.settings, *targets.learners):
         find_learner(name)
         learners.learner(name)
-    check_choice(config.similarity, "similarity", SIMILARITIES)
+    find_similarity(config.similarity)
     for text in chosen.rules:
         read_rule(text, config.similarity)
     if chosen.rules and not chosen.budgets:
@@ -90,14 +91,18 @@ def read_rule(text: str, similarity: str) -> tuple[str, str]:
 
     A rule alone goes by the study's ``similarity``; a measure alone means its nearest tasks.
     """
-    rule, _, measure = ("nearest", "", text) if text in SIMILARITIES else text.partition(":")
-    if rule not in RULES or rule == "random" or (measure or similarity) not in SIMILARITIES:
+    rule, _, measure = text.partition(":")
+    if rule in SIMILARITIES:
+        rule, measure = "nearest", text
+    named = measure.partition(":")[0] or similarity.partition(":")[0]
+    if rule not in RULES or rule == "random" or named not in SIMILARITIES:
         rules = ", ".join(r for r in RULES if r != "random")
         hint = " Random choice is always there, to compare with." if rule == "random" else ""
         raise DataError(
             f"selection.rules: {text!r} is not a rule; choose from {rules}, alone or with a "
             f"similarity measure as in 'nearest:task2vec' ({', '.join(SIMILARITIES)}).{hint}"
         )
+    find_similarity(measure or similarity)
     return rule, measure or similarity
 
 
@@ -207,13 +212,9 @@ def _check_classes(config: StudyConfig, pool: ClassPool) -> None:
         for text in config.selection.rules
     }
     for what, name in measures.items():
-        pool.require(SIMILARITIES[name].least_samples, what, pool.classes_in("train").tolist())
-    if config.learners.network == "conv4":
-        if not pool.is_images:
-            raise DataError(
-                f"learners.network='conv4' is for images; {pool.name!r} has features. Use 'mlp'."
-            )
-        conv4(pool.sample_shape, config.learners.filters)
+        pool.require(find_similarity(name).least_samples, what, pool.classes_in("train").tolist())
+    if NETWORKS[config.learners.network].images:  # others take what is prepared
+        config.learners.network_for("", pool)
 
 
 def _classes(pool: ClassPool) -> str:

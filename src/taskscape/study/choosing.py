@@ -8,13 +8,15 @@ import numpy as np
 from jaxtyping import Float
 
 from taskscape.arguments import MOST_FOR_JAX
+from taskscape.io.tables import write_table
+from taskscape.io.values import read_json, write_json
 from taskscape.meta import TrainConfig, label_of
 from taskscape.pools import ClassPool
 from taskscape.select import select
 from taskscape.select.known import RANDOM
 from taskscape.select.trials import Trial, gains_of, train_and_test, without_classes
-from taskscape.similarity import SIMILARITIES, DistanceSource, distances_between
-from taskscape.storage import read_json, write_json, write_table
+from taskscape.similarity import DistanceSource, distances_between
+from taskscape.similarity.known import find_similarity
 from taskscape.study.checks import read_rule
 from taskscape.study.distances import fit_similarity, similarity_settings
 from taskscape.study.plan import Plan
@@ -77,7 +79,7 @@ def _distances(
     """From the test tasks, by as many labelled samples as learners will have, to the candidates."""
     candidates = plan.train[: plan.config.selection.candidates]
     test = plan.episodes(plan.test, plan.pool, "selection")
-    if SIMILARITIES[measure].factor is not None:
+    if find_similarity(measure).factor is not None:
         known = embedded.train[: len(candidates)]
         called = f"test tasks as rules know them (n_shot={plan.config.selection.n_shot})"
         return distances_between(embed_called(model, {called: test})[called], known, measure)

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from taskscape.errors import DataError
-from taskscape.files import as_path, written_in_one_piece
+from taskscape.io.files import as_path, written_in_one_piece
 from taskscape.meta.learners import LEARNERS
 from taskscape.similarity.known import DEFAULT_SIMILARITY
 
@@ -115,7 +115,7 @@ class LearnerSettings:
 
     names: tuple[str, ...] = ("protonet", "maml")
     network: str = "mlp"
-    """``mlp`` on prepared features, or ``conv4`` on images."""
+    """``mlp`` on prepared features, or ``conv4`` on images (:data:`taskscape.meta.NETWORKS`)."""
     widths: tuple[int, ...] = (64,)
     """Hidden layers of ``mlp``."""
     filters: int = 64
@@ -140,7 +140,7 @@ class LearnerSettings:
         from taskscape.meta import network_for
 
         own = self.settings.get(name, {})
-        return network_for(pool, own, widths=self.widths, filters=self.filters)
+        return network_for(pool, own, self.network, widths=self.widths, filters=self.filters)
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class StudyConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, nested by stage; tuples become lists."""
-        from taskscape.storage import plain
+        from taskscape.io.values import plain
 
         settings: dict[str, Any] = plain(asdict(self))
         return settings

@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Float
 
 from taskscape.compare import class_moments, feature_separation
-from taskscape.csv_tables import write_csv
+from taskscape.io.tables import read_table, write_csv, write_table
+from taskscape.io.values import read_json, write_json
 from taskscape.pools import ClassPool
 from taskscape.similarity import (
-    SIMILARITIES,
     DistanceSource,
     Resemblance,
     Similarity,
@@ -20,9 +20,8 @@ from taskscape.similarity import (
     nearest_tasks,
     resemblance,
 )
-from taskscape.similarity.known import DEFAULT_SIMILARITY, TASK_THEMES
+from taskscape.similarity.known import DEFAULT_SIMILARITY, TASK_THEMES, find_similarity
 from taskscape.similarity.nearest_tasks import TIE
-from taskscape.storage import read_json, read_table, write_json, write_table
 from taskscape.study.plan import Plan
 from taskscape.study.represent import SplitEmbeddings, unfitted_measure
 from taskscape.study.stages import Stage, Steps
@@ -102,11 +101,9 @@ def fit_similarity(plan: Plan, name: str, train: TaskSet) -> Similarity:
 def _measure(plan: Plan, embedded: SplitEmbeddings) -> DistanceSource:
     """The distances from the test tasks to the training tasks."""
     name = plan.config.similarity
-    factor = SIMILARITIES[name].factor
-    if factor is not None:
-        parts = [embedded.test, embedded.train]
-        test, train = (e.factor(factor) if factor else e for e in parts)
-        return distances_between(test, train)
+    measure = find_similarity(name)
+    if measure.factor is not None:
+        return distances_between(embedded.test, embedded.train, name)
     fitted = fit_similarity(plan, name, plan.train)
     return fitted.distances(plan.test, fitted.embed(plan.train))
 

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from taskscape.csv_tables import write_csv
 from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
 from taskscape.forecast import Forecaster, Forecasts, ForecastWarning, Judgement
 from taskscape.forecast.calibration import FORMAT
+from taskscape.io.tables import read_table, write_csv, write_table
+from taskscape.io.values import read_json, write_json
 from taskscape.meta import TrainConfig, evaluate, label_of, train
 from taskscape.pools import ClassPool
 from taskscape.similarity import DEFAULT_SIMILARITY
-from taskscape.storage import read_json, read_table, write_json, write_table
 from taskscape.study.plan import Plan
 from taskscape.study.represent import SplitEmbeddings
 from taskscape.study.result import mean_accuracy, ways_and_shots

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from taskscape.csv_tables import write_csv
 from taskscape.embeddings import Embeddings
 from taskscape.errors import CheckpointError, DataError
+from taskscape.io.arrays import forget_checkpoint
+from taskscape.io.tables import write_csv
+from taskscape.io.values import read_json, write_json
 from taskscape.pools import SPLITS, ClassPool
 from taskscape.pools.sheet import contact_sheet
 from taskscape.similarity import (
@@ -21,7 +23,6 @@ from taskscape.similarity import (
     make_similarity,
     retrieval,
 )
-from taskscape.storage import forget_checkpoint, read_json, write_json
 from taskscape.study.plan import Plan
 from taskscape.study.stages import Stage, Steps
 from taskscape.tasks import TaskSet

@@ -13,8 +13,8 @@ from taskscape.diagram import CorrelationDiagram
 from taskscape.diagram.plot import COLOURS, MARKERS
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
-from taskscape.files import picture
 from taskscape.forecast import Forecasts, Judgement
+from taskscape.io.pictures import picture
 from taskscape.plain_text import for_matplotlib, low_to_high
 from taskscape.pools import ClassPool
 from taskscape.select.trials import Gain, Trial

@@ -11,19 +11,13 @@ from typing import Any
 from taskscape import __version__
 from taskscape.arguments import public
 from taskscape.errors import DataError
-from taskscape.files import (
-    as_path,
-    check_output,
-    damage_named,
-    json_with,
-    only_run_in,
-    written_in_one_piece,
-)
 from taskscape.forecast import Forecasts, Judgement
-from taskscape.meta import label_of
+from taskscape.io.arrays import CHECKPOINT
+from taskscape.io.files import as_path, check_output, json_with, locked, written_in_one_piece
+from taskscape.io.values import damage_named, read_json, versions_and_hardware, write_json
+from taskscape.meta import NETWORKS, label_of
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select.trials import Trial, gains_of
-from taskscape.storage import CHECKPOINT, read_json, versions_and_hardware, write_json
 from taskscape.study.checks import check_config
 from taskscape.study.choosing import chosen_stage, selection_stage
 from taskscape.study.config import StudyConfig, config_from, write_config
@@ -76,7 +70,8 @@ def run_study(
     check = partial(_check_folder, folder, [name for name, _ in stages], resume, overwrite)
     check()
     folder.mkdir(parents=True, exist_ok=True)
-    with only_run_in(folder):
+    busy = f"another run works in {folder}. Wait until it has ended, or use another --out."
+    with locked(folder / ".lock", busy):
         check()  # another run may have ended there in between
         write_config(folder / "study.toml", plan.config, config)
         listener.plan(stages, plan.notes)
@@ -121,7 +116,7 @@ def _run(
     prepared = features = plan.pool  # what learners take; where all is read, nothing is looked at
     if not runner.read_only:
         prepared = prepared_pool(plan.pool, model.preparation_, unit_length=True)
-    if config.learners.network == "mlp":
+    if not NETWORKS[config.learners.network].images:
         features = prepared
     distances = runner.run(distances_stage(plan, model, embedded, prepared))
     names = config.learners.names

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from taskscape import files
 from taskscape.distributed.engine import map_work, on_workers
 from taskscape.errors import DataError
 from taskscape.forecast import ForecastWarning
+from taskscape.io.files import folder_in_one_piece, sha256_of
+from taskscape.io.values import write_json
 from taskscape.progress import heard_by
-from taskscape.storage import write_json
 from taskscape.themes.task_model import HealthWarning, OutlierTasksWarning
 
 T = TypeVar("T")
@@ -147,7 +147,7 @@ class StageRunner:
         if note is None or not (self.read_only or note["hash"] == self._hash(stage)):
             return None
         for name, checksum in note["sha256"].items():
-            if not (folder / name).is_file() or files.sha256_of(folder / name) != checksum:
+            if not (folder / name).is_file() or sha256_of(folder / name) != checksum:
                 what = f"stage {stage.name!r} is damaged: {folder / name} is not as it was written."
                 if self.read_only:
                     raise DataError(f"{what} {_RESUME}, which makes it anew.")
@@ -166,7 +166,7 @@ class StageRunner:
         raise DataError(f"stage {stage.name!r} in {self.out} {what}. {_RESUME}.")
 
     def _make(self, stage: Stage[Any], began: float) -> dict[str, Any]:
-        with files.folder_in_one_piece(self.out / stage.name) as new:
+        with folder_in_one_piece(self.out / stage.name) as new:
             with warnings.catch_warnings(record=True) as heard:
                 for kind in _KEPT:
                     warnings.simplefilter("always", kind)
@@ -183,7 +183,7 @@ class StageRunner:
                 **self._inputs(stage),
                 "warnings": sorted(kept),
                 "seconds": round(time.perf_counter() - began, 3),
-                "sha256": {str(p.relative_to(new)): files.sha256_of(p) for p in written},
+                "sha256": {str(p.relative_to(new)): sha256_of(p) for p in written},
             }
             write_json(new / _NOTE, note)
         return note

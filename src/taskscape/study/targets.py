@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from taskscape.io.values import plain
 from taskscape.meta import label_of
-from taskscape.storage import plain
 from taskscape.study.plan import Plan, make_plan
 from taskscape.study.stages import Stage, Steps
 from taskscape.targets import Advice, AdvisorSettings, Sources, Target, advise_on, find_target
@@ -18,6 +18,7 @@ def _settings(plan: Plan) -> AdvisorSettings:
     return AdvisorSettings(
         candidates=asked.candidates, n_way=config.tasks.n_way, n_shot=asked.n_shot,
         n_query=asked.n_query, updates=asked.updates, seed=config.seed,
+        network=config.learners.network,
     )  # fmt: skip
 
 
@@ -69,4 +70,5 @@ def targets_stage(
         )
 
     settings = plain(asdict(asked)) | {"seed": plan.config.seed, "n_way": plan.config.tasks.n_way}
+    settings |= {"network": plan.config.learners.network}
     return Stage("targets", settings, make, load, ("fit",))

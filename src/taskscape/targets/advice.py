@@ -10,16 +10,10 @@ import numpy as np
 from jaxtyping import Int
 
 from taskscape.arguments import check_choice, check_whole, public
-from taskscape.csv_tables import write_csv
 from taskscape.errors import DataError
-from taskscape.files import (
-    Kind,
-    as_path,
-    check_output,
-    damage_named,
-    folder_in_one_piece,
-    json_with,
-)
+from taskscape.io.files import Kind, as_path, check_output, folder_in_one_piece, json_with
+from taskscape.io.tables import write_csv
+from taskscape.io.values import FORMAT, check_format, damage_named, read_json, write_json
 from taskscape.meta.learners import find_learner
 from taskscape.notebook import ShownInNotebooks
 from taskscape.pools import ClassPool
@@ -28,7 +22,6 @@ from taskscape.select.known import AUTO, RANDOM
 from taskscape.select.trials import gain_over
 from taskscape.similarity.known import THEMES
 from taskscape.statistics import Interval, Variance, t_interval
-from taskscape.storage import FORMAT, check_format, read_json, write_json
 from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources
 from taskscape.targets.gains import (
     Decision,

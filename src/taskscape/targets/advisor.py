@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from taskscape.arguments import MOST_FOR_JAX, check_seed, check_whole, public
 from taskscape.compare.retrieval import Retrieval
 from taskscape.errors import DataError
-from taskscape.meta import Evaluation, TrainConfig, learner_and_training, network_for
+from taskscape.meta import Evaluation, TrainConfig, find_network, learner_and_training, network_for
 from taskscape.pools import ClassPool
 from taskscape.select.trials import train_and_test
 from taskscape.similarity import SIMILARITIES, Similarity, make_similarity, retrieval
@@ -49,6 +49,8 @@ class AdvisorSettings:
     batch_size: int = 4
     precision: str = "float32"
     seed: int = 0
+    network: str | None = None
+    """One of ``NETWORKS``; None: ``conv4`` for images, ``mlp`` for features and components."""
 
     def __post_init__(self) -> None:
         for name in ("candidates", "n_shot", "n_query", "updates", "batch_size"):
@@ -199,7 +201,7 @@ class Sources:
         kind, training = learner_and_training(learner, settings)
         return train_and_test(
             kind,
-            network_for(features, settings),
+            network_for(features, settings, s.network),
             [candidates[rows] for rows in lists],
             [replace(tasks, pool=self._as_learners_take(tasks.pool)) for tasks in tests],
             TrainConfig(s.updates, s.batch_size, precision=s.precision, **training),
@@ -218,7 +220,8 @@ class Sources:
 
     @cached_property
     def _preparation(self) -> Preparation | None:
-        if not self.settings.components:
+        network = self.settings.network
+        if not self.settings.components or (network and find_network(network).images):
             return None
         most = int(np.prod(self.pool.sample_shape))
         config = PrepareConfig(pca=min(self.settings.components, most))

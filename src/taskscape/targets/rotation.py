@@ -13,8 +13,8 @@ import numpy as np
 
 from taskscape.arguments import check_whole
 from taskscape.errors import DataError
-from taskscape.files import cache_dir
-from taskscape.ledger import Ledger
+from taskscape.io.files import cache_dir
+from taskscape.io.ledger import Ledger
 from taskscape.pools import ClassPool
 from taskscape.pools.look_alikes import same_name
 from taskscape.progress import progress_bar

@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from taskscape.arguments import Seed, check_seed, check_whole
 from taskscape.errors import DataError
-from taskscape.files import as_path
+from taskscape.io.files import as_path
 from taskscape.pools import ClassPool, load_pool
 from taskscape.pools.join import in_form_of
 from taskscape.pools.notes import few_names

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import numpy as np
 from jaxtyping import Int
 
-from taskscape.csv_tables import CsvTable
 from taskscape.errors import DataError
+from taskscape.io.tables import CsvTable
 
 _EXAMPLE = '["cat", "sea lion"]'
 _PLAIN_IDS = re.compile(r"[\[(]?\s*\d+(?:[\s;,]+\d+)*\s*[\])]?", re.ASCII)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from taskscape.csv_tables import read_csv, write_csv
 from taskscape.errors import DataError
-from taskscape.files import as_path
+from taskscape.io.files import as_path
+from taskscape.io.tables import read_csv, write_csv
 from taskscape.pools import ClassPool
 from taskscape.tasks.taskset import TaskSet, make_tasks
 

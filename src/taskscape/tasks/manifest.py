@@ -10,16 +10,16 @@ from jaxtyping import Int
 
 from taskscape.arguments import check_kind
 from taskscape.errors import DataError
-from taskscape.files import Kind, written_in_one_piece
-from taskscape.pools import ClassPool
-from taskscape.storage import (
-    check_format,
+from taskscape.io.files import Kind, written_in_one_piece
+from taskscape.io.tables import (
     header_of,
     open_parquet,
     read_parquet,
     table_with_header,
     write_parquet,
 )
+from taskscape.io.values import check_format
+from taskscape.pools import ClassPool
 from taskscape.tasks.csv_lists import is_csv, read_tasks_csv, write_tasks_csv
 from taskscape.tasks.taskset import TaskSet, class_dtype, pad_classes
 

@@ -17,9 +17,9 @@ from taskscape.distributed.mesh import all_devices
 from taskscape.embeddings import Embeddings, Factor
 from taskscape.embeddings.factors import TASK_THEMES
 from taskscape.errors import DataError
+from taskscape.io.arrays import arrays_of
 from taskscape.model import Covariance, Themes
 from taskscape.pools import ClassPool
-from taskscape.storage import arrays_of
 from taskscape.tasks import TaskSet
 from taskscape.tasks.taskset import single_class_tasks
 from taskscape.themes.config import FitConfig

@@ -15,8 +15,8 @@ from taskscape.arguments import Seed, check_kind, check_seed, public
 from taskscape.embeddings import Embeddings
 from taskscape.embeddings.factors import TASK_THEMES, Factor
 from taskscape.errors import DataError
+from taskscape.io.arrays import arrays_of
 from taskscape.progress import progress_bar
-from taskscape.storage import arrays_of
 from taskscape.tasks import TaskSet
 from taskscape.themes.co_clustering import CoClustering
 from taskscape.themes.image_themes import (

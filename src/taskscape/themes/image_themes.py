@@ -27,9 +27,9 @@ from taskscape.compare import mean_distance
 from taskscape.embeddings import Factor, Posterior
 from taskscape.embeddings.factors import TASK_THEMES
 from taskscape.errors import DataError
+from taskscape.io.arrays import get_array, tree_from
 from taskscape.model import Mixture, Position, log_beta, log_joint, position, tempered_r, update_nu
 from taskscape.progress import progress_bar
-from taskscape.storage import get_array, tree_from
 from taskscape.tasks import TaskSet
 from taskscape.themes.embed import SampleTable, piece_sizes, pieces_at_once, refuse_lost
 from taskscape.themes.places import all_rows, class_rows, evenly_spaced
@@ -116,7 +116,7 @@ class ImageThemes:
 
 
 def image_themes_from(arrays: Mapping[str, np.ndarray], prefix: str) -> ImageThemes:
-    """The image-themes that :func:`taskscape.storage.arrays_of` took apart."""
+    """The image-themes that :func:`taskscape.io.arrays.arrays_of` took apart."""
     K, D = get_array(arrays, f"{prefix}.mixture.mu", axes=2).shape
     _, P = get_array(arrays, f"{prefix}.where.V", axes=2).shape
     mixture = Mixture(jnp.zeros(K), jnp.zeros((K, D)), jnp.zeros((D, D)))

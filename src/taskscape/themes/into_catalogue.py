@@ -12,7 +12,7 @@ from taskscape.distributed.engine import map_work
 from taskscape.embeddings import Catalogue, Embeddings, Shard
 from taskscape.embeddings.catalogue import new_name
 from taskscape.errors import DataError
-from taskscape.files import as_path
+from taskscape.io.files import as_path
 from taskscape.tasks import TaskSet, TaskStream
 from taskscape.themes.task_model import TaskModel
 
@@ -63,7 +63,7 @@ def _embed_piece(
     """Embed the tasks from one number up to another and write them, unless that is done."""
     begin, end, file = piece
     if file.exists():  # it appeared in one piece, so it is whole
-        return Shard.of(file, hashed=True)
+        return Shard.of(file)
     embedded = model.embed(tasks[begin:end])
     return Shard.write(file, replace(embedded, ids=np.arange(begin, end)))
 

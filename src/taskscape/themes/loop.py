@@ -30,15 +30,10 @@ from taskscape.distributed.mesh import (
     split_over_devices,
 )
 from taskscape.errors import CheckpointError, DataError
-from taskscape.files import check_output
+from taskscape.io.arrays import CHECKPOINT, arrays_of, load_checkpoint, save_checkpoint
+from taskscape.io.files import check_output
 from taskscape.model import ConditionalPosterior, ThemeStatistics, penalised_bound, relative_prior
 from taskscape.progress import progress_bar
-from taskscape.storage import (
-    CHECKPOINT,
-    arrays_of,
-    load_checkpoint,
-    save_checkpoint,
-)
 from taskscape.tasks import TaskSet
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import FitBatch, TaskSource, gather, gather_shares

@@ -5,15 +5,15 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 import numpy as np
 
+from taskscape.io.arrays import get_array, tree_from
 from taskscape.model import ConditionalPosterior, Covariance, Themes
-from taskscape.storage import get_array, tree_from
 from taskscape.themes.steps import FitState, init
 
 
 def state_from_arrays(
     arrays: Mapping[str, np.ndarray], prefix: str, covariance: Covariance
 ) -> FitState:
-    """The state of a fit that :func:`taskscape.storage.arrays_of` took apart."""
+    """The state of a fit that :func:`taskscape.io.arrays.arrays_of` took apart."""
     L, K = get_array(arrays, f"{prefix}.themes.alpha", axes=2).shape
     (D,) = get_array(arrays, f"{prefix}.shift", axes=1).shape
     shape = {"full": (K, D, D), "diag": (K, D), "tied": (D, D)}[covariance]

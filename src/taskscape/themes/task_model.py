@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from taskscape.arguments import Seed, check_kind
 from taskscape.embeddings import Embeddings, Factor
 from taskscape.errors import DataError
+from taskscape.io.arrays import load_arrays, save_arrays
 from taskscape.pools import ClassPool
-from taskscape.storage import load_arrays, save_arrays
 from taskscape.tasks import TaskSet, TaskStream
 from taskscape.themes.prepare import Preparation, PrepareConfig, PreparedSamples
 

@@ -13,8 +13,8 @@ from taskscape import Embeddings, sample_tasks
 from taskscape.cli import app
 from taskscape.embeddings import Catalogue
 from taskscape.errors import DataError
+from taskscape.io.arrays import save_arrays, save_checkpoint
 from taskscape.pools import load_pool
-from taskscape.storage import save_arrays, save_checkpoint
 
 WORK = b"years of work"
 ARRAYS = {"a": np.zeros(2)}

@@ -15,10 +15,10 @@ from taskscape.embeddings import (
     embeddings,
 )
 from taskscape.errors import DataError
-from taskscape.files import written_in_one_piece
+from taskscape.io.files import written_in_one_piece
+from taskscape.io.tables import read_row_group
 from taskscape.pools import ClassPool
 from taskscape.select import select, select_from_catalogue
-from taskscape.storage import read_row_group
 from taskscape.tasks import sample_tasks
 
 RNG = np.random.default_rng(0)
@@ -81,7 +81,7 @@ def test_what_a_killed_process_left_is_deleted_and_what_is_being_written_is_not(
         os.utime(left, (0, 0))
     with written_in_one_piece(catalogue.path / "shard-y.parquet") as being_written:
         Catalogue.append(catalogue.path, ALL[:1])
-        assert list(catalogue.path.glob(".*")) == [being_written]
+        assert list(catalogue.path.glob(".shard*")) == [being_written]
 
 
 def test_tasks_of_two_models_are_not_mixed_by_two_who_begin_a_catalogue(tmp_path):
@@ -134,9 +134,9 @@ def test_damage_is_noticed(catalogue):
     flipped[len(whole) // 3] ^= 1
     part.write_bytes(flipped)
     damaged = Catalogue(catalogue.path)
-    with pytest.raises(DataError, match=r"does not match its checksum in manifest\.json"):
+    with pytest.raises(DataError, match="does not match its own checksum"):
         damaged.check()
-    with pytest.raises(DataError, match=r"is not a readable Parquet file: .*(CRC|checksum)"):
+    with pytest.raises(DataError, match="does not match its own checksum"):
         damaged.read()
 
 

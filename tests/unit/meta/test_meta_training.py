@@ -12,6 +12,7 @@ import pytest
 
 from meta_cases import DIMS, toy_pool, toy_tasks
 from taskscape.errors import CheckpointError, DataError, TaskscapeError
+from taskscape.io.arrays import arrays_of, tree_from
 from taskscape.meta import (
     MAML,
     Learner,
@@ -27,7 +28,6 @@ from taskscape.meta import (
 )
 from taskscape.meta.episodes import EpisodeRows, TaskFeed, gather
 from taskscape.meta.training import advance, run_updates
-from taskscape.storage import arrays_of, tree_from
 from taskscape.tasks import TaskSet, sample_tasks
 
 LEARNER, NETWORK = ProtoNet(), mlp(DIMS, (8,))

@@ -95,5 +95,5 @@ def test_errors_say_what_to_do() -> None:
     with pytest.raises(DataError) as error:
         mlp(0)
     assert str(error.value) == "mlp(dims=0, widths=(128,)): every size must be at least 1."
-    with pytest.raises(DataError, match="kind='rnn' is not known"):
+    with pytest.raises(DataError, match="network='rnn' is not known"):
         architecture({"kind": "rnn"})

@@ -139,5 +139,5 @@ def test_too_few_classes_or_samples_are_named_before_any_work():
         "(--budget), or raise selection.candidates and tasks.n_train."
     )
     assert error_of(toy_pool(), learners={"network": "conv4"}) == (
-        "learners.network='conv4' is for images; 'arrays' has features. Use 'mlp'."
+        "network='conv4' takes images; 'arrays' has features. Use mlp."
     )

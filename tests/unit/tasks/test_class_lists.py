@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from taskscape.csv_tables import CsvTable
 from taskscape.diagram import read_diagram_csv
 from taskscape.errors import DataError
+from taskscape.io.tables import CsvTable
 from taskscape.tasks.class_lists import parse_classes, read_class_column, write_classes
 
 NAMES = [

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from taskscape.errors import DataError
+from taskscape.io.arrays import arrays_of
 from taskscape.model import ConditionalPosterior, Themes
-from taskscape.storage import arrays_of
 from taskscape.themes.steps import FitState, init
 from taskscape.themes.stored import posterior_from_arrays, state_from_arrays
 

@@ -16,7 +16,7 @@ from fit_cases import arrays_of, blobs, small_model, small_tasks
 from mesh_cases import PAPER, learned, trained
 from taskscape import DataError, TaskThemes
 from taskscape.distributed import join_processes
-from taskscape.storage import load_checkpoint
+from taskscape.io.arrays import load_checkpoint
 
 pytestmark = [
     pytest.mark.slow,

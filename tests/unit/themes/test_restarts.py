@@ -19,7 +19,7 @@ from fit_cases import (
 )
 from taskscape import sample_tasks
 from taskscape.errors import DataError
-from taskscape.storage import load_checkpoint, save_checkpoint
+from taskscape.io.arrays import load_checkpoint, save_checkpoint
 from taskscape.themes import Fit, FitInfo, PrepareConfig
 
 SETTINGS = {"n_restarts": 2, "ensemble": 2}

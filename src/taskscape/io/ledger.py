@@ -1,5 +1,6 @@
 """Ledgers: files of finished cells of work, one line of JSON each, so that none is run twice."""
 
+import hashlib
 import json
 import lzma
 import warnings
@@ -8,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from taskscape.errors import DataError
-from taskscape.files import check_seal, lock_open_file, sealed
-from taskscape.storage import versions_and_hardware
+from taskscape.io.files import locked
+from taskscape.io.values import versions_and_hardware
 
 _BEGINNING = b'{"cell": {'
 
@@ -37,14 +38,14 @@ class Ledger:
         """Note a finished cell, in place of a last line that was cut off."""
         entry = json.loads(json.dumps({"cell": dict(cell), **results, **self.about}))
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a+b") as file:
-            lock_open_file(file.fileno())  # other processes may add to it too
+        lock = self.path.with_name(f".{self.path.name}.lock")  # others may add to it too
+        with locked(lock), self.path.open("a+b") as file:
             file.seek(0)
             whole = _parse(file.read(), self.path)[1]
             file.truncate(whole)
             file.seek(max(0, whole - 1))
             file.write(b"" if file.read() in (b"", b"\n") else b"\n")
-            file.write(json.dumps(sealed(entry)).encode() + b"\n")
+            file.write(json.dumps(entry | {"checksum": _checksum(entry)}).encode() + b"\n")
         self.cells[_name(cell)] = entry
 
 
@@ -70,7 +71,7 @@ def _parse(content: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
     lines = content.splitlines(keepends=True)
     whole = 0
     for number, line in enumerate(lines, start=1):
-        entry = _entry(line, path)
+        entry = _entry(line)
         if entry is None and line.strip():
             if number == len(lines) and (
                 line.startswith(_BEGINNING) or _BEGINNING.startswith(line)
@@ -87,14 +88,20 @@ def _parse(content: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
     return entries, whole
 
 
-def _entry(line: bytes, path: Path) -> dict[str, Any] | None:
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """A finished cell; None for what is no such line, or was changed since it was written."""
     try:
         entry = json.loads(line)
-        if isinstance(entry, dict) and isinstance(entry.get("cell"), dict):
-            return check_seal(entry, path, "Fix it.")
-    except ValueError:  # no JSON, or changed since it was written
-        pass
-    return None
+    except ValueError:
+        return None
+    if not isinstance(entry, dict) or not isinstance(entry.get("cell"), dict):
+        return None
+    checksum = entry.pop("checksum", None)
+    return entry if checksum in (None, _checksum(entry)) else None
+
+
+def _checksum(entry: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(entry, sort_keys=True).encode()).hexdigest()
 
 
 def _name(cell: Mapping[str, Any]) -> str:

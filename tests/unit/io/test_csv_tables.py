@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from taskscape.csv_tables import read_csv, write_csv
 from taskscape.errors import DataError
+from taskscape.io.tables import read_csv, write_csv
 
 EXPECTED = "expected the columns task and n"
 

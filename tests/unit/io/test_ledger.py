@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from taskscape.errors import DataError
-from taskscape.ledger import Ledger, read_ledger
+from taskscape.io.ledger import Ledger, read_ledger
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_blank_lines_do_no_harm(path: Path) -> None:
 @pytest.mark.slow
 def test_several_processes_can_add_to_one_ledger(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from taskscape.ledger import Ledger\n"
+        "import sys; from pathlib import Path; from taskscape.io.ledger import Ledger\n"
         "ledger = Ledger(Path(sys.argv[1]))\n"
         "for n in range(40): ledger.add({'n': n, 'who': sys.argv[2]}, {'long': 'x' * 20_000})"
     )

@@ -1,0 +1,132 @@
+"""Plain values in JSON: results, formats, and the versions and hardware that made them."""
+
+import json
+import math
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from taskscape.errors import DataError
+from taskscape.io.files import Kind, PathLike, as_path, written_in_one_piece
+
+FORMAT = 3
+"""Of everything that is checked by :func:`check_format`; 3 has one checksum in every file."""
+
+
+def plain(value: Any) -> Any:
+    """Numbers, lists and dicts that JSON knows; what is not a number becomes None."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Plain values as JSON for people to read."""
+    text = json.dumps(plain(value), indent=2, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """What :func:`write_json` wrote."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def check_format(header: Mapping[str, Any], path: PathLike) -> None:
+    """Raise an error unless this version can read what a header of that format describes."""
+    written = header.get("format")
+    if not isinstance(written, int):
+        raise DataError(f"{os.fspath(path)} is damaged: format={written!r} is not a number.")
+    if written > FORMAT:
+        raise DataError(f"{os.fspath(path)} was written by a newer taskscape; please upgrade.")
+    if written < FORMAT:
+        raise DataError(f"{os.fspath(path)} was written by an older taskscape; make it again.")
+
+
+@contextmanager
+def damage_named(path: PathLike, what: str) -> Iterator[None]:
+    """Values of a file that are missing or of a wrong type are the file's fault, and named so."""
+    try:
+        yield
+    except DataError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise DataError(
+            f"{os.fspath(path)} is damaged: it does not hold what belongs into {what} "
+            f"({type(error).__name__}: {error}). Make it again."
+        ) from error
+
+
+ResultT = TypeVar("ResultT", bound="SavedAsJson")
+
+
+class SavedAsJson:
+    """A result that is written as a JSON file of its own kind, and read back."""
+
+    file: ClassVar[Kind]
+    """Its files, which alone may be replaced."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values."""
+        raise NotImplementedError
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> Any:
+        """The result that :meth:`to_dict` took apart."""
+        raise NotImplementedError
+
+    def save(self, path: PathLike) -> None:
+        """Write a JSON file that :meth:`load` reads."""
+        with written_in_one_piece(path, self.file) as file:
+            text = json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False)
+            file.write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls: type[ResultT], path: PathLike) -> ResultT:
+        """The result that :meth:`save` wrote; an error for a file of another kind."""
+        file = as_path(path)
+        if not file.is_file():
+            raise DataError(f"no such file: {os.fspath(path)}.")
+        if not cls.file.known(file):
+            raise DataError(f"{os.fspath(path)} is not {cls.file.name} written by taskscape.")
+        with damage_named(path, cls.file.name):
+            result: ResultT = cls.from_dict(json.loads(file.read_text(encoding="utf-8")))
+        return result
+
+
+def versions(*names: str) -> dict[str, str]:
+    """What made a result: the versions of Python and of some packages."""
+    known = {}
+    for name in names or ("taskscape", "jax", "jaxlib", "numpy", "scikit-learn"):
+        try:
+            known[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            known[name] = "unknown"
+    return {"python": platform.python_version()} | known
+
+
+def versions_and_hardware() -> dict[str, Any]:
+    """Versions and hardware, for results that are kept."""
+    import jax
+
+    device = jax.devices()[0]
+    return {
+        "versions": versions("jax", "equinox", "optax", "numpy"),
+        "hardware": {
+            "device": device.device_kind,
+            "platform": device.platform,
+            "cores": os.cpu_count(),
+            "machine": platform.machine(),
+        },
+    }
