@@ -6,7 +6,16 @@ import warnings
 import numpy as np
 import pytest
 
-from taskscape import ClassPool, Embeddings, TaskThemes, arguments, make_tasks, sample_tasks, select
+from taskscape import (
+    ClassPool,
+    Embeddings,
+    TaskThemes,
+    arguments,
+    distances,
+    make_tasks,
+    sample_tasks,
+    select,
+)
 from taskscape.arguments import (
     as_numbers,
     check_choice,
@@ -97,6 +106,13 @@ def test_an_object_of_a_wrong_kind_gets_one_message(wrong, tmp_path):
         DataError, match=r"^pool must be a ClassPool, not .* Open one with load_pool"
     ):
         sample_tasks(wrong, 3)
+
+
+def test_tasks_that_are_not_embedded_have_no_distances_pair_by_pair():
+    pool = ClassPool.from_arrays(np.eye(6, dtype=np.float32), np.arange(6) % 3)
+    tasks = sample_tasks(pool, 3, n_way=2, n_shot=1)
+    with pytest.raises(DataError, match=r"^test "):
+        distances(tasks, np.ones((3, 2)), paired=True)
 
 
 def test_what_does_not_fit_into_memory_is_refused_with_its_size(monkeypatch):

@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from taskscape.arguments import (
     Seed,
+    as_array,
     as_numbers,
     check_choice,
     check_flag,
@@ -237,9 +238,9 @@ def divergence_with_error(
 
     As :func:`distances` with ``paired=True``.
     """
-    single = np.ndim(test) == 1 and np.ndim(train) == 1
+    single = as_array(test).ndim == 1 and as_array(train).ndim == 1
     a, b = (
-        read_posterior(np.asarray(x)[None] if np.ndim(x) == 1 else x, name)
+        read_posterior(as_array(x)[None] if as_array(x).ndim == 1 else x, name)
         for x, name in ((test, "test"), (train, "train"))
     )
     check_together(a, b)

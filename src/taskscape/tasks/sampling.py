@@ -256,7 +256,8 @@ def sample_tasks(
     TaskStream(15,504 tasks over 'arrays')
     """
     recipe = _Recipe.check(pool, n_way, n_shot, n_query, split, within_group, seed, group_weights)
-    every = _every(recipe, n_way, chunk_size) if n_tasks == "all" else None
+    all_of_them = isinstance(n_tasks, str) and n_tasks == "all"
+    every = _every(recipe, n_way, chunk_size) if all_of_them else None
     if check_flag(stream, "stream"):
         if unique:
             raise DataError("unique=True has no effect with stream=True; leave one of them out.")
