@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from taskscape.devices import one_thread
 from taskscape.errors import DataError
-from taskscape.model import Themes, moment_match
+from taskscape.model import ConditionalPosterior, Themes, moment_match
 from taskscape.progress import track
 from taskscape.tasks import TaskSet
 from taskscape.themes.config import FitConfig
@@ -20,7 +20,7 @@ from taskscape.themes.data import FitBatch
 from taskscape.themes.mending import mend
 from taskscape.themes.places import all_rows, evenly_spaced
 from taskscape.themes.prepare import PreparedSamples, check_samples
-from taskscape.themes.steps import FitState, batch_part, cold_posterior, init, maximise
+from taskscape.themes.steps import FitState, batch_part, init, maximise
 
 _MOST_SAMPLES = 20_000
 _DOCUMENT = 32
@@ -79,7 +79,8 @@ def _passes(state: FitState, documents: FitBatch, config: FitConfig) -> FitState
     """Full passes over the classes until the bound hardly rises, dead themes mended on the way."""
     settings = config.of_steps()
     settings = replace(settings, max_iter=min(settings.max_iter, _SWEEPS))
-    posterior, last = cold_posterior(state, documents), -np.inf
+    posterior: ConditionalPosterior | None = None
+    last = -np.inf
     for _ in range(_PASSES):
         stats, posterior, total = batch_part(state, documents, posterior, settings)
         state = replace(state, stats=stats, themes=maximise(state, stats, settings))
@@ -88,7 +89,7 @@ def _passes(state: FitState, documents: FitBatch, config: FitConfig) -> FitState
             state, mended = mend(state, settings)
             if not mended:
                 break
-            posterior = cold_posterior(state, documents)
+            posterior = None
         last = bound
     return state
 
