@@ -361,7 +361,7 @@ def main() -> None:
     rng, figures = random.Random(options.seed), {}
     if options.out is not None and options.out.exists():  # figures of other jobs stay
         figures = json.loads(options.out.read_text())["figures"]
-    start._PASSES = 1  # a study's fit would mostly look for a good start
+    start._TRIED = start._FEW = start._MANY = 1  # a study's fit would mostly look for good starts
     with tempfile.TemporaryDirectory(prefix="taskscape-durability-") as work:
         os.environ.setdefault("TASKSCAPE_CACHE", f"{work}/cache")
         for name in options.jobs:

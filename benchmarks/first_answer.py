@@ -58,12 +58,12 @@ class Phases:
 
         return timed
 
-    def compiling(self, event: str, took: float, **_: Any) -> None:
+    def compiling(self, event: str, duration_secs: float, **_: Any) -> None:
         """Count a stretch of compiling, which may contain others that were counted before."""
         if not event.startswith("/jax/core/compile/"):
             return
-        end = time.perf_counter()
-        start, fresh = end - took, took
+        end, fresh = time.perf_counter(), duration_secs
+        start = end - fresh
         while self.waits and self.waits[-1][1] > start:
             before = self.waits.pop()
             fresh -= before[1] - max(start, before[0])

@@ -86,8 +86,8 @@ class SampleTable(SamplePlaces):
         parts, finite = [], []
         for start in range(0, len(self.rows), at_once):
             rows = self.rows[start : start + at_once]
-            filled = np.resize(rows, padded_size(len(rows)))
-            part = numbers_of(prepared.to_device(filled))
+            one_size = at_once if len(self.rows) > at_once else padded_size(len(rows))
+            part = numbers_of(prepared.to_device(rows, one_size))
             if not self.on_host:
                 parts.append(part[: len(rows)])
                 finite.append(jnp.isfinite(parts[-1]).all(1))

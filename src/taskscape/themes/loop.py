@@ -118,7 +118,7 @@ class Fit:
         n: int,
         mesh: Mesh | None = None,
     ) -> "list[Fit]":
-        """Fits about to begin, from starts that the classes of the source suggest."""
+        """Fits about to begin, from the best starts that the classes of the source suggest."""
         first = source.tasks if isinstance(source.tasks, TaskSet) else source.batch(0, 4096)
         begun = map(one_for_all, starts(source.without_held_out(first), prepared, config, n))
         return [Fit(source, held_out, prepared, config, state, mesh=mesh) for state in begun]

@@ -277,11 +277,15 @@ class PreparedSamples(SamplePlaces):
             self._on_meshes[mesh] = split_over_devices(copies, mesh)
         return self._on_meshes[mesh]
 
-    def to_device(self, rows: Int[np.ndarray, "some"]) -> Float[Array, "some dims"]:
-        """The prepared features of these rows of the pool, on the device."""
+    def to_device(
+        self, rows: Int[np.ndarray, "some"], size: int | None = None
+    ) -> Float[Array, "size dims"]:
+        """The prepared features of these rows of the pool on the device, repeated up to a size."""
+        size = len(rows) if size is None else size
         if self.on_device is None:
-            return jnp.asarray(self.take(rows), dtype=float)
-        return self.on_device[self.where[rows]]
+            x = self.take(rows)
+            return jnp.asarray(np.resize(x, (size, x.shape[1])), dtype=float)
+        return self.on_device[self.where[np.resize(rows, size)]]
 
 
 def _spread_rows(
