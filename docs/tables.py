@@ -1,4 +1,4 @@
-"""Writes the tables of the docs that list what a registry holds: ``make docs``."""
+"""Writes the tables of the docs that list what a registry or a benchmark holds: ``make docs``."""
 
 import json
 import math
@@ -14,6 +14,8 @@ from taskscape.select import RULES
 from taskscape.similarity import SIMILARITIES
 
 DOCS = Path(__file__).parent
+FIRST_ANSWER = ("import", "open", "prepare", "start", "learn", "compile", "fit", "embed", "all")
+"""Columns of the table of seconds to the first answer."""
 
 
 def learners() -> str:
@@ -68,6 +70,28 @@ def similarities() -> str:
     return markdown_table(("name", "distance", "needs"), rows)
 
 
+def first_answer() -> str:
+    kept = json.loads((DOCS.parent / "benchmarks/results/first_answer.json").read_text())
+    figures, phases = kept["figures"], FIRST_ANSWER
+    rows = []
+    for case in dict.fromkeys(name.rpartition(": ")[0] for name in figures):
+        if ", " in case:
+            rows.append((case, *(f"{figures[f'{case}: {p}']:.1f}" for p in phases)))
+    peers = [
+        (f"{peer}, {size}", f"{seconds:.1f}")
+        for name, seconds in figures.items()
+        for size, _, peer in [name.partition(": ")]
+        if ", " not in name
+    ]
+    about = kept["machine"]
+    where = f"{about['cpu_cores']} cores, load average {about['load_average']:.1f}"
+    return (
+        markdown_table(("model", *phases), rows)
+        + "\n"
+        + markdown_table((f"scikit-learn ({where})", "fit"), peers)
+    )
+
+
 TABLES = Blocks(
     "docs/tables.py",
     {
@@ -77,6 +101,7 @@ TABLES = Blocks(
         "pools": pools,
         "rules": rules,
         "similarities": similarities,
+        "first_answer": first_answer,
     },
 )
 

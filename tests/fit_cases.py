@@ -74,8 +74,8 @@ def fitted(**settings: object) -> CoClustering:
 
 @contextmanager
 def quick_starts() -> Iterator[None]:
-    """Fits begin at the better of two short starts, not at the best of ten: for tests that need a
-    model of many samples, but not a good one.
+    """Fits begin at the better of two short starts: for tests that need a model of many samples,
+    but not a good one.
     """
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"_TRIED": 2, "_FEW": 4, "_MANY": 8}.items():

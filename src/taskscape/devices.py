@@ -1,7 +1,7 @@
 """What the machine offers: cores of the processor, free memory of it and of a device."""
 
 import os
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,19 @@ from typing import Any
 def cores() -> int:
     """Processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def one_thread(api: str | None = None) -> AbstractContextManager[object]:
+    """Keep BLAS and OpenMP, or one of them, to one thread.
+
+    Their threads wait for each other many times in k-means or a decomposition, so that other work
+    on one core makes these ten times slower; and where threads of our own run matrix products,
+    they fight.
+    """
+    from threadpoolctl import threadpool_limits
+
+    limits: AbstractContextManager[object] = threadpool_limits(1, user_api=api)
+    return limits
 
 
 def free_bytes(device: Any) -> int | None:

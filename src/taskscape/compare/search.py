@@ -7,7 +7,6 @@ candidates; their distances are computed again in float64, pair by pair.
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -16,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt64
-from threadpoolctl import threadpool_limits
 
 from taskscape.arguments import check_choice, check_whole
 from taskscape.compare.divergences import distances as distances_of
@@ -30,6 +28,7 @@ from taskscape.compare.posteriors import (
 )
 from taskscape.compare.rows import distinct_rows
 from taskscape.compiling import keep_programs
+from taskscape.devices import one_thread
 from taskscape.embeddings import Posterior
 from taskscape.errors import DataError
 from taskscape.progress import track
@@ -274,7 +273,7 @@ class TaskIndex:
             best.settle()
             return best
 
-        with one_blas_thread(), ThreadPoolExecutor(THREADS) as pool:
+        with one_thread("blas"), ThreadPoolExecutor(THREADS) as pool:
             found = list(pool.map(scan, np.array_split(starts, min(THREADS, len(starts)))))
         rows = np.concatenate([f.rows for f in found], axis=1)
         scores = np.concatenate([f.scores for f in found], axis=1)
@@ -374,11 +373,6 @@ class _Candidates:
         good = (rank < self.scores.shape[1]) & (score < np.inf)
         self.rows[query[good], rank[good]] = row[good]
         self.scores[query[good], rank[good]] = score[good]
-
-
-def one_blas_thread() -> AbstractContextManager[object]:
-    """Keep BLAS to one thread where threads of our own run matrix products."""
-    return threadpool_limits(1, user_api="blas")
 
 
 @partial(jax.jit, static_argnames="keep")

@@ -219,9 +219,17 @@ def same_on_all(tree: Tree, mesh: Mesh | None) -> Tree:
 
 
 def on_one_device(tree: Tree) -> Tree:
-    """Arrays that are the same on all devices, on the first of this process."""
+    """Arrays that are the same on all devices, on the first of this process.
+
+    Those that are on one already stay as they are: moved there by name, they need other programs.
+    """
     here = jax.local_devices()[0]
-    return jax.tree.map(lambda leaf: jax.device_put(leaf.addressable_data(0), here), tree)
+
+    def own(leaf: jax.Array) -> jax.Array:
+        alone = len(leaf.sharding.device_set) == 1
+        return leaf if alone else jax.device_put(leaf.addressable_data(0), here)
+
+    return jax.tree.map(own, tree)
 
 
 def on_each_device(

@@ -183,7 +183,7 @@ def _mixture(w: Float[Array, "L K A"], p: Float[Array, "N K A"]) -> Float[Array,
 
     .. math:: \sum_k p_{cnk} w_{clk}
     """
-    return kept_once(reduce(add, [w[:, None, k] * p[None, :, k] for k in range(p.shape[1])]))
+    return kept_once(sum_rows(w[:, None] * p[None], axis=2))
 
 
 def class_evidence(
@@ -419,7 +419,7 @@ def responsibilities(
     w, _ = _weights(kept_once(digamma(items_last(posterior.gamma, 2))))
     eta = items_last(posterior.eta, 1)
     share = kept_once(jnp.where(mask, eta[:, None] / _mixture(w, p), 0))
-    r = p * reduce(add, [share[y, :, None] * w[y, None] for y in range(len(w))])
+    r = p * sum_rows(share[:, :, None] * w[:, None], axis=0)
     return items_first(r, sample_mask.shape[:-1])
 
 

@@ -25,6 +25,9 @@ _LONGEST = 32.0
 _ROUNDINGS = 100.0
 """By so many roundings a bound may seem to fall."""
 _TINY = 1e-20
+_WRITTEN_OUT = 8
+"""Rows at most that a program adds one by one; of more it would take longer to compile, and run no
+faster."""
 
 
 @runtime_checkable
@@ -68,13 +71,13 @@ class FixedPoint:
 
 
 def sum_rows(x: Float[Array, "..."], axis: int = 1) -> Float[Array, "..."]:
-    """Sum over an axis, written out: the fastest where the last axis is another one, and long."""
-    return reduce(add, _rows(x, axis))
+    """Sum over an axis that is not the last; few rows are written out, which is fastest."""
+    return x.sum(axis) if x.shape[axis] > _WRITTEN_OUT else reduce(add, _rows(x, axis))
 
 
 def max_rows(x: Float[Array, "..."], axis: int = 1) -> Float[Array, "..."]:
-    """Largest along an axis, written out."""
-    return reduce(jnp.maximum, _rows(x, axis))
+    """Largest along an axis that is not the last; few rows are written out."""
+    return x.max(axis) if x.shape[axis] > _WRITTEN_OUT else reduce(jnp.maximum, _rows(x, axis))
 
 
 def _rows(x: Float[Array, "..."], axis: int) -> list[Float[Array, "..."]]:

@@ -9,7 +9,7 @@ themselves (``side_by_side``).
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,7 @@ from taskscape.model import (
 )
 from taskscape.model.conditional import TASK_ROUNDS, TASK_TOL
 from taskscape.model.fixed_point import begin
-from taskscape.model.params import Count
+from taskscape.model.params import Count, Scalar
 from taskscape.pools.cache import mapped_scratch
 from taskscape.progress import progress_bar
 from taskscape.tasks import TaskSet
@@ -86,8 +86,8 @@ class SampleTable(SamplePlaces):
         parts, finite = [], []
         for start in range(0, len(self.rows), at_once):
             rows = self.rows[start : start + at_once]
-            filled = np.resize(rows, padded_size(len(rows)))
-            part = numbers_of(prepared.to_device(filled))
+            one_size = at_once if len(self.rows) > at_once else padded_size(len(rows))
+            part = numbers_of(prepared.to_device(rows, one_size))
             if not self.on_host:
                 parts.append(part[: len(rows)])
                 finite.append(jnp.isfinite(parts[-1]).all(1))
@@ -177,7 +177,7 @@ def embed(
 def _parts(
     themes: Themes, tasks: TaskSet, prepared: PreparedSamples, tol: float, max_iter: int,
     keep_gamma: bool, literal: bool,
-) -> "Iterator[_Posteriors]":  # fmt: skip
+) -> "Iterator[Posteriors]":  # fmt: skip
     """The posteriors under one member on the host, tasks first, a piece of them at a time."""
     table = likelihoods(themes, prepared, tasks.class_ids)
     refuse_lost(table, tasks)
@@ -185,13 +185,13 @@ def _parts(
     whole = tasks.takes_everything and not literal
     samples = 0 if whole else tasks.max_shot
     sizes = piece_sizes(4 * tasks.max_way * (2 * samples * themes.K + 12 * themes.L * themes.K))
-    posterior: Callable[[TaskSet, int], _Posteriors] = member.of_samples
+    posterior: Callable[[TaskSet, int], Posteriors] = member.of_samples
     if whole:
         posterior = member.of_whole_classes(tasks.class_ids)
     elif literal:
         posterior, sizes = member.literally, [min(sizes[0], _LITERAL_TASKS)]
 
-    def of_piece(start: int, stop: int | None = None) -> _Posteriors:
+    def of_piece(start: int, stop: int | None = None) -> Posteriors:
         piece = tasks[start : stop or start + sizes[-1]]
         one_shape = literal or not on_cpu()  # blocks on a CPU have one, whatever a piece has
         size = next(n for n in sizes if n >= len(piece)) if one_shape else len(piece)
@@ -244,7 +244,7 @@ def refuse_lost(table: SampleTable, tasks: TaskSet) -> None:
     )
 
 
-class _Fits(NamedTuple):
+class Fits(NamedTuple):
     """What single classes come to, side by side or by tasks (``C M``)."""
 
     evidence: Float[Array, "L *A"]
@@ -253,7 +253,7 @@ class _Fits(NamedTuple):
     gamma: Float[Array, "L K *A"] | None
 
 
-class _Posteriors(NamedTuple):
+class Posteriors(NamedTuple):
     """Of the tasks of a piece, side by side."""
 
     lam: Float[Array, "L M"]
@@ -274,7 +274,7 @@ class _Member:
     max_iter: int
     keep_gamma: bool
 
-    def of_samples(self, tasks: TaskSet, size: int) -> _Posteriors:
+    def of_samples(self, tasks: TaskSet, size: int) -> Posteriors:
         """The posteriors of tasks that draw samples of their classes, with room for ``size``."""
         fits = self.fit_classes(*self.table.find(tasks, self.way, self.shot, size))
         class_mask = class_rows(tasks, self.way, size) >= 0
@@ -283,13 +283,13 @@ class _Member:
 
     def of_whole_classes(
         self, classes: Int[np.ndarray, "some"]
-    ) -> Callable[[TaskSet, int], _Posteriors]:
+    ) -> Callable[[TaskSet, int], Posteriors]:
         """The same for tasks that take all samples of these classes, which are fitted once."""
         counts = self.table.counts[classes]
         place = np.arange(counts.max())[:, None]
         room = max(_LEAST_CLASSES, _bytes_in_piece() // (8 * len(place) * self.themes.K))
 
-        def of_some(start: int) -> _Fits:
+        def of_some(start: int) -> Fits:
             some = slice(start, start + room)
             n = len(classes[some])
             fill = (0, padded_size(n, _LEAST_CLASSES) - n)
@@ -303,46 +303,23 @@ class _Member:
         of_class = np.zeros(len(self.table.counts), dtype=np.int32)
         of_class[classes] = np.arange(len(classes), dtype=np.int32)
 
-        def of_tasks(tasks: TaskSet, size: int) -> _Posteriors:
+        def of_tasks(tasks: TaskSet, size: int) -> Posteriors:
             rows = class_rows(tasks, self.way, size)
             return self.agree(take(fits, of_class[rows]), rows >= 0)
 
         return of_tasks
 
-    def fit_classes(self, index: Int[Array, "N *A"], mask: Bool[Array, "N *A"]) -> _Fits:
+    def fit_classes(self, index: Int[Array, "N *A"], mask: Bool[Array, "N *A"]) -> Fits:
         """Single classes under each task-theme."""
-        N, alpha = len(index), self.themes.alpha
+        problems = (index.reshape(len(index), -1), mask.reshape(len(mask), -1))
+        fits = settle_classes(self.table.at, problems, self.themes, self.tol, self.max_iter)
+        return fits if self.keep_gamma else fits._replace(gamma=None)
 
-        def finish(begun: Begun) -> _Fits:
-            fits = _finish(begun, alpha)
-            return fits if self.keep_gamma else fits._replace(gamma=None)
-
-        return solve(
-            block_size(self.themes.K * max(N, self.themes.L)),
-            lambda index, mask: _begin(self.table.at(index), mask, alpha),
-            sweep_classes,
-            finish,
-            (index.reshape(N, -1), mask.reshape(N, -1)),
-            alpha,
-            self.tol,
-            self.max_iter,
-        )
-
-    def agree(self, fits: _Fits, class_mask: Bool[np.ndarray, "C M"]) -> _Posteriors:
+    def agree(self, fits: Fits, class_mask: Bool[np.ndarray, "C M"]) -> Posteriors:
         """What the classes of each task say together."""
-        delta = self.themes.delta
-        return solve(
-            block_size(self.themes.L * len(class_mask)),
-            lambda mask, fits: Begun(_begin_tasks(mask, delta), (fits.evidence, mask), (fits,)),
-            sweep_tasks,
-            lambda begun: _finish_tasks(begun, delta),
-            (class_mask, fits),
-            delta,
-            TASK_TOL,
-            TASK_ROUNDS,
-        )
+        return settle_tasks((class_mask, fits), self.themes)
 
-    def literally(self, tasks: TaskSet, size: int) -> _Posteriors:
+    def literally(self, tasks: TaskSet, size: int) -> Posteriors:
         """The posteriors as the paper has them, from a cold start."""
         index, mask = self.table.find(tasks, self.way, self.shot, size)
         class_mask = class_rows(tasks, self.way, size) >= 0
@@ -350,36 +327,80 @@ class _Member:
         return paper if self.keep_gamma else paper._replace(gamma=None)
 
 
+def settle_classes(
+    at: Callable[..., Any], problems: tuple[Any, ...], themes: Themes, tol: Scalar, max_iter: Count
+) -> Fits:
+    """Classes under each task-theme, given where their samples are, which are real, and gamma.
+
+    ``at`` has the log-likelihoods of the samples in some places; gamma may be left out.
+    """
+    alpha, N = themes.alpha, len(problems[0])
+    return solve(
+        block_size(themes.K * max(N, themes.L)),
+        lambda index, mask, *start: _begin(at(index), mask, alpha, *start),
+        sweep_classes,
+        lambda begun: _finish(begun, alpha),
+        problems,
+        alpha,
+        tol,
+        max_iter,
+    )
+
+
+def settle_tasks(problems: tuple[Any, ...], themes: Themes) -> Posteriors:
+    """What the classes of each task say together, given their fits and, maybe, lam."""
+    delta = themes.delta
+    return solve(
+        block_size(themes.L * len(problems[0])),
+        lambda mask, fits, *start: Begun(
+            _begin_tasks(mask, delta, *start), (fits.evidence, mask), (fits,)
+        ),
+        sweep_tasks,
+        lambda begun: _finish_tasks(begun, delta),
+        problems,
+        delta,
+        TASK_TOL,
+        TASK_ROUNDS,
+    )
+
+
 @compiled
 def _begin(
-    log_lik: Float[Array, "N A K"], sample_mask: Bool[Array, "N A"], alpha: Float[Array, "L K"]
+    log_lik: Float[Array, "N A K"],
+    sample_mask: Bool[Array, "N A"],
+    alpha: Float[Array, "L K"],
+    start: Float[Array, "L K A"] | None = None,
 ) -> Begun:
     p, log_scale = relative_likelihood(log_lik.swapaxes(1, 2), sample_mask)
-    point = begin(first_gamma(p, sample_mask, alpha))
+    point = begin(first_gamma(p, sample_mask, alpha) if start is None else start)
     return Begun(point, (p, sample_mask), (log_scale,))
 
 
 @compiled
-def _finish(begun: Begun, alpha: Float[Array, "L K"]) -> _Fits:
+def _finish(begun: Begun, alpha: Float[Array, "L K"]) -> Fits:
     (p, sample_mask), (log_scale,) = begun.data, begun.rest
     fits = fitted_classes(begun.point, p, log_scale, sample_mask, alpha)
-    return _Fits(fits.evidence, fits.sweeps, fits.samples, fits.gamma)
+    return Fits(fits.evidence, fits.sweeps, fits.samples, fits.gamma)
 
 
 @compiled
-def _begin_tasks(class_mask: Bool[Array, "C M"], delta: Float[Array, " L"]) -> FixedPoint:
-    return begin(even_lam(class_mask, delta)[None])
+def _begin_tasks(
+    class_mask: Bool[Array, "C M"],
+    delta: Float[Array, " L"],
+    start: Float[Array, "L M"] | None = None,
+) -> FixedPoint:
+    return begin((even_lam(class_mask, delta) if start is None else start)[None])
 
 
 @compiled
-def _finish_tasks(begun: Begun, delta: Float[Array, " L"]) -> _Posteriors:
+def _finish_tasks(begun: Begun, delta: Float[Array, " L"]) -> Posteriors:
     (evidence, class_mask), (fits,) = begun.data, begun.rest
     lam, gamma = begun.point.swept[0], fits.gamma
     if gamma is not None:
         eta, _ = update_eta_given_evidence(evidence, lam, class_mask)
         gamma = (eta[:, None] * gamma).sum(0) + ~class_mask
     samples = jnp.where(class_mask, fits.samples, 0).sum(0)
-    return _Posteriors(
+    return Posteriors(
         lam=lam,
         elbo=task_bound(evidence, lam, class_mask, delta) / jnp.maximum(samples, 1),
         sweeps=jnp.where(class_mask, fits.sweeps, 0).max(0),
@@ -394,10 +415,10 @@ def _literally(
     class_mask: Bool[Array, "C M"],
     themes: Themes,
     max_iter: Count,
-) -> _Posteriors:
+) -> Posteriors:
     masks = sample_mask.T, class_mask.T
     given = log_lik.transpose(2, 1, 0, 3), *masks, themes.alpha, themes.delta
     state = e_step(*given, _LITERAL_TOL, max_iter)
     samples = jnp.maximum(sample_mask.sum((0, 1)), 1)
     q, elbo = state.posterior, collapsed_elbo(state.posterior, *given) / samples
-    return _Posteriors(q.lam.T, elbo, state.sweeps, q.gamma.T)
+    return Posteriors(q.lam.T, elbo, state.sweeps, q.gamma.T)

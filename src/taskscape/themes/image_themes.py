@@ -24,6 +24,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from taskscape.arguments import check_number, check_whole
 from taskscape.compare import mean_distance
+from taskscape.devices import one_thread
 from taskscape.embeddings import Factor, Posterior
 from taskscape.embeddings.factors import TASK_THEMES
 from taskscape.errors import DataError
@@ -182,7 +183,7 @@ def _clusters(
     seed: int,
 ) -> Mixture:
     K = min(settings.image_themes, max(2, len(x) // _SAMPLES_PER_THEME))
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different samples than themes
         k_means = KMeans(K, n_init=1, max_iter=_ROUNDS, random_state=seed % 2**32)
         labels = k_means.fit(x, sample_weight=weights).labels_
@@ -206,7 +207,8 @@ def _kernel_root(mixture: Mixture, width: float) -> Float[np.ndarray, "K directi
     r"""R with :math:`R R^\top` the inverse of the landmarks' kernel, small directions left out."""
     mu = np.asarray(mixture.mu, dtype=np.float64)
     apart = ((mu[:, None] - mu) ** 2).sum(axis=-1)
-    values, vectors = np.linalg.eigh(np.exp(-apart / width))
+    with one_thread():
+        values, vectors = np.linalg.eigh(np.exp(-apart / width))
     keep = values > _LEAST_EIGENVALUE * values[-1]
     return vectors[:, keep] / np.sqrt(values[keep])
 
@@ -219,7 +221,8 @@ def _in_few_directions(
     f = np.asarray(position(_array(x), themes.mixture, raw), dtype=np.float64)
     centre = f.mean(axis=0)
     seen = (f - centre) @ features
-    values, vectors = np.linalg.eigh(seen.T @ seen)
+    with one_thread():
+        values, vectors = np.linalg.eigh(seen.T @ seen)
     directions = vectors[:, ::-1][:, : min(_DIRECTIONS, len(values))]
     return Position(themes.where.width, _array(centre), _array(features @ directions))
 

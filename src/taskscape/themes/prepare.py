@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +18,7 @@ from jaxtyping import Array, Float, Int
 from scipy.sparse.linalg import svds
 
 from taskscape.arguments import check_flag, check_number, check_whole, public
+from taskscape.devices import one_thread
 from taskscape.distributed.mesh import own_places, split_over_devices
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
@@ -29,6 +31,8 @@ _NUMBERS_TO_LEARN_FROM = 1 << 28
 _ROWS_AT_ONCE = 8192
 _NUMBERS_AT_ONCE = 1 << 24
 _KEEP_BELOW_BYTES = 1 << 29
+_EDGES_BELOW_BYTES = 1 << 28
+"""Of all images of a pool; of larger pools they are computed whenever they are needed."""
 _COMPONENTS = 32
 _CELLS, _LEAST_SIDE = 5, 16
 _LARGEST = 1e15
@@ -142,7 +146,15 @@ class Preparation:
 
     def __call__(self, samples: Float[np.ndarray, "rows *shape"]) -> Float[np.ndarray, "rows dims"]:
         """Prepare samples as :meth:`ClassPool.take` gives them."""
-        X = _before_centring(samples, self.config)
+        return self._centred(_before_centring(samples, self.config))
+
+    def of_rows(
+        self, pool: ClassPool, rows: Int[np.ndarray, "rows"]
+    ) -> Float[np.ndarray, "rows dims"]:
+        """Prepare these rows of a pool."""
+        return self._centred(_of_rows(pool, rows, self.config))
+
+    def _centred(self, X: Float[np.ndarray, "rows raw"]) -> Float[np.ndarray, "rows dims"]:
         if X.shape[1] != len(self.mean):
             raise DataError(
                 f"samples have {X.shape[1]} dimensions; the preparation was learned on "
@@ -189,11 +201,11 @@ def learn_preparation(
     raw = int(np.prod(pool.sample_shape))
     most = min(_ROWS_TO_LEARN_FROM, max(_NUMBERS_TO_LEARN_FROM // raw, 1024))
     rows = _spread_rows(pool, classes, most)
-    dims = _before_centring(pool.take(rows[:1]), config).shape[1]
+    dims = _of_rows(pool, rows[:1], config).shape[1]
     X = np.empty((len(rows), dims), dtype=np.float32)
     alike, at = True, 0
     for part in _parts(rows, raw):
-        X[at : at + len(part)] = _before_centring(pool.take(part), config)
+        X[at : at + len(part)] = _of_rows(pool, part, config)
         alike = alike and bool((X[at : at + len(part)] == X[0]).all())
         at += len(part)
     weights = source_weights(pool, classes, rows)
@@ -241,7 +253,7 @@ class PreparedSamples(SamplePlaces):
             self._kept = np.empty((len(self.rows), preparation.dims), dtype=np.float32)
             at = 0
             for part in _parts(self.rows, self._raw):
-                self._kept[at : at + len(part)] = preparation(pool.take(part))
+                self._kept[at : at + len(part)] = preparation.of_rows(pool, part)
                 at += len(part)
 
     def take(self, rows: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dims"]:
@@ -249,7 +261,7 @@ class PreparedSamples(SamplePlaces):
         if self._kept is not None:
             return self._kept[self.where[rows]]
         return np.concatenate(
-            [self.preparation(self.pool.take(part)) for part in _parts(rows, self._raw)]
+            [self.preparation.of_rows(self.pool, part) for part in _parts(rows, self._raw)]
             or [np.empty((0, self.preparation.dims), dtype=np.float32)]
         )
 
@@ -266,11 +278,15 @@ class PreparedSamples(SamplePlaces):
             self._on_meshes[mesh] = split_over_devices(copies, mesh)
         return self._on_meshes[mesh]
 
-    def to_device(self, rows: Int[np.ndarray, "some"]) -> Float[Array, "some dims"]:
-        """The prepared features of these rows of the pool, on the device."""
+    def to_device(
+        self, rows: Int[np.ndarray, "some"], size: int | None = None
+    ) -> Float[Array, "size dims"]:
+        """The prepared features of these rows of the pool on the device, repeated up to a size."""
+        size = len(rows) if size is None else size
         if self.on_device is None:
-            return jnp.asarray(self.take(rows), dtype=float)
-        return self.on_device[self.where[rows]]
+            x = self.take(rows)
+            return jnp.asarray(np.resize(x, (size, x.shape[1])), dtype=float)
+        return self.on_device[self.where[np.resize(rows, size)]]
 
 
 def _spread_rows(
@@ -313,6 +329,29 @@ def _parts(rows: Int[np.ndarray, "rows"], raw: int) -> Iterator[Int[np.ndarray, 
         yield rows[start : start + size]
 
 
+_edges: WeakKeyDictionary[ClassPool, dict[int, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
+"""Of a pool, by cells: edges of all images, and which of them are known."""
+
+
+def _of_rows(
+    pool: ClassPool, rows: Int[np.ndarray, "rows"], config: PrepareConfig
+) -> Float[np.ndarray, "rows raw"]:
+    """Rows of a pool before centring; edges are computed once while the pool lives."""
+    cells, images = config.edges, pool.samples
+    if cells is None or not pool.is_images or len(images) * 4 * cells**2 * 12 > _EDGES_BELOW_BYTES:
+        return _before_centring(pool.take(rows), config)
+    kept = _edges.setdefault(pool, {})
+    if cells not in kept:
+        width = edge_histograms(pool.take(rows[:1]), cells).shape[1]
+        kept[cells] = np.empty((len(images), width), np.float32), np.zeros(len(images), bool)
+    values, known = kept[cells]
+    missing = rows[~known[rows]]
+    if len(missing):
+        values[missing] = edge_histograms(pool.take(missing), cells)
+        known[missing] = True
+    return _scaled(values[rows], config)
+
+
 def _before_centring(
     samples: Float[np.ndarray, "rows *shape"], config: PrepareConfig
 ) -> Float[np.ndarray, "rows raw"]:
@@ -320,6 +359,13 @@ def _before_centring(
         if samples.ndim < 3:
             raise DataError("edges are those of images; these samples are features: edges=None.")
         samples = edge_histograms(samples, config.edges)
+    return _scaled(samples, config)
+
+
+def _scaled(
+    samples: Float[np.ndarray, "rows *shape"], config: PrepareConfig
+) -> Float[np.ndarray, "rows raw"]:
+    """To the power, and to unit length, where asked for."""
     X = samples.reshape(len(samples), -1).astype(np.float32, copy=False)
     if config.power is not None:
         if X.size and X.min() < 0:
@@ -372,7 +418,8 @@ def principal_components(X: Float[np.ndarray, "n dims"], k: int) -> PrincipalCom
         vectors, _ = np.linalg.qr(X.T @ U.astype(X.dtype))
     else:
         start = np.random.default_rng(0).standard_normal(min(X.shape)).astype(X.dtype)
-        _, roots, rows = svds(X, k, v0=start)
+        with one_thread():
+            _, roots, rows = svds(X, k, v0=start)
         values, vectors = roots[::-1].astype(np.float64) ** 2, rows[::-1].T
     size = np.abs(vectors)
     first = np.argmax(size >= (1 - _TIE) * size.max(axis=0), axis=0)
@@ -390,7 +437,8 @@ def _leading(
     for start in range(0, n, step):
         part = A[:, start : start + step]
         product += part @ part.T
-    values, vectors = np.linalg.eigh((product + product.T) / 2)
+    with one_thread():
+        values, vectors = np.linalg.eigh((product + product.T) / 2)
     return values[: -k - 1 : -1], vectors[:, : -k - 1 : -1]
 
 

@@ -104,8 +104,8 @@ def solve(
     finish: Callable[[Begun], T],
     problems: tuple[Any, ...],
     prior: Any,
-    tol: float,
-    max_iter: int,
+    tol: Scalar,
+    max_iter: Count,
 ) -> T:
     """What problems that lie side by side come to, after sweeps until nothing moves.
 
@@ -177,8 +177,8 @@ def _settled_on_device(
     point: SettlingT,
     data: tuple[Any, ...],
     prior: Any,
-    tol: float,
-    max_iter: int,
+    tol: Scalar,
+    max_iter: Count,
 ) -> SettlingT:
     """Sweeps until nothing moves; nothing of it comes back to the host."""
     fewer = point.change.shape[-1] // _SHRINK

@@ -10,8 +10,9 @@ from jaxtyping import Array, Float, Int
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
+from taskscape.devices import one_thread
 from taskscape.errors import DataError
-from taskscape.model import Themes, moment_match
+from taskscape.model import ConditionalPosterior, Themes, moment_match
 from taskscape.progress import track
 from taskscape.tasks import TaskSet
 from taskscape.themes.config import FitConfig
@@ -19,12 +20,15 @@ from taskscape.themes.data import FitBatch
 from taskscape.themes.mending import flaws, mend
 from taskscape.themes.places import all_rows, evenly_spaced
 from taskscape.themes.prepare import PreparedSamples, check_samples
-from taskscape.themes.steps import FitState, batch_part, cold_posterior, init, maximise
+from taskscape.themes.steps import FitState, batch_part, init, maximise
 
-_MOST_SAMPLES = 20_000
+_MOST_SAMPLES = 10_000
 _DOCUMENT = 32
 """Most samples of a class that a start takes for one task; real tasks seldom have more."""
-_TRIED = 10
+_FOR_CLUSTERS = 4000, 100
+"""Samples that clusters are learned from, at least: in all, and for each of them."""
+_ROUNDS = 50
+_TRIED = 5
 """Starts that are tried."""
 _FEW, _MANY = 8, 40
 """Passes over the classes before starts are compared, and for those that go on."""
@@ -82,7 +86,8 @@ def _passes(
     """Full passes over the classes until the bound hardly rises, dead themes mended on the way."""
     settings = config.of_steps()
     settings = replace(settings, max_iter=min(settings.max_iter, _SWEEPS))
-    posterior, last = cold_posterior(state, documents), -np.inf
+    posterior: ConditionalPosterior | None = None
+    last = -np.inf
     for _ in range(most):
         stats, posterior, total = batch_part(state, documents, posterior, settings)
         state = replace(state, stats=stats, themes=maximise(state, stats, settings))
@@ -91,7 +96,7 @@ def _passes(
             state, mended = mend(state, settings)
             if not mended:
                 break
-            posterior = cold_posterior(state, documents)
+            posterior = None
         last = bound
     return state, bound
 
@@ -201,9 +206,12 @@ def _within(
 
 def _clusters(n: int, n_init: int, seed: int, x: Float[np.ndarray, "S D"]) -> Int[np.ndarray, "S"]:
     """Labels by k-means; with fewer different rows than clusters, some clusters stay empty."""
-    with warnings.catch_warnings():
+    least, each = _FOR_CLUSTERS
+    some = evenly_spaced(np.arange(len(x)), max(least, each * n))
+    with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return KMeans(n, n_init=n_init, random_state=seed).fit_predict(x)
+        k_means = KMeans(n, n_init=n_init, max_iter=_ROUNDS, random_state=seed).fit(x[some])
+        return k_means.labels_ if len(some) == len(x) else k_means.predict(x)
 
 
 def _start_alpha(

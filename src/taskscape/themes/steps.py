@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.tree_util import register_dataclass
 from jaxtyping import Array, Bool, Float, Int
 
@@ -29,12 +30,15 @@ from taskscape.model import (
     responsibilities,
     statistics,
     step_size,
+    update_eta_given_evidence,
     update_r,
     whiten,
     zero_statistics,
 )
 from taskscape.themes.config import StepSettings
 from taskscape.themes.data import FitBatch
+from taskscape.themes.embed import Fits, Posteriors, settle_classes, settle_tasks
+from taskscape.themes.side_by_side import on_cpu
 
 HELD_OUT_TOL = 3e-5
 """The held-out bound is compared between looks, so its E-steps go further than the fit's."""
@@ -138,11 +142,6 @@ def maximise(state: FitState, stats: ThemeStatistics, settings: StepSettings) ->
     return m_step(stats, prior, state.themes, state.shift)
 
 
-def cold_posterior(state: FitState, batch: FitBatch) -> ConditionalPosterior:
-    """Where the E-step of tasks begins that were not seen before."""
-    return _cold(*_given(state.themes, batch, _log_lik(state.themes, batch)))
-
-
 def batch_part(
     state: FitState, batch: FitBatch, start: ConditionalPosterior | None, settings: StepSettings
 ) -> tuple[ThemeStatistics, ConditionalPosterior, Float[Array, ""]]:
@@ -192,10 +191,59 @@ def _infer(
     """The E-step; a program of its own, so that mini-batches and held-out tasks share it."""
     if batch.mesh is not None:
         return _infer_on_each_device(themes, batch, settings, start)
+    if on_cpu() and settings.update != "paper":
+        return _infer_in_blocks(themes, batch, settings, start)
     given = _given(themes, batch, _log_lik(themes, batch))
     if start is None and settings.update != "paper":
         start = _cold(*given)
     return _infer_from(*given, settings, start)
+
+
+def _infer_in_blocks(
+    themes: Themes, batch: FitBatch, settings: StepSettings, start: ConditionalPosterior | None
+) -> _Inferred:
+    """The same on a CPU, by the programs that embed tasks: what still moves goes on by itself."""
+    table = np.asarray(_log_lik_of_samples(themes, batch.x))
+    class_mask = np.asarray(batch.class_mask).T
+    C, M = class_mask.shape
+    real = np.asarray(batch.sample_mask).T & class_mask
+    index = np.asarray(batch.index).T
+    gamma: tuple[np.ndarray, ...] = ()
+    lam: tuple[np.ndarray, ...] = ()
+    if start is not None:
+        own = np.asarray(start.gamma)
+        gamma = (own.transpose(2, 3, 1, 0).reshape(*own.shape[2:], -1),)
+        lam = (np.asarray(start.lam).T,)
+    problems = (index.reshape(len(index), -1), real.reshape(len(real), -1), *gamma)
+    fits = settle_classes(table.__getitem__, problems, themes, settings.tol, settings.max_iter)
+    fits = jax.tree.map(lambda x: np.asarray(x).reshape(*x.shape[:-1], C, M), fits)
+    found = settle_tasks((class_mask, fits._replace(gamma=None), *lam), themes)
+    return _in_tasks(table[index], real, class_mask, fits, found)
+
+
+@compiled
+def _in_tasks(
+    log_lik: Float[Array, "N C M K"],
+    real: Bool[Array, "N C M"],
+    class_mask: Bool[Array, "C M"],
+    fits: Fits,
+    found: Posteriors,
+) -> _Inferred:
+    """Tasks first, with what each sample is."""
+    assert fits.gamma is not None
+    eta, _ = update_eta_given_evidence(fits.evidence, found.lam, class_mask)
+    posterior = ConditionalPosterior(
+        lam=found.lam.T, eta=eta.transpose(2, 1, 0), gamma=fits.gamma.transpose(3, 2, 0, 1)
+    )
+    masks = real.T
+    samples = jnp.where(class_mask, fits.samples, 0).sum(0)
+    r = responsibilities(posterior, log_lik.transpose(2, 1, 0, 3), masks)
+    return _Inferred(posterior, r, found.elbo * jnp.maximum(samples, 1), found.sweeps)
+
+
+@jax.jit
+def _log_lik_of_samples(themes: Themes, x: Float[Array, "U D"]) -> Float[Array, "U K"]:
+    return log_likelihood(x, whiten(themes))
 
 
 @compiled
