@@ -126,7 +126,7 @@ def peers(n_tasks: int, seed: int) -> dict[str, float]:
     everything = np.arange(len(pool))
     prepared = PreparedSamples(pool, preparation_for("auto", pool, everything), everything)
     x = prepared.take(prepared.rows)[:20_000]
-    drawn, found = tasks.batch(slice(None)), {}
+    drawn, found = tasks.pool_rows(slice(None)), {}
     task = np.broadcast_to(np.arange(n_tasks)[:, None, None], drawn.support.shape)
     for size in PAPER:
         K, L = map(int, size.split("x"))
