@@ -88,7 +88,7 @@ TORCH ?= torch torchvision easyfsl
 torch:
 	test -x build/torch/bin/python || $(PYTHON) -m venv build/torch
 	build/torch/bin/python -m pip install --quiet --disable-pip-version-check --extra-index-url https://download.pytorch.org/whl/cpu $(TORCH) -e '.[dev]'
-	build/torch/bin/python -m pytest -q tests/torch
+	build/torch/bin/python -m pytest -q tests/pytorch
 
 clean:
 	rm -rf $(VENV) out reproduced build dist

@@ -1,4 +1,4 @@
-"""Datasets as PyTorch has them, without PyTorch: `tests/torch` has the real ones."""
+"""Datasets as PyTorch has them, without PyTorch: `tests/pytorch` has the real ones."""
 
 from collections.abc import Sequence
 from typing import Any
