@@ -1,4 +1,4 @@
-"""Of embedded tasks a study says which are outliers, and what is usual."""
+"""Of embedded tasks a study says which are outliers."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,6 @@ import pytest
 from run_cases import own_features
 from taskscape import Embeddings, TaskThemes, load_pool, sample_tasks
 from taskscape.pools import ClassPool
-from taskscape.study.distances import _likeness
 from taskscape.study.represent import embed_called
 from taskscape.themes import OutlierTasksWarning
 
@@ -37,16 +36,3 @@ def test_warnings_of_outliers_say_which_tasks_they_are_of():
         "1 of 3 training tasks",
     ]
     assert [part.ids.tolist() for part in parts.values()] == [[0, 1], [0, 1, 2]]
-
-
-def test_a_few_validation_tasks_are_no_reference():
-    """What is usual is then told by the training classes."""
-    rng = np.random.default_rng(0)
-    pool = own_pool(30)
-    splits = {}
-    for name, n in (("train", 400), ("val", 19), ("test", 30)):
-        tasks = sample_tasks(pool, n, n_way=3, n_shot=1, seed=n)
-        splits[name] = Embeddings.of(tasks, 0.5 + rng.gamma(1, 1, (n, 2)))
-    test, train = splits["test"], splits["train"]
-    assert _likeness(test, train, splits["val"], 0).folds > 0
-    assert _likeness(test, train, test, 0).folds == 0
