@@ -61,6 +61,8 @@ class SettingsSearch:
     trials: tuple[Trial, ...]
     held_out: str
     """What was held out, in words."""
+    untried: int
+    """Values that there was no time for."""
     seconds: float
 
     @property
@@ -79,7 +81,9 @@ class SettingsSearch:
 
     def origin(self) -> str:
         """Where the settings come from, in a sentence."""
-        tried = f"of {len(self.trials)} that were tried, by {self.criterion} on {self.held_out}"
+        late = f" ({self.untried} more were not, for lack of time)" if self.untried else ""
+        tried = f"of {len(self.trials)} that were tried{late}"
+        tried += f", by {self.criterion} on {self.held_out}"
         if not self.chosen:
             return f"None {tried}, is clearly better than those asked for ({self._say(self.score)})"
         steps = (f"{t} ({self._points(t.gain)})" for t in self.trials if t.taken)
@@ -163,10 +167,11 @@ def choose_settings(
                 best[name], at_best = listed[i], tried[i][1]
                 tried[i] = replace(tried[i][0], taken=True), at_best
             trials += [trial for trial, _ in tried]
-    took = time.monotonic() - began
+    untried = sum(map(len, values.values())) - len(trials)
     search = SettingsSearch(
-        clone(asked), by, float(first.mean()), tuple(trials), folds.held_out, took
-    )
+        clone(asked), by, float(first.mean()), tuple(trials), folds.held_out, untried,
+        time.monotonic() - began,
+    )  # fmt: skip
     search.model.set_params(**search.chosen)
     if isinstance(asked, TaskThemes):
         search.model.set_params(origin=search.origin())

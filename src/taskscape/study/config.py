@@ -74,7 +74,8 @@ class TaskSettings:
 class FitSettings:
     """The model: :class:`taskscape.TaskThemes`, with the paper's co-clustering beside it.
 
-    All but ``prepare`` and ``settings`` is about the co-clustering, which shows kinds of classes.
+    All but ``prepare`` and ``choose_settings`` is about the co-clustering, which shows kinds of
+    classes.
     """
 
     n_tasks: int = 8000
@@ -87,19 +88,17 @@ class FitSettings:
     covariance: str = "full"
     prepare: str = "auto"
     """``auto``, ``none``, or steps such as ``power=0.5,l2,centre,pca=32``."""
-    settings: str = "default"
-    """``auto`` looks for better ones: see :func:`taskscape.similarity.choose_settings`."""
+    choose_settings: bool = False
+    """Look for better ones than the defaults: :func:`taskscape.similarity.choose_settings`."""
     max_passes: int = 3
     restarts: int = 1
     ensemble: int = 1
 
     def model(self, seed: int) -> "taskscape.TaskThemes":
         """The model that these settings ask for, not yet fitted."""
-        from taskscape.arguments import check_choice
         from taskscape.themes.estimator import TaskThemes
         from taskscape.themes.prepare import parse_prepare
 
-        check_choice(self.settings, "fit.settings", ("default", "auto"))
         prepare: Any = parse_prepare(self.prepare, "fit.prepare=")
         paper = TaskThemes.paper(
             self.task_themes, self.image_themes, delta=self.delta, covariance=self.covariance,

@@ -89,7 +89,7 @@ def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
 
     def make(folder: Path, steps: Steps) -> None:
         model = plan.config.fit.model(plan.config.seed)
-        auto = plan.config.fit.settings == "auto"
+        auto = plan.config.fit.choose_settings
         if auto:
             n_way, seed = plan.config.tasks.n_way, plan.config.seed
             with steps.step(0.5, "choosing settings"):

@@ -78,6 +78,13 @@ def test_options_of_the_papers_model_need_it(data: Path, tmp_path: Path):
             run("fit", data, *option, "--out", tmp_path / "m")
 
 
+def test_settings_are_those_asked_for(data: Path, tmp_path: Path):
+    with pytest.raises(DataError, match="--settings='best' is not known; use 'default' or 'auto'"):
+        run("fit", data, "--settings", "best", "--out", tmp_path / "m")
+    with pytest.raises(DataError, match="--settings has no effect with --paper"):
+        run("fit", data, "--settings", "auto", "--paper", "--out", tmp_path / "m")
+
+
 def test_tasks_are_embedded_into_a_file_and_a_catalogue(data: Path, model: Path, tmp_path: Path):
     wish = ["--split", "test", "--n-tasks", 40, "--n-way", 3, "--n-shot", 5]
     run("embed", model, data, *wish, "--out", tmp_path / "test.parquet")
