@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from taskscape import ClassPool, DataError
+from taskscape.themes import prepare
 from taskscape.themes.edges import edge_histograms
 from taskscape.themes.prepare import PrepareConfig, learn_preparation
 
@@ -89,3 +90,22 @@ def test_features_have_no_edges():
     pool = ClassPool.from_arrays(RNG.random((8, 6)), np.repeat(np.arange(4), 2))
     with pytest.raises(DataError, match=r"edges are those of images.*edges=None"):
         learn_preparation(pool, np.arange(4), PrepareConfig(edges=3))
+
+
+def test_edges_of_a_pool_are_computed_once(monkeypatch: pytest.MonkeyPatch):
+    images = RNG.random((12, 16, 16), dtype=np.float32)
+    pool = ClassPool.from_arrays(images, np.repeat(np.arange(4), 3))
+    made = learn_preparation(pool, np.arange(3), PrepareConfig(edges=3, pca=2))
+    seen = []
+
+    def counting(images: np.ndarray, cells: int) -> np.ndarray:
+        seen.append(len(images))
+        return edge_histograms(images, cells)
+
+    monkeypatch.setattr(prepare, "edge_histograms", counting)
+    np.testing.assert_allclose(
+        made.of_rows(pool, np.arange(12)), made(pool.take(np.arange(12))), atol=1e-6
+    )
+    assert seen == [3, 12]  # the rows not learned from; the plain call
+    made.of_rows(pool, np.array([4, 11]))
+    assert len(seen) == 2

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import digamma, gammaln, softmax
 
 from taskscape.model import Themes, ThemeStatistics, m_step, relative_prior
-from taskscape.themes import FitConfig
+from taskscape.themes import FitConfig, steps
 from taskscape.themes.data import FitBatch
 from taskscape.themes.mending import dead_themes, duplicates, flaws, mend, revive, split
 from taskscape.themes.steps import FitState, held_out_bound, init, step
@@ -65,6 +65,18 @@ def start_state(covariance: str = "full", far: float = 0.0) -> FitState:
         jnp.asarray([0.3, -0.2], dtype=float),
         jnp.asarray([2.0, 3.0], dtype=float),
     )
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_blocks_on_a_cpu_give_what_one_program_gives(warm: bool, monkeypatch: pytest.MonkeyPatch):
+    with jax.enable_x64(True):  # rounding would hide what is asked
+        state, batch = start_state(), a_batch()
+        begun = steps.batch_part(state, batch, None, CONFIG)[1] if warm else None
+        blocks = steps.batch_part(state, batch, begun, CONFIG)
+        monkeypatch.setattr(steps, "on_cpu", lambda: False)
+        whole = steps.batch_part(state, batch, begun, CONFIG)
+    for a, b in zip(jax.tree.leaves(blocks), jax.tree.leaves(whole), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
 # -- the same in loops ------------------------------------------------------------------------
