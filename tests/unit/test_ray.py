@@ -142,7 +142,7 @@ def test_a_killed_head_is_told_of_and_the_same_call_goes_on(tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
@@ -180,7 +180,7 @@ with heed_interrupts(), use_engine("ray"):
     environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
     done = subprocess.run(
         [sys.executable, "-c", code],
-        capture_output=True, text=True, check=False, timeout=120, env=environment,
+        capture_output=True, text=True, check=False, timeout=300, env=environment,
     )  # fmt: skip
     assert done.returncode == 128 + signal.SIGTERM, done.stderr
     assert "SIGTERM received" not in done.stderr  # Ray's own words, with a trace of C++

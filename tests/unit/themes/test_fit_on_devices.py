@@ -94,7 +94,7 @@ def joined(processes: int) -> list[list[str]]:
 
 def ends(children: list[subprocess.Popen[bytes]]) -> list[str]:
     """What they say until they end; minutes pass where one waits for another that is gone."""
-    return [child.communicate(timeout=60)[0].decode() for child in children]
+    return [child.communicate(timeout=240)[0].decode() for child in children]
 
 
 @pytest.mark.parametrize("processes", [2, 4])
