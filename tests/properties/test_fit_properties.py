@@ -29,7 +29,8 @@ def listed(seed: int, n_tasks: int = M) -> tuple[list[list[int]], np.ndarray]:
     classes = [[int(c) for c in row if c >= 0] for row in tasks.classes]
     batch = tasks.pool_rows(slice(None))
     starts = small_pool().starts[np.maximum(batch.classes, 0)][:, :, None]
-    return classes, np.where(batch.support_mask, batch.support - starts, -1)
+    widest = max(len(row) for row in classes)
+    return classes, np.where(batch.support_mask, batch.support - starts, -1)[:, :widest]
 
 
 def as_tasks(classes: list[list[int]], support: np.ndarray, pool: ClassPool | None = None):
@@ -111,7 +112,7 @@ def test_padding_does_not_matter(seed: int):
     classes, support = listed(seed)
     plain = as_tasks(classes, support)
     wide = np.full((M + 1, 6, 8), -1)
-    wide[:M, :C, :N] = support
+    wide[:M, : support.shape[1], :N] = support
     wide[M] = np.arange(8)
     padded = as_tasks([*classes, [0, 1, 2, 3, 4, 5]], wide)  # one large task pads all others
     np.testing.assert_allclose(fitted().transform(plain), fitted().transform(padded)[:M], atol=1e-3)

@@ -69,7 +69,7 @@ def test_a_fit_says_how_far_its_distances_can_be_trusted(data: Path, tmp_path: P
     run("embed", tmp_path / "m", data, *TASKS, "--out", tmp_path / "train.parquet")
     near = run("nearest", "--catalogue", tmp_path / "train.parquet",
                "--query", tmp_path / "test.parquet", "--task", 3)  # fmt: skip
-    assert "No other task is as near as the first." in near.splitlines()
+    assert "No other training task is as near as the first." in near.splitlines()
 
 
 def test_options_of_the_papers_model_need_it(data: Path, tmp_path: Path):
