@@ -63,7 +63,9 @@ def main(folder: Path) -> None:
 
     ray.init(**CLUSTER)
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import it
-    several = SimpleNamespace(exists=lambda: len(list(folder.glob("shard-*"))) < 4, touch=lambda: None)
+    several = SimpleNamespace(
+        exists=lambda: len(list(folder.glob("shard-*"))) < 4, touch=lambda: None
+    )
     with use_engine("ray"):
         embed_into(folder, Model(), TASKS[:10])
         try:
