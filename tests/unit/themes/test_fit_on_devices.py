@@ -68,7 +68,12 @@ def test_a_checkpoint_of_eight_devices_opens_on_one(eight: Path) -> None:
         np.testing.assert_allclose(theirs, ours, rtol=2e-3, atol=2e-3)
 
 
-def fit(folder: Path, *settings: str, moved: float = 0.0) -> subprocess.Popen[bytes]:
+DRAWN = ("--n-tasks", "40", "--n-way", "3", "--n-shot", "5")
+
+
+def fit(
+    folder: Path, *settings: str, moved: float = 0.0, tasks: tuple[str, ...] = DRAWN
+) -> subprocess.Popen[bytes]:
     """A process that fits a model to data, of which one number may be another."""
     classes = blobs()
     X, y = np.concatenate(list(classes.values())), np.repeat(list(classes), 12)
@@ -76,9 +81,9 @@ def fit(folder: Path, *settings: str, moved: float = 0.0) -> subprocess.Popen[by
     data = folder / f"data{moved:g}.npz"
     np.savez(data, features=X, label=y)
     words = [
-        sys.executable, "-m", "taskscape", "fit", str(data), "--n-tasks", "40", "--n-way", "3",
-        "--n-shot", "5", "--paper", "--task-themes", "2", "--image-themes", "4",
-        "--prepare", "none", "--update", "paper", *settings,
+        sys.executable, "-m", "taskscape", "fit", str(data), *tasks, "--paper",
+        "--task-themes", "2", "--image-themes", "4", "--prepare", "none", "--update", "paper",
+        *settings,
     ]  # fmt: skip
     return subprocess.Popen(words, env=devices(1), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
@@ -147,7 +152,7 @@ def test_a_process_that_fails_leaves_none_waiting(tmp_path: Path) -> None:
     first, second = joined(2)
     children = [
         fit(tmp_path, "--out", str(tmp_path / "model"), *first),
-        fit(tmp_path, "--tasks", "gone.parquet", "--out", str(tmp_path / "model"), *second),
+        fit(tmp_path, "--out", str(tmp_path / "model"), *second, tasks=("--tasks", "gone.parquet")),
     ]
     said = ends(children)
     assert "gone.parquet" in said[1]
