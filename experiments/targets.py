@@ -54,7 +54,7 @@ def run(settings: TargetsSettings, lab: Lab) -> None:
     pool = load_pool(settings.pool)
     given = settings.settings
     taken_by = {
-        network: given if network == "mlp" else replace(given, components=0)
+        network: replace(given, network=network, components=given.components * (network == "mlp"))
         for network in settings.networks
     }
     rotation = Rotation(pool, settings.ways, settings.folds, settings.without_namesakes, given)
@@ -70,7 +70,7 @@ def run(settings: TargetsSettings, lab: Lab) -> None:
             for network, learner in product(settings.networks, settings.learners):
                 cell = {
                     "what": "target", "pool": pool.name, "target": name, "learner": learner,
-                    "fold": number, "folds": settings.folds, "network": network,
+                    "fold": number, "folds": settings.folds,
                     "budgets": list(settings.budgets), "ways": list(settings.ways),
                     "trials": [settings.trials, settings.random_trials],
                     "with_sources": settings.with_sources, **asdict(taken_by[network]),

@@ -4,7 +4,7 @@ from typing import Any, TypeAlias
 
 from sklearn.base import clone
 
-from taskscape.arguments import Seed, check_seed
+from taskscape.arguments import Seed, check_kind, check_seed
 from taskscape.errors import DataError
 from taskscape.similarity.distances import DistanceSource, MatrixSource, PosteriorSource
 from taskscape.similarity.known import DEFAULT_SIMILARITY, find_similarity
@@ -33,7 +33,10 @@ def unfitted(similarity: Any, seed: int) -> Similarity:
     """A measure to fit again: by its name, of a model like this one, or the measure itself."""
     if isinstance(similarity, TaskModel):
         return ModelSimilarity(clone(similarity))
-    return make_similarity(similarity, seed=seed) if isinstance(similarity, str) else similarity
+    if isinstance(similarity, str):
+        return make_similarity(similarity, seed=seed)
+    check_kind(similarity, Similarity, "similarity", "Give a name of SIMILARITIES, or a model.")
+    return similarity
 
 
 def fitted_to(train: Any, similarity: SimilarityLike, *, seed: Seed = 0) -> SimilarityLike:
