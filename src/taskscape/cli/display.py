@@ -17,7 +17,7 @@ from taskscape.embeddings.embeddings import describe_factors
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.progress import duration
-from taskscape.similarity import retrieval
+from taskscape.similarity.retrieval import TOO_FEW, retrieval_if_any
 from taskscape.study import Listener, StudyConfig
 from taskscape.themes.co_clustering import CoClustering
 from taskscape.themes.estimator import TaskThemes
@@ -145,11 +145,7 @@ def print_fit(model: CoClustering, pool: str, out: Path, as_json: bool) -> None:
 
 def print_themes(model: TaskThemes, pool: ClassPool, out: Path, as_json: bool) -> None:
     """Say what was learned, and whether tasks of one group find each other by it."""
-    test, why_not = None, ""
-    try:
-        test = retrieval(pool, model)
-    except DataError as error:
-        why_not = f"Whether tasks find each other cannot be told: {error}"
+    test = retrieval_if_any(pool, model)
     prepared = model.preparation_.config.describe()
     if as_json:
         outcome = {
@@ -166,7 +162,7 @@ def print_themes(model: TaskThemes, pool: ClassPool, out: Path, as_json: bool) -
     typer.echo(f"learned: {describe_factors(model.factors_)}")
     if model.origin:
         typer.echo(f"settings: {model.origin}.")
-    typer.echo(why_not if test is None else test.summary())
+    typer.echo(TOO_FEW if test is None else test.summary())
     typer.echo(f"model: {out}")
 
 

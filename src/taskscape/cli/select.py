@@ -101,7 +101,7 @@ def select(
             select, f"--rule {rule}", learner=learner, model=model, validation=validation,
             validation_tasks=validation_tasks, trials=trials, trial_n=trial_n,
         )  # fmt: skip
-        if embedded:
+        if embedded and not (out_tasks is not None and is_csv(out_tasks)):
             opt.refuse_given(select, f"--rule {rule} and --similarity {similarity}", data=data)
     if not embedded:
         opt.refuse_given(select, f"--similarity {similarity}, where TRAIN has them", tasks=tasks)

@@ -8,7 +8,6 @@ from taskscape.meta import label_of
 from taskscape.study.result import StudyResult
 from taskscape.targets import Advice
 
-_NEAREST = 3
 _FADES = 0.3
 """A source that is so much farther than the nearest is a third as dark."""
 
@@ -55,9 +54,6 @@ def _card(result: StudyResult, name: str, own: list[Advice], place: Any) -> dict
     return {
         "name": name,
         "classes": [int(place[c]) for c in members[:10]],
-        "nearest": own[0].sources[:_NEAREST],
-        "measure": own[0].by,
-        "distance_is": own[0].distance_is,
-        "explained": own[0].explained,
+        "nearest": own[0].nearest,
         "advice": [(label_of(advice.learner), advice) for advice in own],
     }

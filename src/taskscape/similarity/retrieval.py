@@ -6,6 +6,7 @@ worth something if the nearest candidate of a query is of its own group. It need
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -29,6 +30,11 @@ BASELINES: Mapping[str, str] = MappingProxyType(
     {TASK_MEANS: "means of all samples", PROTOTYPES: "class means"}
 )
 """The simplest measures, which every other must beat to be worth its trouble, in words."""
+TOO_FEW = (
+    "How far to trust distances cannot be told: too few classes were not trained on, or too few of "
+    "a group."
+)
+"""What is said where retrieval cannot be asked."""
 _OTHERS = 9
 """Tasks that share all classes but one with a query, where there are no groups."""
 
@@ -116,6 +122,20 @@ def retrieval(
         return dealt.score(unfitted(measure, int(seed)), name)
 
     return RetrievalTest(score(similarity), {name: score(name) for name in baselines})
+
+
+def retrieval_if_any(
+    pool: ClassPool,
+    similarity: str | Similarity | TaskModel,
+    n_way: int = 5,
+    n_shot: int = 5,
+    **options: Any,
+) -> RetrievalTest | None:
+    """:func:`retrieval` by tasks of up to ``n_way`` classes; None where even two are too many."""
+    for way in range(n_way, 1, -1):
+        with suppress(DataError):
+            return retrieval(pool, similarity, n_way=way, n_shot=n_shot, **options)
+    return None
 
 
 @dataclass(frozen=True, eq=False)

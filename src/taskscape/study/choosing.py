@@ -20,11 +20,12 @@ from taskscape.similarity.known import find_similarity
 from taskscape.study.checks import read_rule
 from taskscape.study.distances import fit_similarity, similarity_settings
 from taskscape.study.plan import Plan
-from taskscape.study.represent import SplitEmbeddings, embed_called
+from taskscape.study.represent import SplitEmbeddings
 from taskscape.study.result import plot_selection, ways_and_shots
 from taskscape.study.stages import Stage, Steps
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.task_model import without_advice
 
 Chosen: TypeAlias = list[dict[str, Any]]
 """Of each training: its rule, budget and trial, and its tasks, as rows of the training tasks."""
@@ -81,8 +82,8 @@ def _distances(
     test = plan.episodes(plan.test, plan.pool, "selection")
     if find_similarity(measure).factor is not None:
         known = embedded.train[: len(candidates)]
-        called = f"test tasks as rules know them (n_shot={plan.config.selection.n_shot})"
-        return distances_between(embed_called(model, {called: test})[called], known, measure)
+        with without_advice():  # of the same classes, embedding has said it
+            return distances_between(model.embed(test), known, measure)
     train = plan.episodes(candidates, plan.pool, "selection")
     fitted = fit_similarity(plan, measure, train)
     both = fitted.embed(TaskSet.concatenate([test, train]))

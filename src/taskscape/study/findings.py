@@ -14,14 +14,14 @@ from taskscape.forecast import Judgement
 from taskscape.meta import label_of
 from taskscape.select.trials import Gain
 from taskscape.similarity import Resemblance
-from taskscape.similarity.retrieval import BASELINES, RetrievalTest
+from taskscape.similarity.retrieval import BASELINES, TOO_FEW, RetrievalTest
 from taskscape.statistics import Interval
 from taskscape.targets import Advice
 
 _SHOWN = 2
 """Decimals with which a correlation is shown."""
 _MOST = 0.5
-"""With more of the test tasks unexplained, their distances are no ground for a verdict."""
+"""With more of the test tasks unexplained, it is said beside the verdict."""
 _NAMED = 3
 """Up to this many learners are named one by one."""
 
@@ -70,7 +70,6 @@ def find(
     *,
     retrieval: RetrievalTest | None = None,
     resemblance: Resemblance | None = None,
-    remarks: Sequence[str] = (),
     unexplained: float = 0.0,
     reached: Reached | None = None,
     diagram: CorrelationDiagram | None = None,
@@ -80,15 +79,12 @@ def find(
 ) -> tuple[Finding, ...]:
     """The findings in the order of interest; what a study did not look at has none.
 
-    ``remarks`` are those on the representation, which all distances rest on; ``unexplained`` is the
-    share of test tasks that the model explains far worse than those it learned from.
+    ``unexplained`` is the share of test tasks that the model explains far worse than is usual.
     """
-    findings = []
-    if retrieval is not None:
-        findings.append(_retrieval(retrieval))
+    findings = [_retrieval(retrieval)]
     if targets:
         findings.append(_targets(targets))
-    findings.append(_likeness(resemblance, remarks, unexplained))
+    findings.append(_likeness(resemblance, unexplained))
     if reached is not None and reached.accuracy:
         findings.append(_accuracy(reached))
     if diagram is not None:
@@ -103,8 +99,10 @@ def find(
 # -- whether distances measure --------------------------------------------------------------------
 
 
-def _retrieval(test: RetrievalTest) -> Finding:
+def _retrieval(test: RetrievalTest | None) -> Finding:
     """How often tasks of one group find each other, beside the simplest baselines and chance."""
+    if test is None:
+        return Finding("map", TOO_FEW)
     own = test.measure
     what = "of one group" if own.by_group else "of the same classes"
     verdict = f"Tasks {what} find each other in {100 * own.precision.value:.0f} % of cases."
@@ -123,15 +121,14 @@ def _targets(targets: Sequence[Advice]) -> Finding:
     """How often to choose, and what that was worth where it was measured."""
     chosen = [a for a in targets if a.way != "random"]
     if len(targets) == 1:
-        verdict = targets[0].verdict
-    else:
-        signs = [a.gain.sign(3) for a in chosen if a.gain is not None]
-        verdict = (
-            f"Choosing training tasks is advised in {len(chosen)} of {len(targets)} cases and "
-            f"clearly gains in {signs.count(1) or 'none'}."
-        )
-        if lost := signs.count(-1):
-            verdict = f"{verdict[:-1]}, loses in {lost}."
+        return Finding("targets", targets[0].verdict, targets[0].because)
+    signs = [a.gain.sign(3) for a in chosen if a.gain is not None]
+    verdict = (
+        f"Choosing training tasks is advised in {len(chosen)} of {len(targets)} cases and "
+        f"clearly gains in {signs.count(1) or 'none'}."
+    )
+    if lost := signs.count(-1):
+        verdict = f"{verdict[:-1]}, loses in {lost}."
     return Finding("targets", verdict, " ".join([*_seen_gains(chosen), *_sources(chosen)]))
 
 
@@ -139,11 +136,8 @@ def _seen_gains(chosen: Sequence[Advice]) -> list[str]:
     seen = [(a, a.measured[a.way]) for a in chosen if a.way in a.measured]
     if not seen:
         return []
-    if len(seen) == 1:
-        gain = seen[0][1].in_points()
-        return [f"On its queries that gained {gain} points over random choice."]
     mean = float(np.mean([gain.value for _, gain in seen]))
-    (worst, least), *_, (best, most) = sorted(seen, key=lambda pair: pair[1].value)
+    (worst, least), (best, most) = (f(seen, key=lambda pair: pair[1].value) for f in (min, max))
     return [
         f"That gained {100 * mean:+.1f} points over random choice on average, measured on their "
         "queries.",
@@ -168,25 +162,16 @@ def _sources(chosen: Sequence[Advice]) -> list[str]:
 # -- likeness, accuracy and distance ------------------------------------------------------------
 
 
-def _likeness(likeness: Resemblance | None, remarks: Sequence[str], unexplained: float) -> Finding:
-    unknown = "Whether the test tasks are like the training tasks cannot be told."
+def _likeness(likeness: Resemblance | None, unexplained: float) -> Finding:
+    verdict, because = "Whether the test tasks are like the training tasks cannot be told.", ""
+    if likeness is not None:
+        verdict, because = likeness.verdict, likeness.because
     if unexplained > _MOST:
-        because = (
-            f"The model explains {100 * unexplained:.0f} % of them far worse than the tasks it "
-            f"learned from: read the {_remarks(len(remarks))} on that first."
-        )
-        return Finding("map", unknown, because)
-    verdict, because = (unknown, "") if likeness is None else (likeness.verdict, likeness.because)
-    if remarks:
         because += (
-            " But the representation needs attention, and distances may mean little: read the "
-            f"{_remarks(len(remarks))} on it first."
+            f" The model explains {100 * unexplained:.0f} % of them far worse than new classes "
+            "usually are: trust their distances less."
         )
-    return Finding("map", verdict, because)
-
-
-def _remarks(n: int) -> str:
-    return "remark" if n == 1 else f"{n} remarks"
+    return Finding("map", verdict, because.strip())
 
 
 def _accuracy(reached: Reached) -> Finding:

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from taskscape.embeddings import Embeddings
-from taskscape.errors import CheckpointError, DataError
+from taskscape.errors import CheckpointError
 from taskscape.io.arrays import forget_checkpoint
 from taskscape.io.tables import write_csv
 from taskscape.io.values import read_json, write_json
@@ -21,8 +21,8 @@ from taskscape.similarity import (
     RetrievalTest,
     choose_settings,
     make_similarity,
-    retrieval,
 )
+from taskscape.similarity.retrieval import retrieval_if_any
 from taskscape.study.plan import Plan
 from taskscape.study.stages import Stage, Steps
 from taskscape.tasks import TaskSet
@@ -193,15 +193,10 @@ def health_stage(plan: Plan, model: TaskThemes) -> Stage[RetrievalTest | None]:
     def make(folder: Path, steps: Steps) -> None:
         measure = unfitted_measure(plan, model)
         n_shot = max(1, min(_ASKED_SHOTS, int(plan.pool.counts.min()) // 2))
-        test, why_not = None, ""
         with steps.step(1.0, "looking whether tasks of one group find each other"):
-            try:
-                test = retrieval(
-                    plan.pool, measure, n_way=plan.config.tasks.n_way, n_shot=n_shot,
-                    seed=plan.config.seed,
-                )  # fmt: skip
-            except DataError as error:
-                why_not = str(error)
+            test = retrieval_if_any(
+                plan.pool, measure, plan.config.tasks.n_way, n_shot=n_shot, seed=plan.config.seed
+            )
         if test is not None and (better := test.clearly_better()):
             warnings.warn(
                 f"tasks of one group find each other more often by {better} than by the distance "
@@ -214,7 +209,6 @@ def health_stage(plan: Plan, model: TaskThemes) -> Stage[RetrievalTest | None]:
         assert paper is not None
         health = {
             "retrieval": None if test is None else test.to_dict(),
-            "why_not": why_not,
             "task_themes": {**paper.health_.to_dict(), "summary": paper.health_.summary()},
         }
         write_json(folder / "health.json", health)

@@ -83,7 +83,6 @@ class StudyResult:
         return find(
             retrieval=self.retrieval,
             resemblance=self.resemblance,
-            remarks=self.representation_remarks,
             unexplained=self._unexplained(),
             reached=self._reached(),
             diagram=self.diagram,

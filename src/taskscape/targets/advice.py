@@ -14,7 +14,7 @@ from taskscape.errors import DataError
 from taskscape.io.files import Kind, as_path, check_output, folder_in_one_piece, json_with
 from taskscape.io.tables import write_csv
 from taskscape.io.values import FORMAT, check_format, damage_named, read_json, write_json
-from taskscape.meta.learners import find_learner
+from taskscape.meta.learners import find_learner, label_of
 from taskscape.notebook import ShownInNotebooks
 from taskscape.pools import ClassPool
 from taskscape.pools.notes import PHOTOGRAPHS
@@ -116,11 +116,6 @@ class Advice(ShownInNotebooks):
         return tuple(sorted((s for s in self.sources if s.chosen), key=lambda s: -s.chosen))
 
     @property
-    def by(self) -> str:
-        """What tasks were chosen by, in words."""
-        return "mean rank" if self.measure == RANKS else self.measure.replace("_", "-")
-
-    @property
     def gain(self) -> Interval | None:
         """The gain of the way over random choice: measured, or expected where it was not."""
         if self.way in self.measured or self.decision is None:
@@ -129,54 +124,68 @@ class Advice(ShownInNotebooks):
         return Interval(own[0].gain, own[0].low, own[0].high) if own else None
 
     @property
+    def nearest(self) -> str:
+        """Which sources are like the target, and by what, in sentences."""
+        near = ", ".join(f"{s.name} ({s.distance:.2f})" for s in self.sources[:3])
+        by = "mean rank" if self.measure == RANKS else self.measure.replace("_", "-")
+        said = f"Nearest to {self.target}: {near}, by {by} ({self.distance_is})."
+        if self.explained:
+            return said
+        what = "so its distances mean little" if self.measure == THEMES else "and were left out"
+        return f"{said} The image-themes know nothing like it, {what}."
+
+    @property
     def verdict(self) -> str:
         """Whether to choose, in a sentence: a gain is clear if its interval leaves out zero."""
         if self.way == RANDOM:
             return f"Do not choose training tasks for {self.target}."
+        how = WAYS.get(self.way, f"nearest by {self.way.replace('_', '-')}")
         seen = "measured" if self.way in self.measured else "expected"
         return {
-            1: f"Choose training tasks for {self.target} (by {self.way}).",
-            0: f"No clear gain {seen} from choosing training tasks for {self.target} (by "
-            f"{self.way}).",
-            -1: f"Choosing training tasks for {self.target} (by {self.way}) loses.",
+            1: f"Choose training tasks for {self.target} ({how}).",
+            0: f"No clear gain {seen} from choosing training tasks for {self.target} ({how}).",
+            -1: f"Choosing training tasks for {self.target} ({how}) loses.",
         }[1 if self.gain is None else self.gain.sign(3)]
 
     @property
-    def comes_from(self) -> str:
-        """The sources of the tasks to train on, those at random apart."""
-        by = self.chosen_from
-        near = [f"{s.name} ({s.chosen})" for s in by[:4]]
-        drawn = sum(s.at_random for s in self.sources)
-        words = f"{', '.join(near)}{' and others' if len(by) > 4 else ''}"
+    def because(self) -> str:
+        """What the verdict rests on: gains expected and measured, and where the tasks are from."""
+        said = [self.why]
+        if self.way in self.measured:
+            gain = self.measured[self.way].in_points()
+            said.append(f"Measured on its queries: {gain} points over random choice.")
+        return " ".join([*said, self._comes_from()])
+
+    def _comes_from(self) -> str:
+        """The sources of most tasks to train on, those at random apart."""
+        by, drawn = self.chosen_from, sum(s.at_random for s in self.sources)
         if not by:
             return f"All {drawn} tasks are drawn at random."
-        return f"Chosen tasks come from {words}{f'; {drawn} more are at random' if drawn else ''}."
+        words = ", ".join(f"{s.name} ({s.chosen})" for s in by[:2])
+        others = " and others" if len(by) > 2 else ""
+        random = f"; {drawn} more are at random" if drawn else ""
+        return f"Chosen tasks come from {words}{others}{random}."
+
+    @property
+    def to_expect(self) -> str:
+        """The accuracy to expect, in a sentence; empty where that is not known.
+
+        Of a few samples, the share that is right says little alone.
+        """
+        if self.held_out is None:
+            return ""
+        measured = self.accuracy.get(self.way)
+        also = "" if measured is None else f"; measured: {100 * measured:.0f} %"
+        ends = (self.held_out.low, self.held_out.high, self.held_out.value)
+        low, high, share = (f"{100 * x:.0f}" for x in ends)
+        return (
+            f"Expected accuracy of {label_of(self.learner)}: {low} to {high} % ({share} % of its "
+            f"labelled samples, each left out in turn){also}."
+        )
 
     def summary(self) -> str:
         """The advice in plain words."""
-        near = [f"{s.name} ({s.distance:.2f})" for s in self.sources[:3]]
-        lines = [
-            f"Target {self.target}: nearest sources {', '.join(near)}, by {self.by} "
-            f"({self.distance_is}).",
-            f"{self.verdict} {self.comes_from}",
-            f"By {self.way}: {self.why}.",
-        ]
-        if not self.explained:
-            lines.insert(
-                1,
-                "The image-themes know nothing like this target "
-                f"({self.gap:.0f} spreads below the training tasks): its distances mean little.",
-            )
-        if self.held_out is not None:
-            lines.append(
-                f"Expected accuracy: {_range(self.held_out)} of its labelled samples, each left "
-                f"out in turn; {self.learner})."
-            )
-        if self.way in self.measured:
-            lines.append(
-                f"Measured on its queries: {self.measured[self.way].in_points()} points over "
-                f"random choice, accuracy {100 * self.accuracy[self.way]:.1f} %."
-            )
+        lines = [self.nearest, f"{self.verdict} {self.because}", self.to_expect]
         if ALL in self.measured:
             lines.append(
                 f"Training on all candidates: {self.measured[ALL].in_points()} points over "
@@ -187,7 +196,7 @@ class Advice(ShownInNotebooks):
                 f"The best single source, found by trying all on its queries: "
                 f"{self.best_source[0]}, accuracy {100 * self.best_source[1]:.1f} %."
             )
-        return "\n".join([*lines, *self.notes])
+        return "\n".join(filter(None, [*lines, *self.notes]))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the tasks themselves, as plain values."""
@@ -328,7 +337,7 @@ def advise_on(
         asked.append((ALL, everything, trials))
         asked += [(source_way(g), everything, 1) for g in sources.groups if try_sources]
     tried = try_ways(outlook, learner, asked, seed=sources.settings.seed)
-    decision, why = None, "as asked for"
+    decision, why = None, "This way was asked for."
     if model is not None:
         decision = _decide(outlook, tried, n, model)
         way, why = decision.way, decision.why
@@ -418,9 +427,3 @@ def _measured(tried: Sequence[WayTrials], target: Target, n: int) -> dict[str, I
         for t in tried
         if t.way != RANDOM and t.accuracy is not None and len(t.accuracy) > 1
     }
-
-
-def _range(accuracy: Interval) -> str:
-    """What the interval of an accuracy holds: of a few samples, their share alone says little."""
-    low, share, high = (f"{100 * x:.0f}" for x in (accuracy.low, accuracy.value, accuracy.high))
-    return f"{low} to {high} % ({share} %"

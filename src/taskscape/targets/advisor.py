@@ -14,9 +14,10 @@ from taskscape.errors import DataError
 from taskscape.meta import Evaluation, TrainConfig, find_network, learner_and_training, network_for
 from taskscape.pools import ClassPool
 from taskscape.select.trials import train_and_test
-from taskscape.similarity import SIMILARITIES, Similarity, make_similarity, retrieval
+from taskscape.similarity import SIMILARITIES, Similarity, make_similarity
 from taskscape.similarity.known import PROTOTYPES, THEMES
 from taskscape.similarity.models import ModelSimilarity
+from taskscape.similarity.retrieval import retrieval_if_any
 from taskscape.targets.known import LEARNER_SETTINGS, RANKS
 from taskscape.targets.target import Target, find_target
 from taskscape.targets.ways import choose, chosen_by, measure_of
@@ -28,7 +29,7 @@ from taskscape.themes.prepare import (
     learn_preparation,
     prepared_pool,
 )
-from taskscape.themes.task_model import FAR_BELOW, without_advice
+from taskscape.themes.task_model import TaskModel, without_advice
 
 
 @public
@@ -142,14 +143,13 @@ class Sources:
         """
         s, pool = self.settings, replace(self.pool, splits=None)
         first, *others = [name for name in self.ranked if name in SIMILARITIES] or [THEMES]
-        try:
-            test = retrieval(
-                pool, first, n_way=s.n_way, n_shot=min(s.n_shot, int(pool.counts.min())),
-                baselines=others, seed=s.seed,
-            )  # fmt: skip
-        except DataError:
+        test = retrieval_if_any(
+            pool, first, s.n_way, n_shot=min(s.n_shot, int(pool.counts.min())), baselines=others,
+            seed=s.seed,
+        )  # fmt: skip
+        if test is None or not test.measure.by_group:
             return {}
-        return {first: test.measure, **test.baselines} if test.measure.by_group else {}
+        return {first: test.measure, **test.baselines}
 
     @cached_property
     def group_of(self) -> tuple[str, ...]:
@@ -290,15 +290,19 @@ class Outlook:
         """How many spreads the target lies below what is usual; more is worse."""
         if self.bound is None:
             return None
-        measure = self.sources.similarities[THEMES]
-        assert isinstance(measure, ModelSimilarity)
-        usual, spread = measure.model.elbo_reference_
+        usual, spread = self._model.elbo_reference_
         return (usual - self.bound) / spread
 
     @property
     def explained(self) -> bool:
         """Whether the image-themes know anything like the target."""
-        return self.gap is None or self.gap < FAR_BELOW
+        return self.gap is None or self.gap < self._model.far_below
+
+    @property
+    def _model(self) -> TaskModel:
+        measure = self.sources.similarities[THEMES]
+        assert isinstance(measure, ModelSimilarity)
+        return measure.model
 
     def choose(self, way: str, n: int, seed: int) -> Int[np.ndarray, "n"]:
         """The candidates that a way chooses; themes that do not explain the target are left out."""

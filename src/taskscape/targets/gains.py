@@ -33,7 +33,8 @@ from scipy.stats import t as student
 
 from taskscape.errors import DataError
 from taskscape.select.known import RANDOM
-from taskscape.targets.known import HALF
+from taskscape.statistics import Interval
+from taskscape.targets.known import HALF, WAYS
 from taskscape.targets.trials import WayTrials
 
 CONFIDENCE = 0.9
@@ -192,19 +193,20 @@ def decide(expected: Sequence[Expectation]) -> Decision:
     best = max((e for e in order if e.way != HALF), key=lambda e: e.usual, default=None)
     if best is not None and _is_safe(best):
         why = (
-            f"it gained most on other targets; here {_gain(best)}, a loss of over a point unlikely"
+            f"This way gained most on other targets; {_gain(best)}, and a loss of over one is "
+            "unlikely."
         )
         return Decision(best.way, order, why)
     half = next((e for e in order if e.way == HALF), None)
     if half is not None and _is_safe(half):
-        why = f"choosing all of them might lose; half by ranks, half by chance: {_gain(half)}"
+        why = f"Choosing all of them might lose; so half are by chance, and {_gain(half)}."
         return Decision(HALF, order, why)
-    why = "what choosing gains is not known"
+    why = "What choosing gains is not known."
     if best is not None:
-        also = "" if half is None else "; so might half by ranks, half by chance"
+        also = "" if half is None else f", and so might {WAYS[HALF]}"
         why = (
-            f"{best.way}, which gained most on other targets, might gain nothing here or lose "
-            f"over a point{also}"
+            f"Choosing {WAYS.get(best.way, best.way)} gained most on other targets, but might gain "
+            f"nothing here or lose over a point{also}."
         )
     return Decision(RANDOM, order, why)
 
@@ -214,7 +216,7 @@ def _is_safe(e: Expectation) -> bool:
 
 
 def _gain(e: Expectation) -> str:
-    return f"{100 * e.gain:+.1f} points expected [{100 * e.low:+.1f}, {100 * e.high:+.1f}]"
+    return f"{Interval(e.gain, e.low, e.high).in_points()} points are expected here"
 
 
 def _columns(

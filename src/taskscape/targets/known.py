@@ -11,8 +11,8 @@ WAYS: Mapping[str, str] = MappingProxyType(
     {
         PROTOTYPES: "nearest by class means",
         THEMES: "nearest by image-themes and position",
-        RANKS: "by the mean rank under both",
-        HALF: "half by ranks, half by chance",
+        RANKS: "by mean rank under image-themes and class means",
+        HALF: "half by mean rank, half by chance",
         RANDOM: "by chance",
     }
 )

@@ -2,8 +2,9 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import numpy as np
@@ -24,14 +25,13 @@ from taskscape.themes.image_themes import (
     ImageThemes,
     ImageThemeSettings,
     embed_in_themes,
+    explained_without,
     image_themes_from,
     learn_image_themes,
 )
-from taskscape.themes.places import evenly_spaced
 from taskscape.themes.prepare import PrepareConfig, PreparedSamples, check_prepare, preparation_for
-from taskscape.themes.task_model import TaskModel, Tasks, as_tasks, seed_of, usual
+from taskscape.themes.task_model import TaskModel, Tasks, as_tasks, seed_of, usual, without_advice
 
-_USUAL_TASKS = 500
 _FROM_STREAM = 4096
 _BESIDE = "co_clustering."
 
@@ -61,6 +61,8 @@ class TaskThemes(TaskModel):
     After ``fit``: ``themes_``, ``factors_``, ``co_clustering_``, ``preparation_``,
     ``random_state_``, ``n_features_in_``.
     """
+
+    far_below: ClassVar[float] = 4.0
 
     image_themes: int = 256
     _: KW_ONLY
@@ -98,8 +100,9 @@ class TaskThemes(TaskModel):
         factors = self._learn(some, tasks.class_ids, settings, seed)
         self.co_clustering_: CoClustering | None = None
         if self.co_clustering is not None:
-            self.co_clustering_ = clone(self.co_clustering).fit(tasks, **co_clustering)
             share = settings.share(TASK_THEMES)
+            with nullcontext() if share else without_advice():  # what is no part of distances
+                self.co_clustering_ = clone(self.co_clustering).fit(tasks, **co_clustering)
             factors += tuple(
                 replace(f, share=share * f.share) for f in self.co_clustering_.factors_
             )
@@ -122,9 +125,7 @@ class TaskThemes(TaskModel):
             themes, factors = learn_image_themes(tasks, prepared, settings, seed)
             advance()
         self.themes_: ImageThemes = themes
-        some = tasks[evenly_spaced(np.arange(len(tasks)), _USUAL_TASKS)]
-        known = embed_in_themes(themes, some, prepared)
-        self.elbo_reference_ = usual([np.asarray(known.elbo)])
+        self.elbo_reference_ = usual([explained_without(themes, tasks, prepared)])
         return factors
 
     def check_settings(self) -> None:

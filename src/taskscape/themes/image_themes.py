@@ -60,6 +60,10 @@ _TASKS_ON_CPU = 2048
 _DRAWN_TWICE = 2
 """So many times fewer draws than samples, and only those that are drawn are looked at."""
 _LARGEST_HALF = 60_000.0
+_FOR_USUAL = 4000
+"""Samples that tell how well unseen classes are explained."""
+_LEAST_LEFT = 3
+"""Groups, or classes, to leave one out of."""
 
 WEIGHTS: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
@@ -170,6 +174,34 @@ def learn_image_themes(
             _mean_square(means[:, themes.K :]), half=True,
         ),
     )  # fmt: skip
+
+
+def explained_without(
+    themes: ImageThemes, tasks: TaskSet, prepared: PreparedSamples
+) -> Float[np.ndarray, "tasks"]:
+    """How well each task would be explained had its classes not been learned from.
+
+    In nats per sample, without the image-themes that have most of their samples from the group of
+    the class; where there are hardly any groups, from the class itself. With these, any classes but
+    those that were learned from seem badly explained.
+    """
+    pool, classes = tasks.pool, tasks.class_ids
+    each = max(1, _FOR_USUAL // len(classes))
+    rows = [evenly_spaced(pool.starts[c] + np.arange(pool.counts[c]), each) for c in classes]
+    owner = np.repeat(np.arange(len(classes)), [len(own) for own in rows])
+    joint = np.asarray(log_joint(_array(prepared.take(np.concatenate(rows))), themes.mixture))
+    units = np.arange(len(classes))
+    if pool.groups is not None:
+        groups = np.unique(np.asarray(pool.groups)[classes], return_inverse=True)[1]
+        units = groups if groups.max() + 1 >= _LEAST_LEFT else units
+    if units.max() + 1 >= _LEAST_LEFT:
+        uses = np.zeros((units.max() + 1, themes.K))
+        np.add.at(uses, (units[owner], joint.argmax(axis=1)), 1)
+        joint = np.where(uses.argmax(axis=0) == units[owner, None], -np.inf, joint)
+    explained = np.bincount(owner, np.logaddexp.reduce(joint, axis=1)) / np.bincount(owner)
+    real = tasks.classes >= 0
+    of_tasks = explained[np.searchsorted(classes, np.where(real, tasks.classes, classes[0]))]
+    return np.average(of_tasks, axis=1, weights=real)
 
 
 def _array(values: object) -> Float[Array, "..."]:

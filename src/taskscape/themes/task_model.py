@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -22,13 +22,13 @@ from taskscape.tasks import TaskSet, TaskStream
 from taskscape.themes.prepare import Preparation, PrepareConfig, PreparedSamples
 
 Tasks: TypeAlias = TaskSet | TaskStream
-FAR_BELOW = 15.0
-"""Robust standard deviations below the training tasks at which a task is explained far worse. Test
-tasks of mini-ImageNet, whose features come of a network that knows the training classes, lie up to
-11 below; glyphs with black and white exchanged, 28 and more."""
 MODEL = "task model"
 """What a folder holds that :meth:`TaskModel.save` wrote."""
 _PLAIN = ("random_state", "elbo_reference", "n_features_in", "pool_name", "pool_fingerprint")
+
+
+_A_FEW = 0.05
+"""Of the tasks: so many lie as far below by chance."""
 
 
 class HealthWarning(UserWarning):
@@ -36,7 +36,7 @@ class HealthWarning(UserWarning):
 
 
 class OutlierTasksWarning(UserWarning):
-    """Tasks that the model explains far worse than the tasks it learned from."""
+    """Tasks that the model explains far worse than new classes usually are."""
 
 
 @contextmanager
@@ -59,7 +59,9 @@ class TaskModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     factors_: tuple[Factor, ...]
     """What the posterior of a task is a product of."""
     elbo_reference_: tuple[float, float]
-    """How well tasks are usually explained, and the spread of that, in nats per sample."""
+    """How well tasks of new classes are usually explained, and the spread, in nats per sample."""
+    far_below: ClassVar[float] = 15.0
+    """Spreads below that at which a task counts as explained far worse."""
     random_state_: int
     n_features_in_: int
     pool_name_: str
@@ -133,20 +135,20 @@ class TaskModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
 
     def outliers(self, embedded: Embeddings) -> Bool[np.ndarray, "tasks"]:
-        """Which embedded tasks the model explains far worse than those it learned from."""
+        """Which embedded tasks the model explains far worse than new classes usually are."""
         middle, spread = self.elbo_reference_
-        return np.asarray(embedded.elbo < middle - FAR_BELOW * spread)
+        return np.asarray(embedded.elbo < middle - self.far_below * spread)
 
     def warn_of_outliers(self, embedded: Embeddings, called: str = "tasks") -> None:
-        """Warn of embedded tasks, called so, that the model explains far worse than its own."""
+        """Warn of embedded tasks, called so, that the model explains far worse than is usual."""
         middle, spread = self.elbo_reference_
         far = int(self.outliers(embedded).sum())
-        if far:
+        if far > _A_FEW * len(embedded):
             warnings.warn(
-                f"{far:,} of {len(embedded):,} {called} are explained far worse than the tasks the "
-                f"model learned from (nats per sample: down to {embedded.elbo.min():.2f}, there "
+                f"{far:,} of {len(embedded):,} {called} are explained far worse than new classes "
+                f"usually are (nats per sample: down to {embedded.elbo.min():.2f}, usually "
                 f"{middle:.2f} ± {spread:.2f}). They may look near while the model knows "
-                "nothing like them; do not trust their distances.",
+                "nothing like them: trust their distances less.",
                 OutlierTasksWarning,
                 stacklevel=3,
             )

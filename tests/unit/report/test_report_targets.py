@@ -19,7 +19,7 @@ def advice(result: StudyResult, n_sources: int) -> Advice:
         for i in range(n_sources)
     )
     return Advice(
-        target="runes", learner="protonet", way="prototypes", why="as asked for",
+        target="runes", learner="protonet", way="prototypes", why="This way was asked for.",
         chosen=make_tasks(result.pool, [names] * 10), sources=shares, explained=True, gap=0.0,
         decision=Decision("prototypes", (), ""), held_out=None, measured={}, accuracy={},
     )  # fmt: skip
@@ -35,12 +35,16 @@ def section(result: StudyResult, *targets: Advice) -> str:
 def test_distances_say_what_they_are_relative_to():
     shown = section(bare_study(), advice(bare_study(), 3))
     assert "by what its tasks were chosen by" in shown
-    assert "Nearest sources: source 0 (0.50), source 1 (0.51)" in shown
+    assert "Nearest to runes: source 0 (0.50), source 1 (0.51)" in shown
     assert "nats" not in shown
 
 
 def test_sources_that_are_not_named_are_said_to_be_others():
     result = bare_study()
-    four = "source 0 (9), source 1 (8), source 2 (7), source 3 (6)"
-    assert f"Chosen tasks come from {four}." in section(result, advice(result, 4))
-    assert f"Chosen tasks come from {four} and others." in section(result, advice(result, 5))
+    two = "Chosen tasks come from source 0 (9), source 1 (8)"
+    assert f"{two}." in section(result, advice(result, 2))
+    assert f"{two} and others." in section(result, advice(result, 5))
+    own = advice(result, 5)
+    for said in (own.nearest, own.verdict, own.because):  # what the command and Python say
+        assert said in section(result, own)
+        assert said in own.summary()

@@ -264,12 +264,13 @@ def test_chance_is_not_said_to_be_safer_than_ways_that_were_not_asked():
     half = Expectation("half", -0.01, -0.02, 0.01, 0.3, usual=0.01)
     safe = Expectation("themes", 0.01, -0.01, 0.02, 0.05, usual=0.001)
     might = (
-        "prototypes, which gained most on other targets, might gain nothing here or lose over a "
-        "point"
+        "Choosing nearest by class means gained most on other targets, but might gain nothing here "
+        "or lose over a point"
     )
-    assert decide([best, half, safe]).why == f"{might}; so might half by ranks, half by chance"
-    assert decide([best, safe]).why == might
-    assert decide([]).why == "what choosing gains is not known"
+    also = f"{might}, and so might half by mean rank, half by chance."
+    assert decide([best, half, safe]).why == also
+    assert decide([best, safe]).why == f"{might}."
+    assert decide([]).why == "What choosing gains is not known."
 
 
 def test_experience_comes_with_the_package_and_has_no_test_group():
@@ -328,7 +329,7 @@ def test_advice_says_what_is_expected_and_what_was_measured_apart(advice: Advice
     assert set(values["measured_accuracy"]) == {*values["measured_gains"], "random"}
     assert advice.best_source is not None
     assert advice.best_source[0] in {s.name for s in advice.sources}
-    assert "nearest sources left" in advice.summary()
+    assert "Nearest to near left: left (" in advice.summary()
     assert "Expected accuracy" in advice.summary()
     json.dumps(values)
 
@@ -429,7 +430,9 @@ def test_sources_are_named_by_what_tasks_are_chosen_by(pool: ClassPool):
     advice = advise_on(
         sources.look_at(sources.target("near left", pool)), 5, way="random", trials=2
     )
-    assert re.search(r"nearest sources left \(\d+\.\d\d\), .*, by mean rank \(", advice.summary())
+    assert re.search(
+        r"Nearest to near left: left \(\d+\.\d\d\), .*, by mean rank \(", advice.summary()
+    )
 
 
 def test_tasks_that_share_a_class_are_a_target(pool: ClassPool, tmp_path: Path):

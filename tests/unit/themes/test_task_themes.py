@@ -215,6 +215,21 @@ def test_tasks_from_elsewhere_are_told_and_others_are_not():
     fitted_themes().embed(small_tasks(200, seed=12, split="test"))  # a warning would be an error
 
 
+def test_classes_like_those_learned_from_are_no_outliers_in_spaces_that_themes_fill():
+    rng = np.random.default_rng(0)
+    own = rng.normal(size=(80, 1, 48)) + 1.3 * rng.normal(size=(80, 30, 48))
+    groups = [f"g{i // 8}" for i in range(80)]
+    classes = {f"c{i}": x.astype(np.float32) for i, x in enumerate(own)}
+    pool = ClassPool.from_classes(
+        classes, groups=groups, splits=["train", "train", "test"] * 26 + ["train"] * 2
+    )
+    for of in (pool, replace(pool, groups=None)):
+        model = TaskThemes().fit(sample_tasks(of, 300, split="train", n_shot=5))
+        known = model.embed(sample_tasks(of, 200, split="train", n_shot=5, seed=1)).elbo
+        new = model.embed(sample_tasks(of, 200, split="test", n_shot=5)).elbo  # nor is it told
+        assert np.median(known) > np.median(new)
+
+
 def test_a_sample_beyond_all_numbers_is_named():
     classes = blobs()
     classes["c3"][5] = 3e25
