@@ -1,19 +1,18 @@
-"""The correlation diagram as a picture: matplotlib for print, plotly for the report.
+"""The correlation diagram as a picture.
 
 Colours are safe for colour-blind readers, and markers and dashes differ too.
 """
 
-import math
 import os
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from taskscape.errors import DataError
 from taskscape.io.pictures import picture
-from taskscape.plain_text import for_matplotlib, for_plotly
+from taskscape.plain_text import for_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,8 +24,6 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 """Okabe and Ito's palette, darkest first."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.", ":", "-", "--", "-.")
-_PLOTLY_MARKERS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
-_PLOTLY_DASHES = ("solid", "dash", "dashdot", "dot")
 FORMATS = (".png", ".svg", ".pdf")
 
 
@@ -73,13 +70,15 @@ def draw_figure(
 
 def _draw_curve(axes: "Axes", curve: "Curve", i: int, n_curves: int) -> None:
     colour = COLOURS[i % len(COLOURS)]
+    ceiling = "" if curve.ceiling is None else f", ceiling {curve.ceiling:.2f}"
+    rho = str(curve.spearman).replace("-", "−")
     x, y, low, high = np.array(
         [(b.distance, b.accuracy, b.accuracy_low, b.accuracy_high) for b in curve.bins]
     ).T
     axes.plot(
         x, y, marker=MARKERS[i % len(MARKERS)], linestyle=DASHES[i % len(DASHES)], color=colour,
         markersize=5, linewidth=1.4, markeredgecolor="white", markeredgewidth=0.5, zorder=3,
-        label=for_matplotlib(label_in_legend(curve)),
+        label=for_matplotlib(f"{curve.learner}: Spearman {rho}{ceiling}"),
     )  # fmt: skip
     known = np.isfinite(low)
     if n_curves <= 2:
@@ -89,72 +88,3 @@ def _draw_curve(axes: "Axes", curve: "Curve", i: int, n_curves: int) -> None:
         axes.errorbar(
             x[known], y[known], reach, fmt="none", ecolor=colour, elinewidth=0.8, alpha=0.6
         )
-
-
-def plotly_figure(diagram: "CorrelationDiagram") -> dict[str, Any]:
-    """``{"data": …, "layout": …}``, for ``plotly.graph_objects.Figure`` or plotly.js.
-
-    They are plain dicts, so that plotly is not needed. Names are escaped.
-    """
-    bins = diagram.curves[0].bins
-    tasks = {
-        "type": "bar",
-        "x": [(b.low + b.high) / 2 for b in bins],
-        "y": [b.n_tasks for b in bins],
-        "width": [b.high - b.low for b in bins],
-        "marker": {"color": "#BFBFBF"},
-        "yaxis": "y2",
-        "showlegend": False,
-        "hovertemplate": "%{y} tasks<extra></extra>",
-    }
-    axis = {"showgrid": True, "gridcolor": "#E5E5E5", "zeroline": False}
-    below = {"text": for_plotly(diagram.distance_label)}
-    beside = {"text": for_plotly(diagram.accuracy_label)}
-    layout = {
-        "template": "none",
-        "hovermode": "closest",
-        "xaxis": {"title": below, "anchor": "y2", "showgrid": False, "zeroline": False},
-        "yaxis": {"title": beside, "domain": [0.24, 1.0], **axis},
-        "yaxis2": {"title": {"text": "tasks"}, "domain": [0.0, 0.18], "nticks": 3, **axis},
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        "margin": {"l": 60, "r": 20, "t": 30 + 20 * len(diagram.curves), "b": 50},
-    }
-    curves = [_trace(curve, i) for i, curve in enumerate(diagram.curves)]
-    return {"data": [*curves, tasks], "layout": layout}
-
-
-def _trace(curve: "Curve", i: int) -> dict[str, Any]:
-    colour = COLOURS[i % len(COLOURS)]
-    trace: dict[str, Any] = {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": for_plotly(label_in_legend(curve)),
-        "x": [b.distance for b in curve.bins],
-        "y": [b.accuracy for b in curve.bins],
-        "customdata": [[b.n_tasks, b.low, b.high] for b in curve.bins],
-        "hovertemplate": (
-            f"{for_plotly(curve.learner)}<br>accuracy %{{y:.3f}}<br>distance %{{x:.3g}} "
-            "(%{customdata[1]:.3g} to %{customdata[2]:.3g})<br>%{customdata[0]} tasks"
-            "<extra></extra>"
-        ),
-        "marker": {
-            "color": colour, "symbol": _PLOTLY_MARKERS[i % len(_PLOTLY_MARKERS)], "size": 9,
-        },
-        "line": {"color": colour, "dash": _PLOTLY_DASHES[i % len(_PLOTLY_DASHES)]},
-    }  # fmt: skip
-    if all(math.isfinite(b.accuracy_low) for b in curve.bins):
-        trace["error_y"] = {
-            "type": "data",
-            "symmetric": False,
-            "array": [b.accuracy_high - b.accuracy for b in curve.bins],
-            "arrayminus": [b.accuracy - b.accuracy_low for b in curve.bins],
-            "thickness": 1,
-        }
-    return trace
-
-
-def label_in_legend(curve: "Curve") -> str:
-    """The learner with its correlation, and the ceiling where known."""
-    ceiling = "" if curve.ceiling is None else f", ceiling {curve.ceiling:.2f}"
-    rho = str(curve.spearman).replace("-", "−")
-    return f"{curve.learner}: Spearman {rho}{ceiling}"

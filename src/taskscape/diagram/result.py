@@ -141,12 +141,6 @@ class CorrelationDiagram(SavedAsJson, ShownInNotebooks):
 
         return draw_figure(self, path, title)
 
-    def to_plotly(self) -> dict[str, Any]:
-        """The interactive diagram as a plotly figure's ``{"data": …, "layout": …}``."""
-        from taskscape.diagram.plot import plotly_figure
-
-        return plotly_figure(self)
-
 
 def _curve(values: Mapping[str, Any]) -> Curve:
     intervals = ("spearman", "kendall", "slope", "partial", "difficulty")

@@ -1,21 +1,15 @@
 """The figures of the page that have no script of their own, as plotly's plain dicts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
-from scipy.cluster.hierarchy import leaves_list, linkage
-from scipy.spatial.distance import squareform
 
-from taskscape.compare import distances
 from taskscape.compare.retrieval import Retrieval
-from taskscape.diagram import CorrelationDiagram
-from taskscape.embeddings import Embeddings
+from taskscape.diagram import CorrelationDiagram, Curve
 from taskscape.plain_text import for_plotly
 from taskscape.report.palette import FAINT, INK, SCALE
-from taskscape.report.tasks import mean_accuracy, shared_out
+from taskscape.report.tasks import mean_accuracy
 from taskscape.select.trials import Outcome
 from taskscape.study.result import StudyResult
 from taskscape.themes.co_clustering import CoClustering
@@ -59,58 +53,45 @@ def bound_chart(model: CoClustering) -> Figure | None:
     }
 
 
-def usage_chart(shares: Sequence[float], what: str, colours: Sequence[str]) -> Figure:
-    """How much of the data each theme explains, with an even share as a mark."""
-    even = 1 / max(len(shares), 1)
-    return {
-        "data": [
-            {
-                "type": "bar", "x": list(range(1, len(shares) + 1)), "y": list(shares),
-                "marker": {"color": list(colours)}, "showlegend": False,
-                "hovertemplate": "theme %{x}: %{y:.1%}<extra></extra>",
-            }
-        ],
-        "layout": {
-            "xaxis": axis(what, dtick=1 if len(shares) <= 16 else None, showgrid=False),
-            "yaxis": axis("share", tickformat=".0%", rangemode="tozero"),
-            "bargap": 0.35,
-            "shapes": [
-                {
-                    "type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": even, "y1": even,
-                    "line": {"color": INK, "width": 1, "dash": "dot"},
-                }
-            ],
-        },
-    }  # fmt: skip
-
-
 def diagram_chart(diagram: CorrelationDiagram, colours: Mapping[str, str]) -> Figure:
-    """The correlation diagram, with each learner's own colour and a short legend."""
-    figure = diagram.to_plotly()
-    for trace, curve in zip(figure["data"], diagram.curves, strict=False):
-        colour = colours[curve.learner]
-        trace["name"] = for_plotly(curve.learner)
-        trace["marker"] = {**trace["marker"], "color": colour, "size": 8}
-        trace["line"] = {**trace["line"], "color": colour, "width": 2}
-    figure["data"][-1]["marker"] = {"color": FAINT}
-    layout = figure["layout"]
+    """The correlation diagram: curves with bars above, tasks per bin below."""
+    bins = diagram.curves[0].bins
+    tasks = {
+        "type": "bar", "x": [(b.low + b.high) / 2 for b in bins], "y": [b.n_tasks for b in bins],
+        "width": [b.high - b.low for b in bins], "marker": {"color": FAINT}, "yaxis": "y2",
+        "showlegend": False, "hovertemplate": "%{y} tasks<extra></extra>",
+    }  # fmt: skip
+    curves = [_curve(c, i, colours[c.learner]) for i, c in enumerate(diagram.curves)]
     return {
-        "data": figure["data"],
+        "data": [*curves, tasks],
         "layout": {
             "xaxis": axis(diagram.distance_label, anchor="y2", showgrid=False),
-            "yaxis": axis(
-                diagram.accuracy_label, tickformat=".0%", domain=layout["yaxis"]["domain"]
-            ),
-            "yaxis2": axis("tasks", nticks=3, domain=layout["yaxis2"]["domain"]),
+            "yaxis": axis(diagram.accuracy_label, tickformat=".0%", domain=[0.24, 1.0]),
+            "yaxis2": axis("tasks", nticks=3, domain=[0.0, 0.18]),
         },
     }
 
 
-def selection_chart(
-    outcomes: Sequence[Outcome], colours: Mapping[str, str], learner: str, asked: str = ""
-) -> Figure:
-    """Accuracy against the number of chosen tasks, a line for each rule."""
-    mine = [o for o in outcomes if o.learner == learner]
+def _curve(curve: Curve, i: int, colour: str) -> dict[str, Any]:
+    bins = curve.bins
+    more: dict[str, Any] = {}
+    if all(np.isfinite(b.accuracy_low) for b in bins):
+        above = [b.accuracy_high - b.accuracy for b in bins]
+        below = [b.accuracy - b.accuracy_low for b in bins]
+        reach = {"symmetric": False, "array": above, "arrayminus": below}
+        more["error_y"] = {"type": "data", "thickness": 1, **reach}
+    return _lines(
+        for_plotly(curve.learner), [b.distance for b in bins], [b.accuracy for b in bins],
+        "lines+markers", customdata=[[b.n_tasks, b.low, b.high] for b in bins],
+        hovertemplate=f"{for_plotly(curve.learner)}<br>accuracy %{{y:.3f}}<br>distance %{{x:.3g}} "
+        "(%{customdata[1]:.3g} to %{customdata[2]:.3g})<br>%{customdata[0]} tasks<extra></extra>",
+        marker={"color": colour, "symbol": _MARKERS[i % len(_MARKERS)], "size": 8},
+        line={"color": colour, "dash": _DASHES[i % len(_DASHES)], "width": 2}, **more,
+    )  # fmt: skip
+
+
+def selection_chart(mine: Sequence[Outcome], colours: Mapping[str, str], asked: str = "") -> Figure:
+    """Accuracy of a learner against the number of chosen tasks, a line for each rule."""
     budgets = sorted({o.budget for o in mine})
     rules = list(dict.fromkeys(o.rule for o in mine))
     wide = budgets[0] > 0 and budgets[-1] / budgets[0] > 5
@@ -196,73 +177,6 @@ def forecast_chart(result: StudyResult, learner: str, rows: np.ndarray, colour: 
     }
 
 
-# -- the heat map of task-to-task distances, ordered so that like meets like ---------------------
-
-_TASKS = 120
-_LONGEST_NAME = 60
-
-
-@dataclass(frozen=True, eq=False)
-class Matrix:
-    """Distances between some test and some training tasks, in the order of the figure."""
-
-    distances: Float[np.ndarray, "n n"]
-    n_test: int
-    names: tuple[str, ...]
-    unit: str
-
-    @property
-    def n_train(self) -> int:
-        """Training tasks among them."""
-        return len(self.distances) - self.n_test
-
-    def block_means(self) -> tuple[tuple[str, float, float], ...]:
-        """Mean distance between different tasks of each kind: (from, to test, to training)."""
-        cut = self.n_test
-        others = np.where(np.eye(len(self.distances), dtype=bool), np.nan, self.distances)
-        parts = (("test tasks", slice(0, cut)), ("training tasks", slice(cut, None)))
-        return tuple(
-            (name, _mean(others[rows, :cut]), _mean(others[rows, cut:])) for name, rows in parts
-        )
-
-    def figure(self) -> dict[str, Any]:
-        """The heat map, with the test tasks first."""
-        n, cut = len(self.distances), self.n_test - 0.5
-        off = self.distances[~np.eye(n, dtype=bool)]
-        top = float(np.quantile(off, 0.99)) if off.size else 1.0
-        lines = [
-            {"type": "line", "x0": cut, "x1": cut, "y0": -0.5, "y1": n - 0.5},
-            {"type": "line", "y0": cut, "y1": cut, "x0": -0.5, "x1": n - 0.5},
-        ]
-        ticks = {
-            "tickvals": [(self.n_test - 1) / 2, self.n_test + (self.n_train - 1) / 2],
-            "ticktext": ["test tasks", "training tasks"],
-            "showgrid": False,
-            "ticks": "",
-            "constrain": "domain",
-        }
-        unit = {"text": for_plotly(self.unit), "side": "right"}
-        heat = {
-            "type": "heatmap",
-            "z": self.distances,
-            "zmin": 0,
-            "zmax": top or 1.0,
-            "colorscale": SCALE,
-            "colorbar": {"title": unit, "thickness": 12, "outlinewidth": 0},
-            "hoverinfo": "none",
-        }
-        return {
-            "data": [heat],
-            "layout": {
-                "xaxis": axis("to", **ticks),
-                "yaxis": axis(
-                    "from", autorange="reversed", scaleanchor="x", tickangle=-90, **ticks
-                ),
-                "shapes": [{**line, "line": {"color": "#ffffff", "width": 2}} for line in lines],
-            },
-        }
-
-
 def retrieval_chart(found: Retrieval) -> Figure:
     """Who is taken for whom: a row for each queried group, a column for each that can be found."""
     heat = {
@@ -279,39 +193,3 @@ def retrieval_chart(found: Retrieval) -> Figure:
             "yaxis": axis("group of the query", autorange="reversed", showgrid=False),
         },
     }
-
-
-def distance_matrix(result: StudyResult, unit: str) -> Matrix:
-    """Distance from every row to every column, for a seeded sample of test and training tasks."""
-    rng = np.random.default_rng(result.seed)
-    n_test, n_train = shared_out(result, _TASKS)
-    test = rng.choice(len(result.test), n_test, replace=False)
-    train = rng.choice(len(result.train), n_train, replace=False)
-    apart = distances(Embeddings.concatenate([result.test[test], result.train[train]]))
-    order = np.concatenate(
-        [_alike(apart[:n_test, :n_test]), n_test + _alike(apart[n_test:, n_test:])]
-    )
-    names = [_name("test", result.test, int(i)) for i in test]
-    names += [_name("training", result.train, int(i)) for i in train]
-    return Matrix(apart[np.ix_(order, order)], n_test, tuple(names[i] for i in order), unit)
-
-
-def _alike(distances: Float[np.ndarray, "n n"]) -> Int[np.ndarray, "n"]:
-    """An order in which neighbours are alike: the leaves of a tree of merged tasks."""
-    if len(distances) < 3:
-        return np.arange(len(distances))
-    both = (distances + distances.T) / 2
-    np.fill_diagonal(both, 0.0)
-    tree = linkage(squareform(both, checks=False), "average", optimal_ordering=True)
-    return np.asarray(leaves_list(tree), dtype=np.int64)
-
-
-def _name(kind: str, tasks: Embeddings, row: int) -> str:
-    text = ", ".join(tasks.names(row))
-    short = text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…"
-    return f"{kind} task {tasks.ids[row]}: {short}"
-
-
-def _mean(values: Float[np.ndarray, "rows columns"]) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if known.size else float("nan")

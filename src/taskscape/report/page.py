@@ -24,11 +24,12 @@ from taskscape.pools import ClassPool
 from taskscape.progress import duration
 from taskscape.report import figures as charts
 from taskscape.report.palette import SCALE, SPLITS, learner_colours, rule_colours, theme_colours
-from taskscape.report.tables import flat_settings, in_rows, percent, selection_table, split_rows
+from taskscape.report.tables import flat_settings, in_rows, percent, split_rows
 from taskscape.report.targets import view_targets
 from taskscape.report.tasks import Shown, choose_shown, task_data, used_classes
 from taskscape.report.themes import Sheet, ThemeViews, make_sheet, view_themes
-from taskscape.select.trials import outcomes
+from taskscape.select.known import RULES
+from taskscape.select.trials import Outcome, outcomes
 from taskscape.similarity.known import DEFAULT_SIMILARITY, TASK_THEMES
 from taskscape.similarity.nearest_tasks import TIE
 from taskscape.similarity.retrieval import BASELINES
@@ -185,7 +186,6 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
             "Versions": in_rows(result.versions),
             "Hardware": in_rows(result.hardware),
         },
-        "missing": _missing(result),
         "remarks": result.remarks(),
         "ties": None if result.ties is None else int(np.median(result.ties)),
         "tie": TIE,
@@ -198,8 +198,9 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "forecast_from": _forecast_from(result),
         "targets": view_targets(result, book.place),
         "figures": figures,
-        **_fit(paper, figures, kind),
-        **_outcomes(result, shown, colours, unit, figures),
+        **_fit(paper, figures),
+        **_outcomes(result, shown, colours, figures),
+        "meanings": RULES,
     }
     data = task_data(result, shown, book.place) | {
         "classes": book.names,
@@ -210,7 +211,6 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "sheet": None if book.sheet is None else book.sheet.to_dict(),
         "figures": figures,
         "learners": colours,
-        "matrix": content["matrix"].names,
         "scale": SCALE,
         "unit": unit,
         "asked": content["asked"],
@@ -294,14 +294,11 @@ def _learners(result: StudyResult) -> list[str]:
     return [*result.accuracy, *in_diagram, *chosen_for, *result.forecasts]
 
 
-def _fit(model: CoClustering, figures: Content, kind: str) -> Content:
+def _fit(model: CoClustering, figures: Content) -> Content:
     health = model.health_
     bound = charts.bound_chart(model)
     if bound is not None:
         figures["bound"] = bound
-    image, task = health.image_theme_usage, health.task_theme_usage
-    figures["image-usage"] = charts.usage_chart(image, f"{kind}-theme", ["#7b8794"] * len(image))
-    figures["task-usage"] = charts.usage_chart(task, "task-theme", theme_colours(len(task)))
     steps = getattr(model, "fit_info_", None) or []
     looks = model.elbo_history_.reshape(-1, 2)
     return {
@@ -356,22 +353,21 @@ def _themes(pool: ClassPool, model: CoClustering, views: ThemeViews, book: _Clas
 
 
 def _outcomes(
-    result: StudyResult, shown: Shown, colours: dict[str, str], unit: str, figures: Content
+    result: StudyResult, shown: Shown, colours: dict[str, str], figures: Content
 ) -> Content:
     if result.diagram is not None:
         figures["diagram"] = charts.diagram_chart(result.diagram, colours)
     trained = outcomes(result.selection)
     rules = rule_colours([o.rule for o in trained])
-    tables = [selection_table(trained, name) for name in dict.fromkeys(o.learner for o in trained)]
-    for i, table in enumerate(tables):
-        asked = result.asked("selection")
-        figures[f"selection-{i}"] = charts.selection_chart(trained, rules, table.learner, asked)
+    selection: dict[str, list[Outcome]] = {}
+    for outcome in trained:
+        selection.setdefault(outcome.learner, []).append(outcome)
+    for i, own in enumerate(selection.values()):
+        figures[f"selection-{i}"] = charts.selection_chart(own, rules, result.asked("selection"))
     judged = [n for n in result.forecasts if n in result.accuracy and result.has_forecast(n)]
     for i, name in enumerate(judged):
         figures[f"forecast-{i}"] = charts.forecast_chart(result, name, shown.test, colours[name])
-    matrix = charts.distance_matrix(result, unit)
-    figures["matrix"] = matrix.figure()
-    return {"selection": tables, "judged": judged, "matrix": matrix}
+    return {"selection": selection, "judged": judged}
 
 
 def _forecast_from(result: StudyResult) -> str:
@@ -382,14 +378,3 @@ def _forecast_from(result: StudyResult) -> str:
     shot = shots[0] or shots[1]
     samples = f"{shot} labelled sample{'s' if shot != 1 else ''}" if shot else "all samples"
     return f", known by {samples} of each class"
-
-
-def _missing(result: StudyResult) -> list[str]:
-    """The parts of the page that this study has nothing for."""
-    parts = {
-        "accuracies of learners": bool(result.accuracy),
-        "the correlation diagram": result.diagram is not None,
-        "training on selected tasks": bool(result.selection),
-        "forecasts": bool(result.forecasts),
-    }
-    return [name for name, there in parts.items() if not there]

@@ -1,77 +1,16 @@
 """The numbers of the page as rows of tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from taskscape.plain_text import low_to_high
 from taskscape.pools import ClassPool
 from taskscape.pools.pool import SPLITS
-from taskscape.select.known import RULES
-from taskscape.select.trials import Gain, Outcome
 
 Rows: TypeAlias = tuple[tuple[str, str], ...]
 Number: TypeAlias = float | int | np.floating
-
-
-@dataclass(frozen=True)
-class SelectionTable:
-    """One learner's results: a row for each budget and rule."""
-
-    learner: str
-    rules: tuple[str, ...]
-    rows: tuple["SelectionRow", ...]
-    trials: str
-    """How many trials a row has."""
-
-    @property
-    def meanings(self) -> tuple[tuple[str, str], ...]:
-        """Each rule, and which tasks it chooses."""
-        return tuple((rule, RULES[rule.partition(":")[0]].meaning) for rule in self.rules)
-
-
-@dataclass(frozen=True)
-class SelectionRow:
-    """What training on the tasks that a rule chose came to."""
-
-    budget: int
-    rule: str
-    accuracy: str
-    """The mean over trials, with its interval over trials."""
-    gain: Gain | None
-    """Over random choice; None for random choice itself."""
-
-    @property
-    def verdict(self) -> str:
-        """Whether the gain is clear, as the findings have it."""
-        if self.gain is None:
-            return "–"
-        if not self.gain.sign:
-            return "no"
-        return "better" if self.gain.value > 0 else "worse"
-
-
-def selection_table(outcomes: Sequence[Outcome], learner: str) -> SelectionTable:
-    """The table under a learner's selection figure."""
-    mine = {(o.budget, o.rule): o for o in outcomes if o.learner == learner}
-    rules = tuple(dict.fromkeys(rule for _, rule in mine))
-    budgets = sorted({budget for budget, _ in mine})
-    rows = tuple(
-        SelectionRow(b, rule, _mean(mine[b, rule]), mine[b, rule].gain)
-        for b in budgets
-        for rule in rules
-        if (b, rule) in mine
-    )
-    return SelectionTable(learner, rules, rows, low_to_high(o.n_trials for o in mine.values()))
-
-
-def _mean(outcome: Outcome) -> str:
-    mean = outcome.accuracy
-    if np.isnan(mean.reach):
-        return percent(mean.value)
-    return f"{100 * mean.value:.1f} ± {100 * mean.reach:.1f} %"
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import betaincinv
 
 from taskscape.embeddings import Embeddings
-from taskscape.report.palette import theme_colours
 from taskscape.study.result import StudyResult
 from taskscape.themes.image_themes import POSITION
 
@@ -39,7 +37,8 @@ class Shown:
 def choose_shown(result: StudyResult, most: int = MOST_TASKS) -> Shown:
     """All tasks if there are at most ``most``, else a sample that the study's seed decides."""
     rng = np.random.default_rng(result.seed)
-    n_test, n_train = shared_out(result, most)
+    n_test = min(len(result.test), max(most // 2, most - len(result.train)))
+    n_train = min(len(result.train), most - n_test)
     test = _sample(rng, len(result.test), n_test)
     train = _sample(rng, len(result.train), n_train)
     near = result.nearest[test, :_NEIGHBOURS].astype(np.int64)
@@ -47,12 +46,6 @@ def choose_shown(result: StudyResult, most: int = MOST_TASKS) -> Shown:
     place = np.zeros(len(result.train), dtype=np.int64)
     place[rows] = np.arange(len(rows))
     return Shown(test, rows, len(train), place[near])
-
-
-def shared_out(result: StudyResult, most: int) -> tuple[int, int]:
-    """How many test and training tasks to show, at most so many: half each where there are more."""
-    n_test = min(len(result.test), max(most // 2, most - len(result.train)))
-    return n_test, min(len(result.train), most - n_test)
 
 
 def _sample(rng: np.random.Generator, n: int, size: int) -> Int[np.ndarray, "size"]:
@@ -83,24 +76,9 @@ def place_tasks(positions: Float[np.ndarray, "tasks directions"]) -> Places:
     return Places(centred @ (plane * signs), axes)  # which way round is otherwise chance
 
 
-CREDIBLE = 0.9
-"""The probability that a theme's share lies within its interval."""
 _GROUPS = 11
 """Groups with a colour of their own; the others share one."""
 MIXED, OTHER = -1, -2
-
-
-def credible_interval(
-    lam: Float[np.ndarray, "tasks L"], probability: float = CREDIBLE
-) -> tuple[Float[np.ndarray, "tasks L"], Float[np.ndarray, "tasks L"]]:
-    r"""The central interval of every theme's share under the task's Dirichlet posterior.
-
-    .. math:: \phi_l \sim \mathrm{Beta}(\lambda_l, \textstyle\sum_{j \ne l} \lambda_j)
-    """
-    a = lam.astype(np.float64)
-    b = np.maximum(a.sum(axis=1, keepdims=True) - a, 1e-12)
-    tail = (1 - probability) / 2
-    return betaincinv(a, b, tail), betaincinv(a, b, 1 - tail)
 
 
 def used_classes(result: StudyResult, shown: Shown) -> Int[np.ndarray, "used"]:
@@ -122,9 +100,7 @@ def task_data(
         "train": _tasks(train, places, slice(len(test), None), place, colours)
         | {"shown": shown.n_train},
         "groups": groups,
-        "themes": theme_colours(test.lam.shape[2]),
         "axes": places.axes,
-        "credible": CREDIBLE,
     }
 
 
@@ -135,14 +111,10 @@ def _tasks(
     place: Int[np.ndarray, "classes"],
     colours: list[int] | None,
 ) -> dict[str, Any]:
-    low, high = credible_interval(tasks.lam[0])
     columns: dict[str, Any] = {
         "id": tasks.ids,
         "classes": [place[task[task >= 0]] for task in tasks.classes],
         "at": places.at[rows],
-        "mean": _per_mille(_mixture(tasks)),
-        "low": _per_mille(low),
-        "high": _per_mille(high),
     }
     if colours is not None:
         columns["group"] = [_main_group([colours[c] for c in t if c >= 0]) for t in tasks.classes]
@@ -178,15 +150,6 @@ def mean_accuracy(accuracy: Float[np.ndarray, "tests episodes"]) -> Float[np.nda
     real = np.isfinite(accuracy)
     total = np.where(real, accuracy, 0).sum(axis=1)
     return np.where(real.any(axis=1), total / np.maximum(real.sum(axis=1), 1), np.nan)
-
-
-def _mixture(tasks: Embeddings) -> Float[np.ndarray, "tasks L"]:
-    lam = tasks.lam[0].astype(np.float64)
-    return lam / lam.sum(axis=1, keepdims=True)
-
-
-def _per_mille(shares: Float[np.ndarray, "tasks L"]) -> Int[np.ndarray, "tasks L"]:
-    return np.round(1000 * shares).astype(np.int64)
 
 
 def _group_names(result: StudyResult) -> tuple[list[str], list[int] | None]:

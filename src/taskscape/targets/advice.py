@@ -120,8 +120,7 @@ class Advice(ShownInNotebooks):
         """The gain of the way over random choice: measured, or expected where it was not."""
         if self.way in self.measured or self.decision is None:
             return self.measured.get(self.way)
-        own = [e for e in self.decision.expected if e.way == self.way]
-        return Interval(own[0].gain, own[0].low, own[0].high) if own else None
+        return next((e.interval for e in self.decision.expected if e.way == self.way), None)
 
     @property
     def nearest(self) -> str:

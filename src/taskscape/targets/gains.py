@@ -80,6 +80,11 @@ class Expectation:
     usual: float
     """What the way gained on other targets, on average."""
 
+    @property
+    def interval(self) -> Interval:
+        """The gain with its interval."""
+        return Interval(self.gain, self.low, self.high)
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -216,7 +221,7 @@ def _is_safe(e: Expectation) -> bool:
 
 
 def _gain(e: Expectation) -> str:
-    return f"{Interval(e.gain, e.low, e.high).in_points()} points are expected here"
+    return f"{e.interval.in_points()} points are expected here"
 
 
 def _columns(

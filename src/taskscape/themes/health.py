@@ -138,7 +138,11 @@ def _of_tasks(health: Health, possible: int) -> list[str]:
     advice, L = [], len(health.task_theme_usage)
     enough = health.n_tasks >= _ENOUGH and L > 1
     if enough and health.distinct <= min(_COLLAPSED, possible // 4):
-        advice.append(_collapsed(health.n_tasks, health.judged_on, health.distinct))
+        advice.append(
+            f"{health.n_tasks:,} {health.judged_on} fall on {health.distinct:,} points, so "
+            "task-themes hardly tell them apart: prepare the features (power, unit length, "
+            "principal components), or ask for more themes."
+        )
     elif enough and health.largest_share > _NEARLY_ALL:
         advice.append(
             f"{health.largest_share:.0%} of the classes in {health.judged_on} belong to one "
@@ -161,23 +165,6 @@ def _of_tasks(health: Health, possible: int) -> list[str]:
 def count_points(lam: Float[np.ndarray, "tasks L"]) -> int:
     """How many different λ there are, rounded to 0.1."""
     return len(np.unique(np.round(lam, 1), axis=0))
-
-
-def few_points(
-    lam: Float[np.ndarray, "tasks L"], delta: Float[np.ndarray, "L"], what: str
-) -> str | None:
-    """Advice where these tasks fall on so few points that distances mean little; else None."""
-    n, points = len(lam), count_points(lam)
-    few = points <= min(_COLLAPSED, _possible(lam, delta) // 4)
-    enough = n >= _ENOUGH and lam.shape[1] > 1
-    return _collapsed(n, what, points) if enough and few else None
-
-
-def _collapsed(n: int, what: str, points: int) -> str:
-    return (
-        f"{n:,} {what} fall on {points} points, so distances mean little: prepare the features "
-        "(power, unit length, principal components), or ask for more themes."
-    )
 
 
 def _rank(lam: Float[np.ndarray, "tasks L"]) -> int:

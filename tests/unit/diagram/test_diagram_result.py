@@ -121,20 +121,6 @@ def test_names_are_drawn_as_they_are(diagram, tmp_path):
     assert (tmp_path / "odd.png").exists()
 
 
-def test_it_is_interactive(diagram):
-    figure = diagram.to_plotly()
-    json.dumps(figure, allow_nan=False)
-    assert [t["type"] for t in figure["data"]] == ["scatter", "scatter", "bar"]
-    odd = replace(diagram.curves[0], learner="<b>50 %{y} $x$</b>")
-    shown = replace(diagram, curves=(odd,), distance_label="<i>far</i>").to_plotly()
-    escaped = "&lt;b&gt;50 &#37;{y} &#36;x&#36;&lt;/b&gt;"
-    assert shown["data"][0]["name"].startswith(f"{escaped}: Spearman")
-    assert shown["data"][0]["hovertemplate"].startswith(f"{escaped}<br>accuracy %{{y:.3f}}")
-    assert shown["layout"]["xaxis"]["title"]["text"] == "&lt;i&gt;far&lt;/i&gt;"
-    go = pytest.importorskip("plotly.graph_objects", reason="needs plotly")
-    go.Figure(figure)
-
-
 def test_it_reads_a_csv(tmp_path):
     path = tmp_path / "d.csv"
     accuracies = accuracy(2)

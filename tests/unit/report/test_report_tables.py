@@ -1,61 +1,15 @@
 import math
 
 import numpy as np
-from scipy import stats
 
 from report_cases import bare_study
 from taskscape.pools import ClassPool
 from taskscape.progress import duration
 from taskscape.report.tables import (
-    SelectionRow,
     flat_settings,
     percent,
-    selection_table,
     split_rows,
 )
-from taskscape.select.trials import Trial, outcomes
-
-
-def trials(values, rule="random", budget=100):
-    return [Trial("maml", rule, budget, i, v) for i, v in enumerate(values)]
-
-
-def test_a_cell_is_the_mean_with_students_interval():
-    values = [0.5, 0.6, 0.58, 0.55]
-    table = selection_table(outcomes(trials(values)), "maml")
-    low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
-    assert table.rows == (
-        SelectionRow(100, "random", f"55.8 ± {100 * (high - low) / 2:.1f} %", None),
-    )
-
-
-def test_one_trial_has_no_interval_and_failed_ones_do_not_count():
-    failed = [*trials([0.5, math.nan]), *trials([math.nan], "nearest")]
-    table = selection_table(outcomes(failed), "maml")
-    assert [(row.rule, row.accuracy) for row in table.rows] == [
-        ("random", "50.0 %"),
-        ("nearest", "–"),
-    ]
-    assert table.trials == "0 to 1"
-
-
-def test_the_table_has_a_row_for_each_budget_and_rule_that_was_tried():
-    tried = outcomes([*trials([0.5, 0.6]), *trials([0.7], "nearest", 50)])
-    table = selection_table(tried, "maml")
-    assert table.rules == ("random", "nearest")
-    assert [(row.budget, row.rule) for row in table.rows] == [(50, "nearest"), (100, "random")]
-    assert table.trials == "1 to 2"
-
-
-def test_the_table_calls_clear_what_the_findings_do():
-    tried = outcomes([
-        *trials([0.50, 0.51, 0.52]),
-        *trials([0.70, 0.71], "good"),
-        *trials([0.30, 0.31], "bad"),
-        *trials([0.505, 0.525], "same"),
-    ])  # fmt: skip
-    verdicts = {row.rule: row.verdict for row in selection_table(tried, "maml").rows}
-    assert verdicts == {"random": "–", "good": "better", "bad": "worse", "same": "no"}
 
 
 def test_settings_are_flattened_by_stage():

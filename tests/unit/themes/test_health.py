@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from taskscape.model import Themes
-from taskscape.themes.health import Health, check_health, few_points
+from taskscape.themes.health import Health, check_health
 
 K, L = 4, 2
 EVEN = np.full(K, 1 / K)
@@ -143,8 +143,8 @@ def test_concentrations_that_ran_away_are_told():
 def test_a_collapse_is_told_once_there_are_tasks_enough():
     lam = np.tile(np.array([[3.0, 3.01]], np.float32), (1000, 1))
     assert check(lam).advice == (
-        "1,000 tasks fall on 1 points, so distances mean little: prepare the features (power, "
-        "unit length, principal components), or ask for more themes.",
+        "1,000 tasks fall on 1 points, so task-themes hardly tell them apart: prepare the features "
+        "(power, unit length, principal components), or ask for more themes.",
     )
     assert check(lam[:99]).ok
 
@@ -231,14 +231,3 @@ def test_health_is_plain_values():
         "agreement": 0.75,
         "advice": [],
     }
-
-
-def test_test_tasks_that_fall_on_few_points_are_told_of_too():
-    delta = np.full(4, 0.5)
-    few = delta + np.tile(5 * np.eye(4), (50, 1))
-    advice = few_points(few, delta, "test tasks")
-    assert advice is not None
-    assert advice.startswith("200 test tasks fall on 4 points, so distances mean little")
-    many = delta + np.random.default_rng(0).multinomial(5, np.full(4, 0.25), size=200)
-    assert few_points(many, delta, "test tasks") is None
-    assert few_points(few[:50], delta, "test tasks") is None

@@ -58,17 +58,8 @@ function drawFigure(div) {
   return Plotly.newPlot(div, figure.data, styled(figure.layout, div), CONFIG);
 }
 
-/** Pointing at the heat map tells both tasks; pointing at a forecast opens its task. */
+/** A click on a forecast opens its task. */
 function wireFigures() {
-  const matrix = byId("chart-matrix");
-  let pointer = { clientX: 0, clientY: 0 };
-  matrix.addEventListener("pointermove", (event) => (pointer = event));
-  matrix.on("plotly_hover", ({ points: [point] }) => {
-    const [from, to] = [data.matrix[point.y], data.matrix[point.x]];
-    const lines = [`from ${from}`, el("br"), `to ${to}`];
-    showTip(el("div", {}, el("strong", {}, `${number(point.z)} ${data.short_unit}`.trim()), lines), pointer);
-  });
-  matrix.on("plotly_unhover", () => showTip(null));
   for (const div of document.querySelectorAll('[data-figure^="forecast-"]')) {
     div.on("plotly_click", ({ points: [point] }) => {
       if (!known(point.customdata)) return;

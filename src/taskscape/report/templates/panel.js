@@ -20,28 +20,6 @@ function mark(kind, from, to, colour) {
   return el("i", { class: kind, style: `left:${at(from)}${width};--c:${colour || INK}` });
 }
 
-/** Mean and credible interval of every theme's share. */
-function mixture(tasks, index) {
-  const rows = tasks.mean[index].map((mean, theme) => {
-    const [low, high] = [tasks.low[index][theme], tasks.high[index][theme]];
-    const colour = data.themes[theme];
-    const marks = [
-      mark("span", low / 1000, high / 1000, colour),
-      mark("fill", 0, mean / 1000, colour),
-    ];
-    const words = `${(mean / 10).toFixed(0)} %`;
-    const range = `${(low / 10).toFixed(0)}–${(high / 10).toFixed(0)}`;
-    const name = el("span", { class: "theme", style: `--c:${colour}` }, String(theme + 1));
-    return bar(name, marks, [words, el("span", { class: "quiet" }, ` (${range})`)],
-      `task-theme ${theme + 1}: ${words}, between ${range} %`);
-  });
-  return [
-    el("h4", {}, "Theme mixture"),
-    el("div", { class: "bars" }, rows.flat()),
-    el("p", { class: "quiet" }, `Mean, and in pale the ${100 * data.credible} % credible interval of the task's posterior.`),
-  ];
-}
-
 function classList(classes) {
   return el("ul", { class: "named" },
     classes.map((c) => el("li", {}, data.sheet ? thumb(c) : null, el("span", {}, data.classes[c], said(c)))));
@@ -164,7 +142,6 @@ function showTask(kind, index, { from = null, quiet = false } = {}) {
     back,
     classList(tasks.classes[index]),
     ...(kind === "test" ? [facts(index), ...accuracies(index)] : []),
-    ...mixture(tasks, index),
     ...(kind === "test" ? neighbours(index) : []),
   ];
   byId("panel").replaceChildren(...parts.filter((part) => part !== null));
