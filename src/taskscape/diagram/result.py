@@ -2,22 +2,19 @@
 
 import math
 import os
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from taskscape.errors import DataError
 from taskscape.io.files import json_with
-from taskscape.io.values import SavedAsJson, plain
+from taskscape.io.values import SavedAsJson
 from taskscape.notebook import ShownInNotebooks
 from taskscape.statistics import NO_INTERVALS, Interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_FORMAT = 1
-_KIND = "correlation diagram"
-DIAGRAM_FILE = json_with("a correlation diagram", what=_KIND)
+_WHAT = "correlation diagram"
+DIAGRAM_FILE = json_with("a correlation diagram", what=_WHAT)
 """What :meth:`CorrelationDiagram.save` may replace."""
 
 
@@ -78,7 +75,7 @@ class Curve:
 class CorrelationDiagram(SavedAsJson, ShownInNotebooks):
     """Accuracy against distance to the training tasks, for one or several learners."""
 
-    file = DIAGRAM_FILE
+    file, what = DIAGRAM_FILE, _WHAT
     curves: tuple[Curve, ...]
     n_tasks: int
     n_classes: int | None
@@ -119,20 +116,6 @@ class CorrelationDiagram(SavedAsJson, ShownInNotebooks):
         """One row per learner and bin; ``pandas.DataFrame(diagram.table())`` reads it."""
         return [{"learner": c.learner, **asdict(b)} for c in self.curves for b in c.bins]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain numbers, lists and dicts, ready for JSON; NaN becomes None."""
-        return {"format": _FORMAT, "what": _KIND, **plain(asdict(self))}
-
-    @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> "CorrelationDiagram":
-        """The diagram that :meth:`to_dict` took apart."""
-        if values.get("what") != _KIND:
-            raise DataError("this is not a correlation diagram written by taskscape.")
-        if values["format"] > _FORMAT:
-            raise DataError("this diagram was written by a newer taskscape; please upgrade.")
-        rest = {k: v for k, v in values.items() if k not in ("format", "what", "curves")}
-        return CorrelationDiagram(curves=tuple(_curve(c) for c in values["curves"]), **rest)
-
     def plot(
         self, path: str | os.PathLike[str] | None = None, *, title: str | None = None
     ) -> "Figure":
@@ -140,14 +123,3 @@ class CorrelationDiagram(SavedAsJson, ShownInNotebooks):
         from taskscape.diagram.plot import draw_figure
 
         return draw_figure(self, path, title)
-
-
-def _curve(values: Mapping[str, Any]) -> Curve:
-    intervals = ("spearman", "kendall", "slope", "partial", "difficulty")
-    read = {k: v for k, v in values.items() if k not in (*intervals, "bins")}
-    read |= {k: None if values[k] is None else Interval(**_with_nan(values[k])) for k in intervals}
-    return Curve(bins=tuple(Bin(**_with_nan(b)) for b in values["bins"]), **read)
-
-
-def _with_nan(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: math.nan if v is None else v for k, v in values.items()}

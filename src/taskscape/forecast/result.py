@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -190,14 +190,7 @@ class Judgement:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers and lists, ready for JSON; NaN becomes None."""
-        return plain(asdict(self))
-
-    @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> "Judgement":
-        """The judgement that :meth:`to_dict` took apart."""
-        pairs = {k: tuple(v) for k, v in values.items() if k.endswith("_interval") and v}
-        nothing = {"spearman": float("nan")} if values["spearman"] is None else {}
-        return Judgement(**{**values, **pairs, **nothing})
+        return plain(self)
 
 
 def judge(

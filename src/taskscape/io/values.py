@@ -6,11 +6,14 @@ import os
 import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from types import UnionType
+from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+from jaxtyping import AbstractArray
 
 from taskscape.errors import DataError
 from taskscape.io.files import Kind, PathLike, as_path, written_in_one_piece
@@ -20,16 +23,43 @@ FORMAT = 3
 
 
 def plain(value: Any) -> Any:
-    """Numbers, lists and dicts that JSON knows; what is not a number becomes None."""
+    """Numbers, lists and dicts that JSON knows; what is not a number becomes None.
+
+    Dataclasses become dicts of their fields.
+    """
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, np.ndarray):
         return plain(value.tolist())
     if isinstance(value, np.generic):
         return plain(value.item())
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def from_plain(kind: Any, value: Any) -> Any:
+    """A value of some type, such as a dataclass, that :func:`plain` took apart; None may be NaN."""
+    origin, of = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return None if value is None else from_plain(of[0], value)
+    if kind is float and value is None:
+        return math.nan
+    if isinstance(kind, type) and is_dataclass(kind):
+        types = get_type_hints(kind)
+        return kind(
+            **{f.name: from_plain(types[f.name], value[f.name]) for f in fields(kind) if f.init}
+        )
+    if origin is tuple:
+        each = [of[0]] * len(value) if of[-1] is Ellipsis else of
+        return tuple(from_plain(k, v) for k, v in zip(each, value, strict=True))
+    if origin is Mapping:
+        return {name: from_plain(of[1], v) for name, v in value.items()}
+    if isinstance(kind, type) and issubclass(kind, AbstractArray):
+        return np.array(value, dtype=np.float64 if kind.__name__.startswith("Float") else np.int64)
+    return value
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -76,15 +106,21 @@ class SavedAsJson:
 
     file: ClassVar[Kind]
     """Its files, which alone may be replaced."""
+    what: ClassVar[str] = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values."""
-        raise NotImplementedError
+        """Everything as plain numbers, lists and dicts, ready for JSON; NaN becomes None."""
+        known = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        return {"format": FORMAT, "what": self.what, **plain(known)}
 
-    @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> Any:
+    @classmethod
+    def from_dict(cls: type[ResultT], values: Mapping[str, Any]) -> ResultT:
         """The result that :meth:`to_dict` took apart."""
-        raise NotImplementedError
+        if values.get("what") != cls.what:
+            raise DataError(f"this is not {cls.file.name} written by taskscape.")
+        check_format(values, cls.file.name)
+        result: ResultT = from_plain(cls, values)
+        return result
 
     def save(self, path: PathLike) -> None:
         """Write a JSON file that :meth:`load` reads."""

@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.errors import DataError
 from taskscape.io.files import json_with
 from taskscape.io.values import SavedAsJson
 from taskscape.notebook import ShownInNotebooks
 
-_FORMAT = 1
 SELECTION_FILE = json_with("a selection", what="selection")
 
 
@@ -20,7 +18,7 @@ SELECTION_FILE = json_with("a selection", what="selection")
 class Selection(SavedAsJson, ShownInNotebooks):
     """Training tasks in the order they were chosen; ``tasks[selection.indices]`` picks them."""
 
-    file = SELECTION_FILE
+    file, what = SELECTION_FILE, "selection"
     indices: Int[np.ndarray, "chosen"]
     scores: Float[np.ndarray, "chosen"]
     """What the rule went by, see ``score_is``."""
@@ -54,33 +52,4 @@ class Selection(SavedAsJson, ShownInNotebooks):
         return (
             f"{len(self):,} tasks by rule {self.rule!r}; {self.score_is}: mean "
             f"{self.scores.mean() if len(self) else 0.0:.4g}, largest {most:.4g}."
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain numbers and lists."""
-        return {
-            "format": _FORMAT,
-            "what": "selection",
-            "rule": self.rule,
-            "score_is": self.score_is,
-            "settings": dict(self.settings),
-            "indices": self.indices.tolist(),
-            "scores": self.scores.tolist(),
-            "for_test": self.for_test.tolist(),
-        }
-
-    @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> "Selection":
-        """The selection that :meth:`to_dict` wrote."""
-        if values.get("what") != "selection":
-            raise DataError("this is not a selection written by taskscape.")
-        if values["format"] > _FORMAT:
-            raise DataError("this selection was written by a newer taskscape; please upgrade.")
-        return Selection(
-            indices=np.array(values["indices"], dtype=np.int64),
-            scores=np.array(values["scores"], dtype=np.float64),
-            for_test=np.array(values["for_test"], dtype=np.int64),
-            rule=values["rule"],
-            score_is=values["score_is"],
-            settings=dict(values["settings"]),
         )

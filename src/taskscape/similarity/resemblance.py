@@ -7,7 +7,7 @@ these two sets lie no farther apart than the same classes dealt into two sets ag
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from taskscape.arguments import Seed, check_kind, check_seed
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
+from taskscape.io.values import plain
 from taskscape.notebook import ShownInNotebooks
 from taskscape.pools import ClassPool
 from taskscape.similarity.known import DEFAULT_SIMILARITY
@@ -120,17 +121,7 @@ class Resemblance(ShownInNotebooks):
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values."""
         said = {"answer": self.answer, "verdict": self.verdict, "summary": self.summary()}
-        return said | asdict(self)
-
-    @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> "Resemblance":
-        """The answer that :meth:`to_dict` took apart."""
-        read: dict[str, Any] = {}
-        for name in ("test", "validation", "groups"):
-            if (known := values[name]) is not None:  # NaN is written as nothing
-                plain: dict[str, Any] = {k: math.nan if v is None else v for k, v in known.items()}
-                read[name] = Standing(**plain)
-        return Resemblance(values["measure"], **read)
+        return said | plain(self)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from taskscape.compare import class_moments, feature_separation
 from taskscape.io.tables import read_table, write_csv, write_table
-from taskscape.io.values import read_json, write_json
+from taskscape.io.values import from_plain, read_json, write_json
 from taskscape.pools import ClassPool
 from taskscape.similarity import (
     DistanceSource,
@@ -76,7 +76,7 @@ def distances_stage(
     def load(folder: Path) -> dict[str, Any]:
         columns = read_table(folder / "distances.parquet")
         del columns["task"]
-        likeness = Resemblance.from_dict(read_json(folder / "resemblance.json"))
+        likeness = from_plain(Resemblance, read_json(folder / "resemblance.json"))
         return columns | {"resemblance": likeness}
 
     settings = {"k": plan.config.evaluate.k, "tie": tie, "seed": plan.config.seed}

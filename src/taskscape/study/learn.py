@@ -14,7 +14,7 @@ from taskscape.errors import DataError
 from taskscape.forecast import Forecaster, Forecasts, ForecastWarning, Judgement
 from taskscape.forecast.calibration import FORMAT
 from taskscape.io.tables import read_table, write_csv, write_table
-from taskscape.io.values import read_json, write_json
+from taskscape.io.values import from_plain, read_json, write_json
 from taskscape.meta import TrainConfig, evaluate, label_of, train
 from taskscape.pools import ClassPool
 from taskscape.similarity import DEFAULT_SIMILARITY
@@ -203,4 +203,4 @@ def _read(folder: Path, stored: dict[str, Any]) -> tuple[Forecasts, Judgement]:
         average=stored["average"],
         outside=table.get("outside"),
     )
-    return forecasts, Judgement.from_dict(judged)
+    return forecasts, from_plain(Judgement, judged)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,15 @@ from taskscape.arguments import check_choice, check_whole, public
 from taskscape.errors import DataError
 from taskscape.io.files import Kind, as_path, check_output, folder_in_one_piece, json_with
 from taskscape.io.tables import write_csv
-from taskscape.io.values import FORMAT, check_format, damage_named, read_json, write_json
+from taskscape.io.values import (
+    FORMAT,
+    check_format,
+    damage_named,
+    from_plain,
+    plain,
+    read_json,
+    write_json,
+)
 from taskscape.meta.learners import find_learner, label_of
 from taskscape.notebook import ShownInNotebooks
 from taskscape.pools import ClassPool
@@ -205,10 +213,10 @@ class Advice(ShownInNotebooks):
             "format": FORMAT,
             **{name: getattr(self, name) for name in _PLAIN},
             "n_chosen": len(self.chosen),
-            "sources": [vars(s) for s in self.sources],
-            "expected_gains": None if decision is None else [asdict(e) for e in decision.expected],
-            "expected_accuracy": None if self.held_out is None else vars(self.held_out),
-            "measured_gains": {way: vars(gain) for way, gain in self.measured.items()},
+            "sources": plain(self.sources),
+            "expected_gains": None if decision is None else plain(decision.expected),
+            "expected_accuracy": plain(self.held_out),
+            "measured_gains": plain(self.measured),
             "measured_accuracy": self.accuracy,
             "best_source": self.best_source,
             "notes": list(self.notes),
@@ -247,16 +255,16 @@ class Advice(ShownInNotebooks):
         values = read_json(file)
         check_format(values, file)
         with damage_named(file, "advice"):
-            gains, accuracy = values["expected_gains"], values["expected_accuracy"]
-            expected = tuple(Expectation(**e) for e in gains or ())
+            gains = values["expected_gains"]
+            expected = from_plain(tuple[Expectation, ...], gains or ())
             known = None if gains is None else Decision(values["way"], expected, values["why"])
             return Advice(
                 **{name: values[name] for name in _PLAIN},
                 chosen=TaskSet.load(Path(folder) / "tasks.parquet", pool),
-                sources=tuple(SourceShare(**s) for s in values["sources"]),
+                sources=from_plain(tuple[SourceShare, ...], values["sources"]),
                 decision=known,
-                held_out=None if accuracy is None else Interval(**accuracy),
-                measured={way: Interval(**gain) for way, gain in values["measured_gains"].items()},
+                held_out=from_plain(Interval | None, values["expected_accuracy"]),
+                measured=from_plain(Mapping[str, Interval], values["measured_gains"]),
                 accuracy=values["measured_accuracy"],
                 best_source=None if values["best_source"] is None else (*values["best_source"],),
                 notes=tuple(values["notes"]),

@@ -17,6 +17,7 @@ from taskscape.cli.forecast import _print_forecasts as print_forecasts
 from taskscape.errors import DataError
 from taskscape.forecast import Forecasts, ForecastWarning, Judgement, forecast
 from taskscape.forecast.features import GROUPS, WORDS
+from taskscape.io.values import from_plain
 from taskscape.meta import ProtoNet, TrainConfig, mlp, train
 from taskscape.similarity import PrototypeDistance
 
@@ -192,7 +193,7 @@ def test_forecasts_are_said_kept_and_drawn(tmp_path: Path):
 def test_judgements_are_kept_with_what_they_do_not_know():
     judged = Judgement("toy", 9, float("nan"), 0.1, 0.9, 0.9, coverage_interval=(0.8, 1.0))
     plain = json.loads(json.dumps(judged.to_dict(), allow_nan=False))
-    back = Judgement.from_dict(plain)
+    back = from_plain(Judgement, plain)
     assert back.coverage_interval == (0.8, 1.0)
     assert back.error_interval is None
     assert np.isnan(back.spearman)

@@ -8,6 +8,7 @@ import pytest
 from taskscape import ClassPool, TaskSet, sample_tasks
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
+from taskscape.io.values import from_plain
 from taskscape.similarity import Resemblance, resemblance
 from taskscape.similarity.resemblance import Standing
 
@@ -48,7 +49,7 @@ def test_test_groups_stand_among_groups_and_validation_beside():
     assert (found.groups.n, found.groups.n_train) == (3, 9)
     assert found.groups.answer == "alike"  # as groups of one kind are
     assert "differ as other groups do" in found.because
-    assert Resemblance.from_dict(found.to_dict()) == found
+    assert from_plain(Resemblance, found.to_dict()) == found
 
 
 def test_two_groups_cannot_be_told_from_others():
