@@ -6,7 +6,7 @@ And how well a number for each task tells its accuracy, beyond difficulty, and h
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,13 @@ from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.pools.cache import cache_key
 from taskscape.similarity import TaskHardness
-from taskscape.statistics import RankTarget, make_resamples, noise_ceiling, spearman
+from taskscape.statistics import (
+    Resamples,
+    make_resamples,
+    noise_ceiling,
+    partial_spearman,
+    spearman,
+)
 from taskscape.study.distances import difficulty
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.prepare import PrepareConfig, choose_config, prepared_pool
@@ -252,7 +258,7 @@ class AccuracyTarget:
 
     accuracy: Float[np.ndarray, "tasks"]
     difficulty: Float[np.ndarray, "tasks controls"]
-    ranks: RankTarget
+    resamples: Resamples
     ceiling: float
     n_classes: int
 
@@ -268,7 +274,7 @@ class AccuracyTarget:
         return AccuracyTarget(
             accuracy,
             difficulty,
-            RankTarget.of(accuracy, difficulty, resamples, tuple(_GIVEN.values())),
+            resamples,
             noise_ceiling(accuracies)[1],
             len(np.unique(classes[classes >= 0])),
         )
@@ -280,11 +286,17 @@ def association(x: Float[np.ndarray, "tasks"], target: AccuracyTarget) -> dict[s
     ``partial`` is given the first measure of difficulty, ``partial_more`` the first three,
     ``partial_all`` all four.
     """
+    y, given = target.accuracy, target.difficulty
+
+    def rho(rows: Int[np.ndarray, "_"], n: int) -> float:
+        return partial_spearman(x[rows], y[rows], given[rows, :n])
+
+    rhos = {
+        name: target.resamples.interval(partial(rho, n=n), correlation=True)
+        for name, n in _GIVEN.items()
+    }
     return {
-        **{
-            name: [_number(v) for v in (rho.value, rho.low, rho.high)]
-            for name, rho in zip(_GIVEN, target.ranks.correlations(x), strict=True)
-        },
+        **{name: [_number(v) for v in (r.value, r.low, r.high)] for name, r in rhos.items()},
         "with_difficulty": _number(spearman(x, target.difficulty[:, 0])),
         "ceiling": round(target.ceiling, 4),
         "mean_accuracy": round(float(target.accuracy.mean()), 4),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from scipy.stats import kendalltau, rankdata
 from scipy.stats import t as student
 
@@ -20,7 +20,6 @@ __all__ = [
     "NO_INTERVALS",
     "Coverage",
     "Interval",
-    "RankTarget",
     "Resamples",
     "Variance",
     "class_interval",
@@ -212,10 +211,8 @@ class Resamples:
 
     n_tasks: int
     rows: tuple[Int[np.ndarray, "_"], ...]
-    method: str
-    """``"jackknife"`` or ``"bootstrap"``."""
     words: str
-    """What was left out or resampled, for the reader."""
+    """What was left out, for the reader."""
     confidence: float
     n_units: int
     """Classes, or groups of them, that vary independently."""
@@ -223,27 +220,20 @@ class Resamples:
     def interval(
         self, statistic: Callable[[Int[np.ndarray, "_"]], float], *, correlation: bool = False
     ) -> Interval:
-        """The statistic of all tasks, given by their rows, with its interval."""
-        again = np.array([statistic(rows) for rows in self.rows])
-        return self.interval_of(statistic(np.arange(self.n_tasks)), again, correlation=correlation)
-
-    def interval_of(
-        self, value: float, again: Float[np.ndarray, "resamples"], *, correlation: bool = False
-    ) -> Interval:
-        """The interval of a statistic known for all tasks and for every resample.
+        """The statistic of all tasks, given by their rows, with its interval.
 
         Correlations are put on Fisher's z scale, where their error does not depend on their size.
         """
+        value = statistic(np.arange(self.n_tasks))
+        again = np.array([statistic(rows) for rows in self.rows])
         again = again[np.isfinite(again)]
         if not math.isfinite(value) or len(again) < _LEAST_RESAMPLES:
             return Interval(value)
         centre = float(_z(np.array([value]))[0]) if correlation else value
         again = _z(again) if correlation else again
-        spread = float(again.var(ddof=1))
-        if self.method == "jackknife":
-            known = jackknife(again)
-            # what cannot be left out, or gives no number, would have moved it as the others do
-            spread = known.value * (self.n_units - 1) / known.freedom
+        known = jackknife(again)
+        # what cannot be left out, or gives no number, would have moved it as the others do
+        spread = known.value * (self.n_units - 1) / known.freedom
         around = t_interval(centre, [Variance(spread, self.n_units - 1)], self.confidence)
         ends = (around.low, around.high)
         return Interval(value, *(math.tanh(e) for e in ends) if correlation else ends)
@@ -257,50 +247,27 @@ def make_resamples(
     classes: Int[np.ndarray, "tasks way"] | None,
     n_tasks: int,
     *,
-    method: str = "jackknife",
-    n_resamples: int = 200,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Resamples:
-    """Which tasks to leave out together, or to draw how often.
+    """Which tasks to leave out together: those of each class in turn.
 
-    ``"jackknife"`` leaves out each class in turn, that is all tasks that have it (more than 50
-    classes are dealt into 50 groups). ``"bootstrap"`` draws classes with replacement; a task then
-    counts as often as the product of how often its classes were drawn. Without classes the same is
-    done to tasks, which gives too narrow an interval where tasks share classes.
+    More than 50 classes are dealt into 50 groups. Without classes the same is done to tasks, which
+    gives too narrow an interval where tasks share classes.
     """
-    rng = np.random.default_rng(seed)
     units = np.arange(n_tasks)[:, None] if classes is None else classes
-    real = units >= 0
-    ids, flat = np.unique(units[real], return_inverse=True)
-    number = np.full(units.shape, -1)
-    number[real] = flat
+    ids = np.unique(units[units >= 0])
+    n_groups = min(_GROUPS, len(ids))
+    group = np.random.default_rng(seed).permutation(len(ids)) % n_groups
+    member = np.where(units >= 0, group[np.searchsorted(ids, units).clip(0, len(ids) - 1)], -1)
+    rows = [np.flatnonzero((member != g).all(axis=1)) for g in range(n_groups)]
+    groups = f"{n_groups} groups of " if n_groups < len(ids) else ""
     unit = "tasks (classes unknown: too narrow if tasks share classes)"
-    unit = unit if classes is None else "classes"
-    if method == "jackknife":
-        n_groups = min(_GROUPS, len(ids))
-        group = rng.permutation(len(ids)) % n_groups
-        member = np.where(real, group[number], -1)
-        rows = [np.flatnonzero((member != g).all(axis=1)) for g in range(n_groups)]
-        groups = f"{n_groups} groups of " if n_groups < len(ids) else ""
-        words, n_units = f"leaving out {groups}{unit}", n_groups
-    else:
-        rows = [_drawn(number, real, len(ids), rng) for _ in range(n_resamples)]
-        words, n_units = f"{n_resamples} resamples of {unit}", len(ids)
-    enough = [r for r in rows if len(np.unique(r)) >= _LEAST_TASKS]
+    words = f"leaving out {groups}{unit if classes is None else 'classes'}"
+    enough = [r for r in rows if len(r) >= _LEAST_TASKS]
     if len(enough) < max(_LEAST_RESAMPLES, len(rows) // 2):
         enough, words = [], f"{NO_INTERVALS}: too few tasks remain when {words}"
-    return Resamples(n_tasks, tuple(enough), method, words, confidence, n_units)
-
-
-def _drawn(
-    number: Int[np.ndarray, "tasks way"],
-    real: Bool[np.ndarray, "tasks way"],
-    n_ids: int,
-    rng: np.random.Generator,
-) -> Int[np.ndarray, "drawn"]:
-    times = np.bincount(rng.integers(n_ids, size=n_ids), minlength=n_ids)
-    return np.repeat(np.arange(len(number)), np.where(real, times[number], 1).prod(axis=1))
+    return Resamples(n_tasks, tuple(enough), words, confidence, n_groups)
 
 
 # -- correlations -------------------------------------------------------------------------------
@@ -338,53 +305,6 @@ def partial_spearman(
     """Correlation of the ranks of x and y after regressing both on the ranks of ``given``."""
     basis = _basis(given)
     return float(np.clip(_unit_rest(_ranks(x), basis) @ _unit_rest(_ranks(y), basis), -1, 1))
-
-
-@dataclass(frozen=True, eq=False)
-class RankTarget:
-    """The ranks of y, and of what is controlled for, in all tasks and in every resample.
-
-    They are made once, for all that is correlated with y.
-    """
-
-    resamples: Resamples
-    given: tuple[int, ...]
-    """For each correlation, how many of the columns of controls it is given, from the first."""
-    _parts: tuple[
-        tuple[Int[np.ndarray, "_"], Float[np.ndarray, "_ columns"], tuple[np.ndarray, ...]], ...
-    ]
-    """Of all tasks and then of every resample: its rows, a basis of the ranks of the controls, and
-    what is left of y's ranks in each correlation, of length one."""
-
-    @staticmethod
-    def of(
-        y: Float[np.ndarray, "tasks"],
-        controls: Float[np.ndarray, "tasks columns"],
-        resamples: Resamples,
-        given: Sequence[int],
-    ) -> "RankTarget":
-        """The target of correlations given the first of ``controls``, as many as ``given`` says."""
-        parts = []
-        for rows in (np.arange(len(y)), *resamples.rows):
-            basis, ranks = _basis(controls[rows]), _ranks(y[rows])
-            parts.append((rows, basis, tuple(_unit_rest(ranks, basis[:, :n]) for n in given)))
-        return RankTarget(resamples, tuple(given), tuple(parts))
-
-    def correlations(self, x: Float[np.ndarray, "tasks"]) -> tuple[Interval, ...]:
-        """The partial rank correlations of x and y, each with its interval."""
-        table = []
-        for rows, basis, left in self._parts:
-            ranks = _ranks(x[rows])
-            table.append(
-                [
-                    float(_unit_rest(ranks, basis[:, :n]) @ y)
-                    for n, y in zip(self.given, left, strict=True)
-                ]
-            )
-        columns = np.clip(np.array(table), -1, 1).T
-        return tuple(
-            self.resamples.interval_of(float(c[0]), c[1:], correlation=True) for c in columns
-        )
 
 
 def _ranks(values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:

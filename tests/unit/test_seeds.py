@@ -43,7 +43,7 @@ USES: dict[str, Callable[[Any], Any]] = {
     "cdist": lambda s: distances(LAM[:2], LAM, "jensen_shannon", n_samples=8, seed=s),
     "correlation_diagram": lambda s: [
         b.accuracy_low
-        for b in correlation_diagram(LAM[:, 0], LAM[:, 1] / 20, n_resamples=20, seed=s)
+        for b in correlation_diagram(LAM[:, 0], LAM[:, 1] / 20, seed=s)
         .curves[0]
         .bins
     ],

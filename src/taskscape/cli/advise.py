@@ -59,14 +59,6 @@ def advise(
             "gains, as that folder has."
         ),
     ] = None,
-    try_sources: Annotated[
-        bool,
-        Option(
-            "--try-sources",
-            help="Where the target has queries: also train on every source alone, to know the "
-            "best one in hindsight.",
-        ),
-    ] = False,
     seed: opt.Seed = 0,
     out: Annotated[
         Path | None,
@@ -103,7 +95,7 @@ def advise(
         seen = _seen(Path(experience), learner)
     advice = advise_for(
         pool, meant, budget, learner=learner, way=way, settings=settings, trials=trials,
-        experience=seen, try_sources=try_sources,
+        experience=seen,
     )  # fmt: skip
     if out is not None:
         advice.save(out)

@@ -178,7 +178,6 @@ def diagram(
     similarity: opt.SimilarityName = DEFAULT_SIMILARITY,
     n_bins: Annotated[int, Option(help="How many bins.")] = 10,
     bins: Annotated[str, Option(help="paper: of equal width; quantile: equal counts.")] = ("paper"),
-    interval: Annotated[str, Option(help="jackknife or bootstrap, over classes.")] = ("jackknife"),
     seed: opt.Seed = 0,
     title: Annotated[str | None, Option(help="A title for the picture.")] = None,
     out: Annotated[
@@ -215,7 +214,7 @@ def diagram(
         )
     drawn = diagrams.correlation_diagram(
         data.distance, data.accuracy, classes=data.classes, difficulty=data.difficulty,
-        n_bins=n_bins, bins=bins, interval=interval, seed=seed,
+        n_bins=n_bins, bins=bins, seed=seed,
     )  # fmt: skip
     for path in out or []:
         if path.suffix.lower() == ".json":

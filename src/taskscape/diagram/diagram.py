@@ -20,17 +20,18 @@ from taskscape.diagram.result import Bin, CorrelationDiagram, Curve
 from taskscape.errors import DataError
 from taskscape.similarity import DistanceSource
 from taskscape.statistics import (
-    RankTarget,
+    Interval,
     Resamples,
     kendall,
     make_resamples,
     noise_ceiling,
+    partial_spearman,
     slope,
     spearman,
 )
 
 _MOST = 100_000
-"""Bins, or resamples: more of them tell nothing more, and take hours."""
+"""Bins: more of them tell nothing more, and take hours."""
 
 
 def correlation_diagram(
@@ -41,8 +42,6 @@ def correlation_diagram(
     difficulty: Any = None,
     n_bins: int = 10,
     bins: str = "paper",
-    interval: str = "jackknife",
-    n_resamples: int = 200,
     confidence: float = 0.95,
     seed: Seed = 0,
     distance_label: str = "mean distance to the training tasks",
@@ -56,7 +55,7 @@ def correlation_diagram(
     ceiling; a dict holds several learners by name. ``classes`` (a TaskSet, or ids (tasks, way)
     padded with -1) makes the intervals leave out classes instead of tasks, which share them.
     ``difficulty``, a number or several for each task, gives partial correlations. ``bins`` is
-    ``"paper"`` or ``"quantile"``, ``interval`` ``"jackknife"`` or ``"bootstrap"``.
+    ``"paper"`` or ``"quantile"``.
 
     Paper: the paragraph on the correlation diagram, with empty bins dropped.
 
@@ -66,17 +65,13 @@ def correlation_diagram(
     """
     seed = check_seed(seed)
     check_choice(bins, "bins", ("paper", "quantile"))
-    check_choice(interval, "interval", ("jackknife", "bootstrap"))
     check_number(confidence, "confidence", 0.5, 1, open_="high")
     n_bins = check_whole(n_bins, "n_bins", 1, _MOST)
-    n_resamples = check_whole(n_resamples, "n_resamples", 1, _MOST)
     for label in (distance_label, accuracy_label):
         check_kind(label, str, "a label", "Give it as text.")
     x = _read_distance(distance)
     ids = None if classes is None else read_classes(classes, len(x), "classes")
-    resamples = make_resamples(
-        ids, len(x), method=interval, n_resamples=n_resamples, confidence=confidence, seed=seed
-    )
+    resamples = make_resamples(ids, len(x), confidence=confidence, seed=seed)
     given = np.empty((len(x), 0))
     if difficulty is not None:
         given = _read_table(difficulty, "difficulty", len(x))
@@ -115,20 +110,24 @@ def _curve(
     y = accuracies.mean(axis=1)
     several, known = accuracies.shape[1] > 1, difficulty.shape[1]
     halves, ceiling = noise_ceiling(accuracies, seed) if several else (None, None)
-    target = RankTarget.of(y, difficulty, resamples, (0, known))
-    plain, partial = target.correlations(x)
+
+    def correlation(x: Float[np.ndarray, "tasks"], given: int = 0) -> Interval:
+        return resamples.interval(
+            lambda r: partial_spearman(x[r], y[r], difficulty[r, :given]), correlation=True
+        )
+
     return Curve(
         learner=name,
         bins=make_bins(x, y, n_bins, binning, resamples),
-        spearman=plain,
+        spearman=correlation(x),
         kendall=resamples.interval(lambda r: kendall(x[r], y[r]), correlation=True),
         slope=resamples.interval(lambda r: slope(x[r], y[r])),
         mean_accuracy=float(y.mean()),
         n_evaluations=accuracies.shape[1],
         split_half=halves,
         ceiling=ceiling,
-        partial=partial if known else None,
-        difficulty=target.correlations(difficulty[:, 0])[0] if known else None,
+        partial=correlation(x, known) if known else None,
+        difficulty=correlation(difficulty[:, 0]) if known else None,
     )
 
 

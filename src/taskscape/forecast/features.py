@@ -16,10 +16,9 @@ from taskscape.compare import normalise_ways
 from taskscape.compare.posteriors import read_posterior
 from taskscape.embeddings import Embeddings, Posterior
 from taskscape.errors import DataError
-from taskscape.similarity import DistanceSource, PosteriorSource, Similarity, TaskHardness
+from taskscape.similarity import DistanceSource, PosteriorSource, TaskHardness
 from taskscape.similarity.similarity import (
     TaskFeatures,
-    TaskVectors,
     class_means,
     support_features,
 )
@@ -74,23 +73,12 @@ class Describer:
 
     Distances are in units of the mean between training tasks. Where they are by task-themes, these
     are put on five ways (:func:`taskscape.compare.normalise_ways`), so that they do not depend on
-    the number of classes. With a ``similarity``, distances are by it, to the training tasks as it
-    embedded them (``known``).
+    the number of classes.
     """
 
-    def __init__(
-        self,
-        model: TaskModel,
-        train: Posterior,
-        similarity: Similarity | None = None,
-        known: TaskVectors | None = None,
-    ) -> None:
-        self.model, self.similarity, self.known = model, similarity, known
-        self.train = train
-        if similarity is not None and known is not None:
-            between = similarity.distances(known[:_TYPICAL], known)
-        else:
-            between = PosteriorSource(self.train[:_TYPICAL], self.train)
+    def __init__(self, model: TaskModel, train: Posterior) -> None:
+        self.model, self.train = model, train
+        between = PosteriorSource(self.train[:_TYPICAL], self.train)
         self.scale = float(between.mean_distance().mean()) or 1.0
         self.near = min(_NEAR, len(train))
 
@@ -101,17 +89,12 @@ class Describer:
             warnings.simplefilter("ignore", OutlierTasksWarning)
             embedded = self.model.embed(tasks)
         return {
-            **self._distances(self._source(tasks, embedded)),
+            **self._distances(PosteriorSource(read_even(embedded), self.train)),
             **_difficulty(self.model.preparation_, tasks),
             "n_way": tasks.n_way.astype(np.float64),
             "n_shot": np.log(shots_of(tasks)),
             "bound": embedded.elbo.astype(np.float64),
         }
-
-    def _source(self, tasks: TaskSet, embedded: Embeddings) -> DistanceSource:
-        if self.similarity is not None and self.known is not None:
-            return self.similarity.distances(tasks, self.known)
-        return PosteriorSource(read_even(embedded), self.train)
 
     def _distances(self, source: DistanceSource) -> dict[str, Float[np.ndarray, "tasks"]]:
         near = source.nearest(np.arange(source.n_test), self.near).distances / self.scale

@@ -28,7 +28,6 @@ from taskscape.io.arrays import load_arrays, save_arrays
 from taskscape.io.values import damage_named
 from taskscape.meta import Trained, evaluate
 from taskscape.pools import ClassPool
-from taskscape.similarity import Similarity
 from taskscape.tasks import TaskSet
 from taskscape.themes.task_model import TaskModel
 
@@ -48,8 +47,7 @@ class Forecaster:
     was trained on, or others of the same classes, embedded (:class:`taskscape.Embeddings`) or as a
     TaskSet. ``learner`` is its name, for the results. ``confidence`` is the part of tasks that
     intervals are meant to hold. ``groups`` are the things to look at, by default all of distance,
-    difficulty, shape and uncertainty. ``similarity`` is a fitted similarity measure to measure
-    distances by, in place of the model; ``train`` is then a TaskSet.
+    difficulty, shape and uncertainty.
 
     ``fit`` wants tasks of *validation* classes, which neither the model nor the learner has learned
     from, and the learner's accuracy on them. Tasks are described by their support samples alone.
@@ -64,17 +62,14 @@ class Forecaster:
         *,
         confidence: float = 0.9,
         groups: Sequence[str] | None = None,
-        similarity: Similarity | None = None,
     ) -> None:
         check_kind(learner, str, "learner", "Give its name.")
         check_number(confidence, "confidence", 0.5, 1, open_="high")
         self.columns = chosen_features(groups)
         self.model, self.learner, self.confidence = model, learner, confidence
-        self.similarity = similarity
-        self.train = _read_train(model, train, similarity)
+        self.train = _read_train(model, train)
         self._train_classes = _classes_known(train)
-        known = None if similarity is None else similarity.embed(train)
-        self._describer = Describer(model, self.train, similarity, known)
+        self._describer = Describer(model, self.train)
         self.calibration: Calibration | None = None
         self._seen: tuple[str, frozenset[int]] = ("", frozenset())
 
@@ -168,11 +163,6 @@ class Forecaster:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a folder (safetensors and JSON) that :meth:`load` reads, given the same model."""
         calibration = self._fitted()
-        if self.similarity is not None:
-            raise DataError(
-                f"distances of this forecaster are by {type(self.similarity).__name__}, which is "
-                "not stored; only those of a model are."
-            )
         arrays, header = to_disk(calibration)
         header |= {
             "what": _KIND,
@@ -276,7 +266,6 @@ def forecast(
     episodes: int = 10,
     confidence: float = 0.9,
     seed: Seed = 0,
-    similarity: Similarity | None = None,
 ) -> Forecasts:
     """The expected accuracy of a trained learner on new tasks, from their support samples alone.
 
@@ -284,16 +273,13 @@ def forecast(
     ``calibration_tasks`` have queries and classes that the learner has not seen; each is evaluated
     ``episodes`` times with freshly drawn samples. ``learner_pool`` holds the same classes and
     samples as the learner takes them, where that differs from what the model takes, such as
-    features of unit length. ``similarity`` is a fitted similarity measure to measure distances
-    by; ``train_tasks`` are then a TaskSet.
+    features of unit length.
     """
     if calibration_tasks.n_query == 0:
         raise DataError("calibration_tasks have no queries; make them with n_query=15, say.")
     check_whole(episodes, "episodes", 1)
     learner = type(trained.learner).__name__
-    forecaster = Forecaster(
-        model, train_tasks, learner, confidence=confidence, similarity=similarity
-    )
+    forecaster = Forecaster(model, train_tasks, learner, confidence=confidence)
     own, pool = calibration_tasks.pool, learner_pool or calibration_tasks.pool
     if pool.class_names != own.class_names or (pool.counts != own.counts).any():
         raise DataError(
@@ -305,14 +291,9 @@ def forecast(
     return forecaster.fit(calibration_tasks, measured).predict(new_tasks)
 
 
-def _read_train(model: TaskModel, train: Any, similarity: Similarity | None) -> Posterior:
+def _read_train(model: TaskModel, train: Any) -> Posterior:
     if isinstance(train, Posterior):  # read back
         return train
-    if similarity is not None and not isinstance(train, TaskSet):
-        raise DataError(
-            f"train is {type(train).__name__}; with a similarity it must be a TaskSet, to measure "
-            "distances to."
-        )
     if isinstance(train, TaskSet):
         train = model.embed(train)
     check_kind(train, Embeddings, "train", "Embed the training tasks with model.embed.")

@@ -21,7 +21,6 @@ from taskscape.study.checks import read_rule
 from taskscape.study.distances import fit_similarity, similarity_settings
 from taskscape.study.plan import Plan
 from taskscape.study.represent import SplitEmbeddings
-from taskscape.study.result import plot_selection, ways_and_shots
 from taskscape.study.stages import Stage, Steps
 from taskscape.tasks import TaskSet
 from taskscape.themes.estimator import TaskThemes
@@ -110,8 +109,6 @@ def selection_stage(
         write_json(folder / "selection.json", {"trials": rows, "gains": gains})
         columns = [k for k in rows[0] if k != "without_class"]
         write_table(folder / "trials.parquet", {k: [r[k] for r in rows] for k in columns})
-        asked = ways_and_shots(plan.test.classes, setting.n_shot)
-        plot_selection(trials, folder / "selection.png", asked)
 
     def load(folder: Path) -> tuple[Trial, ...]:
         stored = read_json(folder / "selection.json")["trials"]

@@ -1,21 +1,18 @@
-"""What a study came to: numbers, sentences and a picture; what the report and the folder show."""
+"""What a study came to: numbers and sentences; what the report and the folder show."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.diagram import CorrelationDiagram
-from taskscape.diagram.plot import COLOURS, MARKERS
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.forecast import Forecasts, Judgement
-from taskscape.io.pictures import picture
-from taskscape.plain_text import for_matplotlib, low_to_high
+from taskscape.plain_text import low_to_high
 from taskscape.pools import ClassPool
 from taskscape.select.trials import Gain, Trial
 from taskscape.similarity import DEFAULT_SIMILARITY, Resemblance, RetrievalTest
@@ -189,38 +186,3 @@ def mean_accuracy(
         return class_interval(values, classes[known]).within(0.0, 1.0)
     except DataError:  # every task has one class in common, say
         return Interval(float(values.mean()))
-
-
-# -- as a picture -------------------------------------------------------------------------------
-
-
-def plot_selection(trials: Sequence[Trial], path: Path, asked: str = "") -> None:
-    """Draw the trials of one learner into a PNG; ``asked`` is such as ``5-way 5-shot``."""
-    rules = list(dict.fromkeys(t.rule for t in trials))
-    budgets = sorted({t.budget for t in trials})
-    with picture(path, 5.6, 3.8, dpi=150) as figure:
-        axes = figure.subplots()
-        for i, rule in enumerate(rules):
-            offset = (i - (len(rules) - 1) / 2) * 0.8 / len(rules)
-            colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
-            for place, budget in enumerate(budgets):
-                values = np.array(
-                    [100 * t.accuracy for t in trials if (t.rule, t.budget) == (rule, budget)]
-                )
-                axes.scatter(
-                    np.full(len(values), place + offset), values, s=12, color=colour, alpha=0.4,
-                    linewidths=0,
-                )  # fmt: skip
-                axes.errorbar(
-                    place + offset, values.mean(),
-                    yerr=values.std(ddof=1) if len(values) > 1 else 0, color=colour, marker=marker,
-                    markersize=6, capsize=3, label=for_matplotlib(rule) if place == 0 else None,
-                )  # fmt: skip
-        axes.set_xticks(range(len(budgets)), [f"{b:,}" for b in budgets])
-        axes.set_xlabel("training tasks chosen")
-        axes.set_ylabel(f"{asked} accuracy on the test tasks (%)".lstrip())
-        heading = f"{trials[0].learner}: mean ± standard deviation of trials"
-        axes.set_title(for_matplotlib(heading), loc="left")
-        axes.grid(axis="y", color="0.9", linewidth=0.8)
-        axes.set_axisbelow(True)
-        axes.legend(frameon=False, ncols=min(4, len(rules)))

@@ -42,7 +42,7 @@ from taskscape.targets.gains import (
 )
 from taskscape.targets.known import HALF, RANKS, WAYS
 from taskscape.targets.target import Target, find_target
-from taskscape.targets.trials import ALL, WayTrials, random_of, source_way, try_ways
+from taskscape.targets.trials import ALL, WayTrials, random_of, try_ways
 from taskscape.targets.ways import measure_of, n_near
 from taskscape.tasks import TaskSet
 
@@ -100,9 +100,6 @@ class Advice(ShownInNotebooks):
     seen. Nothing was chosen by them."""
     accuracy: dict[str, float]
     """Mean accuracy on those queries after training by each way, and on ``all`` candidates."""
-    best_source: tuple[str, float] | None = None
-    """The source whose tasks alone gave the best accuracy on those queries, found by trying them
-    all: nobody could have known it."""
     notes: tuple[str, ...] = ()
     measure: str = RANKS
     """What tasks were chosen by, and what the distances to the sources are by."""
@@ -198,11 +195,6 @@ class Advice(ShownInNotebooks):
                 f"Training on all candidates: {self.measured[ALL].in_points()} points over "
                 f"random choice of {len(self.chosen)}."
             )
-        if self.best_source is not None:
-            lines.append(
-                f"The best single source, found by trying all on its queries: "
-                f"{self.best_source[0]}, accuracy {100 * self.best_source[1]:.1f} %."
-            )
         return "\n".join(filter(None, [*lines, *self.notes]))
 
     def to_dict(self) -> dict[str, Any]:
@@ -218,7 +210,6 @@ class Advice(ShownInNotebooks):
             "expected_accuracy": plain(self.held_out),
             "measured_gains": plain(self.measured),
             "measured_accuracy": self.accuracy,
-            "best_source": self.best_source,
             "notes": list(self.notes),
         }
 
@@ -266,7 +257,6 @@ class Advice(ShownInNotebooks):
                 held_out=from_plain(Interval | None, values["expected_accuracy"]),
                 measured=from_plain(Mapping[str, Interval], values["measured_gains"]),
                 accuracy=values["measured_accuracy"],
-                best_source=None if values["best_source"] is None else (*values["best_source"],),
                 notes=tuple(values["notes"]),
             )
 
@@ -282,7 +272,6 @@ def advise(
     settings: AdvisorSettings | None = None,
     experience: Sequence[GainSeen] | None = None,
     trials: int = 4,
-    try_sources: bool = False,
 ) -> Advice:
     """Which ``n`` tasks of a pool's training classes to train a learner on for a target.
 
@@ -299,8 +288,7 @@ def advise(
     meant = find_target(target, pool, **settings.target_sizes())
     sources = Sources.of(without_classes_of(meant, pool), settings)
     return advise_on(
-        sources.look_at(meant), n, learner=learner, way=way, experience=experience, trials=trials,
-        try_sources=try_sources,
+        sources.look_at(meant), n, learner=learner, way=way, experience=experience, trials=trials
     )  # fmt: skip
 
 
@@ -323,7 +311,6 @@ def advise_on(
     way: str = AUTO,
     experience: Sequence[GainSeen] | None = None,
     trials: int = 4,
-    try_sources: bool = False,
 ) -> Advice:
     """:func:`advise` for what :meth:`Sources.look_at` saw of a target.
 
@@ -331,8 +318,7 @@ def advise_on(
     on the target's labelled samples, each left out in turn, and weighs that by ``experience``:
     gains of this learner that were seen on other targets (by default those that come with the
     package, in pools of one source or of several like this one; of those given, other learners'
-    are left out). Where the target has queries, training
-    on all candidates is measured too, and with ``try_sources`` on those of every source alone.
+    are left out). Where the target has queries, training on all candidates is measured too.
     """
     sources, target = outlook.sources, outlook.target
     _check(n, len(sources.tasks), trials, learner)
@@ -340,9 +326,7 @@ def advise_on(
     ways = [w for w in WAYS if w in (*outlook.distances, RANKS, HALF)] if way == AUTO else [way]
     asked = [(RANDOM, n, trials), *((w, n, trials) for w in ways if w != RANDOM)]
     if target.queries is not None:
-        everything = len(sources.tasks)
-        asked.append((ALL, everything, trials))
-        asked += [(source_way(g), everything, 1) for g in sources.groups if try_sources]
+        asked.append((ALL, len(sources.tasks), trials))
     tried = try_ways(outlook, learner, asked, seed=sources.settings.seed)
     decision, why = None, "This way was asked for."
     if model is not None:
@@ -350,8 +334,6 @@ def advise_on(
         way, why = decision.way, decision.why
     own = next(t for t in tried if t.way == way)
     accuracy = {t.way: float(t.accuracy.mean()) for t in tried if t.accuracy is not None}
-    alone = {g: accuracy.pop(source_way(g)) for g in sources.groups if source_way(g) in accuracy}
-    best = max(alone.items(), key=lambda item: item[1], default=None)
     return Advice(
         target=target.name,
         learner=learner,
@@ -365,7 +347,6 @@ def advise_on(
         held_out=_held_out(own, target),
         measured=_measured(tried, target, n),
         accuracy=accuracy,
-        best_source=best,
         notes=(*target.notes, *(n for n in sources.pool.info.get("notes", ()) if n == PHOTOGRAPHS)),
         measure=measure_of(way),
         distance_is=str(outlook.finds_by(way)),
@@ -432,5 +413,5 @@ def _measured(tried: Sequence[WayTrials], target: Target, n: int) -> dict[str, I
     return {
         t.way: gain_over(t.accuracy, random.accuracy, classes)
         for t in tried
-        if t.way != RANDOM and t.accuracy is not None and len(t.accuracy) > 1
+        if t.way != RANDOM and t.accuracy is not None
     }

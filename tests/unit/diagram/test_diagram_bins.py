@@ -50,7 +50,6 @@ def test_equal_distances_make_one_bin():
     [
         ({"n_bins": 0}, "n_bins=0 must be at least 1."),
         ({"bins": "odd"}, "bins='odd' is not known; use 'paper' or 'quantile'."),
-        ({"interval": "guess"}, "interval='guess' is not known; use 'jackknife' or 'bootstrap'."),
         ({"distance": -np.ones(9)}, "distance goes down to -1; distances are not negative."),
         ({"distance": np.ones((9, 2))}, "distance has shape (9, 2); expected a number for at "
          "least 3 test tasks."),

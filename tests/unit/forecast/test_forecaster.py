@@ -19,7 +19,6 @@ from taskscape.forecast import Forecasts, ForecastWarning, Judgement, forecast
 from taskscape.forecast.features import GROUPS, WORDS
 from taskscape.io.values import from_plain
 from taskscape.meta import ProtoNet, TrainConfig, mlp, train
-from taskscape.similarity import PrototypeDistance
 
 
 def same(a: Forecasts, b: Forecasts, order: object = slice(None)) -> None:
@@ -79,28 +78,6 @@ def test_a_forecast_depends_on_the_task_alone():
     found = made.predict(test)
     same(found, made.predict(test[order]), order)
     same(found, made.predict(test[:7]), slice(0, 7))
-
-
-def test_distances_by_another_similarity(tmp_path: Path):
-    known, given, test = (cases.tasks(s, n) for s, n in (("train", 80), ("val", 160), ("test", 24)))
-    notion = PrototypeDistance().fit(known)
-    made = Forecaster(cases.model(), known, "toy", similarity=notion)
-    described, own = made.describe(given), cases.calibrated()[0].describe(given)
-    scale = notion.mean_distance(known, known).mean()
-    np.testing.assert_allclose(
-        described["mean_distance"], np.log(notion.mean_distance(given, known) / scale + 1e-3)
-    )
-    assert not np.allclose(described["nearest_distance"], own["nearest_distance"])
-    np.testing.assert_array_equal(described["hardness"], own["hardness"])
-    made.fit(given, cases.accuracy(described, given.n_way), described=described)
-    found = made.predict(test)
-    same(found, made.predict(test[:7]), slice(0, 7))
-    with pytest.raises(DataError, match=r"^distances of this forecaster are by PrototypeDistance"):
-        made.save(tmp_path / "f")
-    with pytest.raises(
-        DataError, match=r"^train is Embeddings; with a similarity it must be a Tas"
-    ):
-        Forecaster(cases.model(), cases.known(), similarity=notion)
 
 
 def test_queries_are_never_looked_at():
