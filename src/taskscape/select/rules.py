@@ -204,8 +204,8 @@ def facility(run: Run, options: RuleOptions) -> None:
     reaches at least 1 - 1/e of the best value of its size, over the candidates and the test tasks
     that were looked at (Nemhauser, Wolsey and Fisher 1978). Where costs differ, the next task is
     the one with the largest gain for its cost, which guarantees nothing. Gains are not computed
-    again but corrected for the test tasks whose nearest chosen task has changed, which are few after
-    the first choices. Once every test task has its nearest candidate, f cannot grow; the rule then
+    again but corrected for the test tasks whose nearest chosen task has changed: few, after the
+    first choices. Once every test task has its nearest candidate, f cannot grow; the rule then
     starts again with the candidates that are left.
     """
     n_chosen = min(run.left // max(1, int(run.costs.min())), run.source.n_train)
