@@ -157,7 +157,7 @@ def table_with_header(columns: Mapping[str, Any], header: Mapping[str, Any]) -> 
 
 
 def _with_header(table: pa.Table, header: Mapping[str, Any]) -> pa.Table:
-    text = json.dumps(header, ensure_ascii=False)
+    text = json.dumps(header, default=np.generic.item, ensure_ascii=False)
     return table.replace_schema_metadata({**(table.schema.metadata or {}), _HEADER: text})
 
 

@@ -10,8 +10,7 @@ from jaxtyping import Bool, Int, Shaped
 from taskscape.arguments import check_flag, check_memory, refuse_masked
 from taskscape.errors import DataError
 from taskscape.pools.cache import rows_in_room
-from taskscape.pools.notes import left_out
-from taskscape.pools.pool import ClassPool, as_samples, one_split
+from taskscape.pools.pool import ClassPool, as_samples, left_out, one_split
 
 
 def as_numpy(values: Any, what: str) -> Shaped[np.ndarray, "..."]:

@@ -28,10 +28,9 @@ from taskscape.pools.join import (
 )
 from taskscape.pools.known import POOLS, KnownSet
 from taskscape.pools.mini_imagenet import has_leo_pickles, load_leo
-from taskscape.pools.notes import PHOTOGRAPHS, with_notes
 from taskscape.pools.npz import load_npz
 from taskscape.pools.omniglot import load_omniglot, looks_like_omniglot
-from taskscape.pools.pool import ClassPool, parse_split
+from taskscape.pools.pool import PHOTOGRAPHS, ClassPool, parse_split, with_notes
 from taskscape.pools.splits import drop_small_classes, is_by_name, named_splits
 from taskscape.pools.tables import SUFFIXES as TABLES
 from taskscape.pools.tables import is_table, load_table, parquet_files

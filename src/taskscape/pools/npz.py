@@ -13,8 +13,7 @@ from taskscape.errors import DataError
 from taskscape.io.files import expanded
 from taskscape.pools.arrays import as_numpy, clean_labels, labelled_pool
 from taskscape.pools.cache import cache_key, cached, file_stamp
-from taskscape.pools.notes import few_names
-from taskscape.pools.pool import SPLITS, ClassPool, one_split
+from taskscape.pools.pool import SPLITS, ClassPool, few_names, one_split
 
 _VERSION = 3
 _ROLES: dict[str, tuple[str, ...]] = {

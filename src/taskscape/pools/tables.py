@@ -3,6 +3,7 @@
 import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,7 @@ from taskscape.io.tables import check_header, csv_rows
 from taskscape.pools.arrays import clean_labels, labelled_pool
 from taskscape.pools.cache import cache_key, cached, file_stamp, mapped_scratch
 from taskscape.pools.images import Pictures, check_colour, check_image_size, read_pictures
-from taskscape.pools.notes import few_names, left_out, with_notes
-from taskscape.pools.pool import ClassPool, as_samples
+from taskscape.pools.pool import ClassPool, as_samples, few_names, left_out, with_notes
 
 PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".tsv")
@@ -533,7 +533,7 @@ def _pictures(where: str, table: Any, column: str, asked: _Asked) -> Pictures:
             raise DataError(f"{where}, row {row}: its picture is not there ({error}).") from error
 
     return read_pictures(
-        range(len(cells)), opened, lambda row: f"{where}, row {row}, column {column!r}",
+        [(partial(opened, r), f"{where}, row {r}, column {column!r}") for r in range(len(cells))],
         size=asked.image_size, colour=asked.colour, skip_damaged=asked.skip_damaged,
     )  # fmt: skip
 
