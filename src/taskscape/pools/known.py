@@ -1,7 +1,10 @@
-"""The data sets known by name: what they are, where they lie, and how to get them."""
+"""The data sets known by name: what they are, where they lie, and how to get them.
+
+They are fetched on request only.
+"""
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,10 +12,12 @@ from typing import Any
 from taskscape.arguments import check_whole
 from taskscape.errors import DataError
 from taskscape.pools.cache import data_dir
-from taskscape.pools.download import RemoteFile, fetch
 from taskscape.pools.mini_imagenet import load_mini_imagenet, locate_mini_imagenet
-from taskscape.pools.omniglot import FILES, load_omniglot, locate_omniglot
+from taskscape.pools.omniglot import load_omniglot, locate_omniglot
 from taskscape.pools.pool import ClassPool
+from taskscape.progress import track
+
+_OMNIGLOT = "https://github.com/brendenlake/omniglot/raw/master/python"
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,8 +32,9 @@ class KnownSet:
     """Opens it; its keyword arguments are the options that ``load_pool`` takes for it."""
     how_to_get: str
     """What to do if it is not here."""
-    files: tuple[RemoteFile, ...] | None = None
-    """What :meth:`download` fetches; None if it cannot be fetched automatically."""
+    files: Mapping[str, str] | None = None
+    """The addresses that :meth:`download` fetches, each with its checksum as ``md5:digest``; None
+    if the data set cannot be fetched automatically."""
 
     def __repr__(self) -> str:
         return f"KnownSet({self.name!r}: {self.description})"
@@ -53,6 +59,31 @@ class KnownSet:
         )
 
 
+def fetch(files: Mapping[str, str], folder: Path) -> Path:
+    """Download files into a folder; those already there with the right checksum are kept.
+
+    A file appears under its name only when it is complete and its checksum is right.
+    """
+    import pooch  # takes a while to import, and few runs download anything
+
+    existed = folder.exists()
+    pooch.get_logger().setLevel("WARNING")
+    for url, checksum in track(files.items(), "downloading"):
+        name = url.rsplit("/", 1)[-1]
+        try:
+            pooch.retrieve(
+                url, checksum, name, path=folder, downloader=pooch.HTTPDownloader(timeout=60)
+            )
+        except Exception as error:  # no network, no such page, no space, a wrong checksum …
+            if not existed and folder.exists() and not any(folder.iterdir()):
+                folder.rmdir()
+            raise DataError(
+                f"downloading {url} failed ({type(error).__name__}: {error}). Try again, or fetch "
+                f"it by other means and put it at {folder / name} ({checksum.replace(':', ' ')})."
+            ) from error
+    return folder
+
+
 def _drawn(name: str) -> Callable[..., ClassPool]:
     """What opens one of the pools that taskscape draws itself."""
 
@@ -61,8 +92,7 @@ def _drawn(name: str) -> Callable[..., ClassPool]:
 
         options = {"seed": seed, "n_drawings": n_drawings, "image_size": image_size}
         whole = {option: check_whole(value, option) for option, value in options.items()}
-        pool: ClassPool = getattr(glyphs, f"load_{name}")(**whole)
-        return pool
+        return glyphs.load_glyphs(name, **whole)
 
     return load
 
@@ -103,7 +133,10 @@ POOLS: dict[str, KnownSet] = {
                 "omniglot`, or put images_background.zip and images_evaluation.zip there by hand, "
                 "or give path=…"
             ),
-            files=FILES,
+            files={
+                f"{_OMNIGLOT}/images_background.zip": "md5:68d2efa1b9178cc56df9314c21c6e718",
+                f"{_OMNIGLOT}/images_evaluation.zip": "md5:6b91aef0f799c5bb55b94e3f2daec811",
+            },
         ),
         KnownSet(
             name="mini_imagenet",

@@ -16,7 +16,6 @@ from taskscape.arguments import check_flag
 from taskscape.errors import DataError
 from taskscape.io.files import expanded
 from taskscape.pools.cache import cache_key, cached, data_dir
-from taskscape.pools.download import RemoteFile
 from taskscape.pools.folders import Entry, FileTree
 from taskscape.pools.images import careful_decoding, check_image_size, open_picture
 from taskscape.pools.pool import ClassPool
@@ -25,11 +24,6 @@ from taskscape.progress import track
 HALVES = {"images_background": "train", "images_evaluation": "test"}
 """The two halves of the official release, and the split that each is."""
 
-_SOURCE = "https://github.com/brendenlake/omniglot/raw/master/python"
-FILES = (
-    RemoteFile(f"{_SOURCE}/images_background.zip", "md5:68d2efa1b9178cc56df9314c21c6e718"),
-    RemoteFile(f"{_SOURCE}/images_evaluation.zip", "md5:6b91aef0f799c5bb55b94e3f2daec811"),
-)
 _VERSION = 2
 _PLACES = ("", "omniglot", "omniglot-py")
 _EXPECTED = (

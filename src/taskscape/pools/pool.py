@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from taskscape.arguments import check_whole
 from taskscape.errors import DataError
+from taskscape.io.files import check_output
 from taskscape.notebook import ShownInNotebooks
 
 SPLITS = ("train", "val", "test")
@@ -164,8 +165,7 @@ class ClassPool(ShownInNotebooks):
         """
         from taskscape.pools.arrays import load_classes  # which makes pools of this class
 
-        pool = load_classes(classes, name=name, groups=groups, splits=splits)
-        return replace(pool, info=dict(info or {}))
+        return load_classes(classes, name=name, groups=groups, splits=splits, info=info)
 
     @classmethod
     def from_arrays(
@@ -188,9 +188,9 @@ class ClassPool(ShownInNotebooks):
         >>> ClassPool.from_arrays(np.zeros((4, 2)), np.array(["cat", "dog", "cat", "dog"]))
         ClassPool('arrays': 2 classes, 4 samples of 2 features)
         """
-        from taskscape.pools.arrays import labelled_pool  # which makes pools of this class
+        from taskscape.pools.arrays import load_arrays  # which makes pools of this class
 
-        return labelled_pool(
+        return load_arrays(
             X, y, name=name, class_names=class_names, groups=groups, splits=splits, info=info,
             sample_names=sample_names,
         )  # fmt: skip
@@ -367,9 +367,10 @@ class ClassPool(ShownInNotebooks):
         What was decided for it stays with it: splits, sizes, classes and samples left out. A pool
         that is there is replaced, anything else is not.
         """
-        from taskscape.pools.cache import save_pool
+        from taskscape.pools.cache import POOL, write_pool
 
-        save_pool(self, folder)
+        check_output(folder, POOL)
+        write_pool(self, Path(folder), replace=True)
 
     def subset(self, classes: Int[np.ndarray, "some"] | Sequence[Any]) -> "ClassPool":
         """A pool of only these classes (indices or names); it shares the samples."""

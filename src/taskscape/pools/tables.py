@@ -15,7 +15,7 @@ from taskscape.arguments import check_flag
 from taskscape.errors import DataError
 from taskscape.io.files import expanded
 from taskscape.io.tables import check_header, csv_rows
-from taskscape.pools.arrays import clean_labels, labelled_pool
+from taskscape.pools.arrays import clean_labels, load_arrays
 from taskscape.pools.cache import cache_key, cached, file_stamp, mapped_scratch
 from taskscape.pools.images import Pictures, check_colour, check_image_size, read_pictures
 from taskscape.pools.pool import ClassPool, as_samples, few_names, left_out, with_notes
@@ -367,7 +367,7 @@ def _pool(
     def values(column: str | None) -> Any:
         return None if column is None else _values(table, column)
 
-    pool = labelled_pool(
+    pool = load_arrays(
         samples, values(columns.label), name=name, class_names=class_names,
         splits=values(columns.split), groups=values(columns.group),
         sample_names=values(columns.ids), by_sample=True, skip_damaged=skip_damaged,

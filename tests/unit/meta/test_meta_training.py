@@ -1,7 +1,6 @@
 """The training loop: trials, validation, early stopping, checkpoints, errors."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,14 +10,13 @@ import optax
 import pytest
 
 from meta_cases import DIMS, toy_pool, toy_tasks
-from taskscape.errors import CheckpointError, DataError, TaskscapeError
+from taskscape.errors import DataError, TaskscapeError
 from taskscape.io.arrays import arrays_of, tree_from
 from taskscape.meta import (
     MAML,
     Learner,
     ProtoNet,
     TrainConfig,
-    TrainingCheckpoint,
     TrainState,
     begin,
     mlp,
@@ -107,33 +105,6 @@ def test_a_resumed_training_ends_where_an_unbroken_one_does() -> None:
     same(resumed.state, whole.state, rtol=0, atol=0)
     np.testing.assert_array_equal(resumed.losses, whole.losses)
     np.testing.assert_array_equal(resumed.scores, whole.scores)
-
-
-def test_a_training_goes_on_from_its_file(tmp_path: Path) -> None:
-    tasks, validation = toy_tasks(POOL, "train", 30), toy_tasks(POOL, "val", 10)
-
-    def kept(config: TrainConfig = CONFIG, tasks: TaskSet = tasks) -> TrainingCheckpoint:
-        return TrainingCheckpoint(
-            tmp_path / "file", LEARNER, NETWORK, tasks, config, seed=0, n_way=4,
-            validation=validation,
-        )  # fmt: skip
-
-    def stopped(trials: TrainState) -> None:
-        kept().write(trials)
-        raise KeyboardInterrupt
-
-    assert kept().read() is None
-    with pytest.raises(KeyboardInterrupt):
-        train(LEARNER, NETWORK, tasks, CONFIG, validation=validation, checkpoint=stopped)
-    resumed = train(LEARNER, NETWORK, tasks, CONFIG, validation=validation, resume=kept().read())
-    whole = train(LEARNER, NETWORK, tasks, CONFIG, validation=validation)
-    same(resumed.state, whole.state, rtol=0, atol=0)
-    np.testing.assert_array_equal(resumed.losses, whole.losses)
-    with pytest.raises(CheckpointError, match="a training with other settings, data or tasks"):
-        kept(replace(CONFIG, learning_rate=0.02)).read()
-    fewer = tasks.with_samples(int(tasks.n_shot[0]), tasks.n_query - 1)
-    with pytest.raises(CheckpointError, match="a training with other settings, data or tasks"):
-        kept(tasks=fewer).read()
 
 
 def test_early_stopping_keeps_the_best_state() -> None:

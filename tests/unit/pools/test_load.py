@@ -141,7 +141,7 @@ def test_hidden_folders_of_paths_are_fine(here: Path) -> None:
 def test_glyphs_get_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {}
 
-    def drawn(**options: object) -> ClassPool:
+    def drawn(name: str, **options: object) -> ClassPool:
         given.update(options)
         return ClassPool.from_classes({"a": np.zeros((2, 2))})
 
