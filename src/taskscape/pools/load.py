@@ -207,19 +207,7 @@ def _call(
     load: Callable[..., ClassPool], options: Mapping[str, Any], what: str, *source: Any
 ) -> ClassPool:
     """Open a source after making sure that its loader, or any pool, takes these options."""
-    parameters = inspect.signature(load).parameters.values()
-    known = inspect.signature(load_pool).parameters
-    accepted = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name in known]
-    later = {
-        name: value
-        for name, value in options.items()
-        if name in _FOR_ANY and (name not in accepted or is_by_name(value))
-    }
-    own = {name: value for name, value in options.items() if name not in later}
-    unknown = next((name for name in own if name not in accepted), None)
-    if unknown is not None:
-        takes = ", ".join(dict.fromkeys((*accepted, *_FOR_ANY)))
-        raise DataError(f"{unknown}=… is not an option for {what}; it takes {takes}.")
+    own, later = _by_taker(load, options, what)
     pool = load(*source, **own)
     every = pool.class_names
     if "min_samples" in later:
@@ -229,7 +217,27 @@ def _call(
     return pool if size is None else pool_in_size(pool, size)
 
 
+def _by_taker(
+    load: Callable[..., ClassPool], options: Mapping[str, Any], what: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options that a loader takes, and those for the pool that it has opened."""
+    parameters = inspect.signature(load).parameters.values()
+    known = inspect.signature(load_pool).parameters
+    accepted = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name in known]
+    own, later = {}, {}
+    for name, value in options.items():
+        if name in accepted and not (name in _FOR_ANY and is_by_name(value)):
+            own[name] = value
+        elif name in _FOR_ANY:
+            later[name] = value
+        else:
+            takes = ", ".join(dict.fromkeys((*accepted, *_FOR_ANY)))
+            raise DataError(f"{name}=… is not an option for {what}; it takes {takes}.")
+    return own, later
+
+
 def _open_known(known: KnownSet, download: bool, options: Mapping[str, Any]) -> ClassPool:
+    _by_taker(known.load, options, repr(known.name))  # before anything is downloaded
     if options.get("path") is None and known.locate() is None:
         if not download:
             raise known.missing()
