@@ -110,12 +110,6 @@ class TaskSet(ShownInNotebooks):
         for values in (getattr(self, name) for name in _BY_TASK):
             h.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())
 
-    @property
-    def nbytes(self) -> int:
-        """The memory that the set itself takes."""
-        arrays = (getattr(self, name) for name in _BY_TASK)
-        return sum(a.nbytes for a in arrays if a is not None)
-
     def names(self, task: int) -> tuple[str, ...]:
         """The class names of one task."""
         return tuple(self.pool.class_names[c] for c in self.classes[task] if c >= 0)
@@ -277,7 +271,7 @@ class TaskSet(ShownInNotebooks):
         """Read what :meth:`save` wrote; the pool must be the one that the tasks are from.
 
         A list of your own in a ``.csv`` file is read too: see
-        :func:`~taskscape.tasks.csv_lists.read_tasks_csv`.
+        :func:`~taskscape.tasks.manifest.read_tasks_csv`.
         """
         from taskscape.tasks.manifest import load_tasks
 

@@ -68,15 +68,7 @@ def test_samples_of_kernels_have_gradients_in_many_tasks_and_trials() -> None:
 
 
 def test_settings_that_leave_no_posterior_are_refused() -> None:
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match=r"kl_weight=0.0 must be positive"):
         VAMPIRE(kl_weight=0.0)
-    assert str(error.value) == (
-        "kl_weight=0.0 must be positive; the default is 0.0001. "
-        "Without variances, this learner is MAML."
-    )
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match=r"precision_rate=1.5 must be at most 1"):
         ABML(precision_rate=1.5)
-    assert str(error.value) == (
-        "precision_rate=1.5 must be at most 1, which replaces the precision in every step; "
-        "0.5 averages over steps."
-    )
