@@ -1,54 +1,30 @@
 """How far the weights of a Bayesian learner spread, task by task."""
 
-from collections.abc import Mapping
-from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int, PyTree, Shaped
+from jaxtyping import Array, Float, Int, PyTree
 
-from taskscape.meta.bmaml import BMAML
 from taskscape.meta.episodes import EpisodeRows, gather, rows_of
 from taskscape.meta.evaluation import tasks_at_once
-from taskscape.meta.gaussian_weights import GaussianLearner, GaussianMeta, GaussianWeights
-from taskscape.meta.learner import Number, Shots, with_numbers, without_numbers
-from taskscape.meta.networks import Network
+from taskscape.meta.gaussian_weights import GaussianMeta, GaussianWeights
+from taskscape.meta.learner import Shots
 from taskscape.tasks import TaskSet
 
 
 def weight_spread(
-    learner: GaussianLearner | BMAML,
-    state: PyTree,
-    tasks: TaskSet,
-    *,
-    chunk_size: int | None = None,
+    learner: Any, state: PyTree, tasks: TaskSet, *, chunk_size: int | None = None
 ) -> dict[str, Float[np.ndarray, "tasks"]]:
-    """The learner's own measures of spread for every task, and how often its members disagree.
+    """Measures of spread for every task, and how often the learner's members disagree.
 
     The posteriors are those of an evaluation with seed 0. ``chunk_size`` tasks are held in memory
     side by side.
     """
-    rows, index = rows_of(tasks), np.arange(len(tasks), dtype=np.int32)
-    samples = jnp.asarray(tasks.pool.samples)
+    samples, base = jnp.asarray(tasks.pool.samples), jax.random.key(0)
     size = min(chunk_size or tasks_at_once(), len(tasks))
-    fixed, numbers = without_numbers(learner)
-    spread = _spread_chunks(fixed, numbers, size, state, samples, rows, index)
-    return {name: np.asarray(values) for name, values in spread.items()}
-
-
-@partial(jax.jit, static_argnames=("learner", "size"))
-def _spread_chunks(
-    learner: GaussianLearner | BMAML,
-    numbers: Mapping[str, Number],
-    size: int,
-    state: PyTree,
-    samples: Shaped[Array, "rows *shape"],
-    rows: EpisodeRows,
-    index: Int[Array, "tasks"],
-) -> dict[str, Float[Array, "tasks"]]:
-    learner, base = with_numbers(learner, numbers), jax.random.key(0)
 
     def one(args: tuple[EpisodeRows, Int[Array, ""]]) -> dict[str, Float[Array, ""]]:
         rows, index = args
@@ -59,7 +35,9 @@ def _spread_chunks(
         return {**spread(state, adapted), "disagreement": disagreement(p, episode.query)}
 
     with jax.default_matmul_precision("float32"):
-        return jax.lax.map(one, (rows, index), batch_size=size)
+        by_task = jax.jit(lambda rows, index: jax.lax.map(one, (rows, index), batch_size=size))
+        of_all = by_task(rows_of(tasks), np.arange(len(tasks), dtype=np.int32))
+    return {name: np.asarray(values) for name, values in of_all.items()}
 
 
 def disagreement(p: Float[Array, "members n way"], query: Shots) -> Float[Array, ""]:
@@ -71,9 +49,7 @@ def disagreement(p: Float[Array, "members n way"], query: Shots) -> Float[Array,
     return other.mean(0).sum() / jnp.maximum(query.mask.sum(), 1)
 
 
-def spread(
-    state: GaussianMeta | Network, adapted: GaussianWeights | Network
-) -> dict[str, Float[Array, ""]]:
+def spread(state: Any, adapted: Any) -> dict[str, Float[Array, ""]]:
     """How wide the weights are after a task, by name, compared with before."""
     if isinstance(state, GaussianMeta):
         return _of_gaussians(state, adapted)
@@ -100,14 +76,17 @@ def _of_gaussians(state: GaussianMeta, adapted: GaussianWeights) -> dict[str, Fl
     }
 
 
-def _of_particles(state: Network, adapted: Network) -> dict[str, Float[Array, ""]]:
+def _of_particles(state: PyTree, adapted: PyTree) -> dict[str, Float[Array, ""]]:
     """Distances (root mean square): between particles before and after a task, and moved.
 
     ``moves_apart`` is the distance between the *moves* of two particles over that of two moves
     of no relation, √2 times their length: 0, all moved alike; 1, each for itself.
     """
-    ravel = jax.vmap(lambda particle: ravel_pytree(particle)[0])
-    before, after = ravel(state), ravel(adapted)
+
+    def ravel(particle: PyTree) -> Array:
+        return jnp.asarray(ravel_pytree(particle)[0])
+
+    before, after = jax.vmap(ravel)(state), jax.vmap(ravel)(adapted)
     move = after - before
     moved = jnp.sqrt((move**2).sum(1).mean())
     apart = _mean_distance(move) / jnp.where(moved > 0, jnp.sqrt(2.0) * moved, 1.0)

@@ -5,7 +5,7 @@ import stat
 import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,8 @@ def _is_hidden(name: str) -> bool:
 
 def _list_folder(path: Path, around: Parts) -> tuple[list[Entry], dict[Parts, str]]:
     """Links are followed, except into a folder that holds them: that would never end."""
-    entries, folders = [], {}
+    entries: list[Entry] = []
+    folders: dict[Parts, str] = {}
     for place, inner, names in os.walk(path, followlinks=True, onerror=_refuse):
         folder = Path(place)
         parts = (*around, *folder.relative_to(path).parts)
@@ -128,7 +129,11 @@ def _list_folder(path: Path, around: Parts) -> tuple[list[Entry], dict[Parts, st
         for name in (name for name in names if not _is_hidden(name)):
             file = folder / name
             if file.is_file():
-                about, raw = file.stat(), partial(file.open, "rb")
+                about = file.stat()
+
+                def raw(file: Path = file) -> BufferedReader:
+                    return file.open("rb")
+
                 entries.append(
                     Entry((*parts, name), about.st_size, about.st_mtime_ns, str(file), raw)
                 )
