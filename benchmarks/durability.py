@@ -2,11 +2,11 @@
 
     python benchmarks/durability.py --kills 200 --out benchmarks/results/durability.json
 
-A job works in a folder of its own and goes on from what it finds there. It is killed (SIGKILL) at
+A job works in a folder of its own and resumes from what it finds there. It is killed (SIGKILL) at
 random times, started again, and in the end its results must be those of an undisturbed run, bit for
 bit. The same after SIGTERM, after a full disk (a limit on the size of files), after bytes were
 changed in its files or these were cut off, and after two processes worked in one folder. A fault
-counts as survived when the results are the same, or when the job refuses to go on with an error
+counts as survived when the results are the same, or when the job refuses to resume with an error
 that says what to do and the results are the same once that is done.
 """
 
@@ -354,7 +354,7 @@ class Faults:
             self.count("full disk", 1, folder)
 
     def two_writers(self, times: int) -> None:
-        """Two processes do the same in one folder; one may be told to wait."""
+        """Two processes do the same in one folder; one may have to wait."""
         for _ in range(times):
             folder = self.fresh()
             both = [Child(self.job, folder), Child(self.job, folder)]

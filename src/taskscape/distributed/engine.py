@@ -80,7 +80,7 @@ def map_work(
 
     It is done by the engine in use; in this process, by so many threads. Ray's workers are handed
     ``shared`` once. A worker has a core, or a GPU where the cluster has some. What a dead worker
-    had begun is done again by another. An error in the function ends the work, and is raised here;
+    had begun is done again by another. An error in the function ends the work, and is raised;
     workers finish the few pieces that they have been given (to cancel one that is ending can make
     Ray abort this process).
 
@@ -124,7 +124,7 @@ def _map_on_ray(
     try:
         with progress_bar(description, len(items)) as advance:
             while next_one < len(items):
-                # not all at once: results wait here until it is their turn
+                # not all at once: results wait until it is their turn
                 for number, item in islice(waiting, max(0, 2 * workers + 1 - len(running))):
                     running[remote.remote(item, function, handed_over, folder)] = number
                 ready, _ = ray.wait(list(running), timeout=_SECONDS_BETWEEN_LOOKS)

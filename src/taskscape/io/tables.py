@@ -90,7 +90,7 @@ def read_table(path: Path) -> dict[str, Any]:
 
 
 def write_parquet(path: Path, table: pa.Table, **options: Any) -> None:
-    """Write a table so that damage is noticed by whoever reads it here."""
+    """Write a table so that damage is noticed on reading."""
     header = _any_header(table.schema)
     if header:
         table = _with_header(table, header | {"sha256": NO_CHECKSUM_YET})

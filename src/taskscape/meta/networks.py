@@ -235,7 +235,7 @@ NETWORKS: Mapping[str, KnownNetwork] = MappingProxyType(
         ),
     }
 )
-"""Every network by name; a new one is an entry here."""
+"""Every network by name; add a new one to it."""
 
 
 def find_network(name: str) -> KnownNetwork:

@@ -112,7 +112,7 @@ def per_class(
             if value_of.setdefault(c, text) != text:
                 raise DataError(
                     f"{what}: the samples of class {str(labels[c])!r} are in both {value_of[c]!r} "
-                    f"and {text!r}. Splits and groups here are of classes, not of samples: all "
+                    f"and {text!r}. Splits and groups are of classes, not of samples: all "
                     "samples of a class belong to the same one."
                 )
         return [value_of[c] for c in range(n_classes)]

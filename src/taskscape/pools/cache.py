@@ -32,7 +32,7 @@ POOL = Kind(
 
 
 def data_dir() -> Path:
-    """The folder of known data sets: ``TASKSCAPE_DATA``, or else the user's cache folder."""
+    """The folder of known data sets: ``TASKSCAPE_DATA``, otherwise the user's cache folder."""
     named = os.environ.get("TASKSCAPE_DATA")
     return expanded(named) if named else cache_dir() / "data"
 
@@ -98,7 +98,7 @@ def rows_in_room(
 
 
 def write_pool(pool: ClassPool, folder: Path, *, replace: bool = False) -> None:
-    """Store a pool as a folder, in one piece or not at all."""
+    """Store a pool as a folder; an atomic write."""
     with folder_in_one_piece(folder, replace=replace) as draft:
         shape = (pool.n_samples, *pool.sample_shape)
         rows = np.lib.format.open_memmap(draft / "samples.npy", "w+", pool.samples.dtype, shape)

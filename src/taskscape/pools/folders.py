@@ -287,7 +287,7 @@ def _classes_of(tree: FileTree, wrapper: int) -> list[_PictureClass]:
         if known.split != split:
             raise DataError(
                 f"class {name!r} is in both {known.split!r} and {split!r} ({entry.where}). "
-                "Splits here are of classes, not of samples: each class belongs to one split. "
+                "Splits are of classes, not of samples: each class belongs to one split. "
                 "Merge its folders, or open a single split's folder."
             )
         known.entries.append(entry)

@@ -41,7 +41,7 @@ _UPRIGHT = ("DejaVuSans", "DejaVuSerif", "DejaVuSansMono")
 
 @dataclass(frozen=True)
 class GlyphGroup:
-    """A script, or a block of symbols: its name, its split, and how its characters are told."""
+    """A script, or a block of symbols: its name, its split, and how its characters are known."""
 
     name: str
     split: str
@@ -50,7 +50,7 @@ class GlyphGroup:
     faces: tuple[str, ...] = FACE_NAMES
     """The faces that draw it; fewer where the others hold to another design."""
     ranges: tuple[tuple[int, int], ...] = ()
-    """First and last code points of a block of symbols; a script is told by the prefix alone."""
+    """First and last code points of a block of symbols; a script is known by the prefix alone."""
 
     @property
     def is_symbols(self) -> bool:

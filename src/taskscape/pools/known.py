@@ -27,11 +27,11 @@ class KnownSet:
     name: str
     description: str
     locate: Callable[[], Path | None]
-    """Where it lies on this machine; None if it is not here."""
+    """Where it lies on this machine; None if it is missing."""
     load: Callable[..., ClassPool]
     """Opens it; its keyword arguments are the options that ``load_pool`` takes for it."""
     how_to_get: str
-    """What to do if it is not here."""
+    """What to do if it is missing."""
     files: Mapping[str, str] | None = None
     """The addresses that :meth:`download` fetches, each with its checksum as ``md5:digest``; None
     if the data set cannot be fetched automatically."""
@@ -41,21 +41,21 @@ class KnownSet:
 
     def download(self) -> Path:
         """Fetch the data set into the folder of known data sets; nothing is fetched twice."""
-        here = self.locate()
-        if here is not None:
-            return here
+        place = self.locate()
+        if place is not None:
+            return place
         if self.files is None:
             raise DataError(f"{self.name!r} cannot be downloaded automatically. {self.how_to_get}")
         return fetch(self.files, data_dir() / self.name)
 
     def missing(self) -> DataError:
         """The error that says where the data set was looked for, and how to get it."""
-        here = f"(There is a {self.name!r} in the current folder, but a known name wins over it: "
-        here += f"write './{self.name}' to open that.)"
+        hint = f"(There is a {self.name!r} in the current folder, but a known name wins over it: "
+        hint += f"write './{self.name}' to open that.)"
         return DataError(
             f"{self.name!r} is a known data set but is not on this machine: looked in {data_dir()} "
             f"and {data_dir() / self.name} (the environment variable TASKSCAPE_DATA names the "
-            f"folder). {self.how_to_get} {here if Path(self.name).exists() else ''}".rstrip()
+            f"folder). {self.how_to_get} {hint if Path(self.name).exists() else ''}".rstrip()
         )
 
 

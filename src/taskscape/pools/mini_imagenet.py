@@ -52,7 +52,7 @@ def has_leo_pickles(folder: Path) -> bool:
 
 
 def locate_mini_imagenet() -> Path | None:
-    """The npz, or else the folder of pickles, below the folder of known data sets."""
+    """The npz, otherwise the folder of pickles, below the folder of known data sets."""
     files = _npz_files()
     if files:
         return files[0]
@@ -61,7 +61,7 @@ def locate_mini_imagenet() -> Path | None:
 
 
 def load_mini_imagenet(*, path: Any = None) -> ClassPool:
-    """Open mini-ImageNet features: an npz if there is one, or else LEO's pickles.
+    """Open mini-ImageNet features: an npz if there is one, otherwise LEO's pickles.
 
     An npz has ``features``, ``label``, ``class_name`` and ``class_split``. ``path`` names the npz
     or the folder of pickles where it lies elsewhere.

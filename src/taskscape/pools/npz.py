@@ -185,7 +185,7 @@ def join_splits(path: Path, parts: Mapping[str, Mapping[str, Any]]) -> dict[str,
             if label in owner:
                 raise DataError(
                     f"{path}: class {label!r} is in both {owner[label]!r} and {split!r}. Splits "
-                    "here are of classes, not of samples: test tasks are made of classes never "
+                    "are of classes, not of samples: test tasks are made of classes never "
                     "seen in training. Join the parts and give each class one split, or make the "
                     "labels distinct if they only restart in each part."
                 )

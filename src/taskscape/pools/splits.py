@@ -171,7 +171,7 @@ def _read_class_table(path: str | os.PathLike[str], column: str) -> dict[str, st
         if by_name.setdefault(name, value) != value:
             raise DataError(
                 f"{table.place(row)}: class {name!r} is in both {by_name[name]!r} and {value!r}. "
-                "Splits and groups here are of classes: each class belongs to one."
+                "Splits and groups are of classes: each class belongs to one."
             )
     return by_name
 

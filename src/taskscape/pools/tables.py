@@ -71,7 +71,7 @@ def load_table(
     The label column is ``label``, ``y``, ``class`` or ``target``, else the only column of text, or
     is named by ``label_column``; ``split`` and ``group`` columns are optional, and so is a column
     of names for the samples (``id``, ``sample``, ``filename``, ``file``, ``path``). Features are
-    one column of lists, or else all numeric columns (except ``id`` and ``index``), or those that
+    one column of lists, otherwise all numeric columns (except ``id`` and ``index``), or those that
     ``feature_columns`` names. A column of encoded pictures (PNG, JPEG, …) is decoded.
     ``pool.info["unused_columns"]`` tells what was left out. Missing and infinite numbers, missing
     labels and damaged pictures are an error; ``skip_damaged`` leaves these rows out, with a note.

@@ -162,7 +162,7 @@ def test_too_deep(tmp_path: Path, own_cache: Path) -> None:
 def test_a_class_in_two_splits(tmp_path: Path, own_cache: Path) -> None:
     message = _error(tmp_path, own_cache, {"train/a/1.png": P, "test/a/2.png": P})
     assert message.startswith("class 'a' is in both 'test' and 'train'")
-    assert "Splits here are of classes, not of samples" in message
+    assert "Splits are of classes, not of samples" in message
 
 
 def test_a_split_beside_other_folders(tmp_path: Path, own_cache: Path) -> None:
