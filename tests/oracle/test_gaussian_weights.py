@@ -13,7 +13,6 @@ from taskscape.meta.gaussian_weights import (
     GaussianWeights,
     draw,
     gaussian_kl,
-    meta_start,
     noise,
     signs,
     slopes,
@@ -61,7 +60,7 @@ def test_hyper_prior() -> None:
 
 
 def test_draws_have_the_moments_they_should() -> None:
-    q = meta_start(mlp(3, (2,)).build(jax.random.key(1), 2), 0.3, std_rate=10.0).prior()
+    q = VAMPIRE(initial_std=0.3).init(jax.random.key(1), mlp(3, (2,)), 2).prior()
     eps = noise(q, jax.random.key(0), 20_000)
     weights = np.asarray(jax.vmap(lambda e: ravel_pytree(draw(q, e))[0])(eps))
     np.testing.assert_allclose(weights.mean(0), ravel_pytree(q.mean)[0], atol=0.01)

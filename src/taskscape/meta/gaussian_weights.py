@@ -46,11 +46,6 @@ class GaussianMeta(eqx.Module):
         return GaussianWeights(self.mean, jax.tree.map(log_variance, self.growth))
 
 
-def meta_start(network: Network, std: float, std_rate: float) -> GaussianMeta:
-    """Gaussians about a fresh network, all as wide."""
-    return GaussianMeta(network, jax.tree.map(jnp.zeros_like, network), std, std_rate)
-
-
 def noise(q: GaussianWeights, key: PRNGKeyArray, samples: int) -> Float[Array, "samples weights"]:
     """Standard normal numbers for that many samples of all weights.
 
@@ -238,7 +233,9 @@ class GaussianLearner:
             )
 
     def init(self, key: PRNGKeyArray, network: Architecture, n_way: int) -> GaussianMeta:
-        return meta_start(network.build(key, n_way), self.initial_std, self.std_rate)
+        mean = network.build(key, n_way)
+        growth = jax.tree.map(jnp.zeros_like, mean)
+        return GaussianMeta(mean, growth, self.initial_std, self.std_rate)
 
     def adapt(self, state: GaussianMeta, support: Shots, key: PRNGKeyArray) -> GaussianWeights:
         prior = state.prior()

@@ -240,7 +240,11 @@ def read_pictures(
         _in_threads(decode, len(pictures))
     kept = np.array([i for i in range(len(pictures)) if i not in damaged], dtype=np.int64)
     samples = samples[kept] if damaged else samples
-    if colour is None and samples.ndim == 4 and _is_grey(samples):
+    if (
+        colour is None
+        and samples.ndim == 4
+        and all((s[..., 1:] == s[..., :1]).all() for s in samples)
+    ):
         samples = np.ascontiguousarray(samples[..., 0])
     return Pictures(samples, kept, tuple(pictures[i][1] for i in sorted(damaged)))
 
@@ -265,11 +269,3 @@ def _in_threads(decode: Callable[[int], None], n: int) -> None:
     ):
         for done in threads.map(decode_some, range(0, n, _CHUNK)):
             advance(done)
-
-
-def _is_grey(samples: UInt8[np.ndarray, "rows height width 3"]) -> bool:
-    """Whether pictures stored in colour hold none; looked at in blocks to spare memory."""
-    return all(
-        bool((block[..., 1:] == block[..., :1]).all())
-        for block in (samples[at : at + 1024] for at in range(0, len(samples), 1024))
-    )
