@@ -208,15 +208,22 @@ def _seen_and_asked(
     pool: ClassPool, split: str | None, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Classes to learn from, and classes to query."""
-    asked = np.isin(np.arange(len(pool)), () if split is None else pool.classes_in(split))
     if pool.splits is None:
+        if split is not None:
+            pool.classes_in(split)  # which says how to have splits
         of = np.asarray(pool.groups or range(len(pool)))
         names = rng.permutation(np.unique(of))
         training = ~np.isin(of, names[: len(names) // 2])
-    else:
-        training = np.asarray(pool.splits) == "train"
-    asked = ~training & (asked | (split is None))
-    return np.flatnonzero(training), np.flatnonzero(asked)
+        return np.flatnonzero(training), np.flatnonzero(~training)
+    known = pool.classes_in("train")  # an error where there are none
+    rest = np.setdiff1d(np.arange(len(pool)), known)
+    asked = rest if split is None else np.intersect1d(rest, pool.classes_in(split))
+    if not len(asked):
+        raise DataError(
+            f"split={split!r}: measures are fitted to the training classes of {pool!r}; queries "
+            "need classes that are not among them. Query another split, or keep some apart."
+        )
+    return known, asked
 
 
 def _by_classes(
