@@ -13,7 +13,7 @@ from taskscape.arguments import Seed, check_choice, check_kind, check_number, ch
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.progress import progress_bar
-from taskscape.similarity.models import ModelSimilarity
+from taskscape.similarity.registry import ModelSimilarity
 from taskscape.similarity.retrieval import Dealt, deal
 from taskscape.statistics import Interval, mean_interval
 from taskscape.tasks import TaskSet
