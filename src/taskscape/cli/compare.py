@@ -1,7 +1,7 @@
 """``taskscape compare``, ``nearest`` and ``diagram``: distances, and what they explain."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -74,7 +74,7 @@ def compare(
 
 
 def _retrieve(
-    source: str | None, similarity: str, sizes: dict[str, int], out: Path | None, as_json: bool
+    source: str | None, similarity: str, sizes: dict[str, Any], out: Path | None, as_json: bool
 ) -> None:
     from taskscape.pools import load_pool
     from taskscape.similarity import retrieval

@@ -47,7 +47,7 @@ class DistanceSource(ABC):
 
     def contents(self) -> Hashes:
         """A hash of what each task is, whatever its place: equal for tasks that are equal."""
-        # sorted, so that the order of the other side's tasks plays no part
+        # sorted, so that the order of the other side's tasks has no effect
         d = self.matrix()
         return row_hashes(np.sort(d, axis=1)), row_hashes(np.sort(d.T, axis=1))
 

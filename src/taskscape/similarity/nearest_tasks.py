@@ -166,8 +166,8 @@ def nearest_tasks(
         apart = partial(alike.distances, tests.tolist())
         parts.append(_settled(partial(distances.nearest, tests), k, tie, apart))
     names = ("indices", "distances", "by_classes", "ties")
-    columns = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-    return NearestTasks(*columns, tie)
+    whole = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return NearestTasks(**whole, tie=tie)
 
 
 class _ClassMeans:

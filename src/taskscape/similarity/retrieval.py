@@ -136,8 +136,8 @@ class Dealt:
         if self.by_group:
             return score_retrieval(matrix, *self.owners, name)
         beside = _families(len(self.queries), len(self.candidates))
-        found = score_retrieval(np.where(beside, matrix, np.inf), *self.owners, name)
-        return replace(found, by_group=False, chance=float(len(self.queries) / beside.sum()))
+        scored = score_retrieval(np.where(beside, matrix, np.inf), *self.owners, name)
+        return replace(scored, by_group=False, chance=float(len(self.queries) / beside.sum()))
 
 
 def deal(
@@ -248,13 +248,13 @@ def _by_classes(
         queries.append(classes.tolist())
         for i, new in enumerate(rng.permutation(np.setdiff1d(asked, classes))[:_OTHERS]):
             others.append([*np.delete(classes, i % n_way).tolist(), int(new)])
-    here, there = (
+    own, beside = (
         make_tasks(pool, wanted, n_shot=2 * n_shot, seed=int(rng.integers(2**31))).halves()
         for wanted in (queries, others)
     )
     names = np.arange(len(queries)).astype(str)
     owners = names, np.concatenate([names, np.full(len(others), "one class differs")])
-    return here[0], TaskSet.concatenate([here[1], there[0]]), owners, learned
+    return own[0], TaskSet.concatenate([own[1], beside[0]]), owners, learned
 
 
 def _families(n_queries: int, n_candidates: int) -> Bool[np.ndarray, "queries candidates"]:

@@ -123,8 +123,7 @@ def choose_config(pool: ClassPool, classes: Int[np.ndarray, "some"]) -> PrepareC
     pca = min(_COMPONENTS, len(rows)) if dims > _COMPONENTS else None
     if pool.is_images:
         return PrepareConfig(pca=pca)
-    some = pool.take(rows)
-    if some.min() >= 0 and dims > 1:
+    if pool.take(rows).min() >= 0 and dims > 1:
         return PrepareConfig(power=0.5, l2=True, pca=pca)
     return PrepareConfig(pca=pca)
 
