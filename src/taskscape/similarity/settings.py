@@ -236,8 +236,8 @@ class Folds:
             if folds < 2:
                 raise DataError(
                     f"settings are chosen by tasks of n_way={n_way} held-out classes, which needs "
-                    f"{2 * (n_way + 1)} classes without groups; these tasks have {len(pool)}. Lower "
-                    "n_way, or leave the settings as they are."
+                    f"{2 * (n_way + 1)} classes without groups; these tasks have {len(pool)}. "
+                    "Lower n_way, or leave the settings as they are."
                 )
             fold = rng.permutation(len(pool)) % folds
             words = f"{len(pool)} classes held out in {folds} folds"
