@@ -50,7 +50,7 @@ def run(settings: AgreementSettings, lab: Lab) -> None:
         {"what": "agreement", "pool": pool.name, "data": pool.fingerprint, "seed": seed, **sizes}
         for seed in settings.seeds
     ]
-    drawn = {"n_way": 5, "n_shot": "all"}
+    drawn: dict[str, Any] = {"n_way": 5, "n_shot": "all"}
     test = sample_tasks(pool, settings.n_test, split="test", seed=11, **drawn)
     train = sample_tasks(pool, settings.n_train, split="train", seed=12, **drawn)
     for cell in lab.missing(cells):
