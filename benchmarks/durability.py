@@ -2,11 +2,11 @@
 
     python benchmarks/durability.py --kills 200 --out benchmarks/results/durability.json
 
-A job works in a folder of its own and goes on from what it finds there. It is killed (SIGKILL) at
+A job works in a folder of its own and resumes from what it finds there. It is killed (SIGKILL) at
 random times, started again, and in the end its results must be those of an undisturbed run, bit for
 bit. The same after SIGTERM, after a full disk (a limit on the size of files), after bytes were
 changed in its files or these were cut off, and after two processes worked in one folder. A fault
-counts as survived when the results are the same, or when the job refuses to go on with an error
+counts as survived when the results are the same, or when the job refuses to resume with an error
 that says what to do and the results are the same once that is done.
 """
 
@@ -39,8 +39,14 @@ from experiments.paper.fig2 import Fig2
 from experiments.paper.plan import VERSIONS, Fig2Plan
 from taskscape.cli.interrupts import heed_interrupts
 from taskscape.errors import DataError
-from taskscape.io.arrays import forget_checkpoint
-from taskscape.meta import ProtoNet, TrainConfig, TrainingCheckpoint, mlp, train
+from taskscape.io.arrays import (
+    arrays_of,
+    forget_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+    tree_from,
+)
+from taskscape.meta import ProtoNet, TrainConfig, TrainState, begin, mlp, train
 from taskscape.pools import ClassPool
 from taskscape.study import config_from, run_study
 from taskscape.tasks import sample_tasks
@@ -108,16 +114,19 @@ def meta_training(folder: Path) -> None:
     tasks = sample_tasks(pool, 200, split="train", n_way=3, n_shot=3, n_query=3, seed=0)
     check = sample_tasks(pool, 10, split="val", n_way=3, n_shot=3, n_query=3, seed=1)
     config = TrainConfig(updates=60, batch_size=4, validate_every=3)
-    checkpoint = TrainingCheckpoint(
-        folder / "learner.checkpoint", learner, network, tasks, config, seed=0, n_way=3,
-        validation=check,
-    )  # fmt: skip
+    file, resume = folder / "learner.checkpoint", None
+    if file.exists():
+        resume = tree_from(load_checkpoint(file)[0], begin(learner, network, config, n_way=3))
+
+    def keep(state: TrainState) -> None:
+        save_checkpoint(file, arrays_of(state), {"what": "training checkpoint"})
+
     trained = train(
         learner, network, tasks, config, seed=0, n_way=3, validation=check,
-        checkpoint=checkpoint.write, resume=checkpoint.read(),
+        checkpoint=keep, resume=resume,
     )  # fmt: skip
     trained.save(folder / "learner")
-    forget_checkpoint(checkpoint.path)
+    forget_checkpoint(file)
 
 
 def run(folder: Path) -> None:
@@ -345,7 +354,7 @@ class Faults:
             self.count("full disk", 1, folder)
 
     def two_writers(self, times: int) -> None:
-        """Two processes do the same in one folder; one may be told to wait."""
+        """Two processes do the same in one folder; one may have to wait."""
         for _ in range(times):
             folder = self.fresh()
             both = [Child(self.job, folder), Child(self.job, folder)]

@@ -169,16 +169,11 @@ def gigabytes_of(program: Any) -> float:
 
 
 def cases(chosen: list[str], learners: list[str], many: int) -> list[Case]:
-    """All cases, in rounds: float32, less precision, a single trial, other convolutions."""
+    """All cases, in rounds: float32, less precision, a single trial."""
     rounds = [("float32", many), ("bfloat16", many), ("tf32", many), ("float32", 1)]
     if jax.default_backend() == "cpu":  # there is no tf32
         rounds.remove(("tf32", many))
-    plain = [n for n in chosen if n != "conv4_lax"]
-    listed = [Case(n, a, p, t) for p, t in rounds for n in plain for a in learners]
-    if "conv4_lax" in chosen:
-        compiled = [a for a in learners if a in ("protonet", "maml")]
-        listed += [Case("conv4_lax", a, p, many) for a in compiled for p in ("float32", "bfloat16")]
-    return listed
+    return [Case(n, a, p, t) for p, t in rounds for n in chosen for a in learners]
 
 
 def expected_seconds(case: Case, took: dict[tuple[str, str], float]) -> float:
@@ -190,7 +185,7 @@ def expected_seconds(case: Case, took: dict[tuple[str, str], float]) -> float:
 def main() -> None:
     made = parser(str(__doc__))
     made.add_argument("--quick", action="store_true", help="small sizes, for a CPU")
-    made.add_argument("--networks", default="mlp,conv4,conv4_lax")
+    made.add_argument("--networks", default="mlp,conv4")
     made.add_argument("--learners", default=",".join(LEARNERS))
     made.add_argument("--budget-seconds", type=float, default=180.0)
     args = made.parse_args()

@@ -163,8 +163,7 @@ def main() -> None:
     networks: dict[str, Architecture] = {
         "mlp640": mlp(640, scale=8.0),
         "mlp32": mlp(32, scale=8.0),
-        "conv4_patches": conv4((28, 28), convolution="patches"),
-        "conv4_lax": conv4((28, 28), convolution="lax"),
+        "conv4": conv4((28, 28)),
     }
     figures: dict[str, Any] = {}
     for kind in options.networks.split(","):

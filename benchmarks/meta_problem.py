@@ -26,12 +26,8 @@ LEARNERS: dict[str, dict[str, Any]] = {
 
 
 def networks(filters: int = 64) -> dict[str, Architecture]:
-    """The networks by name; `conv4_lax` leaves convolutions to the compiler."""
-    return {
-        "mlp": mlp(FEATURES, scale=8.0),
-        "conv4": conv4((28, 28), filters),
-        "conv4_lax": conv4((28, 28), filters, convolution="lax"),
-    }
+    """The networks by name."""
+    return {"mlp": mlp(FEATURES, scale=8.0), "conv4": conv4((28, 28), filters)}
 
 
 def made_up_pool(shape: tuple[int, ...], seed: int = 0) -> ClassPool:

@@ -20,11 +20,12 @@ import numpy as np
 
 from experiments.lab import Lab, option
 from experiments.recipes import hold_out, nearest_centroid
+from experiments.spread import weight_spread
 from taskscape.errors import DataError
 from taskscape.meta import (
+    BMAML,
     LEARNERS,
     Architecture,
-    Bayesian,
     Evaluation,
     Learner,
     TrainConfig,
@@ -33,8 +34,8 @@ from taskscape.meta import (
     learner_and_training,
     network_for,
     train_many,
-    weight_spread,
 )
+from taskscape.meta.gaussian_weights import GaussianLearner
 from taskscape.meta.networks import Mlp
 from taskscape.pools import ClassPool, load_pool
 from taskscape.similarity import Task2VecConfig
@@ -199,7 +200,7 @@ def result(evaluation: Evaluation, tasks: TaskSet) -> dict[str, Any]:
 
 def spread(learner: Learner, state: Any, tasks: TaskSet) -> dict[str, Any]:
     """Means over tasks of how far a Bayesian learner's weights spread; nothing for the others."""
-    if not isinstance(learner, Bayesian):
+    if not isinstance(learner, GaussianLearner | BMAML):
         return {}
     by_task = weight_spread(learner, state, tasks)
     return {"spread": {name: float(values.mean()) for name, values in by_task.items()}}

@@ -139,9 +139,10 @@ def check_choice(value: Any, name: str, choices: Collection[str]) -> str:
 
 
 def check_kind(value: Any, kind: Any, name: str, remedy: str) -> None:
-    """A value of this class; ``remedy`` says where to get one."""
+    """A value of this class, or of one of several; ``remedy`` says where to get one."""
     if not isinstance(value, kind):
-        raise DataError(f"{name} must be a {kind.__name__}, not {type(value).__name__}. {remedy}")
+        words = " or ".join(k.__name__ for k in get_args(kind) or (kind,))
+        raise DataError(f"{name} must be a {words}, not {type(value).__name__}. {remedy}")
 
 
 def refuse_masked(value: Any, what: str = "an array") -> Any:

@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend: each names what is wrong, where, and what to do about it."""
+"""Errors that the user can repair: each names what is wrong, where, and what to do about it."""
 
 __all__ = ["CheckpointError", "DataError", "ProcessesError", "TaskscapeError"]
 

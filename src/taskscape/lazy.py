@@ -1,8 +1,8 @@
 """Packages whose public names are imported when they are first used.
 
-``import taskscape`` would else wait seconds for JAX and others, and so would every ``--help``. What
-a package offers, and from which module, is written once: in the stub ``__init__.pyi`` beside its
-``__init__.py``, where type checkers and editors read it too. This is PEP 562, used as SPEC 1 of
+``import taskscape`` would otherwise wait seconds for JAX and others, and so would every ``--help``.
+What a package offers, and from which module, is written once: in the stub ``__init__.pyi`` beside
+its ``__init__.py``, where type checkers and editors read it too. This is PEP 562, used as SPEC 1 of
 Scientific Python recommends.
 """
 

@@ -4,12 +4,11 @@ Fonts are drawn by FreeType, whose versions differ by a grey level here and ther
 """
 
 from collections import Counter
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from taskscape.pools.glyphs import load_letters, load_symbols
+from taskscape.pools.glyphs import load_glyphs
 from taskscape.pools.pool import ClassPool
 
 LETTERS = {
@@ -27,16 +26,16 @@ SYMBOLS = {
 @pytest.mark.slow
 @pytest.mark.usefixtures("shared_cache")
 @pytest.mark.parametrize(
-    ("load", "classes", "ink", "accuracy"),
+    ("name", "classes", "ink", "accuracy"),
     [
-        (load_letters, LETTERS, 30.28, {1: 0.676, 5: 0.881}),
-        (load_symbols, SYMBOLS, 34.39, {1: 0.693, 5: 0.876}),
+        ("letters", LETTERS, 30.28, {1: 0.676, 5: 0.881}),
+        ("symbols", SYMBOLS, 34.39, {1: 0.693, 5: 0.876}),
     ],
 )
 def test_characters_ink_and_difficulty(
-    load: Callable[[], ClassPool], classes: dict[str, int], ink: float, accuracy: dict[int, float]
+    name: str, classes: dict[str, int], ink: float, accuracy: dict[int, float]
 ) -> None:
-    pool = load()
+    pool = load_glyphs(name)
     assert pool.groups is not None
     assert Counter(pool.groups) == classes
     assert pool.samples.mean() == pytest.approx(ink, rel=0.01)

@@ -12,11 +12,10 @@ from taskscape.meta.abml import hyper_prior
 from taskscape.meta.gaussian_weights import (
     GaussianWeights,
     draw,
-    fisher,
     gaussian_kl,
-    meta_start,
     noise,
     signs,
+    slopes,
 )
 from taskscape.meta.networks import mlp
 
@@ -61,7 +60,7 @@ def test_hyper_prior() -> None:
 
 
 def test_draws_have_the_moments_they_should() -> None:
-    q = meta_start(mlp(3, (2,)).build(jax.random.key(1), 2), 0.3, std_rate=10.0).prior()
+    q = VAMPIRE(initial_std=0.3).init(jax.random.key(1), mlp(3, (2,)), 2).prior()
     eps = noise(q, jax.random.key(0), 20_000)
     weights = np.asarray(jax.vmap(lambda e: ravel_pytree(draw(q, e))[0])(eps))
     np.testing.assert_allclose(weights.mean(0), ravel_pytree(q.mean)[0], atol=0.01)
@@ -82,7 +81,8 @@ def test_fisher_information_of_softmax_regression() -> None:
     p = softmax(x @ W)
     expected = np.einsum("ni,nc->ic", x**2, p * (1 - p)) / 7  # diagonal of the mean Hessian
     v = signs(shots, jax.random.key(1), 4000)
-    found = jax.vmap(lambda one: fisher(network, shots, one).weights[0])(v).mean(0)
+    still = jnp.zeros((len(v), sum(leaf.size for leaf in jax.tree.leaves(network))))
+    found = slopes(GaussianWeights(network, network), shots, still, v)[1].weights[0]
     np.testing.assert_allclose(found, expected, rtol=0.1)
 
 

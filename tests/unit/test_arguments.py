@@ -48,6 +48,10 @@ from taskscape.themes import embed_into
         (lambda: check_flag(1, "unique"), "unique=1 must be True or False."),
         (lambda: check_choice([], "bins", ("a", "b")), "bins=[] is not known; use 'a' or 'b'."),
         (lambda: check_kind(3, dict, "x", "Do so."), "x must be a dict, not int. Do so."),
+        (
+            lambda: check_kind(3, dict | set, "x", "Do so."),
+            "x must be a dict or set, not int. Do so.",
+        ),
     ],
 )
 def test_messages(check, message):

@@ -1,7 +1,5 @@
 """The engine in this process; tests/unit/test_ray.py has the same on Ray."""
 
-import errno
-
 import pytest
 
 from taskscape.distributed.engine import EngineError, map_work, use_engine
@@ -19,15 +17,6 @@ def test_results_come_in_the_order_of_the_items(threads):
         results = list(map_work(times, range(5), shared=(2,), description="twice", threads=threads))
     assert results == [0, 2, 4, 6, 8]
     assert heard[-1] == ("twice", 5, 5)
-
-
-def full(item):
-    raise OSError(errno.ENOSPC, "No space left on device", "shard-1.parquet")
-
-
-def test_a_full_disk_is_told_of_in_words():
-    with pytest.raises(EngineError, match=r"^no room is left on a disk of .*'shard-1\.parquet'\. "):
-        list(map_work(full, [1]))
 
 
 def test_errors_of_the_work_are_its_own():

@@ -1,20 +1,17 @@
-"""Work on a local Ray cluster with two workers, whose worker, disk and head fail."""
+"""Work on a local Ray cluster with two workers, whose worker and disk fail."""
 
-import json
 import os
-import re
 import signal
 import socket
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import pytest
 
 import ray_cases
 from ray_cases import TASKS, Model
-from taskscape.distributed.engine import EngineError, map_work, use_engine
+from taskscape.distributed.engine import map_work, use_engine
 from taskscape.errors import DataError
 from taskscape.progress import heard_by
 from taskscape.study.stages import Listener, Stage, StageRunner
@@ -85,7 +82,7 @@ def fill_disk(item):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
 def test_a_full_disk_and_wrong_data_on_a_worker_are_told_of(cluster):
-    with pytest.raises(EngineError, match=r"^no room is left on a disk of .*No space left on dev"):
+    with pytest.raises(OSError, match="No space left on dev"):
         list(map_work(fill_disk, range(4)))
 
     def refuse(item):
@@ -133,32 +130,6 @@ def test_stages_of_a_study_are_shared_out_and_kept(cluster, tmp_path):
     assert made_by[0] == int(before)
     assert os.getpid() not in made_by
     assert heard == [(f"learners/{name}", name in "ab") for name in "abcd"]
-
-
-def test_a_killed_head_is_told_of_and_the_same_call_goes_on(tmp_path):
-    folder = tmp_path / "c"
-    done = subprocess.run(
-        [sys.executable, ray_cases.__file__, str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    outcome = json.loads(done.stdout)
-    assert re.match(
-        r"the head of the Ray cluster at .* does not answer any more\. What is finished is kept",
-        outcome["told"],
-    )
-    assert outcome["tasks"] == 10
-    kept = len(list(folder.glob("shard-*"))) - 1
-    assert kept >= 3
-    again = []
-    count = SimpleNamespace(exists=lambda: False, touch=lambda: None)
-    with use_engine("local"):
-        whole = embed_into(folder, Model(count, lambda: again.append(1)), TASKS, shard_size=1000)
-    assert len(again) == 9 - kept
-    assert len(whole) == 9_010
 
 
 def test_sigterm_ends_the_command_and_the_cluster_it_started():

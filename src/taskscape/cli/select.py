@@ -84,7 +84,7 @@ def select(
     from taskscape.select import select as select_tasks
     from taskscape.select.selection import SELECTION_FILE
     from taskscape.tasks import TASKS, TaskSet
-    from taskscape.tasks.csv_lists import is_csv
+    from taskscape.tasks.manifest import is_csv
 
     if out is not None:
         check_output(out, SELECTION_FILE, out_tasks)

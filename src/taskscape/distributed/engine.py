@@ -1,4 +1,4 @@
-"""Independent pieces of work, done here one after another or by the workers of a Ray cluster.
+"""Independent pieces of work, done in this process or by the workers of a Ray cluster.
 
 The mathematics is a map over tasks, so all that needs more than one machine is a map over pieces of
 work: :func:`map_work`. Every piece is a function of its item alone, so that who does it, in which
@@ -9,8 +9,6 @@ import importlib
 import importlib.util
 import logging
 import os
-import socket
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +21,6 @@ from typing import Any, TypeVar
 
 from taskscape.distributed.interrupts import still_heard
 from taskscape.errors import TaskscapeError
-from taskscape.io.files import DISK_FULL
 from taskscape.progress import progress_bar
 
 Item = TypeVar("Item")
@@ -31,7 +28,7 @@ Result = TypeVar("Result")
 
 ENGINES = {
     "local": "one after another in this process",
-    "ray": "by the workers of the Ray cluster that RAY_ADDRESS names, or else of one started here",
+    "ray": "by the workers of the Ray cluster that RAY_ADDRESS names, or otherwise of a local one",
     "ray://host:port": "by those of the Ray cluster at that address",
 }
 _LOCAL = "local"
@@ -39,10 +36,8 @@ _ENGINE: ContextVar[str] = ContextVar("engine", default=_LOCAL)
 _RETRIES = 3
 """How often an item is done again after the worker that did it died."""
 _SECONDS_BETWEEN_LOOKS = 1.0
-_SECONDS_WITHOUT_HEAD = 5.0
 _OWN_JOBS: set[str] = set()
-"""What Ray calls the connections that were made here, not by whoever uses us."""
-_GO_ON = "What is finished is kept: the same command goes on from there."
+"""What Ray calls the connections that this module made, not its caller."""
 
 
 class EngineError(TaskscapeError):
@@ -85,7 +80,7 @@ def map_work(
 
     It is done by the engine in use; in this process, by so many threads. Ray's workers are handed
     ``shared`` once. A worker has a core, or a GPU where the cluster has some. What a dead worker
-    had begun is done again by another. An error in the function ends the work, and is raised here;
+    had begun is done again by another. An error in the function ends the work, and is raised;
     workers finish the few pieces that they have been given (to cancel one that is ending can make
     Ray abort this process).
 
@@ -97,22 +92,14 @@ def map_work(
         yield from _map_on_ray(function, items, shared, engine, description)
         return
     with progress_bar(description, len(items)) as advance, ThreadPoolExecutor(threads) as pool:
-        do = partial(_one, function=function, shared=shared)
+        do = partial(_one, function, shared)
         for result in map(do, items) if threads == 1 else pool.map(do, items):
             yield result
             advance()
 
 
-def _one(item: Item, function: Callable[..., Result], shared: tuple[Any, ...]) -> Result:
-    """One piece of work; a full disk is told of with the machine that has it."""
-    try:
-        return function(item, *shared)
-    except OSError as error:
-        if error.errno not in DISK_FULL:
-            raise
-        raise EngineError(
-            f"no room is left on a disk of {socket.gethostname()}: {error}. Make room. {_GO_ON}"
-        ) from None
+def _one(function: Callable[..., Result], shared: tuple[Any, ...], item: Item) -> Result:
+    return function(item, *shared)
 
 
 # -- Ray ----------------------------------------------------------------------------------------
@@ -126,7 +113,7 @@ def _map_on_ray(
     description: str,
 ) -> Iterator[Result]:
     ray: Any = importlib.import_module("ray")
-    head = _connect(engine)
+    _connect(engine)
     gpus = int(ray.cluster_resources().get("GPU", 0))
     workers = gpus or int(ray.cluster_resources().get("CPU", 1))
     remote = ray.remote(num_cpus=1, num_gpus=int(gpus > 0), max_retries=_RETRIES)(_one_elsewhere)
@@ -137,11 +124,10 @@ def _map_on_ray(
     try:
         with progress_bar(description, len(items)) as advance:
             while next_one < len(items):
-                # not all at once: results wait here until it is their turn
+                # not all at once: results wait until it is their turn
                 for number, item in islice(waiting, max(0, 2 * workers + 1 - len(running))):
                     running[remote.remote(item, function, handed_over, folder)] = number
                 ready, _ = ray.wait(list(running), timeout=_SECONDS_BETWEEN_LOOKS)
-                head.check()
                 for reference in ready:
                     finished[running.pop(reference)] = ray.get(reference)
                     advance()
@@ -153,27 +139,29 @@ def _map_on_ray(
         raise
     except ray.exceptions.RayTaskError as error:
         cause = error.cause
-        raise (cause if isinstance(cause, TaskscapeError) else error) from None
+        raise (cause if isinstance(cause, TaskscapeError | OSError) else error) from None
     except (ray.exceptions.RayError, ConnectionError) as error:
         raise EngineError(
             f"{description}: the Ray cluster failed, or a worker died {_RETRIES + 1} times on one "
-            f"piece of work ({type(error).__name__}: {error}). {_GO_ON}"
+            f"piece of work ({type(error).__name__}: {error}). What is finished is kept: the same "
+            "command resumes from there."
         ) from error
 
 
 def _one_elsewhere(
     item: Item, function: Callable[..., Result], shared: tuple[Any, ...], folder: str
 ) -> Result:
-    """One piece of work on a worker, who stands where the one who asks stands.
+    """One piece of work on a worker, in the folder of the process that asks.
 
-    Ray's workers stand where their cluster was started, and would look for relative paths there.
+    Ray's workers are in the folder where their cluster was started, and would look for relative
+    paths there.
     """
     with suppress(OSError):  # not every machine has that folder, nor every piece of work needs it
         os.chdir(folder)
-    return _one(item, function, shared)
+    return function(item, *shared)
 
 
-def _connect(engine: str) -> "_Head":
+def _connect(engine: str) -> None:
     """Join the cluster that was asked for, or start one on this machine."""
     ray: Any = importlib.import_module("ray")
     if not ray.is_initialized():
@@ -187,35 +175,10 @@ def _connect(engine: str) -> "_Head":
         except (ConnectionError, RuntimeError, ValueError) as error:
             where = address or os.environ.get("RAY_ADDRESS", "this machine")
             raise EngineError(f"no Ray cluster at {where} can be reached: {error}") from error
-    through_client = bool(ray.util.client.ray.is_connected())  # tells of lost connections itself
-    return _Head(None if through_client else ray.get_runtime_context().gcs_address)
 
 
 def _leave() -> None:
-    """End a connection that was made here, and with it the cluster if that was started here."""
+    """End a connection that this module made, and the cluster if it was started for it."""
     ray: Any = importlib.import_module("ray")
     if ray.is_initialized() and ray.get_runtime_context().get_job_id() in _OWN_JOBS:
         ray.shutdown()
-
-
-class _Head:
-    """Notices that the head of the cluster is gone, for which Ray would wait without a word."""
-
-    def __init__(self, address: str | None) -> None:
-        self.address, self._seen = address, time.monotonic()
-
-    def check(self) -> None:
-        """Raise an error if nobody has answered for some seconds."""
-        if self.address is None:
-            return
-        host, port = self.address.rsplit(":", 1)
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()
-            self._seen = time.monotonic()
-        except OSError:
-            if time.monotonic() - self._seen > _SECONDS_WITHOUT_HEAD:
-                importlib.import_module("ray").shutdown()  # else Ray ends this process soon
-                raise EngineError(
-                    f"the head of the Ray cluster at {self.address} does not answer any more. "
-                    f"{_GO_ON}"
-                ) from None

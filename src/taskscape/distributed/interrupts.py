@@ -31,7 +31,7 @@ def wait_with(number: int) -> bool:
 
 @contextmanager
 def still_heard() -> Iterator[None]:
-    """Who listens to interrupts goes on to do so after the block: JAX and Ray take them over."""
+    """Handlers of interrupts stay what they were after the block: JAX and Ray take them over."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Python lets nobody else set them
         return

@@ -70,11 +70,11 @@ def join_processes(
         ) from error
     if jax.distributed.is_initialized():
         sys.excepthook = _say_and_leave
-        anyone(False)  # they connect here, and from here on notice at once if one is gone
+        anyone(False)  # this connects them; from now on they notice at once if one is gone
 
 
 def part_ways() -> None:
-    """Wait until all processes are here; from then on each goes its own way."""
+    """Wait for all processes; from then on each works alone."""
     jax.distributed.shutdown()  # type: ignore[no-untyped-call]
 
 
@@ -88,9 +88,9 @@ def losses_named() -> Iterator[None]:
         if not (_LOST.match(said) and several_processes()):
             raise
         raise ProcessesError(
-            f"process {jax.process_index()} of {jax.process_count()} cannot go on: another one "
+            f"process {jax.process_index()} of {jax.process_count()} cannot continue: another one "
             f"has ended, and then its own words say why, or cannot be reached ({said}). Start all "
-            "of them again, with resume=True (--resume) to go on from a checkpoint."
+            "of them again, with resume=True (--resume) to resume from a checkpoint."
         ) from error
 
 
@@ -123,7 +123,7 @@ def several_processes() -> bool:
 
 
 def anyone(asks: bool) -> bool:
-    """Whether any of the processes asks for something; all of them get here and wait."""
+    """Whether any of the processes asks for something; all of them call this and wait."""
     return bool(np.any(_from_all(asks)))
 
 
@@ -236,7 +236,7 @@ def on_each_device(
     function: Callable[..., Tree], mesh: Mesh, given: tuple[PartitionSpec, ...], out: PartitionSpec
 ) -> Callable[..., Tree]:
     """A function that every device runs on its share of what is split, for ``jax.jit``."""
-    # loops begin with what is the same on all devices, and go on with what is not
+    # loops begin with what is the same on all devices, and continue with what is not
     return jax.shard_map(function, mesh=mesh, in_specs=given, out_specs=out, check_vma=False)
 
 

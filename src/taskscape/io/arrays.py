@@ -33,7 +33,7 @@ _FILES = {"arrays.safetensors", "header.json"}
 def save_arrays(
     path: PathLike, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]
 ) -> None:
-    """Write a folder ``arrays.safetensors`` + ``header.json``, in one piece."""
+    """Write a folder ``arrays.safetensors`` + ``header.json``; an atomic write."""
     check_output(path, arrays_of_kind(str(header["what"])))
     raw = save(_in_order(arrays))
     checksum = {"sha256": hashlib.sha256(raw).hexdigest()}
@@ -98,7 +98,7 @@ def load_arrays(path: PathLike, what: str) -> tuple[dict[str, np.ndarray], dict[
 def save_checkpoint(
     path: PathLike, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]
 ) -> None:
-    """Write one safetensors file with the header inside, in one piece."""
+    """Write one safetensors file with the header inside; an atomic write."""
     inside = {"taskscape": _to_json(header, {}), "sha256": NO_CHECKSUM_YET}
     with written_in_one_piece(path, CHECKPOINT) as file:
         save_file(_in_order(arrays), file, inside)

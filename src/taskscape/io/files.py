@@ -1,4 +1,4 @@
-"""Files and folders that appear in one piece or not at all, and never over a user's own."""
+"""Atomic writes of files and folders, and never over a user's own."""
 
 import errno
 import getpass
@@ -46,7 +46,7 @@ def expanded(path: Any) -> Path:
 
 
 def cache_dir() -> Path:
-    """What can be made again is kept in ``TASKSCAPE_CACHE``, or else in the user's cache folder."""
+    """Where to keep what can be made again: ``TASKSCAPE_CACHE``, or the user's cache folder."""
     import platformdirs
 
     named = os.environ.get("TASKSCAPE_CACHE")

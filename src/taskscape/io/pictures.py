@@ -1,4 +1,4 @@
-"""Figures: drawn in one style, and written in one piece."""
+"""Figures: drawn in one style, and written atomically."""
 
 import os
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ PICTURE = Kind("a picture", lambda path: path.suffix.lower() in _ENDINGS)
 
 
 def save_picture(figure: "Figure", path: PathLike, **options: Any) -> None:
-    """Write a figure in one piece."""
+    """Write a figure: an atomic write."""
     ending = Path(path).suffix[1:].lower() or "png"
     if ending not in figure.canvas.get_supported_filetypes():
         raise DataError(

@@ -90,7 +90,7 @@ def read_table(path: Path) -> dict[str, Any]:
 
 
 def write_parquet(path: Path, table: pa.Table, **options: Any) -> None:
-    """Write a table so that damage is noticed by whoever reads it here."""
+    """Write a table so that damage is noticed on reading."""
     header = _any_header(table.schema)
     if header:
         table = _with_header(table, header | {"sha256": NO_CHECKSUM_YET})
@@ -157,7 +157,7 @@ def table_with_header(columns: Mapping[str, Any], header: Mapping[str, Any]) -> 
 
 
 def _with_header(table: pa.Table, header: Mapping[str, Any]) -> pa.Table:
-    text = json.dumps(header, ensure_ascii=False)
+    text = json.dumps(header, default=np.generic.item, ensure_ascii=False)
     return table.replace_schema_metadata({**(table.schema.metadata or {}), _HEADER: text})
 
 

@@ -1,12 +1,9 @@
 from taskscape.meta.abml import ABML as ABML
 from taskscape.meta.bmaml import BMAML as BMAML
-from taskscape.meta.checkpoint import TrainingCheckpoint as TrainingCheckpoint
 from taskscape.meta.episodes import tasks_from_episodes as tasks_from_episodes
 from taskscape.meta.evaluation import Evaluation as Evaluation
 from taskscape.meta.evaluation import evaluate as evaluate
 from taskscape.meta.evaluation import evaluate_many as evaluate_many
-from taskscape.meta.evaluation import weight_spread as weight_spread
-from taskscape.meta.learner import Bayesian as Bayesian
 from taskscape.meta.learner import Episode as Episode
 from taskscape.meta.learner import Learner as Learner
 from taskscape.meta.learner import Shots as Shots

@@ -75,23 +75,6 @@ class BMAML:
     def predict(self, adapted: Network, query: Shots, key: PRNGKeyArray) -> Float[Array, "n way"]:
         return self.members(adapted, query, key).mean(0)
 
-    def spread(self, state: Network, adapted: Network) -> dict[str, Float[Array, ""]]:
-        """Distances (root mean square): between particles before and after a task, and moved.
-
-        ``moves_apart`` is the distance between the *moves* of two particles over that of two moves
-        of no relation, √2 times their length: 0, all moved alike; 1, each for itself.
-        """
-        before, after = _ravel_each(state)[0], _ravel_each(adapted)[0]
-        move = after - before
-        moved = jnp.sqrt((move**2).sum(1).mean())
-        apart = _mean_distance(move) / jnp.where(moved > 0, jnp.sqrt(2.0) * moved, 1.0)
-        return {
-            "distance_before": _mean_distance(before),
-            "distance_after": _mean_distance(after),
-            "moved": moved,
-            "moves_apart": apart,
-        }
-
     def _move(self, particles: Network, sets: tuple[Shots, ...], steps: int) -> Network:
         """Steps of Stein variational gradient descent on the posterior given these samples."""
         w, rebuild = _ravel_each(particles)
@@ -147,8 +130,3 @@ def _ravel_each(
 ) -> tuple[Float[Array, "M weights"], Callable[[Float[Array, "weights"]], Network]]:
     first = jax.tree.map(lambda leaf: leaf[0], particles)
     return jax.vmap(lambda p: ravel_pytree(p)[0])(particles), ravel_pytree(first)[1]
-
-
-def _mean_distance(w: Float[Array, "M weights"]) -> Float[Array, ""]:
-    """Root mean square distance between two different particles."""
-    return jnp.sqrt(2 * ((w - w.mean(0)) ** 2).sum() / max(len(w) - 1, 1))

@@ -1,4 +1,4 @@
-"""How well a learner does on each of many tasks, and how far its weights spread in them.
+"""How well a learner does on each of many tasks.
 
 Tasks are evaluated in one compiled pass: a loop over chunks of tasks that are adapted and predicted
 side by side. What a task gets does not depend on the chunk it is in. Chunks are as large as is
@@ -22,8 +22,7 @@ from jaxtyping import Array, Float, Int, PyTree, Shaped
 from taskscape.arguments import MOST_FOR_JAX, Seed, check_choice, check_seed, check_whole, public
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.meta.episodes import EpisodeRows, gather, rows_of
-from taskscape.meta.learner import Bayesian, Learner, Number, Shots, with_numbers, without_numbers
-from taskscape.meta.learners import LEARNERS
+from taskscape.meta.learner import Learner, Number, Shots, with_numbers, without_numbers
 from taskscape.meta.networks import PRECISIONS
 from taskscape.progress import track
 from taskscape.tasks import TaskSet
@@ -276,70 +275,6 @@ def _summarise(scores: TaskScores) -> Evaluation:
         reliability=np.stack([bins[0], bins[1] / count, bins[2] / count], axis=1),
         accuracy_by_episode=np.asarray(scores.accuracy).T,
     )
-
-
-def weight_spread(
-    learner: Learner,
-    state: PyTree,
-    tasks: TaskSet,
-    *,
-    seed: Seed = 0,
-    chunk_size: int | None = None,
-) -> dict[str, Float[np.ndarray, "tasks"]]:
-    """The learner's own measures of spread for every task, and how often its members disagree.
-
-    With the ``seed`` of an evaluation, the posteriors are those of the evaluation. ``chunk_size``
-    tasks are held in memory side by side.
-    """
-    if not isinstance(learner, Bayesian):
-        several = [e.label for e in LEARNERS.values() if issubclass(e.kind, Bayesian)]
-        raise DataError(
-            f"{type(learner).__name__} adapts one set of weights, which has no spread; "
-            f"weight_spread is for {', '.join(several)}."
-        )
-    if len(tasks) == 0 or (chunk_size is not None and chunk_size < 1):
-        raise DataError(f"{len(tasks)} tasks and chunk_size={chunk_size}: give at least 1 of each.")
-    start = check_seed(seed, most=MOST_FOR_JAX)
-    rows, index = rows_of(tasks), np.arange(len(tasks), dtype=np.int32)
-    samples = jnp.asarray(tasks.pool.samples)
-    size = min(chunk_size or tasks_at_once(), len(tasks))
-    fixed, numbers = without_numbers(learner)
-    spread = _spread_chunks(fixed, numbers, size, state, samples, rows, index, start)
-    return {name: np.asarray(values) for name, values in spread.items()}
-
-
-@partial(jax.jit, static_argnames=("learner", "size"))
-def _spread_chunks(
-    learner: Bayesian,
-    numbers: Mapping[str, Number],
-    size: int,
-    state: PyTree,
-    samples: Shaped[Array, "rows *shape"],
-    rows: EpisodeRows,
-    index: Int[Array, "tasks"],
-    seed: int | Int[Array, ""],
-) -> dict[str, Float[Array, "tasks"]]:
-    learner, base = with_numbers(learner, numbers), jax.random.key(seed)
-
-    def one(args: tuple[EpisodeRows, Int[Array, ""]]) -> dict[str, Float[Array, ""]]:
-        rows, index = args
-        inner, outer = jax.random.split(jax.random.fold_in(base, index))
-        episode = gather(samples, rows)
-        adapted = learner.adapt(state, episode.support, inner)
-        p = learner.members(adapted, episode.query, outer)
-        return {**learner.spread(state, adapted), "disagreement": disagreement(p, episode.query)}
-
-    with jax.default_matmul_precision("float32"):
-        return jax.lax.map(one, (rows, index), batch_size=size)
-
-
-def disagreement(p: Float[Array, "members n way"], query: Shots) -> Float[Array, ""]:
-    r"""How often a member's most probable class is not that of the average of all.
-
-    .. math:: \frac{1}{M n} \sum_{mn} [\arg\max_c p_{mnc} \ne \arg\max_c \bar p_{nc}]
-    """
-    other = (p.argmax(-1) != p.mean(0).argmax(-1)) & query.mask
-    return other.mean(0).sum() / jnp.maximum(query.mask.sum(), 1)
 
 
 def halved_until_it_fits(

@@ -2,14 +2,12 @@
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import ClassVar, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from taskscape.errors import DataError
@@ -46,11 +44,6 @@ class GaussianMeta(eqx.Module):
             return 2 * (math.log(self.initial_std) + self.std_rate * u)
 
         return GaussianWeights(self.mean, jax.tree.map(log_variance, self.growth))
-
-
-def meta_start(network: Network, std: float, std_rate: float) -> GaussianMeta:
-    """Gaussians about a fresh network, all as wide."""
-    return GaussianMeta(network, jax.tree.map(jnp.zeros_like, network), std, std_rate)
 
 
 def noise(q: GaussianWeights, key: PRNGKeyArray, samples: int) -> Float[Array, "samples weights"]:
@@ -128,43 +121,24 @@ def slopes(
 ) -> tuple[Network, Network]:
     r"""Expected gradient of the mean nll and its expected curvature, over samples of the weights.
 
-    .. math:: g = E_q[\nabla \mathrm{nll}(w)], \qquad h = E_q[\operatorname{fisher}(w)]
-    """
+    .. math:: g = E_q[\nabla \mathrm{nll}(w)], \qquad h_i = \frac1n E_q \sum_{nc} p_{nc}\,
+        (\partial_i \ln p_{nc})^2 = \frac1n E_{q,v}\Bigl[\Bigl(\sum_{nc} v_{nc} \sqrt{p_{nc}}\;
+        \partial_i \ln p_{nc}\Bigr)^2\Bigr]
 
+    for random signs v, because those of two entries are independent: h is the diagonal of the
+    Fisher information, the Gauss-Newton part of the Hessian of the mean nll (all of it for softmax
+    regression), never negative, and costs one gradient.
+    """
     n = jnp.maximum(n_samples(support), 1)
 
     def one(e: Float[Array, "weights"], v: Float[Array, "n way"]) -> tuple[Network, Network]:
         log_p, pull = jax.vjp(lambda w: log_probabilities(w, support), draw(q, e))
         down = jax.grad(lambda log_p: -picked(log_p, support).sum() / n)(log_p)
-        return pull(down)[0], _fisher(log_p, pull, support, v)
+        root = jnp.where(support.mask[:, None], jnp.exp(0.5 * log_p), 0)
+        return pull(down)[0], jax.tree.map(lambda slope: slope**2 / n, pull(v * root)[0])
 
     each = jax.vmap(one)(eps, v)
     return cast(tuple[Network, Network], jax.tree.map(lambda leaf: leaf.mean(0), each))
-
-
-def fisher(network: Network, shots: Shots, v: Float[Array, "n way"]) -> Network:
-    r"""Diagonal of the Fisher information of the weights per sample, from random signs v.
-
-    .. math:: h_i = \frac1n \sum_{nc} p_{nc}\, (\partial_i \ln p_{nc})^2 = \frac1n
-        E_v\Bigl[\Bigl(\sum_{nc} v_{nc} \sqrt{p_{nc}}\; \partial_i \ln p_{nc}\Bigr)^2\Bigr]
-
-    because the signs of two entries are independent. It is the Gauss-Newton part of the Hessian of
-    the mean nll (all of it for softmax regression), never negative, and costs one gradient.
-    """
-    log_p, pull = jax.vjp(lambda w: log_probabilities(w, shots), network)
-    return _fisher(log_p, pull, shots, v)
-
-
-def _fisher(
-    log_p: Float[Array, "n way"],
-    pull: Callable[[Float[Array, "n way"]], tuple[Network]],
-    shots: Shots,
-    v: Float[Array, "n way"],
-) -> Network:
-    """:func:`fisher` of a network whose log-probabilities, and how to pull back, are known."""
-    root = jnp.where(shots.mask[:, None], jnp.exp(0.5 * log_p), 0)
-    n = jnp.maximum(n_samples(shots), 1)
-    return cast(Network, jax.tree.map(lambda slope: slope**2 / n, pull(v * root)[0]))
 
 
 def signs(shots: Shots, key: PRNGKeyArray, samples: int) -> Float[Array, "samples n way"]:
@@ -219,16 +193,6 @@ def natural_step(
     )
 
 
-def std_ratio(q: GaussianWeights, prior: GaussianWeights) -> PyTree:
-    """Standard deviation of every weight in a task over that of the prior: 1, nothing was learned.
-
-    >>> prior = GaussianWeights(jnp.zeros(2), jnp.zeros(2))
-    >>> std_ratio(GaussianWeights(jnp.ones(2), jnp.array([0.0, -2 * jnp.log(4)])), prior).round(2)
-    Array([1.  , 0.25], dtype=float32)
-    """
-    return jax.tree.map(lambda v, v0: jnp.exp(0.5 * (v - v0)), q.log_variance, prior.log_variance)
-
-
 @dataclass(frozen=True)
 class GaussianLearner:
     r"""A mean-field Gaussian over the weights that is both start and prior of every task.
@@ -269,7 +233,9 @@ class GaussianLearner:
             )
 
     def init(self, key: PRNGKeyArray, network: Architecture, n_way: int) -> GaussianMeta:
-        return meta_start(network.build(key, n_way), self.initial_std, self.std_rate)
+        mean = network.build(key, n_way)
+        growth = jax.tree.map(jnp.zeros_like, mean)
+        return GaussianMeta(mean, growth, self.initial_std, self.std_rate)
 
     def adapt(self, state: GaussianMeta, support: Shots, key: PRNGKeyArray) -> GaussianWeights:
         prior = state.prior()
@@ -303,22 +269,3 @@ class GaussianLearner:
         self, adapted: GaussianWeights, query: Shots, key: PRNGKeyArray
     ) -> Float[Array, "n way"]:
         return self.members(adapted, query, key).mean(0)
-
-    def spread(self, state: GaussianMeta, adapted: GaussianWeights) -> dict[str, Float[Array, ""]]:
-        """Posterior over prior standard deviations, and how far the means went, over all weights.
-
-        ``std_ratio`` is the mean and ``least_std_ratio`` the least ratio, ``narrowed`` the share of
-        weights with a ratio below 0.9, ``prior_std`` the geometric mean of the prior's, ``shift``
-        the root mean square of the means' moves in standard deviations of the prior.
-        """
-        prior = state.prior()
-        ratio = ravel_pytree(std_ratio(adapted, prior))[0]
-        move = ravel_pytree(adapted.mean)[0] - ravel_pytree(prior.mean)[0]
-        log_variance = ravel_pytree(prior.log_variance)[0]
-        return {
-            "std_ratio": ratio.mean(),
-            "least_std_ratio": ratio.min(),
-            "narrowed": (ratio < 0.9).mean(),
-            "prior_std": jnp.exp(0.5 * log_variance.mean()),
-            "shift": jnp.sqrt((move**2 * jnp.exp(-log_variance)).mean()),
-        }

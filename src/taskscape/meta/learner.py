@@ -56,7 +56,6 @@ class Episode(eqx.Module):
 
 
 @runtime_checkable
-@runtime_checkable
 class Learner(Protocol):
     """What every meta-learner can do; the state and what it adapts to are its own pytrees.
 
@@ -79,21 +78,6 @@ class Learner(Protocol):
 
     def predict(self, adapted: PyTree, query: Shots, key: PRNGKeyArray) -> Float[Array, "n way"]:
         """Class probabilities of the queries, whose labels are not looked at."""
-        ...
-
-
-@runtime_checkable
-class Bayesian(Learner, Protocol):
-    """A learner that knows many networks after the support set, not one."""
-
-    def members(
-        self, adapted: PyTree, query: Shots, key: PRNGKeyArray
-    ) -> Float[Array, "members n way"]:
-        """Class probabilities of each of the networks; predictions are their average."""
-        ...
-
-    def spread(self, state: PyTree, adapted: PyTree) -> dict[str, Float[Array, ""]]:
-        """How wide the weights are after a task, by name, compared with before."""
         ...
 
 

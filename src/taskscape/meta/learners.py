@@ -95,7 +95,7 @@ _ALL = (
     ),
 )
 LEARNERS: Mapping[str, LearnerEntry] = MappingProxyType({entry.name: entry for entry in _ALL})
-"""Every learner by name; a new one is an entry here."""
+"""Every learner by name; add a new one to it."""
 
 
 def find_learner(name: str) -> LearnerEntry:

@@ -1,4 +1,4 @@
-"""A user's own arrays: samples with their labels, or one array per class."""
+"""A user's own samples and labels: arrays, one array per class, or a dataset of pairs."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,9 +9,10 @@ from jaxtyping import Bool, Int, Shaped
 
 from taskscape.arguments import check_flag, check_memory, refuse_masked
 from taskscape.errors import DataError
-from taskscape.pools.cache import rows_in_room
-from taskscape.pools.notes import left_out
-from taskscape.pools.pool import ClassPool, as_samples, one_split
+from taskscape.pools.cache import room, rows_in_room
+from taskscape.pools.images import check_image_size, images_in_shape
+from taskscape.pools.pool import ClassPool, as_samples, left_out, one_split
+from taskscape.progress import track
 
 
 def as_numpy(values: Any, what: str) -> Shaped[np.ndarray, "..."]:
@@ -111,7 +112,7 @@ def per_class(
             if value_of.setdefault(c, text) != text:
                 raise DataError(
                     f"{what}: the samples of class {str(labels[c])!r} are in both {value_of[c]!r} "
-                    f"and {text!r}. Splits and groups here are of classes, not of samples: all "
+                    f"and {text!r}. Splits and groups are of classes, not of samples: all "
                     "samples of a class belong to the same one."
                 )
         return [value_of[c] for c in range(n_classes)]
@@ -123,24 +124,33 @@ def per_class(
     )
 
 
-def labelled_pool(
+def load_arrays(
     X: Any,
     y: Any,
     *,
-    name: str,
     class_names: Any = None,
     groups: Any = None,
     splits: Any = None,
     sample_names: Any = None,
+    name: Any = "arrays",
+    skip_damaged: Any = False,
     info: Mapping[str, Any] | None = None,
     by_sample: bool = False,
-    skip_damaged: bool = False,
     given_rows: Int[np.ndarray, "rows"] | None = None,
 ) -> ClassPool:
-    """A pool from samples and labels in whatever form they come; see :func:`load_arrays`.
+    """A pool from samples ``X`` and labels ``y``: lists, numpy, JAX, pandas, sparse or torch.
 
-    ``given_rows`` says which rows of the user's these are, where some have been left out.
+    Classes are the distinct labels in sorted order. ``class_names``, ``groups`` and ``splits`` have
+    an entry per class in that order, or are indexed by whole-number labels; ``groups`` and
+    ``splits`` may also have an entry per sample, which is meant with ``by_sample`` where there are
+    as many samples as classes. ``sample_names`` names every sample, for lists of tasks;
+    ``skip_damaged`` leaves out samples that have NaN or infinite numbers. ``given_rows`` says which
+    rows of the user's these are, where some have been left out.
+
+    >>> load_arrays(np.zeros((4, 2)), ["cat", "dog", "cat", "dog"], splits=["train", "test"])
+    ClassPool('arrays': 2 classes, 1 train, 1 test, 4 samples of 2 features)
     """
+    name, skip_damaged = str(name), check_flag(skip_damaged, "skip_damaged")
     X, y = as_numpy(X, "X"), clean_labels(y)
     if len(X) != len(y):
         raise DataError(f"X has {len(X)} samples and y has {len(y)} labels; give one per sample.")
@@ -166,7 +176,8 @@ def labelled_pool(
             raise DataError(
                 f"sample_names has {len(names)} names for {len(y)} samples; give one per sample."
             )
-    pool = _class_by_class(X, index, sound, names, name, dict(info or {}), by_class)
+    info = {"source": "arrays"} if info is None else dict(info)
+    pool = _class_by_class(X, index, sound, names, name, info, by_class)
     return pool if given_rows is None else replace(pool, given_rows=given_rows[pool.given_rows])
 
 
@@ -219,34 +230,6 @@ def channels_last(X: Shaped[np.ndarray, "rows ..."]) -> Shaped[np.ndarray, "rows
     return X[..., 0] if X.ndim == 4 and X.shape[3] == 1 else X
 
 
-def load_arrays(
-    X: Any,
-    y: Any,
-    *,
-    class_names: Any = None,
-    groups: Any = None,
-    splits: Any = None,
-    sample_names: Any = None,
-    name: Any = "arrays",
-    skip_damaged: Any = False,
-) -> ClassPool:
-    """A pool from samples ``X`` and labels ``y``: lists, numpy, JAX, pandas, sparse or torch.
-
-    Classes are the distinct labels in sorted order. ``class_names``, ``groups`` and ``splits`` have
-    an entry per class in that order, or are indexed by whole-number labels; ``groups`` and
-    ``splits`` may also have an entry per sample. ``sample_names`` names every sample, for lists of
-    tasks; ``skip_damaged`` leaves out samples that have NaN or infinite numbers.
-
-    >>> load_arrays(np.zeros((4, 2)), ["cat", "dog", "cat", "dog"], splits=["train", "test"])
-    ClassPool('arrays': 2 classes, 1 train, 1 test, 4 samples of 2 features)
-    """
-    return labelled_pool(
-        X, y, name=str(name), class_names=class_names, groups=groups, splits=splits,
-        sample_names=sample_names, info={"source": "arrays"},
-        skip_damaged=check_flag(skip_damaged, "skip_damaged"),
-    )  # fmt: skip
-
-
 def load_classes(
     classes: Mapping[Any, Any],
     *,
@@ -254,6 +237,7 @@ def load_classes(
     splits: Any = None,
     name: Any = "arrays",
     skip_damaged: Any = False,
+    info: Mapping[str, Any] | None = None,
 ) -> ClassPool:
     """A pool from a dict of class name to samples; ``groups`` and ``splits`` in its order.
 
@@ -282,7 +266,91 @@ def load_classes(
                 f"{first.dtype}; convert them to one type."
             )
     y = np.repeat(np.arange(len(arrays)), [len(array) for array in arrays])
-    return labelled_pool(
-        np.concatenate(arrays), y, name=str(name), class_names=names, groups=groups, splits=splits,
-        info={"source": "arrays"}, skip_damaged=check_flag(skip_damaged, "skip_damaged"),
+    return load_arrays(
+        np.concatenate(arrays), y, name=name, class_names=names, groups=groups, splits=splits,
+        info=info, skip_damaged=skip_damaged,
     )  # fmt: skip
+
+
+# -- datasets as PyTorch has them: a length, and a pair (x, y) for each number below it ------------
+
+
+def is_dataset(source: Any) -> bool:
+    """Whether something has a length and can be asked for its items, and is no array or text."""
+    if isinstance(source, str | bytes | Mapping) or hasattr(source, "dtype"):
+        return False
+    return hasattr(source, "__len__") and hasattr(source, "__getitem__")
+
+
+def load_dataset(
+    dataset: Any,
+    *,
+    class_names: Any = None,
+    groups: Any = None,
+    splits: Any = None,
+    sample_names: Any = None,
+    name: Any = None,
+    image_size: Any = None,
+) -> ClassPool:
+    """A pool of what a dataset gives: of torchvision, a ``Subset``, or any list of pairs (x, y).
+
+    Its items are read once, one at a time, and kept as 8-bit pictures or as features. A picture is
+    one of PIL's, or numbers (height, width), with channels last or first as torch has them, of
+    whole numbers up to 255 or fractions from 0 to 1. ``classes`` of the dataset names whole-number
+    labels. The number of an item is its row in what taskscape hands out (:meth:`TaskSet.rows`).
+
+    >>> load_dataset([(np.zeros(2), "cat"), (np.ones(2), "dog"), (np.ones(2), "cat")])
+    ClassPool('list': 2 classes, 3 samples of 2 features)
+    """
+    kind, size = type(dataset).__name__, check_image_size(image_size)
+    if len(dataset) == 0:
+        raise DataError(f"the {kind} has no items.")
+    X: Any = None
+    labels = []
+    for i in track(range(len(dataset)), "reading the dataset"):
+        pair = dataset[i]
+        if not isinstance(pair, tuple | list) or len(pair) < 2:
+            raise DataError(
+                f"item {i} of the {kind} is a {type(pair).__name__}; expected a pair (x, y) of a "
+                "sample and its label. Samples and labels that are apart are given as (X, y)."
+            )
+        x, y = _sample(pair[0], f"sample {i} of the {kind}", size), pair[1]
+        labels.append(y.item() if getattr(y, "ndim", None) == 0 else y)
+        if X is None:
+            X = room((len(dataset), *x.shape), x.dtype)
+        if x.shape != X.shape[1:]:
+            raise DataError(
+                f"sample {i} of the {kind} has shape {x.shape}, sample 0 has {X.shape[1:]}; all "
+                "need the same. Of pictures, image_size=… brings them to one size."
+            )
+        X[i] = x
+    names = class_names if class_names is not None else _class_names(dataset, labels)
+    return load_arrays(
+        X, labels, name=kind if name is None else name, class_names=names, groups=groups,
+        splits=splits, sample_names=sample_names, info={"source": f"a {kind}"},
+    )  # fmt: skip
+
+
+def _sample(x: Any, where: str, size: tuple[int, int] | None) -> Shaped[np.ndarray, "*shape"]:
+    x = as_numpy(x, where)
+    if x.ndim == 1:
+        return as_samples(x[None])[0]
+    x = channels_last(x[None])
+    if x.dtype.kind == "f" and not (x.min() >= 0 and x.max() <= 1):
+        raise DataError(  # of one picture alone, 0 to 255 cannot be told from a dark 0 to 1
+            f"{where} has pixels from {x.min():g} to {x.max():g}; expected fractions from 0 to 1, "
+            "or whole numbers up to 255. Leave Normalize out of its transform, or flatten its "
+            "samples to features."
+        )
+    x = as_samples(x)
+    return (x if size is None else images_in_shape(x, (*size, *x.shape[3:])))[0]
+
+
+def _class_names(dataset: Any, labels: list[Any]) -> list[str] | None:
+    """The names that a dataset, or the one that it is a ``Subset`` of, has for its labels."""
+    while not hasattr(dataset, "classes") and hasattr(dataset, "dataset"):
+        dataset = dataset.dataset
+    names = list(getattr(dataset, "classes", ()))
+    if not all(isinstance(y, int | np.integer) and 0 <= y < len(names) for y in labels):
+        return None
+    return [str(names[y]) for y in sorted(set(labels))]

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from taskscape.errors import DataError
-from taskscape.io.files import Kind, cache_dir, check_output, expanded, folder_in_one_piece
+from taskscape.io.files import Kind, cache_dir, expanded, folder_in_one_piece
 from taskscape.pools.pool import ClassPool
 
 _FORMAT = 1
@@ -32,7 +32,7 @@ POOL = Kind(
 
 
 def data_dir() -> Path:
-    """The folder of known data sets: ``TASKSCAPE_DATA``, or else the user's cache folder."""
+    """The folder of known data sets: ``TASKSCAPE_DATA``, otherwise the user's cache folder."""
     named = os.environ.get("TASKSCAPE_DATA")
     return expanded(named) if named else cache_dir() / "data"
 
@@ -97,14 +97,8 @@ def rows_in_room(
     return taken
 
 
-def save_pool(pool: ClassPool, folder: str | os.PathLike[str]) -> None:
-    """See :meth:`ClassPool.save`."""
-    check_output(folder, POOL)
-    write_pool(pool, Path(folder), replace=True)
-
-
 def write_pool(pool: ClassPool, folder: Path, *, replace: bool = False) -> None:
-    """Store a pool as a folder, in one piece or not at all."""
+    """Store a pool as a folder; an atomic write."""
     with folder_in_one_piece(folder, replace=replace) as draft:
         shape = (pool.n_samples, *pool.sample_shape)
         rows = np.lib.format.open_memmap(draft / "samples.npy", "w+", pool.samples.dtype, shape)
@@ -129,7 +123,6 @@ def write_pool(pool: ClassPool, folder: Path, *, replace: bool = False) -> None:
             header["sample_names"] = [pool.sample_names[row] for row in pool.rows]
         if pool.given_rows is not None:
             header["given_rows"] = pool.given(pool.rows).tolist()
-        header["checksum"] = _checksum(header)
         (draft / "pool.json").write_text(json.dumps(header, ensure_ascii=False), encoding="utf-8")
 
 
@@ -140,9 +133,6 @@ def read_pool(folder: Path) -> ClassPool:
     """
     try:
         header = json.loads((folder / "pool.json").read_text(encoding="utf-8"))
-        checksum = header.pop("checksum", None)  # older pools have none
-        if checksum is not None and checksum != _checksum(header):
-            raise ValueError("pool.json is not what was stored")
         path = folder / "samples.npy"
         large = path.stat().st_size > _MAP_ABOVE_BYTES
         samples = np.load(path, mmap_mode="r" if large else None, allow_pickle=False)
@@ -171,7 +161,3 @@ def read_pool(folder: Path) -> ClassPool:
         raise DataError(
             f"{folder} is not a readable pool ({error}). Delete it and retry."
         ) from error
-
-
-def _checksum(header: dict[str, Any]) -> str:
-    return hashlib.blake2b(json.dumps(header).encode(), digest_size=16).hexdigest()

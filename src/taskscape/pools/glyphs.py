@@ -41,7 +41,7 @@ _UPRIGHT = ("DejaVuSans", "DejaVuSerif", "DejaVuSansMono")
 
 @dataclass(frozen=True)
 class GlyphGroup:
-    """A script, or a block of symbols: its name, its split, and how its characters are told."""
+    """A script, or a block of symbols: its name, its split, and how its characters are known."""
 
     name: str
     split: str
@@ -50,7 +50,7 @@ class GlyphGroup:
     faces: tuple[str, ...] = FACE_NAMES
     """The faces that draw it; fewer where the others hold to another design."""
     ranges: tuple[tuple[int, int], ...] = ()
-    """First and last code points of a block of symbols; a script is told by the prefix alone."""
+    """First and last code points of a block of symbols; a script is known by the prefix alone."""
 
     @property
     def is_symbols(self) -> bool:
@@ -112,6 +112,9 @@ BLOCKS = (
 )  # fmt: skip
 
 
+PARTS = {"glyphs": SCRIPTS + BLOCKS, "letters": SCRIPTS, "symbols": BLOCKS}
+
+
 @dataclass(frozen=True)
 class Glyph:
     """A character, its group, and its shape in every face that draws it."""
@@ -128,62 +131,29 @@ class Glyph:
         return f"{self.group.name}/{' '.join(words)}"
 
 
-def load_glyphs(*, seed: Seed = 0, n_drawings: int = 20, image_size: int = 28) -> ClassPool:
-    """Letters and symbols, each drawn many times by different hands; ink is bright.
-
-    The drawings of a character depend on the seed and the character alone. The first call draws
-    the pool, which takes some seconds; later ones read it from the cache.
-    """
-    letters, symbols = (
-        load(seed=seed, n_drawings=n_drawings, image_size=image_size)
-        for load in (load_letters, load_symbols)
-    )
-    counts = np.concatenate([letters.counts, symbols.counts])
-    return ClassPool(
-        name="glyphs",
-        samples=np.concatenate([letters.samples, symbols.samples]),
-        starts=np.cumsum(counts) - counts,
-        counts=counts,
-        class_names=letters.class_names + symbols.class_names,
-        groups=(letters.groups or ()) + (symbols.groups or ()),
-        splits=(letters.splits or ()) + (symbols.splits or ()),
-        info={
-            **letters.info,
-            "source": "letters and symbols of the DejaVu fonts, drawn by taskscape",
-            "characters": letters.info["characters"] | symbols.info["characters"],
-        },
-        class_digests=(letters.class_digests or ()) + (symbols.class_digests or ()) or None,
-    )
-
-
-def load_letters(*, seed: Seed = 0, n_drawings: int = 20, image_size: int = 28) -> ClassPool:
-    """The letters of the glyphs: fifteen scripts."""
-    return _load("letters", SCRIPTS, seed, n_drawings, image_size)
-
-
-def load_symbols(*, seed: Seed = 0, n_drawings: int = 20, image_size: int = 28) -> ClassPool:
-    """The symbols of the glyphs: thirteen blocks of Unicode; none looks like one of the letters."""
-    return _load("symbols", BLOCKS, seed, n_drawings, image_size)
-
-
-def _load(
-    name: str, groups: tuple[GlyphGroup, ...], seed: Seed, n_drawings: int, image_size: int
+def load_glyphs(
+    part: str = "glyphs", *, seed: Seed = 0, n_drawings: int = 20, image_size: int = 28
 ) -> ClassPool:
+    """Letters and symbols, or ``"letters"`` or ``"symbols"`` alone, drawn by different hands.
+
+    Ink is bright. The drawings of a character depend on the seed and the character alone. The first
+    call draws the pool, which takes some seconds; later ones read it from the cache.
+    """
     low, high = _IMAGE_SIZES
     start = check_seed(seed)
     check_whole(n_drawings, "n_drawings", 1)
     check_whole(image_size, "image_size", low, high)
-    characters = {group: characters_of(group) for group in groups}
-    made_with = [
+    characters = {group: characters_of(group) for group in PARTS[part]}
+    drawn_with = [
         PIL.__version__,
         features.version("freetype2"),
         matplotlib.__version__,
         unicodedata.unidata_version,
     ]
     key = cache_key(
-        _DRAWING_VERSION, start, n_drawings, image_size, made_with, list(characters.values())
+        _DRAWING_VERSION, start, n_drawings, image_size, drawn_with, list(characters.values())
     )
-    return cached(name, key, lambda: _make(name, characters, start, n_drawings, image_size))
+    return cached(part, key, lambda: _make(part, characters, start, n_drawings, image_size))
 
 
 def characters_of(group: GlyphGroup) -> str:

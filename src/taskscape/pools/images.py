@@ -39,7 +39,6 @@ _DEEP_MODES = frozenset({"F", "I", "I;16", "I;16B", "I;16L", "I;16N"})
 _GREY_MODES = _DEEP_MODES | {"1", "L", "LA", "La"}
 
 T = TypeVar("T")
-PictureT = TypeVar("PictureT")
 
 
 def check_image_size(image_size: Any) -> tuple[int, int] | None:
@@ -198,25 +197,25 @@ class Pictures:
 
 
 def read_pictures(
-    pictures: Sequence[PictureT],
-    open_file: Callable[[PictureT], BufferedReader | BytesIO],
-    where: Callable[[PictureT], str],
+    pictures: Sequence[tuple[Callable[[], BufferedReader | BytesIO], str]],
     *,
     size: tuple[int, int] | None = None,
     colour: bool | None = None,
     skip_damaged: bool = False,
 ) -> Pictures:
-    """Decode pictures; a damaged one is an error, unless it is to be skipped.
+    """Decode pictures, each given by what opens it and by its place in words.
 
+    A damaged one is an error, unless it is to be skipped.
     Without ``size``, pictures that all have the same size of at most 96 pixels keep it, and others
     become 84×84; without ``colour``, they are in colour if any has some.
     """
     damaged: set[int] = set()
 
     def careful(index: int, decode: Callable[[Any, str], T]) -> T | None:
+        open_file, where = pictures[index]
         try:
-            with open_file(pictures[index]) as file:
-                return decode(file, where(pictures[index]))
+            with open_file() as file:
+                return decode(file, where)
         except DataError as error:
             if not skip_damaged:
                 raise DataError(f"{error} {_SKIP}") from error
@@ -241,9 +240,13 @@ def read_pictures(
         _in_threads(decode, len(pictures))
     kept = np.array([i for i in range(len(pictures)) if i not in damaged], dtype=np.int64)
     samples = samples[kept] if damaged else samples
-    if colour is None and samples.ndim == 4 and _is_grey(samples):
+    if (
+        colour is None
+        and samples.ndim == 4
+        and all((s[..., 1:] == s[..., :1]).all() for s in samples)
+    ):
         samples = np.ascontiguousarray(samples[..., 0])
-    return Pictures(samples, kept, tuple(where(pictures[i]) for i in sorted(damaged)))
+    return Pictures(samples, kept, tuple(pictures[i][1] for i in sorted(damaged)))
 
 
 def _header(file: BufferedReader | BytesIO, where: str) -> tuple[tuple[int, int], bool]:
@@ -266,11 +269,3 @@ def _in_threads(decode: Callable[[int], None], n: int) -> None:
     ):
         for done in threads.map(decode_some, range(0, n, _CHUNK)):
             advance(done)
-
-
-def _is_grey(samples: UInt8[np.ndarray, "rows height width 3"]) -> bool:
-    """Whether pictures stored in colour hold none; looked at in blocks to spare memory."""
-    return all(
-        bool((block[..., 1:] == block[..., :1]).all())
-        for block in (samples[at : at + 1024] for at in range(0, len(samples), 1024))
-    )

@@ -15,8 +15,7 @@ from taskscape.errors import DataError
 from taskscape.pools.encode import encode_pool, own_encoder
 from taskscape.pools.images import check_colour, check_image_size, images_in_shape
 from taskscape.pools.look_alikes import LookAlikes, Looks, find_look_alikes, paper_of
-from taskscape.pools.notes import few_names
-from taskscape.pools.pool import ClassPool
+from taskscape.pools.pool import ClassPool, few_names
 
 _HELD_OUT = ("val", "test")
 

@@ -1,7 +1,10 @@
-"""The data sets known by name: what they are, where they lie, and how to get them."""
+"""The data sets known by name: what they are, where they lie, and how to get them.
+
+They are fetched on request only.
+"""
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,10 +12,12 @@ from typing import Any
 from taskscape.arguments import check_whole
 from taskscape.errors import DataError
 from taskscape.pools.cache import data_dir
-from taskscape.pools.download import RemoteFile, fetch
 from taskscape.pools.mini_imagenet import load_mini_imagenet, locate_mini_imagenet
-from taskscape.pools.omniglot import FILES, load_omniglot, locate_omniglot
+from taskscape.pools.omniglot import load_omniglot, locate_omniglot
 from taskscape.pools.pool import ClassPool
+from taskscape.progress import track
+
+_OMNIGLOT = "https://github.com/brendenlake/omniglot/raw/master/python"
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,35 +27,61 @@ class KnownSet:
     name: str
     description: str
     locate: Callable[[], Path | None]
-    """Where it lies on this machine; None if it is not here."""
+    """Where it lies on this machine; None if it is missing."""
     load: Callable[..., ClassPool]
     """Opens it; its keyword arguments are the options that ``load_pool`` takes for it."""
     how_to_get: str
-    """What to do if it is not here."""
-    files: tuple[RemoteFile, ...] | None = None
-    """What :meth:`download` fetches; None if it cannot be fetched automatically."""
+    """What to do if it is missing."""
+    files: Mapping[str, str] | None = None
+    """The addresses that :meth:`download` fetches, each with its checksum as ``md5:digest``; None
+    if the data set cannot be fetched automatically."""
 
     def __repr__(self) -> str:
         return f"KnownSet({self.name!r}: {self.description})"
 
     def download(self) -> Path:
         """Fetch the data set into the folder of known data sets; nothing is fetched twice."""
-        here = self.locate()
-        if here is not None:
-            return here
+        place = self.locate()
+        if place is not None:
+            return place
         if self.files is None:
             raise DataError(f"{self.name!r} cannot be downloaded automatically. {self.how_to_get}")
         return fetch(self.files, data_dir() / self.name)
 
     def missing(self) -> DataError:
         """The error that says where the data set was looked for, and how to get it."""
-        here = f"(There is a {self.name!r} in the current folder, but a known name wins over it: "
-        here += f"write './{self.name}' to open that.)"
+        hint = f"(There is a {self.name!r} in the current folder, but a known name wins over it: "
+        hint += f"write './{self.name}' to open that.)"
         return DataError(
             f"{self.name!r} is a known data set but is not on this machine: looked in {data_dir()} "
             f"and {data_dir() / self.name} (the environment variable TASKSCAPE_DATA names the "
-            f"folder). {self.how_to_get} {here if Path(self.name).exists() else ''}".rstrip()
+            f"folder). {self.how_to_get} {hint if Path(self.name).exists() else ''}".rstrip()
         )
+
+
+def fetch(files: Mapping[str, str], folder: Path) -> Path:
+    """Download files into a folder; those already there with the right checksum are kept.
+
+    A file appears under its name only when it is complete and its checksum is right.
+    """
+    import pooch  # takes a while to import, and few runs download anything
+
+    existed = folder.exists()
+    pooch.get_logger().setLevel("WARNING")
+    for url, checksum in track(files.items(), "downloading"):
+        name = url.rsplit("/", 1)[-1]
+        try:
+            pooch.retrieve(
+                url, checksum, name, path=folder, downloader=pooch.HTTPDownloader(timeout=60)
+            )
+        except Exception as error:  # no network, no such page, no space, a wrong checksum …
+            if not existed and folder.exists() and not any(folder.iterdir()):
+                folder.rmdir()
+            raise DataError(
+                f"downloading {url} failed ({type(error).__name__}: {error}). Try again, or fetch "
+                f"it by other means and put it at {folder / name} ({checksum.replace(':', ' ')})."
+            ) from error
+    return folder
 
 
 def _drawn(name: str) -> Callable[..., ClassPool]:
@@ -61,8 +92,7 @@ def _drawn(name: str) -> Callable[..., ClassPool]:
 
         options = {"seed": seed, "n_drawings": n_drawings, "image_size": image_size}
         whole = {option: check_whole(value, option) for option, value in options.items()}
-        pool: ClassPool = getattr(glyphs, f"load_{name}")(**whole)
-        return pool
+        return glyphs.load_glyphs(name, **whole)
 
     return load
 
@@ -103,7 +133,10 @@ POOLS: dict[str, KnownSet] = {
                 "omniglot`, or put images_background.zip and images_evaluation.zip there by hand, "
                 "or give path=…"
             ),
-            files=FILES,
+            files={
+                f"{_OMNIGLOT}/images_background.zip": "md5:68d2efa1b9178cc56df9314c21c6e718",
+                f"{_OMNIGLOT}/images_evaluation.zip": "md5:6b91aef0f799c5bb55b94e3f2daec811",
+            },
         ),
         KnownSet(
             name="mini_imagenet",

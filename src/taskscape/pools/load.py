@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,9 +14,8 @@ import numpy as np
 
 from taskscape.errors import DataError
 from taskscape.io.files import expanded
-from taskscape.pools.arrays import load_arrays, load_classes
+from taskscape.pools.arrays import is_dataset, load_arrays, load_classes, load_dataset
 from taskscape.pools.cache import cache_key, cached, read_pool
-from taskscape.pools.datasets import is_dataset, load_dataset
 from taskscape.pools.encode import check_encoder, encode_pool
 from taskscape.pools.folders import load_folder
 from taskscape.pools.images import check_image_size
@@ -28,10 +28,9 @@ from taskscape.pools.join import (
 )
 from taskscape.pools.known import POOLS, KnownSet
 from taskscape.pools.mini_imagenet import has_leo_pickles, load_leo
-from taskscape.pools.notes import PHOTOGRAPHS, with_notes
 from taskscape.pools.npz import load_npz
 from taskscape.pools.omniglot import load_omniglot, looks_like_omniglot
-from taskscape.pools.pool import ClassPool, parse_split
+from taskscape.pools.pool import PHOTOGRAPHS, ClassPool, parse_split, with_notes
 from taskscape.pools.splits import drop_small_classes, is_by_name, named_splits
 from taskscape.pools.tables import SUFFIXES as TABLES
 from taskscape.pools.tables import is_table, load_table, parquet_files
@@ -173,21 +172,21 @@ def _open(source: Any, download: bool, options: Mapping[str, Any]) -> ClassPool:
             f"download=True is for known data sets ({', '.join(POOLS)}), not for {_shown(source)}."
         )
     if isinstance(source, ClassPool):
-        return _call(lambda: source, options, "a pool", ())
+        return _call(lambda: source, options, "a pool")
     if isinstance(source, str | Path):
         return _open_path(source, options)
     if is_table(source):
-        return _call(load_table, options, "a table", (source,))
+        return _call(load_table, options, "a table", source)
     if isinstance(source, Mapping) and hasattr(source, "target"):  # a Bunch of scikit-learn
         options = {"class_names": source.get("target_names"), **options}
         pair = (source["data"], source["target"])
-        return _call(load_arrays, options, "a data set of scikit-learn", pair)
+        return _call(load_arrays, options, "a data set of scikit-learn", *pair)
     if isinstance(source, Mapping):
-        return _call(load_classes, options, "a dict of classes", (source,))
+        return _call(load_classes, options, "a dict of classes", source)
     if isinstance(source, tuple) and len(source) == 2:
-        return _call(load_arrays, options, "a pair (X, y)", source)
+        return _call(load_arrays, options, "a pair (X, y)", *source)
     if is_dataset(source):
-        return _call(load_dataset, options, "a dataset of pairs (x, y)", (source,))
+        return _call(load_dataset, options, "a dataset of pairs (x, y)", source)
     raise DataError(
         f"source={_shown(source)}: expected a known name ({', '.join(POOLS)}), a path, a pair "
         "(X, y), a dict of class name to array, a data frame, a dataset (of a DataLoader, its "
@@ -205,21 +204,10 @@ _FOR_ANY = ("splits", "groups", "image_size", "min_samples")
 
 
 def _call(
-    load: Callable[..., ClassPool], options: Mapping[str, Any], what: str, source: tuple[Any, ...]
+    load: Callable[..., ClassPool], options: Mapping[str, Any], what: str, *source: Any
 ) -> ClassPool:
     """Open a source after making sure that its loader, or any pool, takes these options."""
-    parameters = inspect.signature(load).parameters.values()
-    accepted = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    later = {
-        name: value
-        for name, value in options.items()
-        if name in _FOR_ANY and (name not in accepted or is_by_name(value))
-    }
-    own = {name: value for name, value in options.items() if name not in later}
-    unknown = next((name for name in own if name not in accepted), None)
-    if unknown is not None:
-        takes = ", ".join(dict.fromkeys((*accepted, *_FOR_ANY)))
-        raise DataError(f"{unknown}=… is not an option for {what}; it takes {takes}.")
+    own, later = _by_taker(load, options, what)
     pool = load(*source, **own)
     every = pool.class_names
     if "min_samples" in later:
@@ -229,16 +217,32 @@ def _call(
     return pool if size is None else pool_in_size(pool, size)
 
 
-def _open_known(known: KnownSet, download: bool, options: Mapping[str, Any]) -> ClassPool:
-    def load(**kept: Any) -> ClassPool:
-        if kept.get("path") is None and known.locate() is None:
-            if not download:
-                raise known.missing()
-            known.download()
-        return known.load(**kept)
+def _by_taker(
+    load: Callable[..., ClassPool], options: Mapping[str, Any], what: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options that a loader takes, and those for the pool that it has opened."""
+    parameters = inspect.signature(load).parameters.values()
+    known = inspect.signature(load_pool).parameters
+    accepted = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name in known]
+    own, later = {}, {}
+    for name, value in options.items():
+        if name in accepted and not (name in _FOR_ANY and is_by_name(value)):
+            own[name] = value
+        elif name in _FOR_ANY:
+            later[name] = value
+        else:
+            takes = ", ".join(dict.fromkeys((*accepted, *_FOR_ANY)))
+            raise DataError(f"{name}=… is not an option for {what}; it takes {takes}.")
+    return own, later
 
-    load.__signature__ = inspect.signature(known.load)  # type: ignore[attr-defined]
-    return _call(load, options, f"{known.name!r}", ())
+
+def _open_known(known: KnownSet, download: bool, options: Mapping[str, Any]) -> ClassPool:
+    _by_taker(known.load, options, repr(known.name))  # before anything is downloaded
+    if options.get("path") is None and known.locate() is None:
+        if not download:
+            raise known.missing()
+        known.download()
+    return _call(known.load, options, repr(known.name))
 
 
 def _parts(source: str) -> list[str]:
@@ -285,7 +289,7 @@ def _open_joined(parts: Sequence[str], download: bool, options: Mapping[str, Any
         warn_of_look_alikes(joined)
         return joined
 
-    return _call(load, options, "joined data", ())
+    return _call(load, options, "joined data")
 
 
 def _open_path(source: str | Path, options: Mapping[str, Any]) -> ClassPool:
@@ -298,9 +302,9 @@ def _open_path(source: str | Path, options: Mapping[str, Any]) -> ClassPool:
         raise DataError(f"source={_shown(source)} is neither a file nor a folder. Save it as one.")
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        return _call(load_npz, options, "an npz file", (path,))
+        return _call(load_npz, options, "an npz file", path)
     if suffix in TABLES:
-        return _call(load_table, options, "a table", (path,))
+        return _call(load_table, options, "a table", path)
     if suffix == ".zip":
         return _open_pictures(path, options, "a zip of pictures")
     hints = {
@@ -315,22 +319,18 @@ def _open_path(source: str | Path, options: Mapping[str, Any]) -> ClassPool:
 
 def _open_folder(path: Path, options: Mapping[str, Any]) -> ClassPool:
     if (path / "pool.json").is_file() and (path / "samples.npy").is_file():
-        return _call(lambda: read_pool(path), options, "a stored pool", ())
+        return _call(lambda: read_pool(path), options, "a stored pool")
     if has_leo_pickles(path):
-        return _call(load_leo, options, "a folder of LEO's pickles", (path,))
+        return _call(load_leo, options, "a folder of LEO's pickles", path)
     if parquet_files(path):
-        return _call(load_table, options, "a folder of tables", (path,))
+        return _call(load_table, options, "a folder of tables", path)
     return _open_pictures(path, options, "a folder of pictures")
 
 
 def _open_pictures(path: Path, options: Mapping[str, Any], what: str) -> ClassPool:
     if not looks_like_omniglot(path):
-        return _call(load_folder, options, what, (path,))
-
-    def load(*, rotations: Any = False, image_size: Any = 28) -> ClassPool:
-        return load_omniglot(rotations=rotations, image_size=image_size, path=path)
-
-    return _call(load, options, "Omniglot", ())
+        return _call(load_folder, options, what, path)
+    return _call(partial(load_omniglot, path=path), options, "Omniglot")
 
 
 def _not_found(source: str | Path, path: Path) -> DataError:

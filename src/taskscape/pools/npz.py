@@ -11,10 +11,9 @@ from jaxtyping import Shaped
 from taskscape.arguments import check_flag
 from taskscape.errors import DataError
 from taskscape.io.files import expanded
-from taskscape.pools.arrays import as_numpy, clean_labels, labelled_pool
+from taskscape.pools.arrays import as_numpy, clean_labels, load_arrays
 from taskscape.pools.cache import cache_key, cached, file_stamp
-from taskscape.pools.notes import few_names
-from taskscape.pools.pool import SPLITS, ClassPool, one_split
+from taskscape.pools.pool import SPLITS, ClassPool, few_names, one_split
 
 _VERSION = 3
 _ROLES: dict[str, tuple[str, ...]] = {
@@ -85,7 +84,7 @@ def _read(path: Path, name: str, chosen: Mapping[str, Any], skip_damaged: bool) 
         by_role = {**by_role, **join_splits(path, parts)}
     samples, labels = by_role.pop("samples"), by_role.pop("labels")
     info = {"source": str(path), "unused_keys": keys.unused}
-    return labelled_pool(
+    return load_arrays(
         samples, labels, name=name, info=info, by_sample=by_sample, skip_damaged=skip_damaged,
         **by_role,
     )  # fmt: skip
@@ -186,7 +185,7 @@ def join_splits(path: Path, parts: Mapping[str, Mapping[str, Any]]) -> dict[str,
             if label in owner:
                 raise DataError(
                     f"{path}: class {label!r} is in both {owner[label]!r} and {split!r}. Splits "
-                    "here are of classes, not of samples: test tasks are made of classes never "
+                    "are of classes, not of samples: test tasks are made of classes never "
                     "seen in training. Join the parts and give each class one split, or make the "
                     "labels distinct if they only restart in each part."
                 )

@@ -5,7 +5,6 @@ program induction", Science 350 (2015). https://github.com/brendenlake/omniglot
 """
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,8 @@ from PIL import Image
 from taskscape.arguments import check_flag
 from taskscape.errors import DataError
 from taskscape.io.files import expanded
-from taskscape.pools.archives import Entry, FileTree, FolderTree, ZipTree
 from taskscape.pools.cache import cache_key, cached, data_dir
-from taskscape.pools.download import RemoteFile
-from taskscape.pools.folders import refuse_empty_folders
+from taskscape.pools.folders import Entry, FileTree
 from taskscape.pools.images import careful_decoding, check_image_size, open_picture
 from taskscape.pools.pool import ClassPool
 from taskscape.progress import track
@@ -27,11 +24,6 @@ from taskscape.progress import track
 HALVES = {"images_background": "train", "images_evaluation": "test"}
 """The two halves of the official release, and the split that each is."""
 
-_SOURCE = "https://github.com/brendenlake/omniglot/raw/master/python"
-FILES = (
-    RemoteFile(f"{_SOURCE}/images_background.zip", "md5:68d2efa1b9178cc56df9314c21c6e718"),
-    RemoteFile(f"{_SOURCE}/images_evaluation.zip", "md5:6b91aef0f799c5bb55b94e3f2daec811"),
-)
 _VERSION = 2
 _PLACES = ("", "omniglot", "omniglot-py")
 _EXPECTED = (
@@ -57,8 +49,7 @@ def looks_like_omniglot(path: Path) -> bool:
         return path.name in HALVES or any(
             (path / h).is_dir() or (path / f"{h}.zip").is_file() for h in HALVES
         )
-    with ZipTree(path) as tree:
-        return any(half in parts for parts in tree.folders for half in HALVES)
+    return any(half in parts for parts in FileTree(path).folders for half in HALVES)
 
 
 def load_omniglot(*, rotations: Any = False, image_size: Any = 28, path: Any = None) -> ClassPool:
@@ -78,36 +69,30 @@ def load_omniglot(*, rotations: Any = False, image_size: Any = 28, path: Any = N
     if place is None or not place.exists():
         at = data_dir() if place is None else place
         raise DataError(f"no Omniglot at {at}: expected {_EXPECTED}.")
-    with ExitStack() as stack:
-        trees = [stack.enter_context(tree) for tree in _open_halves(place)]
-        key = [_VERSION, [tree.stamp for tree in trees], size]
-        plain = cached("omniglot", cache_key(*key), lambda: _read(trees, size, place))
+    trees = _halves(place)
+    key = [_VERSION, [tree.stamp for tree in trees], size]
+    plain = cached("omniglot", cache_key(*key), lambda: _read(trees, size, place))
     if not rotations:
         return plain
     return cached("omniglot", cache_key(*key, "rotations"), lambda: _with_rotations(plain))
 
 
-def _open_halves(path: Path) -> list[FileTree]:
+def _halves(path: Path) -> list[FileTree]:
     if path.is_file():
-        return [ZipTree(path)]
+        return [FileTree(path)]
     if path.name in HALVES:
-        return [FolderTree(path, (path.name,))]
+        return [FileTree(path, (path.name,))]
     if (path / "omniglot.zip").is_file():
-        return [ZipTree(path / "omniglot.zip")]
+        return [FileTree(path / "omniglot.zip")]
     places = (path / half if (path / half).is_dir() else path / f"{half}.zip" for half in HALVES)
-    return [
-        FolderTree(place, (place.name,)) if place.is_dir() else ZipTree(place)
-        for place in places
-        if place.exists()
-    ]
+    return [FileTree(place, (place.name,)) for place in places if place.exists()]
 
 
 def _read(trees: Sequence[FileTree], size: tuple[int, int], path: Path) -> ClassPool:
-    classes: dict[tuple[str, str, str], list[tuple[FileTree, Entry]]] = {}
+    classes: dict[tuple[str, str, str], list[Entry]] = {}
     for tree in trees:
-        pictures = tree.pictures
-        refuse_empty_folders(tree, pictures)
-        for entry in pictures:
+        tree.refuse_empty_folders()
+        for entry in tree.pictures:
             half = next((h for h in HALVES if h in entry.parts), None)
             if half is not None:
                 names = entry.parts[entry.parts.index(half) + 1 :]
@@ -115,7 +100,7 @@ def _read(trees: Sequence[FileTree], size: tuple[int, int], path: Path) -> Class
                     raise DataError(
                         f"{entry.where}: expected {half}/alphabet/character/drawing.png."
                     )
-                classes.setdefault((half, names[0], names[1]), []).append((tree, entry))
+                classes.setdefault((half, names[0], names[1]), []).append(entry)
     if not classes:
         raise DataError(f"{path} is not Omniglot: expected {_EXPECTED}.")
     ordered = sorted(classes)
@@ -129,19 +114,19 @@ def _read(trees: Sequence[FileTree], size: tuple[int, int], path: Path) -> Class
         groups=tuple(alphabet for _, alphabet, _ in ordered),
         splits=tuple(HALVES[half] for half, _, _ in ordered),
         info={"source": str(path), "image_size": list(size), "ink": 255, "background": 0},
-        sample_names=tuple("/".join(e.parts[-3:]) for c in ordered for _, e in classes[c]),
+        sample_names=tuple("/".join(e.parts[-3:]) for c in ordered for e in classes[c]),
     )
 
 
 def _ink(
-    drawings: Sequence[tuple[FileTree, Entry]], size: tuple[int, int]
+    drawings: Sequence[Entry], size: tuple[int, int]
 ) -> UInt8[np.ndarray, "rows height width"]:
     """The drawings as arrays, ink 255 on 0."""
     height, width = size
     samples = np.empty((len(drawings), height, width), dtype=np.uint8)
     with careful_decoding():
-        for row, (tree, entry) in enumerate(track(drawings, "reading Omniglot")):
-            with tree.open(entry) as file:
+        for row, entry in enumerate(track(drawings, "reading Omniglot")):
+            with entry.open() as file:
                 picture = open_picture(file, entry.where)
                 try:
                     small = picture.convert("L").resize((width, height), Image.Resampling.HAMMING)

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from taskscape.arguments import check_whole
 from taskscape.errors import DataError
+from taskscape.io.files import check_output
 from taskscape.notebook import ShownInNotebooks
 
 SPLITS = ("train", "val", "test")
@@ -25,6 +26,13 @@ _SPLIT_WORDS = {
     "test": "test", "testing": "test", "eval": "test", "evaluation": "test",
 }  # fmt: skip
 _BLOCK_BYTES = 1 << 26
+_SHOWN = 5
+PHOTOGRAPHS = (
+    "The samples are colour pictures as they are. Distances between pixels say little about "
+    "photographs: open them with encoder=, a network that makes features of them "
+    "(docs/own-encoder.md)."
+)
+"""Of colour pictures that were opened without an encoder."""
 
 
 def parse_split(split: str) -> tuple[str, ...]:
@@ -141,52 +149,33 @@ class ClassPool(ShownInNotebooks):
     # -- construction ---------------------------------------------------------------------------
 
     @classmethod
-    def from_classes(
-        cls,
-        classes: Mapping[str, ArrayLike],
-        *,
-        name: str = "pool",
-        groups: Sequence[str] | None = None,
-        splits: Sequence[str] | None = None,
-        info: Mapping[str, Any] | None = None,
-    ) -> "ClassPool":
-        """A pool from one array of samples per class; ``groups`` and ``splits`` in the same order.
+    def from_classes(cls, classes: Mapping[str, ArrayLike], **options: Any) -> "ClassPool":
+        """A pool from one array of samples per class.
+
+        ``options`` are ``name``, ``info``, ``skip_damaged``, and ``groups`` and ``splits`` in the
+        order of the classes.
 
         >>> ClassPool.from_classes({"a": np.zeros((3, 2)), "b": np.ones((4, 2))})
         ClassPool('pool': 2 classes, 7 samples of 2 features)
         """
         from taskscape.pools.arrays import load_classes  # which makes pools of this class
 
-        pool = load_classes(classes, name=name, groups=groups, splits=splits)
-        return replace(pool, info=dict(info or {}))
+        return load_classes(classes, **{"name": "pool", **options})
 
     @classmethod
-    def from_arrays(
-        cls,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        name: str = "arrays",
-        class_names: Sequence[str] | None = None,
-        groups: Sequence[str] | None = None,
-        splits: Sequence[str] | None = None,
-        info: Mapping[str, Any] | None = None,
-        sample_names: Sequence[str] | None = None,
-    ) -> "ClassPool":
+    def from_arrays(cls, X: ArrayLike, y: ArrayLike, **options: Any) -> "ClassPool":
         """A pool from samples ``X`` and labels ``y``; classes are the sorted distinct labels.
 
-        ``class_names``, ``groups`` and ``splits`` have an entry per class in that order, or are
-        indexed by whole-number labels; ``sample_names`` has one per sample.
+        ``options`` are ``name``, ``info``, ``skip_damaged``; ``class_names``, ``groups`` and
+        ``splits``, with an entry per class in that order, or indexed by whole-number labels; and
+        ``sample_names``, with one per sample.
 
         >>> ClassPool.from_arrays(np.zeros((4, 2)), np.array(["cat", "dog", "cat", "dog"]))
         ClassPool('arrays': 2 classes, 4 samples of 2 features)
         """
-        from taskscape.pools.arrays import labelled_pool  # which makes pools of this class
+        from taskscape.pools.arrays import load_arrays  # which makes pools of this class
 
-        return labelled_pool(
-            X, y, name=name, class_names=class_names, groups=groups, splits=splits, info=info,
-            sample_names=sample_names,
-        )  # fmt: skip
+        return load_arrays(X, y, **options)
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -241,8 +230,10 @@ class ClassPool(ShownInNotebooks):
             return None
         return tuple(group.split("/")[0] for group in self.groups)
 
-    def class_index(self, name: str) -> int:
-        """The index of a class given its name."""
+    def class_index(self, name: int | str) -> int:
+        """The index of a class given its name, or its index."""
+        if not isinstance(name, str):
+            return name
         try:
             return self._index_of_name[name]
         except KeyError:
@@ -257,7 +248,7 @@ class ClassPool(ShownInNotebooks):
 
     def samples_of(self, which: int | str) -> Shaped[np.ndarray, "count *shape"]:
         """All samples of a class, by index or name, as stored; a view, not a copy."""
-        c = self.class_index(which) if isinstance(which, str) else which
+        c = self.class_index(which)
         return self.samples[self.starts[c] : self.starts[c] + self.counts[c]]
 
     @property
@@ -283,7 +274,7 @@ class ClassPool(ShownInNotebooks):
 
     def names_of(self, which: int | str) -> tuple[str, ...]:
         """What the samples of a class are called, such as their files; a number where unknown."""
-        c = self.class_index(which) if isinstance(which, str) else which
+        c = self.class_index(which)
         if self.sample_names is None:
             return tuple(map(str, range(self.counts[c])))
         return self.sample_names[self.starts[c] : self.starts[c] + self.counts[c]]
@@ -294,20 +285,16 @@ class ClassPool(ShownInNotebooks):
         Where the pool has ``cat/01.png`` of the class ``cat``, ``01.png`` is enough, and
         ``images/cat/01.png`` is understood too.
         """
-        c = self.class_index(which) if isinstance(which, str) else which
+        c = self.class_index(which)
         if self.sample_names is None:
             raise DataError(
                 f"{name!r}: the samples of pool {self.name!r} have no names; give their numbers, "
                 f"from 0 to {self.counts[c] - 1} for class {self.class_names[c]!r}."
             )
         asked, names = f"/{name}", self.names_of(c)
-        if c not in self._index_of_sample:
-            by_end = self._index_of_sample[c] = {}
-            for i, known in enumerate(names):
-                by_end.setdefault(known.rsplit("/", 1)[-1], []).append(i)
         matching = [
             i
-            for i in self._index_of_sample[c].get(asked.rsplit("/", 1)[-1], [])
+            for i in self._samples_by_end.get((c, name.rsplit("/", 1)[-1]), [])
             if asked.endswith(f"/{names[i]}") or f"/{names[i]}".endswith(asked)
         ]
         if len(matching) != 1:
@@ -319,9 +306,13 @@ class ClassPool(ShownInNotebooks):
         return matching[0]
 
     @cached_property
-    def _index_of_sample(self) -> dict[int, dict[str, list[int]]]:
-        """Of the classes asked for so far: the samples by the last part of their names."""
-        return {}
+    def _samples_by_end(self) -> dict[tuple[int, str], list[int]]:
+        """The samples of each class by the last part of their names."""
+        by_end: dict[tuple[int, str], list[int]] = {}
+        for c in range(len(self)):
+            for i, name in enumerate(self.names_of(c)):
+                by_end.setdefault((c, name.rsplit("/", 1)[-1]), []).append(i)
+        return by_end
 
     def locate_row(self, row: int) -> tuple[int, int]:
         """The class that a row of ``samples`` belongs to, and which of its samples it is."""
@@ -360,9 +351,10 @@ class ClassPool(ShownInNotebooks):
         What was decided for it stays with it: splits, sizes, classes and samples left out. A pool
         that is there is replaced, anything else is not.
         """
-        from taskscape.pools.cache import save_pool
+        from taskscape.pools.cache import POOL, write_pool
 
-        save_pool(self, folder)
+        check_output(folder, POOL)
+        write_pool(self, Path(folder), replace=True)
 
     def subset(self, classes: Int[np.ndarray, "some"] | Sequence[Any]) -> "ClassPool":
         """A pool of only these classes (indices or names); it shares the samples."""
@@ -445,6 +437,34 @@ class ClassPool(ShownInNotebooks):
             split = "" if self.splits is None else self.splits[c]
             h.update(repr((self.class_names[c], group, split, digest)).encode())
         return h.hexdigest()
+
+
+# -- notes: what was left out of a pool, dealt out or changed, in words -------------------------
+
+
+def few_names(names: Sequence[str], most: int = 3) -> str:
+    """The first names, quoted, for a message.
+
+    >>> few_names(["a", "b", "c"], 2)
+    "'a', 'b', …"
+    """
+    return (", ".join(map(repr, names[:most])) or "nothing") + (", …" if len(names) > most else "")
+
+
+def left_out(names: Sequence[str], what: str) -> list[str]:
+    """A note on what was left out, with a few of the names; none where nothing was.
+
+    >>> left_out(["a.png", "b.png"], "of 30 pictures could not be read")
+    ['2 of 30 pictures could not be read and were left out: a.png, b.png.']
+    """
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    text = f"{len(names):,} {what} and were left out: {', '.join(names[:_SHOWN])}{more}."
+    return [text] if names else []
+
+
+def with_notes(pool: ClassPool, *notes: str) -> ClassPool:
+    """The pool with more in ``info["notes"]``, which commands and reports show."""
+    return replace(pool, info={**pool.info, "notes": [*pool.info.get("notes", ()), *notes]})
 
 
 def _pick(values: Sequence[str] | None, index: Iterable[int]) -> tuple[str, ...] | None:

@@ -12,8 +12,7 @@ from taskscape.arguments import Seed, check_flag, check_kind, check_number, chec
 from taskscape.errors import DataError
 from taskscape.io.tables import read_csv
 from taskscape.pools.arrays import as_numpy
-from taskscape.pools.notes import few_names, left_out, with_notes
-from taskscape.pools.pool import SPLITS, ClassPool, one_split
+from taskscape.pools.pool import SPLITS, ClassPool, few_names, left_out, one_split, with_notes
 
 _CLASS_COLUMNS = ("class", "class_name", "name", "label")
 
@@ -172,7 +171,7 @@ def _read_class_table(path: str | os.PathLike[str], column: str) -> dict[str, st
         if by_name.setdefault(name, value) != value:
             raise DataError(
                 f"{table.place(row)}: class {name!r} is in both {by_name[name]!r} and {value!r}. "
-                "Splits and groups here are of classes: each class belongs to one."
+                "Splits and groups are of classes: each class belongs to one."
             )
     return by_name
 

@@ -3,6 +3,7 @@
 import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,10 @@ from taskscape.arguments import check_flag
 from taskscape.errors import DataError
 from taskscape.io.files import expanded
 from taskscape.io.tables import check_header, csv_rows
-from taskscape.pools.arrays import clean_labels, labelled_pool
+from taskscape.pools.arrays import clean_labels, load_arrays
 from taskscape.pools.cache import cache_key, cached, file_stamp, mapped_scratch
 from taskscape.pools.images import Pictures, check_colour, check_image_size, read_pictures
-from taskscape.pools.notes import few_names, left_out, with_notes
-from taskscape.pools.pool import ClassPool, as_samples
+from taskscape.pools.pool import ClassPool, as_samples, few_names, left_out, with_notes
 
 PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".tsv")
@@ -71,7 +71,7 @@ def load_table(
     The label column is ``label``, ``y``, ``class`` or ``target``, else the only column of text, or
     is named by ``label_column``; ``split`` and ``group`` columns are optional, and so is a column
     of names for the samples (``id``, ``sample``, ``filename``, ``file``, ``path``). Features are
-    one column of lists, or else all numeric columns (except ``id`` and ``index``), or those that
+    one column of lists, otherwise all numeric columns (except ``id`` and ``index``), or those that
     ``feature_columns`` names. A column of encoded pictures (PNG, JPEG, …) is decoded.
     ``pool.info["unused_columns"]`` tells what was left out. Missing and infinite numbers, missing
     labels and damaged pictures are an error; ``skip_damaged`` leaves these rows out, with a note.
@@ -367,7 +367,7 @@ def _pool(
     def values(column: str | None) -> Any:
         return None if column is None else _values(table, column)
 
-    pool = labelled_pool(
+    pool = load_arrays(
         samples, values(columns.label), name=name, class_names=class_names,
         splits=values(columns.split), groups=values(columns.group),
         sample_names=values(columns.ids), by_sample=True, skip_damaged=skip_damaged,
@@ -533,7 +533,7 @@ def _pictures(where: str, table: Any, column: str, asked: _Asked) -> Pictures:
             raise DataError(f"{where}, row {row}: its picture is not there ({error}).") from error
 
     return read_pictures(
-        range(len(cells)), opened, lambda row: f"{where}, row {row}, column {column!r}",
+        [(partial(opened, r), f"{where}, row {r}, column {column!r}") for r in range(len(cells))],
         size=asked.image_size, colour=asked.colour, skip_damaged=asked.skip_damaged,
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ from taskscape.io.values import FORMAT, check_format, damage_named, read_json, w
 from taskscape.meta.learners import find_learner
 from taskscape.notebook import ShownInNotebooks
 from taskscape.pools import ClassPool
-from taskscape.pools.notes import PHOTOGRAPHS
+from taskscape.pools.pool import PHOTOGRAPHS
 from taskscape.select.known import AUTO, RANDOM
 from taskscape.select.trials import gain_over
 from taskscape.similarity.known import THEMES

@@ -14,7 +14,7 @@ from taskscape.errors import DataError
 from taskscape.io.files import as_path
 from taskscape.pools import ClassPool, load_pool
 from taskscape.pools.join import in_form_of
-from taskscape.pools.notes import few_names
+from taskscape.pools.pool import few_names
 from taskscape.tasks import TASKS, TaskSet, make_tasks
 from taskscape.tasks.draws import subkeys
 from taskscape.tasks.sampling import draw_tasks

@@ -57,13 +57,14 @@ class Episodes:
 
     def flat(self) -> "FlatEpisodes":
         """The layout of learn2learn and torchmeta: ``(task, class * sample, …)`` with targets."""
-        return FlatEpisodes(
-            classes=self.classes,
-            support=_flat(self.support),
-            support_targets=_targets(self.support_mask),
-            query=_flat(self.query),
-            query_targets=_targets(self.query_mask),
-        )
+        parts = {"support": self.support, "query": self.query}
+        for name, mask in (("support", self.support_mask), ("query", self.query_mask)):
+            labels = np.arange(mask.shape[1])[None, :, None]
+            parts[f"{name}_targets"] = np.where(mask, labels, IGNORED_TARGET)
+        flat = {
+            n: p.reshape(len(p), p.shape[1] * p.shape[2], *p.shape[3:]) for n, p in parts.items()
+        }
+        return FlatEpisodes(self.classes, **flat)
 
 
 @dataclass(frozen=True)
@@ -112,16 +113,3 @@ def _gather(
     if not mask.all():
         taken[~mask] = 0
     return taken
-
-
-def _flat(
-    samples: Float[np.ndarray, "tasks way n *shape"],
-) -> Float[np.ndarray, "tasks all *shape"]:
-    tasks, way, n, *shape = samples.shape
-    return samples.reshape(tasks, way * n, *shape)
-
-
-def _targets(mask: Bool[np.ndarray, "tasks way n"]) -> Int[np.ndarray, "tasks all"]:
-    tasks, way, n = mask.shape
-    targets = np.where(mask, np.arange(way)[None, :, None], IGNORED_TARGET)
-    return targets.reshape(tasks, way * n)

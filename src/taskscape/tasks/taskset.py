@@ -32,7 +32,7 @@ class TaskSet(ShownInNotebooks):
 
     Rows of ``classes`` are padded with -1 behind the task's own classes. ``n_shot`` is per task, 0
     meaning every sample that is not a query. ``support`` and ``query``, where given, are explicit
-    sample ids within each class (padded with -1), and the keys then play no part.
+    sample ids within each class (padded with -1), and the keys then have no effect.
     """
 
     pool: ClassPool
@@ -105,16 +105,10 @@ class TaskSet(ShownInNotebooks):
         return self.support is None and self.n_query == 0 and not self.n_shot.any()
 
     def add_to_hash(self, h: Any) -> None:
-        """Let a hash go on with all that decides the tasks but their pool."""
+        """Add all that decides the tasks but their pool to a hash."""
         h.update(repr(self.n_query).encode())  # of a class that gives all samples, these are none
         for values in (getattr(self, name) for name in _BY_TASK):
             h.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())
-
-    @property
-    def nbytes(self) -> int:
-        """The memory that the set itself takes."""
-        arrays = (getattr(self, name) for name in _BY_TASK)
-        return sum(a.nbytes for a in arrays if a is not None)
 
     def names(self, task: int) -> tuple[str, ...]:
         """The class names of one task."""
@@ -277,7 +271,7 @@ class TaskSet(ShownInNotebooks):
         """Read what :meth:`save` wrote; the pool must be the one that the tasks are from.
 
         A list of your own in a ``.csv`` file is read too: see
-        :func:`~taskscape.tasks.csv_lists.read_tasks_csv`.
+        :func:`~taskscape.tasks.manifest.read_tasks_csv`.
         """
         from taskscape.tasks.manifest import load_tasks
 
@@ -476,7 +470,7 @@ def check_shots(
     n_query: int,
     classes: Int[np.ndarray, "some"],
 ) -> tuple[int, int]:
-    """Read ``n_shot`` as (least, most), (0, 0) for all, and see that every class has enough."""
+    """Read ``n_shot`` as (least, most), (0, 0) for all, and check that every class has enough."""
     check_whole(n_query, "n_query", 0)
     if isinstance(n_shot, str):
         if n_shot != "all":

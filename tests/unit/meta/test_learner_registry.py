@@ -19,11 +19,8 @@ def test_entries_are_found_by_their_names() -> None:
 def test_unknown_learners_and_settings_are_told_what_there_is() -> None:
     with pytest.raises(DataError, match="learner='sgd' is not known; use 'protonet', "):
         make_learner("sgd")
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match="no setting 'speed'; it has first_order"):
         make_learner("maml", speed=1)
-    assert str(error.value) == (
-        "maml has no setting 'speed'; it has first_order, inner_rate, inner_steps."
-    )
 
 
 def test_settings_are_split_between_learner_and_training() -> None:

@@ -97,9 +97,8 @@ def test_several_episodes_and_their_halves() -> None:
     once = evaluate(LEARNER, state(), tasks)
     np.testing.assert_allclose(found.accuracy_by_episode[:, 0], once.accuracy)
     assert found.reliability[:, 0].sum() == 6 * 4 * 4 * 5
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match="evaluate with episodes=2"):
         once.halves()
-    assert str(error.value) == "halves need at least 2 episodes per task; evaluate with episodes=2."
 
 
 def test_many_states_at_once() -> None:
@@ -156,14 +155,9 @@ def test_a_device_too_small_for_one_task_says_so(monkeypatch: pytest.MonkeyPatch
     tasks, seen = toy_tasks(toy_pool(), "test", 5), []
     monkeypatch.setattr(evaluation, "_sizes", {})
     monkeypatch.setattr(evaluation, "_score_chunks", starved(_score_chunks, 0, seen))
-    with pytest.raises(TaskscapeError) as error:
+    with pytest.raises(TaskscapeError, match=r"RESOURCE_EXHAUSTED.* Evaluate fewer"):
         evaluate(LEARNER, state(), tasks)
     assert seen == [5, 3, 2, 1]
-    assert str(error.value) == (
-        "the device's memory is too small for evaluating tasks with 1 trained state(s), even one "
-        "at a time: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 129922760704 bytes. "
-        "Evaluate fewer states together, tasks with fewer samples, or a smaller network."
-    )
 
 
 def test_other_failures_are_not_taken_for_lack_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:

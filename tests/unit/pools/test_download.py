@@ -3,6 +3,7 @@
 import hashlib
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import pool_files as files
 from taskscape.errors import DataError
 from taskscape.pools import known, load
-from taskscape.pools.download import RemoteFile, fetch
+from taskscape.pools.known import fetch
 from taskscape.pools.load import load_pool
 
 HALVES = ("background", "evaluation")
@@ -37,15 +38,15 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
         thread.join()
 
 
-def _offer(served: tuple[Path, str]) -> tuple[RemoteFile, ...]:
+def _offer(served: tuple[Path, str]) -> dict[str, str]:
     folder, address = served
-    offered = []
+    offered = {}
     for half in HALVES:
         found = {n: d for n, d in files.omniglot_files().items() if half in n}
         path = files.write_zip(folder / f"images_{half}.zip", found)
         digest = hashlib.md5(path.read_bytes()).hexdigest()
-        offered.append(RemoteFile(f"{address}/{path.name}", f"md5:{digest}"))
-    return tuple(offered)
+        offered[f"{address}/{path.name}"] = f"md5:{digest}"
+    return offered
 
 
 def test_files_arrive_under_their_names(served: tuple[Path, str], tmp_path: Path) -> None:
@@ -57,24 +58,24 @@ def test_files_arrive_under_their_names(served: tuple[Path, str], tmp_path: Path
 
 
 def test_a_wrong_checksum_leaves_nothing(served: tuple[Path, str], tmp_path: Path) -> None:
-    good = _offer(served)[0]
+    url = next(iter(_offer(served)))
     with pytest.raises(DataError) as raised:
-        fetch([RemoteFile(good.url, "md5:" + "0" * 32)], tmp_path / "data")
+        fetch({url: "md5:" + "0" * 32}, tmp_path / "data")
     message = str(raised.value)
-    assert message.startswith(f"downloading {good.url} failed (ValueError: ")
+    assert message.startswith(f"downloading {url} failed (ValueError: ")
     assert f"put it at {tmp_path / 'data' / 'images_background.zip'}" in message
     assert not (tmp_path / "data").exists()
 
 
 def test_a_missing_page_leaves_nothing(served: tuple[Path, str], tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nothing\.zip failed \(HTTPError: 404"):
-        fetch([RemoteFile(f"{served[1]}/nothing.zip", "md5:" + "0" * 32)], tmp_path / "data")
+        fetch({f"{served[1]}/nothing.zip": "md5:" + "0" * 32}, tmp_path / "data")
     assert not (tmp_path / "data").exists()
 
 
 def test_no_connection_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"Try again, or fetch it by other means"):
-        fetch([RemoteFile("http://127.0.0.1:9/x.zip", "md5:" + "0" * 32)], tmp_path / "data")
+        fetch({"http://127.0.0.1:9/x.zip": "md5:" + "0" * 32}, tmp_path / "data")
 
 
 def test_omniglot_is_fetched_on_request_only(
@@ -86,14 +87,7 @@ def test_omniglot_is_fetched_on_request_only(
     monkeypatch.setitem(
         load.POOLS,
         "omniglot",
-        known.KnownSet(
-            name="omniglot",
-            description=omniglot.description,
-            locate=omniglot.locate,
-            load=omniglot.load,
-            how_to_get=omniglot.how_to_get,
-            files=offered,
-        ),
+        replace(omniglot, files=offered),
     )
     with pytest.raises(DataError, match=r"is not on this machine"):
         load_pool("omniglot")
@@ -113,10 +107,3 @@ def test_what_cannot_be_fetched_says_how_to_get_it(
         load_pool("mini_imagenet", download=True)
     with pytest.raises(DataError, match=r"download=True is for known data sets"):
         load_pool(tmp_path, download=True)
-
-
-def test_the_official_files_are_named_with_their_checksums() -> None:
-    offered = known.POOLS["omniglot"].files
-    assert offered is not None
-    assert [f.file_name for f in offered] == ["images_background.zip", "images_evaluation.zip"]
-    assert all(len(f.checksum) == 4 + 32 and f.url.startswith("https://") for f in offered)

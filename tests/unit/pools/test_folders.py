@@ -120,11 +120,8 @@ def test_many_pictures_in_threads_keep_their_order(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder(tmp_path: Path, own_cache: Path) -> None:
-    assert _error(tmp_path, own_cache, {"./": b""}) == (
-        "…/data has no pictures. Expected class/picture, group/class/picture, or either below "
-        "train, val and test (png, jpg, …); features come as .npz, .parquet or .arrow files, named "
-        "by their own path."
-    )
+    message = _error(tmp_path, own_cache, {"./": b""})
+    assert message.startswith("…/data has no pictures. Expected class/picture, group/class/picture")
 
 
 def test_a_folder_of_other_files(tmp_path: Path, own_cache: Path) -> None:
@@ -133,10 +130,9 @@ def test_a_folder_of_other_files(tmp_path: Path, own_cache: Path) -> None:
 
 
 def test_a_class_folder_without_pictures(tmp_path: Path, own_cache: Path) -> None:
-    assert _error(tmp_path, own_cache, {"a/1.png": P, "b/": b""}) == (
-        "…/data/b is a folder without pictures. Add some or remove it. Or leave such folders out, "
-        "with a note: skip_damaged=True (--skip-damaged)."
-    )
+    message = _error(tmp_path, own_cache, {"a/1.png": P, "b/": b""})
+    assert message.startswith("…/data/b is a folder without pictures")
+    assert "skip_damaged=True" in message
     shutil.rmtree(tmp_path / "data")
     found = {"train/a/1.png": P, "train/b/notes.txt": b"-"}
     assert "…/data/train/b is a folder without pictures" in _error(tmp_path, own_cache, found)
@@ -166,7 +162,7 @@ def test_too_deep(tmp_path: Path, own_cache: Path) -> None:
 def test_a_class_in_two_splits(tmp_path: Path, own_cache: Path) -> None:
     message = _error(tmp_path, own_cache, {"train/a/1.png": P, "test/a/2.png": P})
     assert message.startswith("class 'a' is in both 'test' and 'train'")
-    assert "Splits here are of classes, not of samples" in message
+    assert "Splits are of classes, not of samples" in message
 
 
 def test_a_split_beside_other_folders(tmp_path: Path, own_cache: Path) -> None:

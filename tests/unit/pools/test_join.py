@@ -88,38 +88,32 @@ def test_features_take_the_wider_type() -> None:
 @pytest.mark.parametrize(
     ("pools", "message"),
     [
-        ({"a": features(2)}, "join_pools needs at least two pools; it got 1."),
+        ({"a": features(2)}, "at least two pools; it got 1"),
         (
             {"a": features(2), "b/c": features(2)},
-            "'b/c' cannot name a source; use text without a slash, as it is the outer level of "
-            "the groups.",
+            "'b/c' cannot name a source",
         ),
         (
             {"a": features(2), "b": features(2, dims=5)},
-            "'a' has features of 3 dimensions and 'b' of 5; they cannot be joined. Make both with "
-            "the same network.",
+            "'a' has features of 3 dimensions and 'b' of 5",
         ),
         (
             {"a": features(2), "b": drawings(range(2))},
-            "'b' has images and 'a' has features; they cannot be joined. Encode the images with "
-            "the network that made the features: load_pool(…, encoder=…), or `taskscape data save "
-            "--encoder module:function`, which remembers it.",
+            "'b' has images and 'a' has features; .* encoder=…",
         ),
         (
             {"a": features(2, splits=["train", "test"]), "b": features(2)},
-            "'b' has no splits and 'a' has. Give 'b' a split per class (splits=…), or join "
-            "without splits.",
+            "'b' has no splits and 'a' has",
         ),
         (
             {"a": features(2), "b": "omniglot"},
-            "'b' is a str, not a pool. Open it with load_pool first.",
+            "'b' is a str, not a pool",
         ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_joined_is_said(pools: dict[str, ClassPool], message: str) -> None:
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match=message):
         join_pools(pools)
-    assert str(error.value) == message
 
 
 # -- one form -----------------------------------------------------------------------------------

@@ -27,10 +27,9 @@ def _error(*arguments: object, **options: object) -> str:
 
 
 def test_a_wrong_path_or_name(here: Path, own_cache: Path) -> None:
-    assert _error("omniglott") == (
-        f"source='omniglott' is neither a known data set ({', '.join(POOLS)}) nor an "
-        f"existing path (looked for {here / 'omniglott'}). Did you mean 'omniglot'?"
-    )
+    message = _error("omniglott")
+    assert f"nor an existing path (looked for {here / 'omniglott'})" in message
+    assert message.endswith("Did you mean 'omniglot'?")
     assert "Did you mean 'mini_imagenet'?" in _error("miniImageNet")
     assert "Did you mean 'mini_imagenet'?" in _error("mini-imagenet")
     assert "Did you mean" not in _error("/nowhere/at/all.npz")
@@ -40,13 +39,15 @@ def test_a_wrong_path_or_name(here: Path, own_cache: Path) -> None:
 
 
 def test_a_known_set_that_is_not_here(here: Path) -> None:
-    assert _error("omniglot") == (
-        "'omniglot' is a known data set but is not on this machine: looked in "
-        f"{here / 'data'} and {here / 'data' / 'omniglot'} (the environment variable "
-        "TASKSCAPE_DATA names the folder). Fetch it with load_pool('omniglot', download=True) or "
-        "`taskscape data get omniglot`, or put images_background.zip and images_evaluation.zip "
-        "there by hand, or give path=…"
-    )
+    message = _error("omniglot")
+    for fact in (
+        str(here / "data"),
+        "TASKSCAPE_DATA",
+        "download=True",
+        "taskscape data get",
+        "path=…",
+    ):
+        assert fact in message
     assert "Put there a mini_imagenet*.npz" in _error("mini_imagenet")
 
 
@@ -58,9 +59,8 @@ def test_a_known_name_wins_over_a_folder(here: Path) -> None:
 
 
 def test_options_are_those_of_the_source(here: Path) -> None:
-    assert _error("omniglot", colour=True) == (
-        "colour=… is not an option for 'omniglot'; it takes rotations, image_size, path, splits, "
-        "groups, min_samples."
+    assert "colour=… is not an option for 'omniglot'; it takes rotations" in _error(
+        "omniglot", colour=True
     )
     assert "it takes seed, n_drawings, image_size, splits" in _error("glyphs", colour=True)
     pair = files.features()
@@ -141,7 +141,7 @@ def test_hidden_folders_of_paths_are_fine(here: Path) -> None:
 def test_glyphs_get_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {}
 
-    def drawn(**options: object) -> ClassPool:
+    def drawn(name: str, **options: object) -> ClassPool:
         given.update(options)
         return ClassPool.from_classes({"a": np.zeros((2, 2))})
 

@@ -104,10 +104,7 @@ def test_contents_that_cannot_be_used(tmp_path: Path, own_cache: Path) -> None:
     X = np.zeros((2, 3), dtype=np.float32)
     folder = tmp_path / "leo"
     _write(folder, "train", images=X, labels=[0, 1])
-    assert _error(folder, own_cache) == (
-        "leo/train_embeddings.pkl has 'images', 'labels'; expected 'embeddings', 'labels' and "
-        "'keys'."
-    )
+    assert "train_embeddings.pkl has 'images', 'labels'; expected" in _error(folder, own_cache)
     _write(folder, "train", embeddings=X, labels=[0])
     assert "leo: 'train' has 2 samples and 1 labels" in _error(folder, own_cache)
     _write(folder, "train", embeddings=X[0], labels=[0])

@@ -95,11 +95,9 @@ def test_a_supervised_split_is_explained(tmp_path: Path, own_cache: Path) -> Non
 
 
 def test_keys_that_cannot_be_told(tmp_path: Path, own_cache: Path) -> None:
-    assert _error(tmp_path, own_cache, stuff=X, y=Y) == (
-        "own has no samples under a known key: found 'stuff', 'y'; expected one of 'features', "
-        "'x', 'data', 'embeddings', 'images', 'samples', or pairs such as X_train, y_train. "
-        "Or name it with features_key=…"
-    )
+    message = _error(tmp_path, own_cache, stuff=X, y=Y)
+    assert "no samples under a known key: found 'stuff', 'y'; expected one of 'features'" in message
+    assert "features_key=…" in message
     assert "own has no labels under a known key: found 'X'" in _error(tmp_path, own_cache, X=X)
     assert "'X' and 'features' could both be the samples" in _error(
         tmp_path, own_cache, X=X, features=X, y=Y

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 import pool_files as files
 from taskscape.errors import DataError
-from taskscape.pools.pickles import load_plain_pickle
+from taskscape.pools.mini_imagenet import load_plain_pickle
 
 VALUE = {
     "embeddings": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -92,12 +93,8 @@ def test_a_malicious_pickle_is_refused_by_name(tmp_path: Path, kind: str) -> Non
     data, named = MALICIOUS[kind]
     mark, path = tmp_path / "mark", tmp_path / "x.pkl"
     path.write_bytes(data.replace(b"{mark}", str(mark).encode()))
-    with pytest.raises(DataError) as raised:
+    with pytest.raises(DataError, match=rf"x\.pkl asks for {re.escape(named)}, .* convert it"):
         load_plain_pickle(path)
-    assert str(raised.value) == (
-        f"{path} asks for {named}, which plain data does not need: refused, and nothing of it was "
-        "run. If you trust the file, convert it to .npz yourself."
-    )
     assert not mark.exists()
 
 

@@ -98,20 +98,18 @@ def test_arrow_files(tmp_path: Path, form: str) -> None:
 
 
 def test_columns_that_cannot_be_told(tmp_path: Path, own_cache: Path) -> None:
-    assert _error(tmp_path, own_cache, {"species": NAMES, "town": NAMES, "f": X[:, 0]}) == (
-        "t has no label column: found 'species', 'town', 'f'; expected one of 'label', 'labels', "
-        "'y', 'class', 'class_name', 'target', 'targets', a single column of text, or name it with "
-        "label_column=…"
-    )
-    assert _error(tmp_path, own_cache, {"label": NAMES, "y": Y, **WIDE}) == (
-        "t: columns 'label', 'y' could each be meant. Say which with label_column=…"
+    message = _error(tmp_path, own_cache, {"species": NAMES, "town": NAMES, "f": X[:, 0]})
+    assert "no label column: found 'species', 'town', 'f'; expected one of 'label'" in message
+    assert "label_column=…" in message
+    assert "'label', 'y' could each be meant. Say which with label_column" in _error(
+        tmp_path, own_cache, {"label": NAMES, "y": Y, **WIDE}
     )
     assert _error(tmp_path, own_cache, {"label": NAMES, **WIDE}, label_column="q").startswith(
         "label_column='q': t has no such column; it has 'label', 'f0'"
     )
     lists = pa.array(X.tolist())
-    assert _error(tmp_path, own_cache, {"label": Y, "p": lists, "q": lists}) == (
-        "t: columns 'p', 'q' all hold lists. Say which with feature_columns=…"
+    assert "'p', 'q' all hold lists. Say which with feature_columns" in _error(
+        tmp_path, own_cache, {"label": Y, "p": lists, "q": lists}
     )
     assert "t has no features" in _error(tmp_path, own_cache, {"label": Y, "text": NAMES})
     assert "no numeric column 'text' besides" in _error(
@@ -121,13 +119,12 @@ def test_columns_that_cannot_be_told(tmp_path: Path, own_cache: Path) -> None:
 
 def test_rows_that_cannot_be_used(tmp_path: Path, own_cache: Path) -> None:
     holes = pa.array([None, *X[1:, 0].tolist()], type=pa.float32())
-    assert _error(tmp_path, own_cache, {"label": Y, "f": holes}) == (
-        "t: column 'f' has 1 missing values, the first in row 0 (from 0). Remove or fill these "
-        "rows, or leave them out with skip_damaged=True (--skip-damaged)."
+    assert "column 'f' has 1 missing values, the first in row 0" in _error(
+        tmp_path, own_cache, {"label": Y, "f": holes}
     )
     ragged = [[1.0, 2.0], [1.0, 2.0], [1.0]]
-    assert _error(tmp_path, own_cache, {"label": [0, 0, 1], "f": ragged}) == (
-        "t: column 'f' has 1 features in row 2 and 2 in row 0; all rows need the same number."
+    assert "column 'f' has 1 features in row 2 and 2 in row 0" in _error(
+        tmp_path, own_cache, {"label": [0, 0, 1], "f": ragged}
     )
     assert "column 'f' has 1 missing features" in _error(
         tmp_path, own_cache, {"label": [0], "f": [[1.0, None]]}

@@ -51,14 +51,8 @@ def test_some_of_the_tasks_keep_their_samples(tmp_path: Path):
 def test_the_wrong_pool_is_refused(tmp_path: Path):
     mine, other = pool(), pool(9)
     sample_tasks(mine, 5, n_way=3, n_shot=2).save(tmp_path / "t.parquet")
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match=r"pool 'arrays' of 8 classes .* 9 classes"):
         TaskSet.load(tmp_path / "t.parquet", other)
-    assert str(error.value) == (
-        f"{tmp_path / 't.parquet'} belongs to pool 'arrays' of 8 classes "
-        f"(fingerprint {mine.fingerprint[:12]}…), not to ClassPool('arrays': 9 classes, 90 samples "
-        f"of 1 features) (fingerprint {other.fingerprint[:12]}…). Open the pool that the tasks "
-        "were made from, with the same split and options."
-    )
 
 
 def test_other_files_are_refused(tmp_path: Path):

@@ -90,12 +90,8 @@ def test_unique_tasks_with_groups_and_ranges_use_up_small_groups(pool: ClassPool
     possible = 66 + 220 + 28 + 56 + 6 + 4
     tasks = sample_tasks(pool, possible, **kind)
     assert len(set(sets(tasks))) == possible
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match=r"n_tasks=381 .* only 380 .* unique=False"):
         sample_tasks(pool, possible + 1, **kind)
-    assert str(error.value) == (
-        "n_tasks=381 unique tasks were asked for; only 380 different sets of classes exist. "
-        "Lower n_tasks, or allow repeats with unique=False."
-    )
 
 
 def test_unique_works_for_many_classes_per_task():
@@ -151,7 +147,7 @@ def test_an_endless_stream_holds_no_more_than_a_chunk(pool: ClassPool):
 def test_two_million_tasks_fit_in_tens_of_megabytes():
     pool = ClassPool.from_arrays(np.zeros((80, 1)), np.arange(80))
     tasks = sample_tasks(pool, 200_000, n_way=5, n_shot=1)
-    assert tasks.nbytes * 10 < 50e6
+    assert sum(a.nbytes for a in (tasks.classes, tasks.keys, tasks.n_shot)) * 10 < 50e6
 
 
 @pytest.mark.parametrize(
@@ -251,35 +247,31 @@ def test_a_weighted_group_is_used_where_it_has_enough_classes():
     [
         (
             {"group_weights": "size"},
-            "group_weights='size': expected 'groups', 'classes', 'sources', or a dict of group to "
-            "weight.",
+            "group_weights='size': expected 'groups', 'classes', 'sources'",
         ),
         (
             {"group_weights": "classes", "within_group": False},
-            "group_weights is for within_group=True, which draws a group first.",
+            "group_weights is for within_group=True",
         ),
         (
             {"group_weights": {"c": 1.0}},
-            "group_weights: pool 'a+b' has no group 'c'; it has groups such as 'a/x', 'a/y', "
-            "'a/z'.",
+            "no group 'c'; it has groups such as 'a/x'",
         ),
         (
             {"group_weights": {"b": -1.0}},
-            "group_weights['b']=-1.0 must be a finite number of at least 0.",
+            r"group_weights\['b'\]=-1\.0 must be a finite number of at least 0",
         ),
         (
             {"group_weights": {"a/z": 1.0}},
-            "no group with a weight above 0 has the 3 classes that n_way=3 needs. Lower n_way, or "
-            "weigh other groups.",
+            "the 3 classes that n_way=3 needs. Lower n_way",
         ),
     ],
 )
 def test_weights_that_make_no_sense_are_refused(options, message):
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match=message):
         sample_tasks(
             joined_groups(), 5, **{"n_way": 3, "n_shot": 1, "within_group": True} | options
         )
-    assert str(error.value) == message
 
 
 def test_weights_by_source_need_a_joined_pool():

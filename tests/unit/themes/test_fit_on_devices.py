@@ -130,7 +130,7 @@ def test_when_one_process_ends_so_do_the_others(tmp_path: Path, number: signal.S
     said = ends(children)
     if number == signal.SIGKILL:
         assert children[0].returncode == 1
-        assert "error: process 0 of 2 cannot go on: another one has ended" in said[0]
+        assert "error: process 0 of 2 cannot continue: another one has ended" in said[0]
         assert "Traceback" not in said[0]
     else:
         assert [child.returncode for child in children] == [130, 128 + number]
