@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from experiments import (
+    agreement,
     choosing,
     forecasting,
     learning,
@@ -35,6 +36,7 @@ __all__ = ["EXPERIMENTS", "main"]
 
 
 EXPERIMENTS: Mapping[str, tuple[ModuleType, type]] = {
+    "agreement": (agreement, agreement.AgreementSettings),
     "paper": (paper, paper.PaperSettings),
     "learning": (learning, learning.LearningSettings),
     "likeness": (likeness, likeness.LikenessSettings),

@@ -62,7 +62,7 @@ def run(settings: RetrievalSettings, lab: Lab) -> None:
             began = time.perf_counter()
             test = retrieval(pool, cell["measure"], baselines=(), seed=seed, **sizes)
             seconds = time.perf_counter() - began
-            found = test.measure.to_dict()
-            found = {k: v for k, v in found.items() if k not in ("candidates", "taken_for")}
-            lab.add(cell, {**found, "seconds": round(seconds, 2)})
+            scored = test.measure.to_dict()
+            kept = {k: v for k, v in scored.items() if k not in ("candidates", "taken_for")}
+            lab.add(cell, {**kept, "seconds": round(seconds, 2)})
             print(seed, test.measure.summary(), flush=True)

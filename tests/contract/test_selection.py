@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from taskscape.compare import distances
 from taskscape.select import RULES, Selection, select
-from taskscape.similarity import DistanceSource, EmbeddingSource, MatrixSource, PosteriorSource
+from taskscape.similarity import DistanceSource, MatrixSource, PosteriorSource
 
 RNG = np.random.default_rng(0)
 N_TEST, N_TRAIN = 9, 120
@@ -19,7 +19,6 @@ CLASSES = np.array([RNG.choice(12, 4, replace=False) for _ in range(N_TRAIN)])
 SOURCES = {
     "posterior": PosteriorSource,
     "matrix": lambda test, train: MatrixSource(distances(test, train)),
-    "embedding": lambda test, train: EmbeddingSource(test, train, "euclidean"),
 }
 
 

@@ -1,7 +1,7 @@
 """``taskscape compare``, ``nearest`` and ``diagram``: distances, and what they explain."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -40,6 +40,8 @@ def compare(
         Path | None, Option(help="Validation tasks, to stand beside the test tasks.")
     ] = None,
     k: Annotated[int, Option("-k", help="How many nearest training tasks to look at.")] = 10,
+    n_way: Annotated[int, Option(help="With --retrieval: classes per task.")] = 5,
+    n_shot: Annotated[int, Option(help="With --retrieval: samples per class.")] = 5,
     seed: opt.Seed = 0,
     out: Annotated[Path | None, Option(help="Write a CSV with a row for every test task.")] = None,
     engine: opt.Engine = "local",
@@ -55,8 +57,10 @@ def compare(
         if test is not None:
             raise DataError(f"TEST and TRAIN have no effect with {beside}. Leave them out.")
         opt.refuse_given(compare, beside, validation=validation, k=k, engine=engine)
-        _retrieve(opt.one_source(data), similarity, seed, out, as_json)
+        sizes = {"n_way": n_way, "n_shot": n_shot, "seed": seed}
+        _retrieve(opt.one_source(data), similarity, sizes, out, as_json)
         return
+    opt.refuse_given(compare, "TEST and TRAIN, which have sizes", n_way=n_way, n_shot=n_shot)
     if test is None or train is None:
         raise DataError("give TEST and TRAIN, files of tasks; or --retrieval and --data.")
     if out is not None:
@@ -70,7 +74,7 @@ def compare(
 
 
 def _retrieve(
-    source: str | None, similarity: str, seed: int, out: Path | None, as_json: bool
+    source: str | None, similarity: str, sizes: dict[str, Any], out: Path | None, as_json: bool
 ) -> None:
     from taskscape.pools import load_pool
     from taskscape.similarity import retrieval
@@ -79,7 +83,7 @@ def _retrieve(
         raise DataError("--retrieval needs --data, what tasks are drawn from.")
     if out is not None:
         check_output(out, PICTURE)
-    test = retrieval(load_pool(source), similarity, seed=seed)
+    test = retrieval(load_pool(source), similarity, **sizes)
     if out is not None:
         test.measure.plot(out)
     opt.print_result(as_json, test.to_dict(), test.summary(), out)

@@ -133,7 +133,8 @@ def fit(
         pool = load_pool(source)
         drawn = opt.get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
         if settings == "auto":
-            themes = choose_settings(drawn, themes, seed=seed).model
+            way = min(5, int(drawn.n_way.min()))
+            themes = choose_settings(drawn, themes, n_way=way, seed=seed).model
         themes.fit(drawn).save(out)
         print_themes(themes, pool, out, as_json)
     say_time(began, quiet=as_json)

@@ -40,7 +40,7 @@ def class_separation(
     """
     if kind not in DIVERGENCES or DIVERGENCES[kind].needs_alpha or DIVERGENCES[kind].has_stderr:
         known = [d.name for d in DIVERGENCES.values() if not (d.needs_alpha or d.has_stderr)]
-        raise DataError(f"kind={kind!r} cannot be used here; use one of {', '.join(known)}.")
+        raise DataError(f"kind={kind!r} compares no classes; use one of {', '.join(known)}.")
     given = getattr(posterior, "gamma", posterior)
     if given is None:
         raise DataError("posterior has no gamma; embed the tasks with keep_gamma=True.")

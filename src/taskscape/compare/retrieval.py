@@ -68,14 +68,16 @@ class Retrieval(ShownInNotebooks):
     def summary(self) -> str:
         """The precision in a sentence."""
         p, n = self.precision, len(self.groups)
-        cases = f"{100 * p.value:.0f} % of cases [{100 * p.low:.0f}, {100 * p.high:.0f}]"
+        within = f" [{100 * p.low:.0f}, {100 * p.high:.0f}]" if n > 1 else ""
+        cases = f"{100 * p.value:.0f} % of cases{within}"
         chance = f"(chance {100 * self.chance:.2g} %)"
         if not self.by_group:
-            found = "tasks of the same classes find each other"
-            return f"{self.measure}: {found} in {cases}, over {n} tasks {chance}."
+            what = "tasks of the same classes find each other"
+            return f"{self.measure}: {what} in {cases}, over {n} tasks {chance}."
+        over, near = f"{n} group{'s' * (n > 1)}", 100 * self.at_10.mean()
         return (
-            f"{self.measure}: tasks of one group find each other in {cases}, over {n} groups "
-            f"{chance}; of the ten nearest, {100 * self.at_10.mean():.0f} % are of the group."
+            f"{self.measure}: tasks of one group find each other in {cases}, over {over} {chance}; "
+            f"of the ten nearest, {near:.0f} % are of the group."
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def row_hashes(rows: Float[np.ndarray, "rows dims"], seed: int = 0) -> UInt64[np
 def class_hashes(
     classes: Int[np.ndarray, "rows way"], start: UInt64[np.ndarray, "rows"]
 ) -> UInt64[np.ndarray, "rows"]:
-    """64 bits from ``start`` and each row's set of classes; padding with -1 plays no part."""
+    """64 bits from ``start`` and each row's set of classes; padding with -1 has no effect."""
     h = start
     for column in -np.sort(-classes.astype(np.int64), axis=1).T:
         h = np.where(column >= 0, subkeys(h, column), h)

@@ -106,10 +106,10 @@ def nearest_there_are(
     for chunk in track(read_chunks(train, "train"), "nearest tasks"):
         check_together(queries, chunk)
         if kind == "kl":
-            here = TaskIndex(chunk, method=method).search(queries, min(k, len(chunk)))
+            own = TaskIndex(chunk, method=method).search(queries, min(k, len(chunk)))
         else:
-            here = nearest_columns(distances_of(queries, chunk, kind), k)
-        near = _merge(near, Neighbours(here.indices + offset, here.distances), k)
+            own = nearest_columns(distances_of(queries, chunk, kind), k)
+        near = _merge(near, Neighbours(own.indices + offset, own.distances), k)
         offset += len(chunk)
     if near is None:
         raise DataError("train has no tasks.")
@@ -225,8 +225,8 @@ class TaskIndex:
             passed_over = scores[:, -1] + shifted - self._slack(queries)
             unsure = np.flatnonzero(distances[:, -1] >= passed_over)
             if len(unsure):
-                some = Affine(*(part[unsure] for part in queries))
-                near[unsure], distances[unsure] = self._search(some, k, left, _MORE * keep)
+                again = Affine(*(part[unsure] for part in queries))
+                near[unsure], distances[unsure] = self._search(again, k, left, _MORE * keep)
         return near, distances
 
     def _slack(self, queries: Affine) -> Float[np.ndarray, "queries"]:
@@ -274,9 +274,9 @@ class TaskIndex:
             return best
 
         with one_thread("blas"), ThreadPoolExecutor(THREADS) as pool:
-            found = list(pool.map(scan, np.array_split(starts, min(THREADS, len(starts)))))
-        rows = np.concatenate([f.rows for f in found], axis=1)
-        scores = np.concatenate([f.scores for f in found], axis=1)
+            best = list(pool.map(scan, np.array_split(starts, min(THREADS, len(starts)))))
+        rows = np.concatenate([f.rows for f in best], axis=1)
+        scores = np.concatenate([f.scores for f in best], axis=1)
         order = np.lexsort((rows, scores))[:, :keep]
         return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
@@ -308,9 +308,9 @@ class TaskIndex:
         step = max(1, (1 << 22) // (rows.shape[1] * self.x.shape[1]))
         for begin in range(0, len(rows), step):
             part = slice(begin, begin + step)
-            some = Affine(*(each[part] for each in queries))
+            asked = Affine(*(each[part] for each in queries))
             b = self.x[rows[part]].astype(np.float64)
-            distances[part] = some.to_own(b, left.F[rows[part]])
+            distances[part] = asked.to_own(b, left.F[rows[part]])
         distances[~known] = np.inf
         order = np.lexsort((left.turns[rows], distances))[:, :k]
         distances = np.take_along_axis(distances, order, axis=1)

@@ -49,7 +49,7 @@ class Shard:
 
     @staticmethod
     def write(path: Path, embeddings: Embeddings) -> "Shard":
-        """Write a file in one piece; it is part of no catalogue until a manifest names it."""
+        """Write a file atomically; it is part of no catalogue until a manifest names it."""
         with written_in_one_piece(path) as file:
             write_embeddings(embeddings, file)
         return Shard.of(path)
@@ -74,7 +74,7 @@ class Catalogue:
     """Embedded tasks in a folder of Parquet files, or in a single file (which is read-only).
 
     A folder has a manifest with the size and sums of every file. Files are written
-    first and the manifest is replaced last, in one piece, so a reader sees all of what was added or
+    first and the manifest is replaced last, atomically, so a reader sees all of what was added or
     nothing of it, and writers do not disturb each other.
     """
 

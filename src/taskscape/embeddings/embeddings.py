@@ -57,7 +57,7 @@ class Header:
     delta: float | None = None
     """The prior of the mixture of task-themes, which :func:`normalise_ways` needs."""
 
-    def check_same_model(self, other: "Header", here: str, there: str) -> None:
+    def check_same_model(self, other: "Header", own: str, there: str) -> None:
         """Raise an error unless both were embedded by the same model."""
         for what, mine, theirs in (
             ("factors", describe_factors(self.factors), describe_factors(other.factors)),
@@ -65,15 +65,15 @@ class Header:
         ):
             if mine != theirs and not (what == "model" and "" in (mine, theirs)):
                 raise DataError(
-                    f"{here} has {what} {mine}, {there} {theirs}; distances only mean something "
+                    f"{own} has {what} {mine}, {there} {theirs}; distances only mean something "
                     "within one model. Embed both with the same one."
                 )
 
-    def check_same_pool(self, other: "Header", here: str, there: str) -> None:
+    def check_same_pool(self, other: "Header", own: str, there: str) -> None:
         """Raise an error unless the tasks of both are over the same pool."""
         if self.fingerprint != other.fingerprint:
             raise DataError(
-                f"{here} has tasks over pool {self.pool!r} (fingerprint {self.fingerprint[:12]}…), "
+                f"{own} has tasks over pool {self.pool!r} (fingerprint {self.fingerprint[:12]}…), "
                 f"{there} over {other.pool!r} (fingerprint {other.fingerprint[:12]}…); their class "
                 "ids mean different classes. Keep one catalogue for each pool."
             )
@@ -265,7 +265,7 @@ class Embeddings(ShownInNotebooks):
         return tuple(self.header.class_names[c] for c in self.classes[row] if c >= 0)
 
     def summary(self) -> str:
-        """What is here, in words: tasks, model, and how the tasks spread over the themes."""
+        """In words: tasks, model, and how the tasks spread over the themes."""
         header, model = self.header, self.header.model
         of_model = f"model {_short(model)}" if model else "a model that is not named"
         lines = [
@@ -300,7 +300,7 @@ class Embeddings(ShownInNotebooks):
         return {**about, "factors": factors, "delta": self.header.delta, "tasks": rows}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to one Parquet file, in one piece; :class:`Catalogue` opens it too."""
+        """Write to one Parquet file, atomically; :class:`Catalogue` opens it too."""
         with written_in_one_piece(path, EMBEDDINGS) as file:
             write_embeddings(self, file)
 
@@ -461,9 +461,9 @@ class EmbeddingsFile:
         """Where the task with this id stands first; None if there is none."""
         begin = 0
         for table in read_batches(self._file, self.path, _IDS_AT_ONCE, ["task"]):
-            here = np.flatnonzero(table["task"].to_numpy() == task)
-            if here.size:
-                return begin + int(here[0])
+            places = np.flatnonzero(table["task"].to_numpy() == task)
+            if places.size:
+                return begin + int(places[0])
             begin += len(table)
         return None
 

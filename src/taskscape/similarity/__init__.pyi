@@ -1,15 +1,14 @@
 from taskscape.similarity.distances import DistanceSource as DistanceSource
-from taskscape.similarity.distances import EmbeddingSource as EmbeddingSource
 from taskscape.similarity.distances import MatrixSource as MatrixSource
 from taskscape.similarity.distances import PosteriorSource as PosteriorSource
 from taskscape.similarity.hardness import TaskHardness as TaskHardness
 from taskscape.similarity.known import DEFAULT_SIMILARITY as DEFAULT_SIMILARITY
 from taskscape.similarity.known import SIMILARITIES as SIMILARITIES
 from taskscape.similarity.known import KnownSimilarity as KnownSimilarity
-from taskscape.similarity.models import ModelSimilarity as ModelSimilarity
 from taskscape.similarity.nearest_tasks import NearestTasks as NearestTasks
 from taskscape.similarity.nearest_tasks import nearest as nearest
 from taskscape.similarity.nearest_tasks import nearest_tasks as nearest_tasks
+from taskscape.similarity.registry import ModelSimilarity as ModelSimilarity
 from taskscape.similarity.registry import SimilarityLike as SimilarityLike
 from taskscape.similarity.registry import distances_between as distances_between
 from taskscape.similarity.registry import fitted_to as fitted_to

@@ -47,7 +47,7 @@ class DistanceSource(ABC):
 
     def contents(self) -> Hashes:
         """A hash of what each task is, whatever its place: equal for tasks that are equal."""
-        # sorted, so that the order of the other side's tasks plays no part
+        # sorted, so that the order of the other side's tasks has no effect
         d = self.matrix()
         return row_hashes(np.sort(d, axis=1)), row_hashes(np.sort(d.T, axis=1))
 
@@ -165,7 +165,12 @@ class MatrixSource(DistanceSource):
     """Distances that were computed elsewhere, (test tasks, training tasks)."""
 
     def __init__(self, distances: object) -> None:
-        self._d = _read(distances, "distances")
+        self._d = np.asarray(distances, dtype=np.float64)
+        if self._d.ndim != 2 or self._d.size == 0 or not np.isfinite(self._d).all():
+            raise DataError(
+                f"distances have shape {self._d.shape}; expected a matrix of finite numbers, a row "
+                "for every test task."
+            )
         self.n_test, self.n_train = self._d.shape
 
     def block(self, tests: Tests, trains: Trains) -> Block:
@@ -173,32 +178,3 @@ class MatrixSource(DistanceSource):
 
     def matrix(self) -> Float[np.ndarray, "tests trains"]:
         return self._d
-
-
-class EmbeddingSource(DistanceSource):
-    """Embeddings of your own, and a metric of SciPy's ``cdist``."""
-
-    def __init__(self, test: object, train: object, metric: Any = "cosine") -> None:
-        self._test, self._train = _read(test, "test"), _read(train, "train")
-        if self._test.shape[1] != self._train.shape[1]:
-            raise DataError(
-                f"test has {self._test.shape[1]} dimensions and train {self._train.shape[1]}; "
-                "embed both the same way."
-            )
-        self._metric = metric
-        self.n_test, self.n_train = len(self._test), len(self._train)
-
-    def block(self, tests: Tests, trains: Trains) -> Block:
-        from scipy.spatial.distance import cdist
-
-        return cdist(self._test[tests], self._train[trains], metric=self._metric)
-
-    def contents(self) -> Hashes:
-        return row_hashes(self._test), row_hashes(self._train)
-
-
-def _read(values: object, name: str) -> Float[np.ndarray, "rows columns"]:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 2 or array.size == 0 or not np.isfinite(array).all():
-        raise DataError(f"{name} has shape {array.shape}; expected a matrix of finite numbers.")
-    return array

@@ -97,7 +97,7 @@ SIMILARITIES: Mapping[str, KnownSimilarity] = MappingProxyType(
         ),
     }
 )
-"""Every similarity measure by name; a new one is a line here."""
+"""Every similarity measure by name; a new one is a line of it."""
 
 
 def find_similarity(name: str) -> KnownSimilarity:

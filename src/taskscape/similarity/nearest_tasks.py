@@ -6,7 +6,7 @@ training tasks are equally near. Which of these look most like the test task, cl
 means of their classes tell.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -87,31 +87,47 @@ def nearest(
     """
     k = check_whole(k, "k", 1)
     tie = TIE if not isinstance(test, Embeddings) or test.header.counts_themes else _SAME
-    near = nearest_there_are(test, train, k + _SPARE, kind=kind, method=method)
+    find = partial(nearest_there_are, test, train, kind=kind, method=method)
+    return _settled(find, k, tie, None if pool is None else partial(_apart, test, train, pool))
+
+
+def _settled(
+    find: Callable[[int], Neighbours],
+    k: int,
+    tie: float,
+    apart: Callable[[Int[np.ndarray, "tests some"]], Float[np.ndarray, "tests some"]] | None,
+) -> NearestTasks:
+    """The k nearest of those that ``find`` gives, of equals those least ``apart`` first."""
+    near = find(k + _SPARE)
     if (n := near.indices.shape[1]) < k:
         raise DataError(f"k={k} is more than the {n} training tasks; lower k.")
-    levels = tie_levels(near.distances, tie)
+    levels = _levels(near.distances, tie)
     if n == k + _SPARE and (levels[:, -1] == levels[:, k - 1]).any():
-        near = nearest_there_are(test, train, k + _LOOKED_AT, kind=kind, method=method)
-        levels = tie_levels(near.distances, tie)
-    apart = None if pool is None else _by_class_means(test, train, near.indices, pool)
-    rows = []
-    for i, level in enumerate(levels):
-        row = np.zeros(len(level)) if apart is None else apart[i]
-        rows.append(settle_ties(level, k, row.__getitem__))
-    chosen, by_classes = (np.stack(column) for column in zip(*rows, strict=True))
-    indices, distances = (
-        np.take_along_axis(part, chosen, axis=1) for part in (near.indices, near.distances)
+        near = find(k + _LOOKED_AT)
+        levels = _levels(near.distances, tie)
+    by_classes = np.zeros(levels.shape) if apart is None else apart(near.indices)
+    order = np.lexsort((by_classes, levels), axis=1)[:, :k]
+    indices, distances, by_classes = (
+        np.take_along_axis(part, order, axis=1)
+        for part in (near.indices, near.distances, by_classes)
     )
-    known = None if apart is None else by_classes
-    return NearestTasks(indices, distances, known, (levels == 0).sum(axis=1), tie)
+    ties = (levels == 0).sum(axis=1)
+    return NearestTasks(indices, distances, None if apart is None else by_classes, ties, tie)
 
 
-def _by_class_means(
+def _levels(
+    distances: Float[np.ndarray, "tests some"], tie: float
+) -> Float[np.ndarray, "tests some"]:
+    """0 for what is within ``tie`` of the nearest, 1 within the next, and so on: equals."""
+    beyond = distances - distances.min(axis=1, keepdims=True)
+    return np.floor(beyond / tie) if tie > 0 else beyond
+
+
+def _apart(
     test: Tasks,
     train: Tasks | Iterable[Tasks],
-    near: Int[np.ndarray, "tests some"],
     pool: ClassPool,
+    near: Int[np.ndarray, "tests some"],
 ) -> Float[np.ndarray, "tests some"]:
     """How far the class means of each test task are from those of the training tasks near it."""
     places, column = np.unique(near, return_inverse=True)
@@ -124,7 +140,7 @@ def _by_class_means(
     alike = _ClassMeans(
         *(make_tasks(pool, [list(e.names(i)) for i in range(len(e))]) for e in (test, train))
     )
-    return np.stack([alike.distances(i, own) for i, own in enumerate(column.reshape(near.shape))])
+    return alike.distances(range(len(near)), column.reshape(near.shape))
 
 
 def nearest_tasks(
@@ -144,42 +160,14 @@ def nearest_tasks(
             f"there are {len(test)} test and {len(train)} training tasks; the distances are of "
             f"{distances.n_test} and {distances.n_train}."
         )
-    everything, alike = np.arange(len(train)), _ClassMeans(test, train)
-    rows: list[tuple[np.ndarray, ...]] = []
-    step = max(1, _NUMBERS // len(train))
-    for start in range(0, len(test), step):
-        tests = np.arange(start, min(start + step, len(test)))
-        for i, row in zip(tests.tolist(), distances.block(tests, everything), strict=True):
-            level = tie_levels(row, tie)
-            chosen, by_classes = settle_ties(level, k, partial(alike.distances, i))
-            rows.append((chosen, row[chosen], by_classes, np.array((level == 0).sum())))
-    indices, far, apart, ties = (np.stack(column) for column in zip(*rows, strict=True))
-    return NearestTasks(indices, far, apart, ties, tie)
-
-
-def tie_levels(
-    distances: Float[np.ndarray, "*tests trains"], tie: float
-) -> Float[np.ndarray, "*tests trains"]:
-    """0 for what is within ``tie`` of the nearest, 1 within the next, and so on: equals."""
-    beyond = distances - distances.min(axis=-1, keepdims=True)
-    return np.floor(beyond / tie) if tie > 0 else beyond
-
-
-def settle_ties(
-    level: Float[np.ndarray, "trains"],
-    k: int,
-    alike: Callable[[Int[np.ndarray, "some"]], Float[np.ndarray, "some"]],
-) -> tuple[Int[np.ndarray, "k"], Float[np.ndarray, "k"]]:
-    """The k nearest, of equals those first that are most ``alike``; and how far apart these are.
-
-    ``alike`` is asked for all tasks as near as the k-th or nearer, but not for too many of equals.
-    """
-    limit = np.partition(level, k - 1)[k - 1]
-    nearer, equal = np.flatnonzero(level < limit), np.flatnonzero(level == limit)
-    near = np.concatenate([nearer, equal[:_LOOKED_AT]])
-    apart = alike(near)
-    order = np.lexsort((near, apart, level[near]))[:k]
-    return near[order], apart[order]
+    alike, step = _ClassMeans(test, train), max(1, _NUMBERS // len(train))
+    parts = []
+    for tests in np.split(np.arange(len(test)), range(step, len(test), step)):
+        apart = partial(alike.distances, tests.tolist())
+        parts.append(_settled(partial(distances.nearest, tests), k, tie, apart))
+    names = ("indices", "distances", "by_classes", "ties")
+    whole = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return NearestTasks(**whole, tie=tie)
 
 
 class _ClassMeans:
@@ -192,8 +180,13 @@ class _ClassMeans:
             _means(test.pool, self._ids[0]), _means(train.pool, self._ids[1])
         )
 
-    def distances(self, i: int, trains: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some"]:
-        """From one test task to some training tasks."""
+    def distances(
+        self, tests: Sequence[int], trains: Int[np.ndarray, "tests some"]
+    ) -> Float[np.ndarray, "tests some"]:
+        """From each test task to some training tasks of its own."""
+        return np.stack([self._from_one(i, own) for i, own in zip(tests, trains, strict=True)])
+
+    def _from_one(self, i: int, trains: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some"]:
         a, b = self._classes[0][i], self._classes[1][trains]
         # padding, -1, stands before all ids: its costs are not looked at
         first, second = np.searchsorted(self._ids[0], a), np.searchsorted(self._ids[1], b)

@@ -156,8 +156,8 @@ class Dealt:
         if self.by_group:
             return score_retrieval(matrix, *self.owners, name)
         beside = _families(len(self.queries), len(self.candidates))
-        found = score_retrieval(np.where(beside, matrix, np.inf), *self.owners, name)
-        return replace(found, by_group=False, chance=float(len(self.queries) / beside.sum()))
+        scored = score_retrieval(np.where(beside, matrix, np.inf), *self.owners, name)
+        return replace(scored, by_group=False, chance=float(len(self.queries) / beside.sum()))
 
 
 def deal(
@@ -228,15 +228,22 @@ def _seen_and_asked(
     pool: ClassPool, split: str | None, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Classes to learn from, and classes to query."""
-    asked = np.isin(np.arange(len(pool)), () if split is None else pool.classes_in(split))
     if pool.splits is None:
+        if split is not None:
+            pool.classes_in(split)  # which says how to have splits
         of = np.asarray(pool.groups or range(len(pool)))
         names = rng.permutation(np.unique(of))
         training = ~np.isin(of, names[: len(names) // 2])
-    else:
-        training = np.asarray(pool.splits) == "train"
-    asked = ~training & (asked | (split is None))
-    return np.flatnonzero(training), np.flatnonzero(asked)
+        return np.flatnonzero(training), np.flatnonzero(~training)
+    known = pool.classes_in("train")  # an error where there are none
+    rest = np.setdiff1d(np.arange(len(pool)), known)
+    asked = rest if split is None else np.intersect1d(rest, pool.classes_in(split))
+    if not len(asked):
+        raise DataError(
+            f"split={split!r}: measures are fitted to the training classes of {pool!r}; queries "
+            "need classes that are not among them. Query another split, or keep some apart."
+        )
+    return known, asked
 
 
 def _by_classes(
@@ -261,13 +268,13 @@ def _by_classes(
         queries.append(classes.tolist())
         for i, new in enumerate(rng.permutation(np.setdiff1d(asked, classes))[:_OTHERS]):
             others.append([*np.delete(classes, i % n_way).tolist(), int(new)])
-    here, there = (
+    own, beside = (
         make_tasks(pool, wanted, n_shot=2 * n_shot, seed=int(rng.integers(2**31))).halves()
         for wanted in (queries, others)
     )
     names = np.arange(len(queries)).astype(str)
     owners = names, np.concatenate([names, np.full(len(others), "one class differs")])
-    return here[0], TaskSet.concatenate([here[1], there[0]]), owners, learned
+    return own[0], TaskSet.concatenate([own[1], beside[0]]), owners, learned
 
 
 def _families(n_queries: int, n_candidates: int) -> Bool[np.ndarray, "queries candidates"]:

@@ -13,7 +13,7 @@ from taskscape.arguments import Seed, check_choice, check_kind, check_number, ch
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.progress import progress_bar
-from taskscape.similarity.models import ModelSimilarity
+from taskscape.similarity.registry import ModelSimilarity
 from taskscape.similarity.retrieval import Dealt, deal
 from taskscape.statistics import Interval, mean_interval
 from taskscape.tasks import TaskSet
@@ -81,6 +81,8 @@ class SettingsSearch:
 
     def origin(self) -> str:
         """Where the settings come from, in a sentence."""
+        if not self.trials:
+            return f"Those asked for: no other was tried in {self.seconds:.0f} s, for lack of time"
         late = f" ({self.untried} more were not, for lack of time)" if self.untried else ""
         tried = f"of {len(self.trials)} that were tried{late}"
         tried += f", by {self.criterion} on {self.held_out}"
@@ -230,8 +232,15 @@ class Folds:
         )
         large = rng.permutation(np.flatnonzero(sizes >= 2 * n_way))
         if pool.groups is None or len(large) < _LEAST_GROUPS:
-            fold = rng.permutation(len(pool)) % _FOLDS_OF_CLASSES
-            words = f"{len(pool)} classes held out in {_FOLDS_OF_CLASSES} folds"
+            folds = min(_FOLDS_OF_CLASSES, len(pool) // (n_way + 1))
+            if folds < 2:
+                raise DataError(
+                    f"settings are chosen by tasks of n_way={n_way} held-out classes, which needs "
+                    f"{2 * (n_way + 1)} classes without groups; these tasks have {len(pool)}. "
+                    "Lower n_way, or leave the settings as they are."
+                )
+            fold = rng.permutation(len(pool)) % folds
+            words = f"{len(pool)} classes held out in {folds} folds"
             pool = replace(pool, groups=None)
             return Folds(pool, tuple(fold.tolist()), False, words, n_way, n_shot, seed)
         fold = rng.permutation(len(names)) % _FOLDS  # small groups cannot be queried in any

@@ -16,7 +16,7 @@ from taskscape.pools import ClassPool
 from taskscape.select.trials import train_and_test
 from taskscape.similarity import SIMILARITIES, Similarity, make_similarity
 from taskscape.similarity.known import PROTOTYPES, THEMES
-from taskscape.similarity.models import ModelSimilarity
+from taskscape.similarity.registry import ModelSimilarity
 from taskscape.similarity.retrieval import retrieval_if_any
 from taskscape.targets.known import LEARNER_SETTINGS, RANKS
 from taskscape.targets.target import Target, find_target

@@ -54,10 +54,10 @@ def _histograms(
     edges = np.zeros((n, _DIRECTIONS, *light.shape[1:]), dtype=np.float32)
     edges[image, below, y, x] = contrast * (1 - share)
     edges[image, (below + 1) % _DIRECTIONS, y, x] = contrast * share
-    found = np.sqrt(np.swapaxes(edges @ columns, 2, 3) @ rows).reshape(n, -1)
-    found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.float32(1e-12))
+    shares = np.sqrt(np.swapaxes(edges @ columns, 2, 3) @ rows).reshape(n, -1)
+    shares /= np.maximum(np.linalg.norm(shares, axis=1, keepdims=True), np.float32(1e-12))
     colours = np.einsum(
         "nyxc,yi,xj->nijc", images, rows / rows.sum(axis=0), columns / columns.sum(axis=0),
         optimize=True,
     ).reshape(n, -1)  # fmt: skip
-    return np.concatenate([found, colours / np.float32(np.sqrt(colours.shape[1]))], axis=1)
+    return np.concatenate([shares, colours / np.float32(np.sqrt(colours.shape[1]))], axis=1)

@@ -93,11 +93,11 @@ class TaskThemes(TaskModel):
         if self.co_clustering is None and co_clustering:
             raise DataError(f"{', '.join(co_clustering)} has no effect without co_clustering.")
         tasks = as_tasks(tasks)
-        some = tasks if isinstance(tasks, TaskSet) else tasks[0:_FROM_STREAM]
-        if len(some) == 0:
+        first = tasks if isinstance(tasks, TaskSet) else tasks[0:_FROM_STREAM]
+        if len(first) == 0:
             raise DataError("there are no tasks to fit on.")
         settings, seed = self._settings(tasks.pool.is_images), seed_of(self.random_state)
-        factors = self._learn(some, tasks.class_ids, settings, seed)
+        factors = self._learn(first, tasks.class_ids, settings, seed)
         self.co_clustering_: CoClustering | None = None
         if self.co_clustering is not None:
             share = settings.share(TASK_THEMES)
@@ -148,17 +148,17 @@ class TaskThemes(TaskModel):
         return ImageThemeSettings(self.image_themes, self.temperature, self.bandwidth, weights)
 
     def _embed(self, tasks: TaskSet, prepared: PreparedSamples) -> Embeddings:
-        found = embed_in_themes(self.themes_, tasks, prepared)
-        values, logs, delta = [found.values], [found.logs], None
+        own = embed_in_themes(self.themes_, tasks, prepared)
+        values, logs, delta = [own.values], [own.logs], None
         if self.co_clustering_ is not None:
-            own = PreparedSamples(tasks.pool, self.co_clustering_.preparation_, tasks.class_ids)
-            beside = self.co_clustering_._embed(tasks, own)
+            others = PreparedSamples(tasks.pool, self.co_clustering_.preparation_, tasks.class_ids)
+            beside = self.co_clustering_._embed(tasks, others)
             values.append(beside.values)
             logs.append(beside.logs)
             delta = beside.header.delta
         return Embeddings.of(
             tasks, np.concatenate(values, axis=1), self.factors_, model=self.fingerprint_,
-            logs=np.concatenate(logs, axis=1), elbo=found.elbo, delta=delta,
+            logs=np.concatenate(logs, axis=1), elbo=own.elbo, delta=delta,
         )  # fmt: skip
 
     @property

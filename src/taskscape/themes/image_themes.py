@@ -149,9 +149,9 @@ def learn_image_themes(
     # at first all directions, which parts are scaled by
     features = block_diag(root, np.eye(x.shape[1]))
     where = Position(*map(_array, (width, np.zeros(len(features)), features)))
-    some = tasks[evenly_spaced(np.arange(len(tasks)), _TASKS_TO_SCALE_BY)]
+    few = tasks[evenly_spaced(np.arange(len(tasks)), _TASKS_TO_SCALE_BY)]
     themes = ImageThemes(mixture, where, temperature)
-    means = _means(themes, some, prepared)
+    means = _means(themes, few, prepared)
     kernel, plain = np.split(means[:, themes.K :], [root.shape[1]], axis=1)
     scales = [
         np.full(part.shape[1], np.sqrt(settings.weights.get(name, 0.0) / _mean_square(part)))
@@ -160,10 +160,10 @@ def learn_image_themes(
     features = features * np.concatenate(scales)
     where = _in_few_directions(themes, features, spread[:_FOR_DIRECTIONS])
     themes = ImageThemes(mixture, where, temperature)
-    means = _means(themes, some, prepared)
+    means = _means(themes, few, prepared)
     nu = np.asarray(update_nu(_array(means[:, : themes.K]), mixture.pi, _EVIDENCE))
     alone = Posterior.of(nu, (Factor(IMAGE_THEMES, "dirichlet", themes.K),))
-    pairs = len(some) / max(1, len(some) - 1)  # a task is at no distance from itself
+    pairs = len(few) / max(1, len(few) - 1)  # a task is at no distance from itself
     return themes, (
         Factor(
             IMAGE_THEMES, "dirichlet", themes.K, settings.share(IMAGE_THEMES),
@@ -295,8 +295,7 @@ def embed_in_themes(themes: ImageThemes, tasks: TaskSet, prepared: PreparedSampl
         def of_piece(start: int) -> Embedded:
             totals = totals_of(start)
             n = min(size, len(tasks) - start)
-            found = _posteriors(totals, themes)
-            return Embedded(*(np.asarray(part)[:n] for part in found))
+            return Embedded(*(np.asarray(part)[:n] for part in _posteriors(totals, themes)))
 
         for part in in_order(of_piece, range(0, len(tasks), size), pieces_at_once()):
             parts.append(part)

@@ -117,14 +117,13 @@ def choose_config(pool: ClassPool, classes: Int[np.ndarray, "some"]) -> PrepareC
     than components, they are all kept.
     """
     dims = int(np.prod(pool.sample_shape))
-    rows = _spread_rows(pool, classes, 4096)
+    rows = evenly_spaced(all_rows(pool, classes), 4096)
     if pool.is_images and min(pool.sample_shape[:2]) >= _LEAST_SIDE:
         return PrepareConfig(edges=_CELLS, pca=min(2 * _COMPONENTS, len(rows)))
     pca = min(_COMPONENTS, len(rows)) if dims > _COMPONENTS else None
     if pool.is_images:
         return PrepareConfig(pca=pca)
-    some = pool.take(rows)
-    if some.min() >= 0 and dims > 1:
+    if pool.take(rows).min() >= 0 and dims > 1:
         return PrepareConfig(power=0.5, l2=True, pca=pca)
     return PrepareConfig(pca=pca)
 
@@ -200,7 +199,7 @@ def learn_preparation(
     """
     raw = int(np.prod(pool.sample_shape))
     most = min(_ROWS_TO_LEARN_FROM, max(_NUMBERS_TO_LEARN_FROM // raw, 1024))
-    rows = _spread_rows(pool, classes, most)
+    rows = evenly_spaced(all_rows(pool, classes), most)
     dims = _of_rows(pool, rows[:1], config).shape[1]
     X = np.empty((len(rows), dims), dtype=np.float32)
     alike, at = True, 0
@@ -287,13 +286,6 @@ class PreparedSamples(SamplePlaces):
             x = self.take(rows)
             return jnp.asarray(np.resize(x, (size, x.shape[1])), dtype=float)
         return self.on_device[self.where[np.resize(rows, size)]]
-
-
-def _spread_rows(
-    pool: ClassPool, classes: Int[np.ndarray, "some"], most: int
-) -> Int[np.ndarray, "rows"]:
-    """At most ``most`` rows, spread evenly over the classes and within them."""
-    return evenly_spaced(all_rows(pool, classes), most)
 
 
 def check_samples(x: Float[np.ndarray, "S D"], rows: Int[np.ndarray, "S"], pool: ClassPool) -> None:

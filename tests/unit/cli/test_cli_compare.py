@@ -94,9 +94,12 @@ def test_tasks_of_one_group_find_each_other(run, files, tmp_path):
     assert words.startswith("task_means: tasks of one group find each other in")
     assert "prototypes:" in words
     assert (tmp_path / "who.png").exists()
-    assert json.loads(run(*asked, "--json"))["measure"]["precision"]["value"] > 0.5
+    small = [*asked, "--n-way", 3, "--n-shot", 2, "--json"]
+    assert json.loads(run(*small))["measure"]["precision"]["value"] > 0.5
     with pytest.raises(DataError, match="--retrieval needs --data"):
         run("compare", "--retrieval")
+    with pytest.raises(DataError, match="--n-way has no effect with TEST and TRAIN"):
+        run("compare", files / "test.parquet", files / "test.parquet", "--n-way", 3)
     with pytest.raises(DataError, match="TEST and TRAIN have no effect with --retrieval"):
         run(*asked[:1], files / "test.parquet", *asked[1:])
     with pytest.raises(DataError, match="give TEST and TRAIN"):

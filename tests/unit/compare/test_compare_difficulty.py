@@ -61,5 +61,5 @@ def test_a_task_of_one_class_has_no_separation():
 
 
 def test_divergences_without_a_closed_form_are_refused():
-    with pytest.raises(DataError, match=r"^kind='emd' cannot be used here; use one of "):
+    with pytest.raises(DataError, match=r"^kind='emd' compares no classes; use one of "):
         class_separation(np.ones((1, 2, 3)), kind="emd")

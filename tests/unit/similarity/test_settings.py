@@ -12,6 +12,7 @@ from taskscape import TaskThemes, sample_tasks
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.similarity import choose_settings
+from taskscape.similarity.settings import Folds
 from taskscape.tasks import TaskSet
 from taskscape.themes import PrepareConfig
 
@@ -89,5 +90,9 @@ def test_the_papers_model_needs_values_and_folds_need_classes():
         choose_settings(tasks(), TaskThemes.paper())
     few = tasks()
     few = replace(few, classes=few.classes[:1], keys=few.keys[:1], n_shot=few.n_shot[:1])
-    with pytest.raises(DataError, match="Lower n_way"):
+    with pytest.raises(DataError, match="needs 12 classes without groups; these tasks have 3"):
         choose_settings(few, TaskThemes(8))
+
+
+def test_few_classes_make_fewer_folds():
+    assert "in 3 folds" in Folds.of_classes(tasks(groups=False), 11, 3, 0).held_out

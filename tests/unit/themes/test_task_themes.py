@@ -142,9 +142,9 @@ def test_where_few_samples_are_drawn_only_those_are_looked_at(monkeypatch: pytes
     looked: list[int] = []
     taken = PreparedSamples.to_device
 
-    def counted(self: PreparedSamples, rows: np.ndarray) -> jax.Array:
+    def counted(self: PreparedSamples, rows: np.ndarray, size: int) -> jax.Array:
         looked.append(len(np.unique(rows)))
-        return taken(self, rows)
+        return taken(self, rows, size)
 
     monkeypatch.setattr(PreparedSamples, "to_device", counted)
     few = model.embed(tasks)
