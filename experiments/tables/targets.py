@@ -204,33 +204,29 @@ def table(network: str, learners: Sequence[str], budgets: Sequence[int]) -> str:
     return markdown_table(["way", *(f"{LEARNERS[r]}, {b} tasks" for r, b in cells)], rows)
 
 
-def joined_table(learner: str) -> str:
+def joined_table() -> str:
     """Gains on targets of two joined sources: those of the one and of the other, and the scripts
     that both have, with and without the other's among the sources."""
-    entries = [e for e in ledger(JOINED) if e["cell"]["learner"] == learner]
+    entries = ledger(JOINED)
     without = [e for e in entries if e["cell"].get("without_namesakes")]
     within = [e for e in entries if not e["cell"].get("without_namesakes")]
     shared = {e["cell"]["target"] for e in without}
-    sets = {
-        "all": within,
-        "scripts that both have": [e for e in within if e["cell"]["target"] in shared],
-        "the same, the other's left out": without,
-    }
-    ways = {w: SHOWN[w] for w in ("prototypes", "themes", "ranks")}
+    both = [e for e in within if e["cell"]["target"] in shared]
+    sets = {"all": within, "scripts that both have": both, "the same, the other's left out": without}
     rows = []
     for source in ("", "glyphs", "omniglot"):
-        for name, own in sets.items():
-            if not source and own is not within:
+        for name, every in sets.items():
+            if not source and every is not within:
                 continue
-            some = [e for e in own if e["cell"]["target"].startswith(source)]
-            auto = points([gain for *_, gain in decided(own, 100, of=some)], count=False)
-            cells = [points(gains(some, way, 100), count=False) for way in (*ways, "all")]
-            cells.insert(-1, auto)
+            cells = []
+            for learner in LEARNERS:
+                own = [e for e in every if e["cell"]["learner"] == learner]
+                some = [e for e in own if e["cell"]["target"].startswith(source)]
+                auto = [gain for *_, gain in decided(own, 100, of=some)]
+                cells += [points(auto, count=False), points(gains(some, "all", 100), count=False)]
             rows.append([source or "both", f"{name} ({len(some)})", *cells])
-    held_by = f"{100 * held(gains_seen(within)):.0f} %"
-    rows.append(["both", "gains inside `auto`'s 90 % intervals", *[""] * len(ways), held_by, ""])
-    columns = ["target of", "which", *ways.values(), "**auto**", "all 2,000 candidates"]
-    return markdown_table(columns, rows)
+    columns = [f"{label}, {way}" for label in LEARNERS.values() for way in ("`auto`", "all 2,000")]
+    return markdown_table(["target of", "which", *columns], rows)
 
 
 TABLES = Blocks(
@@ -238,8 +234,7 @@ TABLES = Blocks(
     {
         "mlp": lambda: table("mlp", ("protonet", "maml"), (100, 400)),
         "conv4": lambda: table("conv4", ("protonet",), (100,)),
-        "joined_protonet": lambda: joined_table("protonet"),
-        "joined_maml": lambda: joined_table("maml"),
+        "joined": joined_table,
     },
 )
 
