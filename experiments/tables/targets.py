@@ -212,7 +212,11 @@ def joined_table() -> str:
     within = [e for e in entries if not e["cell"].get("without_namesakes")]
     shared = {e["cell"]["target"] for e in without}
     both = [e for e in within if e["cell"]["target"] in shared]
-    sets = {"all": within, "scripts that both have": both, "the same, the other's left out": without}
+    sets = {
+        "all": within,
+        "scripts that both have": both,
+        "the same, the other's left out": without,
+    }
     rows = []
     for source in ("", "glyphs", "omniglot"):
         for name, every in sets.items():
@@ -232,7 +236,7 @@ def joined_table() -> str:
 TABLES = Blocks(
     "experiments/tables/targets.py",
     {
-        "mlp": lambda: table("mlp", ("protonet", "maml"), (100, 400)),
+        "mlp": lambda: table("mlp", ("protonet", "maml"), (100,)),
         "conv4": lambda: table("conv4", ("protonet",), (100,)),
         "joined": joined_table,
     },
