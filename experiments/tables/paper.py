@@ -11,7 +11,7 @@ from experiments.tables import DOCS, RESULTS, Blocks
 from taskscape.plain_text import markdown_table
 
 PAGE = DOCS / "results-paper.md"
-LEARNERS = ("protonet", "maml")
+LEARNERS = ("protonet",)
 """Those in the tables of figure 2: the others have nearly the same numbers."""
 CHOICES = ("random", "nearest (ours)", "coverage (sized)", "nearest (task2vec)")
 """What the table of figure 3 has; those of ``make reproduce`` have everything."""

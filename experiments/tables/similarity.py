@@ -26,9 +26,7 @@ NOTIONS = {
     ("task-themes", "kl", 3): "task-themes, three fits",
     ("task-themes, chosen size", "kl", 3): "task-themes of the chosen size, three fits",
     ("image-themes", "", 1): "image-themes and position",
-    ("task means", "", 1): "task means",
     ("Task2Vec per unit", "", 1): "Task2Vec per unit",
-    ("Task2Vec per layer", "", 1): "Task2Vec per layer",
     ("prototypes", "", 1): "class prototypes",
     ("OTDD", "", 1): "OTDD",
 }
