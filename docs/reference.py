@@ -1,6 +1,6 @@
 """Writes the pages of the site that are made from the code: names, commands and settings.
 
-They are made anew with every build and are not kept.
+Every build writes them again; they are not kept.
 """
 
 import contextlib
@@ -8,6 +8,7 @@ import dataclasses
 import importlib
 import inspect
 import io
+import json
 import os
 import re
 import sys
@@ -25,6 +26,7 @@ import taskscape
 from taskscape.cli import app
 from taskscape.meta import LEARNERS
 from taskscape.plain_text import markdown_table
+from taskscape.study import PRESETS
 
 PACKAGES = {
     "pools": "Data: classes and their samples",
@@ -168,12 +170,17 @@ def help_of(words: tuple[str, ...]) -> str:
 
 def settings() -> str:
     """The page of all settings: fields of the dataclasses, their defaults and what they mean."""
-    lines = ["# Settings\n\n", SETTINGS_INTRODUCTION]
-    learners = {f"The learner {e.label}": f"taskscape.meta.{e.label}" for e in LEARNERS.values()}
-    for title, path in {**SETTINGS, **learners}.items():
+    lines = ["# Settings\n\n## A whole study\n\n", STUDY_SETTINGS]
+    lines += [markdown_table(("setting", *PRESETS, "meaning"), study_settings()), PART_SETTINGS]
+    learners = {f"The learner {e.label}": e for e in LEARNERS.values()}
+    paths = {title: f"taskscape.meta.{e.label}" for title, e in learners.items()}
+    for title, path in {**SETTINGS, **paths}.items():
         module, name = path.rsplit(".", 1)
         config = getattr(importlib.import_module(module), name)
         lines.append(f"## {title}\n\n{first_line(config)}\n\n")
+        if title in learners:
+            own = ", ".join(f"`{k} = {v}`" for k, v in learners[title].settings.items())
+            lines.append(f"A study sets `learners.settings.{learners[title].name}` to {own}.\n\n")
         meanings = ModuleAnalyzer.for_module(config.__module__).find_attr_docs()
         rows = [
             (f"`{f.name}`", default_of(f), in_markdown(" ".join(meanings.get((name, f.name), []))))
@@ -183,11 +190,42 @@ def settings() -> str:
     return "".join(lines)
 
 
-SETTINGS_INTRODUCTION = """\
-Settings of a whole study, with their values in each preset, have
-[a page of their own](../run.md#settings). These are the settings of its parts, for use from Python.
+STUDY_SETTINGS = """\
+What [`taskscape run`](../run.md#settings) takes in `study.toml`, with its value in each preset.
+`learners.settings` is below, learner by learner.
 
 """
+PART_SETTINGS = """
+The following are the settings of its parts, for use from Python.
+
+"""
+
+
+def study_settings() -> list[tuple[str, ...]]:
+    """Every setting of a study by its full name, its value in each preset and its meaning."""
+    documented = ModuleAnalyzer.for_module("taskscape.study.config").find_attr_docs()
+    meanings = {key: " ".join(lines) for key, lines in documented.items()}
+    presets = [values_of(config) for config in PRESETS.values()]
+    return [
+        (
+            f"`{name}`",
+            *(f"`{json.dumps(values[name][1])}`" for values in presets),
+            in_markdown(meanings.get((owner, name.split(".")[-1]), "")),
+        )
+        for name, (owner, _) in presets[0].items()
+    ]
+
+
+def values_of(config: Any, prefix: str = "") -> dict[str, tuple[str, Any]]:
+    """Every setting by its full name: the class that describes it, and its value."""
+    values: dict[str, tuple[str, Any]] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            values |= values_of(value, f"{field.name}.")
+        elif field.name != "settings":  # of the learners, which have tables of their own
+            values[prefix + field.name] = (type(config).__name__, value)
+    return values
 
 
 def default_of(field: dataclasses.Field[Any]) -> str:
@@ -202,4 +240,4 @@ def default_of(field: dataclasses.Field[Any]) -> str:
 def in_markdown(docstring: str) -> str:
     """The few marks of reStructuredText that such lines hold, in Markdown."""
     text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", docstring.replace("``", "`"))
-    return text.replace("|", r"\|")
+    return text.replace("|", r"\|").strip()

@@ -26,24 +26,6 @@ def learners() -> str:
     return markdown_table(("name", "learner", "what it is", "settings to tune"), rows)
 
 
-def learner_settings() -> str:
-    meaning = {
-        "scale": "factor on features of unit length",
-        "learning_rate": "of the meta-training",
-        "inner_rate": "of adaptation",
-    }
-    rows = [
-        (
-            f"`learners.settings.{e.name}.{setting}`",
-            *3 * [json.dumps(value)],
-            meaning.get(setting, ""),
-        )
-        for e in LEARNERS.values()
-        for setting, value in e.settings.items()
-    ]
-    return markdown_table(("setting", "quick", "default", "paper", ""), rows)
-
-
 def divergences() -> str:
     rows = []
     for d in DIVERGENCES.values():
@@ -96,7 +78,6 @@ TABLES = Blocks(
     "docs/tables.py",
     {
         "learners": learners,
-        "learner_settings": learner_settings,
         "divergences": divergences,
         "pools": pools,
         "rules": rules,

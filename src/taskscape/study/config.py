@@ -60,8 +60,11 @@ class TaskSettings:
     n_shot: int = 16
     """Most samples of each class that a task is embedded by; 0 means all."""
     n_train: int = 20_000
+    """Different training tasks, at most."""
     n_val: int = 500
+    """Validation tasks, at most."""
     n_test: int = 500
+    """Test tasks, at most."""
     val_share: float = 0.2
     """Part of the (training) classes held out for validation, where the data name none."""
     test_share: float = 0.2
@@ -79,20 +82,29 @@ class FitSettings:
     """
 
     n_tasks: int = 8000
+    """Tasks that the model learns from."""
     n_way: tuple[int, int] = (5, 10)
+    """Classes of these tasks, from and to."""
     n_shot: int = 16
     """Most samples of each class."""
     task_themes: int = 4
+    """L, the number of task-themes."""
     image_themes: int = 8
+    """K, the number of image-themes."""
     delta: float = 0.5
+    """δ, the concentration of the task mixture."""
     covariance: str = "full"
+    """``full``, ``diag`` or ``tied``."""
     prepare: str = "auto"
     """``auto``, ``none``, or steps such as ``power=0.5,l2,centre,pca=32``."""
     choose_settings: bool = False
     """Look for better ones than the defaults: :func:`taskscape.similarity.choose_settings`."""
     max_passes: int = 3
+    """Most passes over the tasks."""
     restarts: int = 1
+    """Fits from different starts."""
     ensemble: int = 1
+    """How many of the best fits to keep, of at least as many restarts."""
 
     def model(self, seed: int) -> "taskscape.TaskThemes":
         """The model that these settings ask for, not yet fitted."""
@@ -113,6 +125,7 @@ class LearnerSettings:
     """The meta-learners, and how they are trained on random training tasks."""
 
     names: tuple[str, ...] = ("protonet", "maml")
+    """Which to train (:data:`taskscape.meta.LEARNERS`)."""
     network: str = "mlp"
     """``mlp`` on prepared features, or ``conv4`` on images (:data:`taskscape.meta.NETWORKS`)."""
     widths: tuple[int, ...] = (64,)
@@ -122,7 +135,9 @@ class LearnerSettings:
     train_tasks: int = 20_000
     """At most as many as there are training tasks."""
     epochs: int = 1
+    """How often they see each training task."""
     batch_size: int = 8
+    """Tasks in an update."""
     settings: Mapping[str, Mapping[str, Number]] = field(
         default_factory=lambda: {name: entry.settings for name, entry in LEARNERS.items()}
     )
@@ -155,8 +170,11 @@ class EvaluateSettings:
     k: int = 10
     """How many nearest training tasks to keep of each test task."""
     bins: str = "paper"
+    """Bins of the diagram: ``paper`` (of equal width) or ``quantile``."""
     n_bins: int = 10
+    """How many bins the diagram has."""
     confidence: float = 0.95
+    """Of the diagram's intervals."""
 
 
 @dataclass(frozen=True)
@@ -175,10 +193,13 @@ class SelectionSettings:
     repeats: int = 3
     """Trainings on what every other rule chose, from different starts."""
     n_shot: int = 5
+    """Labelled samples of each class."""
     n_query: int = 15
+    """Most queries of each class."""
     updates: int = 500
     """Updates of every training, whatever the budget: small budgets are seen more often."""
     episodes: int = 2
+    """Draws of samples that accuracy is averaged over."""
     probe_updates: int = 1000
     """Updates of the network that Task2Vec looks through."""
 
@@ -198,9 +219,11 @@ class TargetSettings:
     n_shot: int = 5
     """Most labelled samples of each class that a target is known by."""
     n_query: int = 15
+    """Most queries of each class, where there are samples to spare."""
     trials: int = 3
     """Trainings of each way to choose."""
     updates: int = 400
+    """Updates of every training."""
     fingerprints: tuple[str, ...] = ()
     """Of the targets that were opened; written, not asked for."""
     kept_out: tuple[str, ...] = ()
@@ -212,7 +235,9 @@ class ForecastSettings:
     """Expected accuracies of the test tasks, learned from the validation tasks."""
 
     enabled: bool = True
+    """Whether to forecast."""
     confidence: float = 0.9
+    """Part of the tasks that an interval is meant to hold."""
     n_shot: int = 0
     """Most labelled samples of each class that a task is known by; 0 means those that it is
     embedded by (``tasks.n_shot``)."""
@@ -223,6 +248,7 @@ class ReportSettings:
     """The HTML report."""
 
     enabled: bool = True
+    """Whether to write ``report.html``."""
 
 
 @dataclass(frozen=True)
@@ -230,11 +256,15 @@ class StudyConfig:
     """All settings of a study; ``preset("quick")`` and others give good ones to start from."""
 
     preset: str = "default"
+    """Where the other values start from: ``quick``, ``default`` or ``paper``."""
     data: str = "letters"
-    """What to open: a known name or a path. A pool given as an object goes before it."""
+    """What to open: a known name, a path, or several joined by ``+``. A pool given as an object
+    takes precedence."""
     seed: int = 0
+    """Of tasks, fit, learners and choices."""
     similarity: str = DEFAULT_SIMILARITY
-    """How far tasks are from each other: one of :data:`taskscape.similarity.SIMILARITIES`."""
+    """How far tasks are from each other: one of :data:`taskscape.similarity.SIMILARITIES`, or with
+    another divergence, ``themes:jeffreys``."""
     source: SourceSettings = field(default_factory=SourceSettings)
     tasks: TaskSettings = field(default_factory=TaskSettings)
     fit: FitSettings = field(default_factory=FitSettings)
