@@ -163,11 +163,6 @@ def advance(
     A task's result therefore does not depend on the tasks that share its batch.
     """
     swept = sweep(state.posterior, log_lik, sample_mask, class_mask, alpha, delta)
-    return move(state, swept, tol)
-
-
-def move(state: EStepState, swept: TaskPosterior, tol: Scalar) -> EStepState:
-    """Take over a sweep's result for the tasks that still moved before it."""
     moving = state.change >= tol
     change = jnp.abs(swept.lam - state.posterior.lam).mean(-1)
     return EStepState(
