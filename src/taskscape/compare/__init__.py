@@ -13,9 +13,10 @@ from taskscape.compare.divergences import (
     Estimate,
     distances,
     divergence_with_error,
+    mean_distance,
+    member_agreement,
     theme_cost,
 )
-from taskscape.compare.means import mean_distance, member_agreement
 from taskscape.compare.posteriors import normalise_ways
 from taskscape.compare.search import Neighbours, TaskIndex, nearest
 

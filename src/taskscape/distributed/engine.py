@@ -9,6 +9,8 @@ import importlib
 import importlib.util
 import logging
 import os
+import signal
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +21,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from taskscape.distributed.interrupts import still_heard
 from taskscape.errors import TaskscapeError
 from taskscape.progress import progress_bar
 
@@ -182,3 +183,44 @@ def _leave() -> None:
     ray: Any = importlib.import_module("ray")
     if ray.is_initialized() and ray.get_runtime_context().get_job_id() in _OWN_JOBS:
         ray.shutdown()
+
+
+# -- interrupts -------------------------------------------------------------------------------------
+
+
+_WAITING: list[list[int]] = []
+
+
+@contextmanager
+def interrupts_wait(wait: bool) -> Iterator[list[int]]:
+    """Inside the block, signals are noted in the list instead of raised, if they are to wait."""
+    noted: list[int] = []
+    if wait:
+        _WAITING.append(noted)
+    try:
+        yield noted
+    finally:
+        if wait:
+            _WAITING.pop()
+
+
+def wait_with(number: int) -> bool:
+    """Note a signal where interrupts wait; False where they do not, and it should be raised."""
+    if not _WAITING:
+        return False
+    _WAITING[-1].append(number)
+    return True
+
+
+@contextmanager
+def still_heard() -> Iterator[None]:
+    """Handlers of interrupts stay what they were after the block: JAX and Ray take them over."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python lets nobody else set them
+        return
+    heard = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in heard.items():
+            signal.signal(number, handler)

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.arguments import check_choice
-from taskscape.compare.rows import distinct_rows
+from taskscape.compare.posteriors import distinct_rows
 from taskscape.compare.transport import move_equal_weights
 from taskscape.errors import DataError
 from taskscape.similarity.similarity import (

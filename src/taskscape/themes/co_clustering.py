@@ -26,10 +26,9 @@ from taskscape.themes.config import FitConfig
 from taskscape.themes.data import TaskSource, check_enough
 from taskscape.themes.embed import embed
 from taskscape.themes.health import Health, check_health
-from taskscape.themes.loop import Callback, Fit, Restarts, check_no_checkpoint
+from taskscape.themes.loop import Callback, Fit, check_no_checkpoint, run_fits
 from taskscape.themes.prepare import PrepareConfig, PreparedSamples, check_prepare, preparation_for
-from taskscape.themes.steps import FitState
-from taskscape.themes.stored import state_from_arrays
+from taskscape.themes.steps import FitState, state_from_arrays
 from taskscape.themes.task_model import HealthWarning, TaskModel, Tasks, as_tasks, seed_of, usual
 
 _HEALTH_TASKS = 2000
@@ -138,10 +137,10 @@ class CoClustering(TaskModel):
         preparation = preparation_for(self.prepare, tasks.pool, classes)
         every = np.union1d(classes, held_out.class_ids)
         prepared = PreparedSamples(tasks.pool, preparation, every)
-        finished = Restarts(
-            self.get_params(), config, source, held_out, prepared,
-            checkpoint, checkpoint_every, callback, all_devices() if distributed else None,
-        ).run(resume)  # fmt: skip
+        finished = run_fits(
+            source, held_out, prepared, config, self.get_params(),
+            checkpoint, checkpoint_every, resume, callback, all_devices() if distributed else None,
+        )  # fmt: skip
         # few dead and duplicate themes, then a high bound
         finished.sort(key=lambda fit: (int(fit.state.best_flaws), -float(fit.state.best_bound)))
         kept = finished[: self.ensemble]

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from taskscape.compare.retrieval import Retrieval, score_retrieval
 from taskscape.errors import DataError
+from taskscape.similarity.retrieval import Retrieval, score_retrieval
 
 QUERIES = np.repeat(["a", "b"], 3)
 CANDIDATES = np.repeat(["a", "b", "c"], 4)
