@@ -289,7 +289,7 @@ def _families(n_queries: int, n_candidates: int) -> Bool[np.ndarray, "queries ca
     return np.arange(n_queries)[:, None] == own
 
 
-# -- score ------------------------------------------------------------------------------------------
+# -- score --------------------------------------------------------------------------------------
 
 
 _NEAREST = 10

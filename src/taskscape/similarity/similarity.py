@@ -29,216 +29,6 @@ from taskscape.themes.prepare import (
     preparation_for,
 )
 
-TaskVectors: TypeAlias = Any
-"""An array with the tasks along its first axis, or embedded tasks."""
-Embeddable: TypeAlias = TaskSet | TaskVectors
-Rows: TypeAlias = Callable[[slice], Float[np.ndarray, "_ _"]]
-"""The distances of a range of the first tasks to all of the others."""
-_CELLS_AT_ONCE = 1 << 24
-
-
-class Similarity(ABC):
-    """A measure of how similar tasks are; one of many that can stand in for another.
-
-    :meth:`fit` learns from training tasks what the measure needs, :meth:`embed` is then a function
-    of each task alone, and :meth:`distances` takes tasks, or what :meth:`embed` made of them. A
-    new measure says what these two do and gives :meth:`rows` of distances.
-    """
-
-    pairs_at_once: int = 1 << 20
-    """How many distances are computed between two steps of the progress bar."""
-    cheap: bool = False
-    """Whether distances are computed each time they are asked for, and never kept as a matrix."""
-    symmetric: bool = True
-    """Whether the distance there is the distance back."""
-    within_task: bool = False
-    """Whether it looks at each task alone, and knows nothing of where its classes lie."""
-
-    @classmethod
-    def usual(cls, seed: int, updates: int | None) -> "Similarity":
-        """The measure with its usual settings; ``updates`` is for those that train a network."""
-        return cls()
-
-    @abstractmethod
-    def fit(self, tasks: TaskSet) -> "Similarity":
-        """Learn from the training tasks."""
-
-    @abstractmethod
-    def embed(self, tasks: TaskSet) -> TaskVectors:
-        """The embedding of every task."""
-
-    @abstractmethod
-    def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
-        """A function that gives rows of the distances from ``a`` to ``b``."""
-
-    def distances(self, test: Embeddable, train: Embeddable) -> DistanceSource:
-        """The distances from test tasks to training tasks, for rules, diagrams and studies."""
-        return TaskDistances(self, self._embedded(test, "test"), self._embedded(train, "train"))
-
-    def cdist(self, test: Embeddable, train: Embeddable) -> Float[np.ndarray, "tests trains"]:
-        """Distance from every test task to every training task."""
-        return self.distances(test, train).matrix()
-
-    def mean_distance(self, test: Embeddable, train: Embeddable) -> Float[np.ndarray, "tests"]:
-        """Mean distance from each test task to all training tasks; no matrix of pairs is held."""
-        return self.distances(test, train).mean_distance()
-
-    def _embedded(self, tasks: Embeddable, name: str) -> TaskVectors:
-        values = self.embed(tasks) if isinstance(tasks, TaskSet) else np.asarray(tasks)
-        if values.ndim < 2 or len(values) == 0:
-            raise DataError(
-                f"{name} has shape {values.shape}; expected tasks, or what embed made of them."
-            )
-        return values
-
-
-class TaskDistances(DistanceSource):
-    """Distances between embedded tasks; the matrix is kept unless the measure is ``cheap``."""
-
-    def __init__(self, similarity: Similarity, test: TaskVectors, train: TaskVectors) -> None:
-        if test.ndim != train.ndim or test.shape[-1] != train.shape[-1]:
-            raise DataError(
-                f"embeddings of shapes {test.shape} and {train.shape} cannot be compared; "
-                "embed both with the same settings."
-            )
-        self._similarity, self._test, self._train = similarity, test, train
-        self._matrix: Float[np.ndarray, "tests trains"] | None = None
-        self.n_test, self.n_train = len(test), len(train)
-
-    def block(self, tests: Tests, trains: Trains) -> Block:
-        if not self._similarity.cheap:
-            return self.matrix()[np.ix_(tests, trains)]
-        rows = self._similarity.rows(self._test[tests], self._train[trains])
-        return rows(slice(0, len(tests)))
-
-    def matrix(self) -> Float[np.ndarray, "tests trains"]:
-        if self._matrix is not None:
-            return self._matrix
-        matrix = np.empty((self.n_test, self.n_train))
-        for part, distances in self._parts():
-            matrix[part] = distances
-        if not self._similarity.cheap:
-            self._matrix = matrix
-        return matrix
-
-    def mean_distance(self) -> Float[np.ndarray, "tests"]:
-        if self._matrix is not None:
-            return self._matrix.mean(axis=1)
-        return np.concatenate([distances.mean(axis=1) for _, distances in self._parts()])
-
-    def contents(self) -> Hashes:
-        if not self._similarity.cheap:
-            return super().contents()
-        test, train = (row_hashes(e.reshape(len(e), -1)) for e in (self._test, self._train))
-        return test, train
-
-    def _parts(self) -> Iterator[tuple[slice, Float[np.ndarray, "some trains"]]]:
-        rows = self._similarity.rows(self._test, self._train)
-        step = max(1, self._similarity.pairs_at_once // self.n_train)
-        with progress_bar("distances between tasks", self.n_test) as advance:
-            for start in range(0, self.n_test, step):
-                part = slice(start, min(start + step, self.n_test))
-                yield part, rows(part)
-                advance(part.stop - part.start)
-
-
-@dataclass(frozen=True)
-class TaskFeatures:
-    """Prepared support samples of some tasks; padded samples are zero and masked."""
-
-    x: Float[np.ndarray, "tasks way shot dims"]
-    mask: Bool[np.ndarray, "tasks way shot"]
-
-
-class FeatureSimilarity(Similarity):
-    """A similarity measure that looks at prepared features of the support samples.
-
-    ``prepare`` is as in :class:`taskscape.TaskThemes`: ``"auto"`` chooses steps by the data, None
-    takes features as they are. What the steps learn, they learn from the training tasks' classes.
-    """
-
-    def __init__(self, *, prepare: Prepare = "auto") -> None:
-        check_prepare(prepare)
-        self.prepare = prepare
-        self.preparation_: Preparation | None = None
-
-    def fit(self, tasks: TaskSet) -> "FeatureSimilarity":
-        if len(tasks) == 0:
-            raise DataError("there are no tasks to fit on.")
-        self.preparation_ = preparation_for(self.prepare, tasks.pool, tasks.class_ids)
-        self.n_features_in_ = int(np.prod(tasks.pool.sample_shape))
-        return self
-
-    def embed(self, tasks: TaskSet) -> TaskVectors:
-        features = support_features(tasks, self._fitted(tasks))
-        parts = [self.embed_features(f) for f in features]
-        most = [max(p.shape[i] for p in parts) for i in range(1, parts[0].ndim)]
-        return np.concatenate([_pad(p, most) for p in parts])
-
-    def embed_features(self, features: TaskFeatures) -> TaskVectors:
-        """The embedding of some tasks, from their prepared samples."""
-        raise NotImplementedError
-
-    def _fitted(self, tasks: TaskSet) -> Preparation:
-        """What :meth:`fit` learned, after a check that these tasks can be embedded."""
-        if self.preparation_ is None:
-            raise DataError(f"{type(self).__name__} is not fitted; call fit(train_tasks) first.")
-        if len(tasks) == 0:
-            raise DataError("there are no tasks to embed.")
-        dims = int(np.prod(tasks.pool.sample_shape))
-        if dims != self.n_features_in_:
-            raise DataError(
-                f"samples of {tasks.pool!r} have {dims} dimensions; {type(self).__name__} was "
-                f"fitted on {self.n_features_in_}. Use the same kind of data, size and encoder."
-            )
-        return self.preparation_
-
-
-def support_features(tasks: TaskSet, preparation: Preparation) -> Iterator[TaskFeatures]:
-    """The prepared support samples of all tasks, some tasks at a time."""
-    for batch, prepared in prepared_batches(tasks, preparation, tasks.max_shot):
-        yield gather(prepared, batch.support, batch.support_mask)
-
-
-def prepared_batches(
-    tasks: TaskSet, preparation: Preparation, per_class: int
-) -> Iterator[tuple[PoolRows, PreparedSamples]]:
-    """Batches of tasks that fit in memory, with the prepared samples of all their classes."""
-    prepared = PreparedSamples(tasks.pool, preparation, tasks.class_ids)
-    step = max(1, _CELLS_AT_ONCE // (tasks.max_way * per_class * preparation.dims))
-    with progress_bar("embedding tasks", len(tasks)) as advance:
-        for batch in tasks.batches(step):
-            yield batch, prepared
-            advance(len(batch))
-
-
-def gather(
-    prepared: PreparedSamples,
-    rows: Int[np.ndarray, "tasks way shot"],
-    mask: Bool[np.ndarray, "tasks way shot"],
-) -> TaskFeatures:
-    """The prepared samples in these rows of the pool."""
-    x = np.zeros((*mask.shape, prepared.preparation.dims), dtype=np.float32)
-    x[mask] = prepared.take(rows[mask])
-    return TaskFeatures(x, mask)
-
-
-def class_means(features: TaskFeatures) -> Float[np.ndarray, "tasks way dims"]:
-    """The mean of each class's support samples, NaN where there is no class."""
-    count = features.mask.sum(axis=2)[..., None]
-    total = features.x.sum(axis=2, dtype=np.float64)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-
-def _pad(values: TaskVectors, shape: list[int]) -> TaskVectors:
-    """Room for more classes and samples, filled with NaN."""
-    extra = [(0, 0), *((0, n - have) for n, have in zip(shape, values.shape[1:], strict=True))]
-    return np.pad(values, extra, constant_values=np.nan)
-
-
-# -- distances --------------------------------------------------------------------------------------
-
-
 _NUMBERS = 1 << 23
 _FEW = 8
 """Numbers of a task, besides its log-normalisers, that tell it from others."""
@@ -246,6 +36,12 @@ Tests: TypeAlias = Int[np.ndarray, "some"]
 Trains: TypeAlias = Int[np.ndarray, "others"]
 Block: TypeAlias = Float[np.ndarray, "some others"]
 Hashes: TypeAlias = tuple[UInt64[np.ndarray, "tests"], UInt64[np.ndarray, "trains"]]
+TaskVectors: TypeAlias = Any
+"""An array with the tasks along its first axis, or embedded tasks."""
+Embeddable: TypeAlias = TaskSet | TaskVectors
+Rows: TypeAlias = Callable[[slice], Float[np.ndarray, "_ _"]]
+"""The distances of a range of the first tasks to all of the others."""
+_CELLS_AT_ONCE = 1 << 24
 
 
 class DistanceSource(ABC):
@@ -399,3 +195,205 @@ class MatrixSource(DistanceSource):
 
     def matrix(self) -> Float[np.ndarray, "tests trains"]:
         return self._d
+
+
+# -- measures ---------------------------------------------------------------------------------
+
+
+class Similarity(ABC):
+    """A measure of how similar tasks are; one of many that can stand in for another.
+
+    :meth:`fit` learns from training tasks what the measure needs, :meth:`embed` is then a function
+    of each task alone, and :meth:`distances` takes tasks, or what :meth:`embed` made of them. A
+    new measure says what these two do and gives :meth:`rows` of distances.
+    """
+
+    pairs_at_once: int = 1 << 20
+    """How many distances are computed between two steps of the progress bar."""
+    cheap: bool = False
+    """Whether distances are computed each time they are asked for, and never kept as a matrix."""
+    symmetric: bool = True
+    """Whether the distance there is the distance back."""
+    within_task: bool = False
+    """Whether it looks at each task alone, and knows nothing of where its classes lie."""
+
+    @classmethod
+    def usual(cls, seed: int, updates: int | None) -> "Similarity":
+        """The measure with its usual settings; ``updates`` is for those that train a network."""
+        return cls()
+
+    @abstractmethod
+    def fit(self, tasks: TaskSet) -> "Similarity":
+        """Learn from the training tasks."""
+
+    @abstractmethod
+    def embed(self, tasks: TaskSet) -> TaskVectors:
+        """The embedding of every task."""
+
+    @abstractmethod
+    def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
+        """A function that gives rows of the distances from ``a`` to ``b``."""
+
+    def distances(self, test: Embeddable, train: Embeddable) -> DistanceSource:
+        """The distances from test tasks to training tasks, for rules, diagrams and studies."""
+        return TaskDistances(self, self._embedded(test, "test"), self._embedded(train, "train"))
+
+    def cdist(self, test: Embeddable, train: Embeddable) -> Float[np.ndarray, "tests trains"]:
+        """Distance from every test task to every training task."""
+        return self.distances(test, train).matrix()
+
+    def mean_distance(self, test: Embeddable, train: Embeddable) -> Float[np.ndarray, "tests"]:
+        """Mean distance from each test task to all training tasks; no matrix of pairs is held."""
+        return self.distances(test, train).mean_distance()
+
+    def _embedded(self, tasks: Embeddable, name: str) -> TaskVectors:
+        values = self.embed(tasks) if isinstance(tasks, TaskSet) else np.asarray(tasks)
+        if values.ndim < 2 or len(values) == 0:
+            raise DataError(
+                f"{name} has shape {values.shape}; expected tasks, or what embed made of them."
+            )
+        return values
+
+
+class TaskDistances(DistanceSource):
+    """Distances between embedded tasks; the matrix is kept unless the measure is ``cheap``."""
+
+    def __init__(self, similarity: Similarity, test: TaskVectors, train: TaskVectors) -> None:
+        if test.ndim != train.ndim or test.shape[-1] != train.shape[-1]:
+            raise DataError(
+                f"embeddings of shapes {test.shape} and {train.shape} cannot be compared; "
+                "embed both with the same settings."
+            )
+        self._similarity, self._test, self._train = similarity, test, train
+        self._matrix: Float[np.ndarray, "tests trains"] | None = None
+        self.n_test, self.n_train = len(test), len(train)
+
+    def block(self, tests: Tests, trains: Trains) -> Block:
+        if not self._similarity.cheap:
+            return self.matrix()[np.ix_(tests, trains)]
+        rows = self._similarity.rows(self._test[tests], self._train[trains])
+        return rows(slice(0, len(tests)))
+
+    def matrix(self) -> Float[np.ndarray, "tests trains"]:
+        if self._matrix is not None:
+            return self._matrix
+        matrix = np.empty((self.n_test, self.n_train))
+        for part, block in self._parts():
+            matrix[part] = block
+        if not self._similarity.cheap:
+            self._matrix = matrix
+        return matrix
+
+    def mean_distance(self) -> Float[np.ndarray, "tests"]:
+        if self._matrix is not None:
+            return self._matrix.mean(axis=1)
+        return np.concatenate([block.mean(axis=1) for _, block in self._parts()])
+
+    def contents(self) -> Hashes:
+        if not self._similarity.cheap:
+            return super().contents()
+        test, train = (row_hashes(e.reshape(len(e), -1)) for e in (self._test, self._train))
+        return test, train
+
+    def _parts(self) -> Iterator[tuple[slice, Float[np.ndarray, "some trains"]]]:
+        rows = self._similarity.rows(self._test, self._train)
+        step = max(1, self._similarity.pairs_at_once // self.n_train)
+        with progress_bar("distances between tasks", self.n_test) as advance:
+            for start in range(0, self.n_test, step):
+                part = slice(start, min(start + step, self.n_test))
+                yield part, rows(part)
+                advance(part.stop - part.start)
+
+
+@dataclass(frozen=True)
+class TaskFeatures:
+    """Prepared support samples of some tasks; padded samples are zero and masked."""
+
+    x: Float[np.ndarray, "tasks way shot dims"]
+    mask: Bool[np.ndarray, "tasks way shot"]
+
+
+class FeatureSimilarity(Similarity):
+    """A similarity measure that looks at prepared features of the support samples.
+
+    ``prepare`` is as in :class:`taskscape.TaskThemes`: ``"auto"`` chooses steps by the data, None
+    takes features as they are. What the steps learn, they learn from the training tasks' classes.
+    """
+
+    def __init__(self, *, prepare: Prepare = "auto") -> None:
+        check_prepare(prepare)
+        self.prepare = prepare
+        self.preparation_: Preparation | None = None
+
+    def fit(self, tasks: TaskSet) -> "FeatureSimilarity":
+        if len(tasks) == 0:
+            raise DataError("there are no tasks to fit on.")
+        self.preparation_ = preparation_for(self.prepare, tasks.pool, tasks.class_ids)
+        self.n_features_in_ = int(np.prod(tasks.pool.sample_shape))
+        return self
+
+    def embed(self, tasks: TaskSet) -> TaskVectors:
+        features = support_features(tasks, self._fitted(tasks))
+        parts = [self.embed_features(f) for f in features]
+        most = [max(p.shape[i] for p in parts) for i in range(1, parts[0].ndim)]
+        return np.concatenate([_pad(p, most) for p in parts])
+
+    def embed_features(self, features: TaskFeatures) -> TaskVectors:
+        """The embedding of some tasks, from their prepared samples."""
+        raise NotImplementedError
+
+    def _fitted(self, tasks: TaskSet) -> Preparation:
+        """What :meth:`fit` learned, after a check that these tasks can be embedded."""
+        if self.preparation_ is None:
+            raise DataError(f"{type(self).__name__} is not fitted; call fit(train_tasks) first.")
+        if len(tasks) == 0:
+            raise DataError("there are no tasks to embed.")
+        dims = int(np.prod(tasks.pool.sample_shape))
+        if dims != self.n_features_in_:
+            raise DataError(
+                f"samples of {tasks.pool!r} have {dims} dimensions; {type(self).__name__} was "
+                f"fitted on {self.n_features_in_}. Use the same kind of data, size and encoder."
+            )
+        return self.preparation_
+
+
+def support_features(tasks: TaskSet, preparation: Preparation) -> Iterator[TaskFeatures]:
+    """The prepared support samples of all tasks, some tasks at a time."""
+    for batch, prepared in prepared_batches(tasks, preparation, tasks.max_shot):
+        yield gather(prepared, batch.support, batch.support_mask)
+
+
+def prepared_batches(
+    tasks: TaskSet, preparation: Preparation, per_class: int
+) -> Iterator[tuple[PoolRows, PreparedSamples]]:
+    """Batches of tasks that fit in memory, with the prepared samples of all their classes."""
+    prepared = PreparedSamples(tasks.pool, preparation, tasks.class_ids)
+    step = max(1, _CELLS_AT_ONCE // (tasks.max_way * per_class * preparation.dims))
+    with progress_bar("embedding tasks", len(tasks)) as advance:
+        for batch in tasks.batches(step):
+            yield batch, prepared
+            advance(len(batch))
+
+
+def gather(
+    prepared: PreparedSamples,
+    rows: Int[np.ndarray, "tasks way shot"],
+    mask: Bool[np.ndarray, "tasks way shot"],
+) -> TaskFeatures:
+    """The prepared samples in these rows of the pool."""
+    x = np.zeros((*mask.shape, prepared.preparation.dims), dtype=np.float32)
+    x[mask] = prepared.take(rows[mask])
+    return TaskFeatures(x, mask)
+
+
+def class_means(features: TaskFeatures) -> Float[np.ndarray, "tasks way dims"]:
+    """The mean of each class's support samples, NaN where there is no class."""
+    count = features.mask.sum(axis=2)[..., None]
+    total = features.x.sum(axis=2, dtype=np.float64)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _pad(values: TaskVectors, shape: list[int]) -> TaskVectors:
+    """Room for more classes and samples, filled with NaN."""
+    extra = [(0, 0), *((0, n - have) for n, have in zip(shape, values.shape[1:], strict=True))]
+    return np.pad(values, extra, constant_values=np.nan)

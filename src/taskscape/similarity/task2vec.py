@@ -299,7 +299,7 @@ def embed_chunk(
     return tuple(units), head.gradient
 
 
-# -- a classifier and its Fisher information --------------------------------------------------------
+# -- a classifier and its Fisher information ----------------------------------------------------
 
 
 _NEVER = -1e9

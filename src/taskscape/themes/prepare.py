@@ -468,7 +468,7 @@ def unit_length(pool: ClassPool, power: float | None = None, pca: int | None = N
     return prepared_pool(pool, config, unit_length=True, rows_at_once=len(pool.samples))
 
 
-# -- edges ------------------------------------------------------------------------------------------
+# -- edges --------------------------------------------------------------------------------------
 
 
 _DIRECTIONS = 9

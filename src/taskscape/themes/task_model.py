@@ -253,7 +253,7 @@ def as_tasks(tasks: Tasks | Iterable[TaskSet]) -> Tasks:
     return TaskSet.concatenate(sets)
 
 
-# -- into a catalogue -------------------------------------------------------------------------------
+# -- into a catalogue ---------------------------------------------------------------------------
 
 
 _SHARD = 1 << 18
