@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,13 @@ from taskscape.io.tables import (
     table_with_header,
     write_parquet,
 )
-from taskscape.io.values import check_format, damage_named
+from taskscape.io.values import check_format, damage_named, from_plain, plain
 from taskscape.notebook import ShownInNotebooks
 from taskscape.tasks import TaskSet
 from taskscape.tasks.manifest import class_column, padded_classes
 from taskscape.tasks.taskset import Rows, as_rows, check_range
 
 _WHAT = "embeddings"
-_IDS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -430,7 +429,7 @@ class EmbeddingsFile:
         """What the mean over its tasks needs, without reading them."""
         header = header_of(self._file.schema_arrow, _WHAT) or {}
         with damage_named(self.path, "a file of embedded tasks"):
-            return Sums.from_dict(header["totals"])
+            return from_plain(Sums, header["totals"])
 
     def check(self) -> None:
         """Raise an error unless the file is, byte for byte, as it was written."""
@@ -457,15 +456,11 @@ class EmbeddingsFile:
             pieces.append(block[places[block_of == i] - int(ends[i] - sizes[i])])
         return Embeddings.concatenate(pieces)
 
-    def place_of(self, task: int) -> int | None:
-        """Where the task with this id stands first; None if there is none."""
-        begin = 0
-        for table in read_batches(self._file, self.path, _IDS_AT_ONCE, ["task"]):
-            places = np.flatnonzero(table["task"].to_numpy() == task)
-            if places.size:
-                return begin + int(places[0])
-            begin += len(table)
-        return None
+    def places_of(self, task: int) -> Int[np.ndarray, "some"]:
+        """Where the tasks with this id stand."""
+        tables = read_batches(self._file, self.path, max(1, len(self)), ["task"])
+        ids = [table["task"].to_numpy() for table in tables]
+        return np.flatnonzero(np.concatenate(ids) == task) if ids else np.empty(0, np.int64)
 
 
 def write_embeddings(embeddings: Embeddings, file: Path) -> None:
@@ -500,9 +495,8 @@ def to_table(embeddings: Embeddings) -> pa.Table:
         columns[factor.name] = list_column(kept)
     columns["logs"] = list_column(e.logs)
     columns["elbo"] = pa.array(e.elbo)
-    header = vars(e.header) | {"factors": [vars(f) for f in e.header.factors]}
-    sums = Sums.of(e.posterior).to_dict()
-    return table_with_header(columns, {"what": _WHAT, **header, "totals": sums})
+    about = plain(e.header) | {"totals": plain(Sums.of(e.posterior))}
+    return table_with_header(columns, {"what": _WHAT, **about})
 
 
 def _rows(column: pa.ChunkedArray, size: int) -> np.ndarray:
@@ -518,10 +512,7 @@ def _read_header(schema: pa.Schema, source: str) -> Header:
         )
     check_format(header, source)
     with damage_named(source, "a file of embedded tasks"):
-        values: dict[str, Any] = {f.name: header[f.name] for f in fields(Header)}
-        values |= {k: tuple(values[k]) for k in ("class_names", "groups") if values[k] is not None}
-        values["factors"] = tuple(Factor(**f) for f in values["factors"])
-        return Header(**values)
+        return from_plain(Header, header)
 
 
 def from_table(table: pa.Table, header: Header) -> Embeddings:

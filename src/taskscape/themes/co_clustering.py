@@ -18,6 +18,7 @@ from taskscape.embeddings import Embeddings, Factor
 from taskscape.embeddings.factors import TASK_THEMES
 from taskscape.errors import DataError
 from taskscape.io.arrays import arrays_of
+from taskscape.io.values import from_plain
 from taskscape.model import Covariance, Themes
 from taskscape.pools import ClassPool
 from taskscape.tasks import TaskSet
@@ -308,10 +309,7 @@ class CoClustering(TaskModel):
         self._set_states([state_from_arrays(arrays, f"member{i}", covariance) for i in members])
         self.elbo_history_ = np.array(header["elbo_history"], dtype=np.float64)
         self.held_out_ = str(header["held_out"])
-        health: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in header["health"].items()
-        }
-        self.health_ = Health(**health)
+        self.health_ = from_plain(Health, header["health"])
 
 
 def _check_validation(validation: TaskSet, pool: ClassPool) -> None:

@@ -33,6 +33,7 @@ from taskscape.distributed.mesh import (
 from taskscape.errors import CheckpointError, DataError
 from taskscape.io.arrays import CHECKPOINT, arrays_of, load_checkpoint, save_checkpoint
 from taskscape.io.files import check_output
+from taskscape.io.values import from_plain
 from taskscape.model import ConditionalPosterior, ThemeStatistics, penalised_bound, relative_prior
 from taskscape.progress import progress_bar
 from taskscape.tasks import TaskSet
@@ -399,7 +400,7 @@ def _read(
     fits = []
     for i, history in enumerate(header["histories"]):
         state = state_from_arrays(arrays, f"fit{i}", given[-1].covariance)
-        steps = [FitInfo(**{**info, "usage": tuple(info["usage"])}) for info in history]
+        steps = list(from_plain(tuple[FitInfo, ...], history))
         posteriors = posterior_from_arrays(arrays, f"posteriors{i}")
         fits.append(Fit(*given, state, steps, posteriors, mesh))
     return fits

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from taskscape.errors import DataError
+from taskscape.io.values import from_plain
 from taskscape.similarity.retrieval import Retrieval, score_retrieval
 
 QUERIES = np.repeat(["a", "b"], 3)
@@ -44,7 +45,7 @@ def test_who_is_taken_for_whom_and_paired_differences(tmp_path):
     best = score_retrieval((QUERIES[:, None] != CANDIDATES).astype(float), QUERIES, CANDIDATES)
     assert scored.minus(best).value == pytest.approx(-1 / 6)
     assert scored.summary().startswith("mine: tasks of one group find each other in 83 % of cases")
-    again = Retrieval.from_dict(json.loads(json.dumps(scored.to_dict())))
+    again = from_plain(Retrieval, json.loads(json.dumps(scored.to_dict())))
     np.testing.assert_array_equal(again.taken_for, scored.taken_for)
     assert (again.groups, again.chance) == (scored.groups, scored.chance)
     scored.plot(tmp_path / "retrieval.png")
