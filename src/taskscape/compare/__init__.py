@@ -4,7 +4,6 @@ from taskscape.compare.difficulty import (
     ClassMoments,
     Separation,
     class_moments,
-    class_separation,
     feature_separation,
 )
 from taskscape.compare.divergences import (
@@ -29,7 +28,6 @@ __all__ = [
     "Separation",
     "TaskIndex",
     "class_moments",
-    "class_separation",
     "distances",
     "divergence_with_error",
     "feature_separation",
