@@ -41,7 +41,7 @@ from taskscape.themes.config import FitConfig
 from taskscape.themes.data import FitBatch, TaskSource, gather, gather_shares
 from taskscape.themes.health import flaws, mend
 from taskscape.themes.prepare import PreparedSamples
-from taskscape.themes.side_by_side import read_ahead
+from taskscape.themes.side_by_side import in_order
 from taskscape.themes.start import starts
 from taskscape.themes.steps import (
     FitState,
@@ -191,7 +191,7 @@ class Fit:
         judged = self._held_out_batches()
         t = self.updates
         numbers = count(t) if most is None else range(t, max(t + 1, most))
-        for batch in read_ahead(self.mini_batch, numbers):
+        for batch in in_order(self.mini_batch, numbers, 1):
             info = self.learn(batch)
             last = most is not None and info.t >= most
             if last or info.t % self.config.evaluate_every == 0:

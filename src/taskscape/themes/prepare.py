@@ -5,9 +5,9 @@ likelihood. A power transform, unit length, centring and a few principal compone
 images, pixels tell little: two strokes that lie beside each other share none. Edges do.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -34,6 +34,9 @@ _EDGES_BELOW_BYTES = 1 << 28
 """Of all images of a pool; of larger pools they are computed whenever they are needed."""
 _COMPONENTS = 32
 _CELLS, _LEAST_SIDE = 5, 16
+_DIRECTIONS = 9
+"""Of edges."""
+_PIXELS_AT_ONCE = 1 << 20
 _LARGEST = 1e15
 """Of a prepared feature: the squares of many must fit into float32."""
 
@@ -200,12 +203,7 @@ def learn_preparation(
     most = min(_ROWS_TO_LEARN_FROM, max(_NUMBERS_TO_LEARN_FROM // raw, 1024))
     rows = evenly_spaced(all_rows(pool, classes), most)
     dims = _of_rows(pool, rows[:1], config).shape[1]
-    X = np.empty((len(rows), dims), dtype=np.float32)
-    alike, at = True, 0
-    for part in _parts(rows, raw):
-        X[at : at + len(part)] = _of_rows(pool, part, config)
-        alike = alike and bool((X[at : at + len(part)] == X[0]).all())
-        at += len(part)
+    X = _by_parts(lambda part: _of_rows(pool, part, config), rows, raw, dims)
     weights = source_weights(pool, classes, rows)
     if weights is None:
         mean = X.mean(axis=0, dtype=np.float64).astype(np.float32)
@@ -219,7 +217,7 @@ def learn_preparation(
             f"pca={config.pca} is more than the {min(X.shape)} that {len(X)} samples of "
             f"{dims} dimensions allow. Lower it, or leave it out with pca=None."
         )
-    if alike:
+    if np.array_equal(X.min(axis=0), X.max(axis=0)):
         raise DataError("all samples are the same; there is nothing to tell apart.")
     X -= mean
     if weights is not None:
@@ -246,22 +244,18 @@ class PreparedSamples(SamplePlaces):
         self.pool, self.preparation = pool, preparation
         self._kept: Float[np.ndarray, "rows dims"] | None = None
         self._on_meshes: dict[Mesh, Float[Array, "copies dims"]] = {}
-        self._raw = int(np.prod(pool.sample_shape))
         if keep and len(self.rows) * preparation.dims * 4 <= _KEEP_BELOW_BYTES:
-            self._kept = np.empty((len(self.rows), preparation.dims), dtype=np.float32)
-            at = 0
-            for part in _parts(self.rows, self._raw):
-                self._kept[at : at + len(part)] = preparation.of_rows(pool, part)
-                at += len(part)
+            self._kept = self._prepare(self.rows)
 
     def take(self, rows: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dims"]:
         """The prepared features of these rows of the pool, which must belong to the classes."""
         if self._kept is not None:
             return self._kept[self.where[rows]]
-        return np.concatenate(
-            [self.preparation.of_rows(self.pool, part) for part in _parts(rows, self._raw)]
-            or [np.empty((0, self.preparation.dims), dtype=np.float32)]
-        )
+        return self._prepare(rows)
+
+    def _prepare(self, rows: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dims"]:
+        raw, of_rows = int(np.prod(self.pool.sample_shape)), self.preparation.of_rows
+        return _by_parts(partial(of_rows, self.pool), rows, raw, self.preparation.dims)
 
     @cached_property
     def on_device(self) -> Float[Array, "rows dims"] | None:
@@ -313,11 +307,18 @@ def source_weights(
     return (len(rows) / (len(names) * counts[index])).astype(np.float32)
 
 
-def _parts(rows: Int[np.ndarray, "rows"], raw: int) -> Iterator[Int[np.ndarray, "_"]]:
-    """The rows in parts that are small in memory while samples have ``raw`` dimensions."""
+def _by_parts(
+    make: Callable[[Int[np.ndarray, "_"]], Float[np.ndarray, "_ dims"]],
+    rows: Int[np.ndarray, "rows"],
+    raw: int,
+    dims: int,
+) -> Float[np.ndarray, "rows dims"]:
+    """What is made of rows, in parts that are small while samples have ``raw`` dimensions."""
+    made = np.empty((len(rows), dims), dtype=np.float32)
     size = max(1, min(_ROWS_AT_ONCE, _NUMBERS_AT_ONCE // raw))
     for start in range(0, len(rows), size):
-        yield rows[start : start + size]
+        made[start : start + size] = make(rows[start : start + size])
+    return made
 
 
 _edges: WeakKeyDictionary[ClassPool, dict[int, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
@@ -469,10 +470,6 @@ def unit_length(pool: ClassPool, power: float | None = None, pca: int | None = N
 
 
 # -- edges --------------------------------------------------------------------------------------
-
-
-_DIRECTIONS = 9
-_PIXELS_AT_ONCE = 1 << 20
 
 
 def edge_histograms(

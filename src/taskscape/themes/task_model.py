@@ -27,6 +27,7 @@ from taskscape.tasks import TaskSet, TaskStream
 from taskscape.themes.prepare import Preparation, PrepareConfig, PreparedSamples
 
 Tasks: TypeAlias = TaskSet | TaskStream
+_SHARD = 1 << 18
 MODEL = "task model"
 """What a folder holds that :meth:`TaskModel.save` wrote."""
 _PLAIN = ("random_state", "elbo_reference", "n_features_in", "pool_name", "pool_fingerprint")
@@ -84,10 +85,9 @@ class TaskModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _embed(self, tasks: TaskSet, prepared: PreparedSamples) -> Embeddings:
         """The posteriors of checked tasks."""
 
-    @property
     @abstractmethod
-    def fingerprint_(self) -> str:
-        """Identifies the fitted model: distances mean something within one model only."""
+    def _learned(self) -> list[Any]:
+        """The arrays that were learned besides the preparation."""
 
     @abstractmethod
     def _own_to_disk(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -96,6 +96,15 @@ class TaskModel(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @abstractmethod
     def _own_from_disk(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
         """Take what :meth:`_own_to_disk` gave."""
+
+    @property
+    def fingerprint_(self) -> str:
+        """Identifies the fitted model: distances mean something within one model only."""
+        check_is_fitted(self, "factors_")
+        h, prepared = hashlib.blake2b(digest_size=16), self.preparation_
+        for part in (*self._learned(), prepared.mean, prepared.components):
+            h.update(b"" if part is None else np.asarray(part).tobytes())
+        return h.hexdigest()
 
     def _learned_from(self, pool: ClassPool, seed: int) -> None:
         """Remember what the model was fitted on."""
@@ -256,9 +265,6 @@ def as_tasks(tasks: Tasks | Iterable[TaskSet]) -> Tasks:
 # -- into a catalogue ---------------------------------------------------------------------------
 
 
-_SHARD = 1 << 18
-
-
 @public
 def embed_into(
     path: str | os.PathLike[str],
@@ -271,9 +277,8 @@ def embed_into(
 
     Every ``shard_size`` tasks are one piece of work (:mod:`taskscape.distributed.engine`) that
     reads what its tasks need and writes a file of its own. All become part of the catalogue at
-    once, when all
-    are there. Interrupted, the same call goes on: files that were finished are kept. Repeated, it
-    adds nothing.
+    once, when all are there. Interrupted, the same call goes on: files that were finished are
+    kept. Repeated, it adds nothing.
     """
     folder, fingerprint = as_path(path), model.fingerprint_  # an error where it is not fitted
     n_tasks = tasks.n_tasks if isinstance(tasks, TaskStream) else len(tasks)
@@ -290,7 +295,7 @@ def embed_into(
     folder.mkdir(parents=True, exist_ok=True)
     job = _name_of_job(model, tasks, n_tasks, shard_size)
     pieces = [
-        (begin, min(begin + shard_size, n_tasks), folder / _file_of(job, i))
+        (begin, min(begin + shard_size, n_tasks), folder / new_name(f"{job}-{i:06d}"))
         for i, begin in enumerate(range(0, n_tasks, shard_size))
     ]
     work = map_work(_embed_piece, pieces, shared=(model, tasks), description="embedding tasks")
@@ -322,7 +327,3 @@ def _name_of_job(
     for some in [tasks] if isinstance(tasks, TaskSet) else ends:
         some.add_to_hash(h)
     return h.hexdigest()
-
-
-def _file_of(job: str, number: int) -> str:
-    return new_name(f"{job}-{number:06d}")
