@@ -13,16 +13,14 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from taskscape.errors import TaskscapeError
-from taskscape.progress import progress_bar
+from taskscape.progress import progress_bar, track
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -75,15 +73,13 @@ def map_work(
     *,
     shared: tuple[Any, ...] = (),
     description: str = "working",
-    threads: int = 1,
 ) -> Iterator[Result]:
     """``function(item, *shared)`` for every item, in the order of the items.
 
-    It is done by the engine in use; in this process, by so many threads. Ray's workers are handed
-    ``shared`` once. A worker has a core, or a GPU where the cluster has some. What a dead worker
-    had begun is done again by another. An error in the function ends the work, and is raised;
-    workers finish the few pieces that they have been given (to cancel one that is ending can make
-    Ray abort this process).
+    It is done by the engine in use. Ray's workers are handed ``shared`` once. A worker has a core,
+    or a GPU where the cluster has some. What a dead worker had begun is done again by another. An
+    error in the function ends the work, and is raised; workers finish the few pieces that they have
+    been given (to cancel one that is ending can make Ray abort this process).
 
     >>> list(map_work(lambda item, factor: factor * item, [1, 2, 3], shared=(10,)))
     [10, 20, 30]
@@ -92,15 +88,8 @@ def map_work(
     if engine != _LOCAL:
         yield from _map_on_ray(function, items, shared, engine, description)
         return
-    with progress_bar(description, len(items)) as advance, ThreadPoolExecutor(threads) as pool:
-        do = partial(_one, function, shared)
-        for result in map(do, items) if threads == 1 else pool.map(do, items):
-            yield result
-            advance()
-
-
-def _one(function: Callable[..., Result], shared: tuple[Any, ...], item: Item) -> Result:
-    return function(item, *shared)
+    for item in track(items, description):
+        yield function(item, *shared)
 
 
 # -- Ray ----------------------------------------------------------------------------------------

@@ -132,11 +132,6 @@ class Catalogue:
                 file.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
         return Catalogue(path)
 
-    def check(self) -> None:
-        """Read every file and raise an error unless it is as it was written."""
-        for part in self.parts():
-            self._open(part).check()
-
     def parts(self) -> list[Path]:
         """The files of the catalogue, in the order they were added."""
         if self.path.is_file():

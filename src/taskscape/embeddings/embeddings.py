@@ -23,7 +23,6 @@ from taskscape.embeddings.factors import (
 from taskscape.errors import DataError
 from taskscape.io.files import Kind, written_in_one_piece
 from taskscape.io.tables import (
-    check_parquet,
     header_of,
     list_column,
     open_parquet,
@@ -154,7 +153,6 @@ class Embeddings(ShownInNotebooks):
         model: str = "",
         logs: ArrayLike | None = None,
         elbo: ArrayLike | None = None,
-        ids: ArrayLike | None = None,
         delta: float | None = None,
     ) -> "Embeddings":
         """Embeddings of a TaskSet, from the numbers (tasks, columns) of its factors.
@@ -170,12 +168,6 @@ class Embeddings(ShownInNotebooks):
             )
         factors = factors or (Factor(TASK_THEMES, "dirichlet", numbers.shape[1]),)
         check_factors(numbers, factors, "values")
-        numbered = np.arange(len(tasks)) if ids is None else as_array(ids)
-        if numbered.shape != (len(tasks),) or numbered.dtype.kind not in "iu":
-            raise DataError(
-                f"ids have shape {numbered.shape} and type {numbered.dtype}; give a whole number "
-                f"for each of the {len(tasks)} tasks."
-            )
         if logs is None:
             logs = Posterior.of(numbers, factors).logs
         pool = tasks.pool
@@ -190,7 +182,7 @@ class Embeddings(ShownInNotebooks):
                 groups=pool.groups,
                 delta=delta,
             ),
-            ids=numbered.astype(np.int64),
+            ids=np.arange(len(tasks)),
             classes=tasks.classes,
             values=numbers,
             logs=np.asarray(logs, dtype=np.float64).reshape(len(tasks), len(factors)),
@@ -416,8 +408,6 @@ class EmbeddingsFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if not path.exists():
-            raise DataError(f"{path} does not exist.")
         self._file = open_parquet(path)
         self.header = _read_header(self._file.schema_arrow, str(path))
 
@@ -430,10 +420,6 @@ class EmbeddingsFile:
         header = header_of(self._file.schema_arrow, _WHAT) or {}
         with damage_named(self.path, "a file of embedded tasks"):
             return from_plain(Sums, header["totals"])
-
-    def check(self) -> None:
-        """Raise an error unless the file is, byte for byte, as it was written."""
-        check_parquet(self.path, self._file.schema_arrow)
 
     def batches(self, size: int, columns: list[str] | None = None) -> Iterator[Embeddings]:
         """All tasks, so many at a time."""

@@ -140,11 +140,6 @@ def score_retrieval(
     Ties are settled against the measure: of equally near candidates, those of other groups count as
     nearer, so that a measure that tells nothing apart scores nothing.
     """
-    if distances.shape != (len(queries), len(candidates)):
-        raise DataError(
-            f"distances have shape {distances.shape} for {len(queries)} queries and "
-            f"{len(candidates)} candidates."
-        )
     own = queries[:, None] == candidates
     order = np.lexsort((own, distances), axis=1)[:, :_NEAREST]
     hits = np.take_along_axis(own, order, axis=1)

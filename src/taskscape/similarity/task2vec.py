@@ -18,9 +18,9 @@ from taskscape.progress import progress_bar
 from taskscape.similarity.known import PROBE_SAMPLES, PROBE_SHOTS
 from taskscape.similarity.similarity import FeatureSimilarity, Rows, TaskVectors
 from taskscape.tasks import TaskSet, sample_tasks
-from taskscape.themes.places import all_rows
-from taskscape.themes.prepare import Preparation, Prepare
+from taskscape.themes.prepare import Preparation, Prepare, PreparedSamples
 
+_matmul = partial(jnp.matmul, precision="highest")
 DISTANCES = ("normalised", "cosine", "asymmetric")
 _CELLS_AT_ONCE = 1 << 21
 """Derivatives of a chunk of tasks: (tasks, samples, classes, units)."""
@@ -264,14 +264,11 @@ def layers_of_samples(
     probe: MlpWeights, tasks: TaskSet, preparation: Preparation
 ) -> tuple[Int[np.ndarray, "samples"], Layers]:
     """Where each sample of the tasks' classes is, and the probe's layers for all of them."""
-    rows = all_rows(tasks.pool, tasks.class_ids)
-    where = np.full(len(tasks.pool.samples), -1, dtype=np.int32)
-    where[rows] = np.arange(len(rows), dtype=np.int32)
-    parts = []
-    for start in range(0, len(rows), _ROWS_AT_ONCE):
-        x = preparation(tasks.pool.take(rows[start : start + _ROWS_AT_ONCE]))
+    prepared, parts = PreparedSamples(tasks.pool, preparation, tasks.class_ids), []
+    for start in range(0, len(prepared.rows), _ROWS_AT_ONCE):
+        x = prepared.take(prepared.rows[start : start + _ROWS_AT_ONCE])
         parts.append(probe_layers(probe, jnp.asarray(x)))
-    return where, jax.tree.map(lambda *p: jnp.concatenate(p), *parts)
+    return prepared.where, jax.tree.map(lambda *p: jnp.concatenate(p), *parts)
 
 
 @partial(jax.jit, static_argnames="steps")
@@ -419,7 +416,3 @@ def fisher_per_unit(
         if i:
             g = jnp.matmul(g, weights[i].T, precision="highest") * (layers[i - 1] > 0)[:, :, None]
     return units[::-1]
-
-
-def _matmul(a: Float[Array, "*batch n m"], b: Float[Array, "*batch m k"]) -> Array:
-    return jnp.matmul(a, b, precision="highest")

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from taskscape.arguments import Seed, check_flag, check_kind, check_seed, check_whole, public
 from taskscape.compare import mean_distance, member_agreement
-from taskscape.distributed.mesh import all_devices
+from taskscape.distributed.mesh import all_devices, losses_named
 from taskscape.embeddings import Embeddings, Factor
 from taskscape.embeddings.factors import TASK_THEMES
 from taskscape.errors import DataError
@@ -137,10 +137,12 @@ class CoClustering(TaskModel):
         preparation = preparation_for(self.prepare, tasks.pool, classes)
         every = np.union1d(classes, held_out.class_ids)
         prepared = PreparedSamples(tasks.pool, preparation, every)
-        finished = run_fits(
-            source, held_out, prepared, config, self.get_params(),
-            checkpoint, checkpoint_every, resume, callback, all_devices() if distributed else None,
-        )  # fmt: skip
+        mesh = all_devices() if distributed else None
+        with losses_named():
+            finished = run_fits(
+                source, held_out, prepared, config, self.get_params(),
+                checkpoint, checkpoint_every, resume, callback, mesh,
+            )  # fmt: skip
         # few dead and duplicate themes, then a high bound
         finished.sort(key=lambda fit: (int(fit.state.best_flaws), -float(fit.state.best_bound)))
         kept = finished[: self.ensemble]

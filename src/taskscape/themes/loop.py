@@ -20,7 +20,6 @@ from taskscape.distributed.mesh import (
     alike,
     anyone,
     first_process,
-    losses_named,
     on_all_hosts,
     on_one_device,
     one_for_all,
@@ -308,7 +307,6 @@ class Fit:
 Callback = Callable[[FitInfo, int], None]
 
 
-@losses_named()
 def run_fits(
     source: TaskSource,
     held_out: TaskSet,
@@ -406,12 +404,12 @@ def _read(
     return fits
 
 
-def check_no_checkpoint(path: str | os.PathLike[str], of: str = "fit") -> None:
+def check_no_checkpoint(path: str | os.PathLike[str]) -> None:
     """Raise an error if what starts anew would replace a checkpoint, or anything else."""
     check_output(path, CHECKPOINT)
     if Path(path).exists() and Path(path).stat().st_size:
         raise DataError(
-            f"{os.fspath(path)} is the checkpoint of a {of} that did not finish. Go on from it "
+            f"{os.fspath(path)} is the checkpoint of a fit that did not finish. Go on from it "
             "with resume=True (on the command line: --resume), or delete it to start anew."
         )
 

@@ -439,20 +439,13 @@ def prepared_pool(
     how: PrepareConfig | Preparation,
     *,
     unit_length: bool = False,
-    rows_at_once: int = 8192,
 ) -> ClassPool:
-    """The pool with prepared samples: as a model does, or learned on the training classes.
-
-    How many rows are prepared at once decides the last bits of principal components.
-    """
+    """The pool with prepared samples: as a model does, or learned on the training classes."""
     if isinstance(how, PrepareConfig):
         how = learn_preparation(pool, pool.classes_in("train"), how)
-    n, name = len(pool.samples), how.config.describe()
-    parts = [
-        how(pool.take(np.arange(start, min(start + rows_at_once, n))))
-        for start in range(0, n, rows_at_once)
-    ]
-    x = np.concatenate(parts).astype(np.float32)
+    learned, name = how, how.config.describe()
+    rows, raw = np.arange(len(pool.samples)), int(np.prod(pool.sample_shape))
+    x = _by_parts(lambda part: learned(pool.take(part)), rows, raw, learned.dims)
     if unit_length:
         x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), np.float32(1e-12))
         name = f"{name} → unit length"
@@ -466,7 +459,7 @@ def unit_length(pool: ClassPool, power: float | None = None, pca: int | None = N
     classes about their mean.
     """
     config = PrepareConfig(power=power, l2=True, centre=pca is not None, pca=pca)
-    return prepared_pool(pool, config, unit_length=True, rows_at_once=len(pool.samples))
+    return prepared_pool(pool, config, unit_length=True)
 
 
 # -- edges --------------------------------------------------------------------------------------

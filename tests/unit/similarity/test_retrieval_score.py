@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from taskscape.errors import DataError
 from taskscape.io.values import from_plain
 from taskscape.similarity.retrieval import Retrieval, score_retrieval
 
@@ -55,8 +54,3 @@ def test_who_is_taken_for_whom_and_paired_differences(tmp_path):
 def test_one_group_has_no_interval():
     scored = score_retrieval(np.ones((3, 12)), QUERIES[:3], CANDIDATES)
     assert "in 0 % of cases, over 1 group (chance 33 %)" in scored.summary()
-
-
-def test_shapes_must_fit():
-    with pytest.raises(DataError, match=r"shape \(6, 11\) for 6 queries and 12 candidates"):
-        score_retrieval(np.zeros((6, 11)), QUERIES, CANDIDATES)
