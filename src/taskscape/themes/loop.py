@@ -37,7 +37,7 @@ from taskscape.model import ConditionalPosterior, ThemeStatistics, penalised_bou
 from taskscape.progress import progress_bar
 from taskscape.tasks import TaskSet
 from taskscape.themes.config import FitConfig
-from taskscape.themes.data import FitBatch, TaskSource, gather, gather_shares
+from taskscape.themes.data import FitBatch, TaskSource, gather
 from taskscape.themes.health import flaws, mend
 from taskscape.themes.prepare import PreparedSamples
 from taskscape.themes.side_by_side import in_order
@@ -163,7 +163,8 @@ class Fit:
 
     def mini_batch(self, t: int) -> FitBatch:
         """The samples of mini-batch ``t`` of the source."""
-        return self._gather(self.source.batch(t, self.batch_size), self._shape)
+        tasks = self.source.batch(t, self.batch_size)
+        return gather(tasks, self.prepared, self._shape, mesh=self.mesh)
 
     def learn(self, batch: FitBatch) -> FitInfo:
         """Learn from a mini-batch, without looking at held-out tasks."""
@@ -178,12 +179,6 @@ class Fit:
             sweeps=float(report.sweeps),
             rho=float(report.rho),
         )
-
-    def _gather(self, tasks: TaskSet, shape: tuple[int, int, int], room: int = 0) -> FitBatch:
-        """The samples of some tasks, on the device or on those that share the tasks."""
-        if self.mesh is not None:
-            return gather_shares(tasks, self.prepared, shape, self.mesh)
-        return gather(tasks, self.prepared, shape, room)
 
     def _mini_batches(self) -> Iterator[FitInfo]:
         most = self.most_updates()
@@ -205,10 +200,10 @@ class Fit:
             shape = (min(_HELD_OUT_PER_BATCH, own[0]), *own[1:])
         size = shape[0]
         parts = [self.held_out[i : i + size] for i in range(0, len(self.held_out), size)]
-        batches = [self._gather(part, shape) for part in parts]
+        batches = [gather(part, self.prepared, shape, mesh=self.mesh) for part in parts]
         room = max(len(batch.x) for batch in batches)
         return [
-            batch if len(batch.x) == room else self._gather(part, shape, room)
+            batch if len(batch.x) == room else gather(part, self.prepared, shape, room, self.mesh)
             for part, batch in zip(parts, batches, strict=True)
         ]
 
@@ -275,7 +270,7 @@ class Fit:
         total: ThemeStatistics | None = None
         parts, bound = [], 0.0
         for i, tasks in enumerate(self.source.all_batches(size)):
-            batch = self._gather(tasks, shape)
+            batch = gather(tasks, self.prepared, shape, mesh=self.mesh)
             start = self._where_it_was(slice(i * size, (i + 1) * size))
             stats, posterior, elbo = batch_part(self.state, batch, start, self.config.of_steps())
             total = stats if total is None else total + stats
