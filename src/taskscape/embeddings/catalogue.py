@@ -18,7 +18,6 @@ from taskscape.embeddings.embeddings import (
     EmbeddingsFile,
     Header,
     TaskFilter,
-    write_embeddings,
 )
 from taskscape.embeddings.factors import Sums
 from taskscape.errors import DataError
@@ -48,9 +47,8 @@ class Shard:
 
     @staticmethod
     def write(path: Path, embeddings: Embeddings) -> "Shard":
-        """Write a file atomically; it is part of no catalogue until a manifest names it."""
-        with written_in_one_piece(path) as file:
-            write_embeddings(embeddings, file)
+        """Write a file; it is part of no catalogue until a manifest names it."""
+        embeddings.save(path)
         return Shard.of(path)
 
     @staticmethod
@@ -215,7 +213,11 @@ class Catalogue:
             yield from ((batch.__getitem__, len(batch)) for batch in self.scan(where))
             return
         for shard, part in zip(self.shards, self.parts(), strict=True):
-            yield lambda places, part=part: self._open(part).take(places), shard.tasks
+
+            def take(places: Int[np.ndarray, "_"], part: Path = part) -> Embeddings:
+                return self._open(part).take(places)
+
+            yield take, shard.tasks
 
     def find(self, task: int) -> Embeddings:
         """The task with this id, as embeddings of one task (the first, if several have it)."""

@@ -293,7 +293,7 @@ class Embeddings(ShownInNotebooks):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one Parquet file, atomically; :class:`Catalogue` opens it too."""
         with written_in_one_piece(path, EMBEDDINGS) as file:
-            write_embeddings(self, file)
+            write_parquet(file, to_table(self), row_group_size=BLOCK)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "Embeddings":
@@ -449,11 +449,6 @@ class EmbeddingsFile:
         return np.flatnonzero(np.concatenate(ids) == task) if ids else np.empty(0, np.int64)
 
 
-def write_embeddings(embeddings: Embeddings, file: Path) -> None:
-    """Write a Parquet file, with the sums that means need in its header."""
-    write_parquet(file, to_table(embeddings), row_group_size=BLOCK)
-
-
 def _is_ours(path: Path) -> bool:
     try:
         EmbeddingsFile(path)
@@ -466,7 +461,7 @@ EMBEDDINGS = Kind("a file of embedded tasks", _is_ours)
 
 
 def to_table(embeddings: Embeddings) -> pa.Table:
-    """One row per task; a column of lists for each factor."""
+    """One row per task, a column of lists for each factor, and the sums that means need."""
     e = embeddings
     columns: dict[str, Any] = {
         "task": pa.array(e.ids),

@@ -180,6 +180,7 @@ def _parts(
     whole = tasks.takes_everything and not literal
     samples = 0 if whole else tasks.max_shot
     sizes = piece_sizes(4 * tasks.max_way * (2 * samples * themes.K + 12 * themes.L * themes.K))
+    posterior: Callable[[TaskSet, int], Posteriors]
     if literal:
         posterior, sizes = member.literally, [min(sizes[0], _LITERAL_TASKS)]
     else:
