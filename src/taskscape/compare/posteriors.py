@@ -104,20 +104,16 @@ def read_chunks(train: Tasks | Iterable[Tasks], name: str) -> Iterator[Posterior
 
     A list whose entries are arrays of λ is an iterable of chunks; a list of numbers is an array.
     """
-    streamed = is_stream(train)
+    if isinstance(train, Posterior) or hasattr(train, "__array__"):
+        streamed = False
+    elif isinstance(train, list | tuple):
+        streamed = bool(train) and (isinstance(train[0], Embeddings) or np.ndim(train[0]) >= 2)
+    else:
+        streamed = isinstance(train, Iterable)
     for i, chunk in enumerate(train if streamed else [train]):
         posterior = read_posterior(chunk, f"{name}, chunk {i}," if streamed else name)
         if len(posterior):
             yield posterior
-
-
-def is_stream(train: object) -> bool:
-    """Whether a training set is given in chunks."""
-    if isinstance(train, Posterior) or hasattr(train, "__array__"):
-        return False
-    if isinstance(train, list | tuple):
-        return bool(train) and (isinstance(train[0], Embeddings) or np.ndim(train[0]) >= 2)
-    return isinstance(train, Iterable)
 
 
 def normalise_ways(tasks: Tasks, *, delta: Any = None, n_way: float | int = 5) -> Any:

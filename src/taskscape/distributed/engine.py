@@ -35,6 +35,8 @@ _ENGINE: ContextVar[str] = ContextVar("engine", default=_LOCAL)
 _RETRIES = 3
 """How often an item is done again after the worker that did it died."""
 _SECONDS_BETWEEN_LOOKS = 1.0
+_WAITING: list[list[int]] = []
+"""Signals noted in blocks where they wait."""
 _OWN_JOBS: set[str] = set()
 """What Ray calls the connections that this module made, not its caller."""
 
@@ -175,9 +177,6 @@ def _leave() -> None:
 
 
 # -- interrupts ---------------------------------------------------------------------------------
-
-
-_WAITING: list[list[int]] = []
 
 
 @contextmanager

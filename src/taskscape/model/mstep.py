@@ -45,10 +45,15 @@ def m_step(
     offset = jnp.where(
         used[:, None], stats.S1 / jnp.where(used, stats.N_k, 1)[:, None], previous.mu - shift
     )
+    E_log_theta = digamma(prior.alpha0) - digamma(previous.K * prior.alpha0)
     return Themes(
         mu=shift + offset,
         Sigma=_map_covariance(stats, prior, previous, offset),
-        alpha=_map_alpha(stats, prior, previous),
+        alpha=solve_alpha(
+            stats.w + prior.pseudo_classes,
+            stats.E_log_theta_sum + prior.pseudo_classes * E_log_theta,
+            previous.alpha,
+        ),
         delta=previous.delta,
         covariance=previous.covariance,
     )
@@ -75,15 +80,6 @@ def _map_covariance(
     known = weight > 0
     return jnp.where(
         known, (scatter + pseudo_scatter) / jnp.where(known, weight, 1), previous.Sigma
-    )
-
-
-def _map_alpha(stats: ThemeStatistics, prior: ThemePrior, previous: Themes) -> Float[Array, "L K"]:
-    E_log_theta = digamma(prior.alpha0) - digamma(previous.K * prior.alpha0)
-    return solve_alpha(
-        stats.w + prior.pseudo_classes,
-        stats.E_log_theta_sum + prior.pseudo_classes * E_log_theta,
-        previous.alpha,
     )
 
 

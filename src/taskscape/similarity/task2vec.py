@@ -28,6 +28,7 @@ _NUMBERS_AT_ONCE = 1 << 18
 """Of two embeddings divided by each other: few enough for the processor's cache."""
 _ROWS_AT_ONCE = 8192
 _N_WAY, _N_QUERY = 5, 15
+_NEVER = -1e9
 
 
 @dataclass(frozen=True)
@@ -297,9 +298,6 @@ def embed_chunk(
 
 
 # -- a classifier and its Fisher information ----------------------------------------------------
-
-
-_NEVER = -1e9
 
 
 class Head(NamedTuple):

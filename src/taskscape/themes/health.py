@@ -1,4 +1,4 @@
-"""Is the representation any good? What to look at after a fit, and what to try."""
+"""Is the representation any good? What to look at and to try, and what a fit repairs by itself."""
 
 import math
 from dataclasses import asdict, dataclass, replace
@@ -14,6 +14,11 @@ from taskscape.notebook import ShownInNotebooks
 from taskscape.themes.config import StepSettings
 from taskscape.themes.steps import FitState, maximise
 
+DEAD_SHARE = 0.02
+"""A theme is dead when it explains less than this part of an even share."""
+_ALIKE = 0.05
+"""Two task-themes are duplicates when no concentration differs by more than this, relatively."""
+_TILT = float(np.log(2.0))
 _RUNAWAY = 1e3
 _COLLAPSED = 10
 """With no more than this many distinct λ, tasks can hardly be told apart."""
@@ -120,8 +125,8 @@ def _of_themes(health: Health) -> list[str]:
         dead = dead_themes(np.array(usage), 1.0)
         if len(dead):
             advice.append(
-                f"{len(dead)} of {len(usage)} {kind}-themes are hardly used ({_list(dead)}): ask "
-                f"for fewer {kind}_themes{rest}"
+                f"{len(dead)} of {len(usage)} {kind}-themes are hardly used "
+                f"({', '.join(map(str, dead))}): ask for fewer {kind}_themes{rest}"
             )
     if health.duplicates:
         advice.append(
@@ -183,18 +188,7 @@ def _possible(lam: Float[np.ndarray, "tasks L"], delta: Float[np.ndarray, "L"]) 
     return sum(math.comb(int(way) + len(delta) - 1, len(delta) - 1) for way in ways)
 
 
-def _list(numbers: Int[np.ndarray, "n"]) -> str:
-    return ", ".join(map(str, numbers.tolist()))
-
-
 # -- repair -------------------------------------------------------------------------------------
-
-
-DEAD_SHARE = 0.02
-"""A theme is dead when it explains less than this part of an even share."""
-_ALIKE = 0.05
-"""Two task-themes are duplicates when no concentration differs by more than this, relatively."""
-_TILT = float(np.log(2.0))
 
 
 def dead_themes(explained: Float[np.ndarray, "themes"], total: float) -> Int[np.ndarray, "dead"]:
