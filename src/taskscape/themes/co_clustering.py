@@ -156,7 +156,7 @@ class CoClustering(TaskModel):
         return self
 
     def _source(
-        self, tasks: Tasks, validation: TaskSet | None, config: FitConfig, seed: int = 0
+        self, tasks: Tasks, validation: TaskSet | None, config: FitConfig, seed: int
     ) -> tuple[TaskSource, TaskSet, str]:
         """Tasks to learn from, tasks to judge by, and what these are."""
         if validation is None:
@@ -205,10 +205,7 @@ class CoClustering(TaskModel):
         self._config()
 
     def _config(self) -> FitConfig:
-        values = {f.name: getattr(self, f.name) for f in fields(FitConfig)}
-        config = FitConfig(
-            **{k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()}
-        )
+        config = FitConfig(**{f.name: getattr(self, f.name) for f in fields(FitConfig)})
         check_whole(self.n_restarts, "n_restarts", 1, _MOST_RESTARTS)
         check_whole(self.n_held_out, "n_held_out", 1)
         check_whole(self.ensemble, "ensemble", 1, _MOST_RESTARTS)
