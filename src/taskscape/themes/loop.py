@@ -323,8 +323,9 @@ def run_fits(
             "the processes that share this fit have different settings, data or tasks (with "
             "random_state=None, each draws its own). Start the same in all of them."
         )
-    known = resume and path is not None and path.exists()
-    fits = _read(path, identity, given, mesh) if known and path is not None else []
+    fits: list[Fit] = []
+    if resume and path is not None and path.exists():
+        fits = _read(path, identity, given, mesh)
     if not alike(str([len(fit.history) for fit in fits])):
         raise CheckpointError(
             f"the processes see different checkpoints at {path}. It must be on a disk that all of "
