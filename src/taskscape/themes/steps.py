@@ -191,21 +191,17 @@ def _infer(
     settings: StepSettings,
     start: ConditionalPosterior | None = None,
 ) -> _Inferred:
-    """The E-step; a program of its own, so that mini-batches and held-out tasks share it."""
+    """The E-step; a program of its own, so that mini-batches and held-out tasks share it.
+
+    On a CPU by the programs that embed tasks: what still moves goes on by itself.
+    """
     if batch.mesh is not None:
         return _infer_on_each_device(themes, batch, settings, start)
-    if on_cpu() and settings.update != "paper":
-        return _infer_in_blocks(themes, batch, settings, start)
-    given = _given(themes, batch, _log_lik(themes, batch))
-    if start is None and settings.update != "paper":
-        start = _cold(*given)
-    return _infer_from(*given, settings, start)
-
-
-def _infer_in_blocks(
-    themes: Themes, batch: FitBatch, settings: StepSettings, start: ConditionalPosterior | None
-) -> _Inferred:
-    """The same on a CPU, by the programs that embed tasks: what still moves goes on by itself."""
+    if not on_cpu() or settings.update == "paper":
+        given = _given(themes, batch, _log_lik(themes, batch))
+        if start is None and settings.update != "paper":
+            start = _cold(*given)
+        return _infer_from(*given, settings, start)
     table = np.asarray(_log_lik_of_samples(themes, batch.x))
     class_mask = np.asarray(batch.class_mask).T
     C, M = class_mask.shape
