@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.arguments import MOST_FOR_JAX, check_seed, check_whole, public
-from taskscape.compare.retrieval import Retrieval
 from taskscape.errors import DataError
 from taskscape.meta import Evaluation, TrainConfig, find_network, learner_and_training, network_for
 from taskscape.pools import ClassPool
@@ -17,7 +16,7 @@ from taskscape.select.trials import train_and_test
 from taskscape.similarity import SIMILARITIES, Similarity, make_similarity
 from taskscape.similarity.known import PROTOTYPES, THEMES
 from taskscape.similarity.registry import ModelSimilarity
-from taskscape.similarity.retrieval import retrieval_if_any
+from taskscape.similarity.retrieval import Retrieval, retrieval_if_any
 from taskscape.targets.known import LEARNER_SETTINGS, RANKS
 from taskscape.targets.target import Target, find_target
 from taskscape.targets.ways import choose, chosen_by, measure_of

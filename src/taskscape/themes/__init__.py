@@ -5,11 +5,10 @@ from taskscape.themes.co_clustering import CoClustering
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import TaskSource
 from taskscape.themes.estimator import TaskThemes
-from taskscape.themes.into_catalogue import embed_into
 from taskscape.themes.loop import Fit, FitInfo
 from taskscape.themes.prepare import PrepareConfig
 from taskscape.themes.steps import FitState
-from taskscape.themes.task_model import HealthWarning, OutlierTasksWarning, TaskModel
+from taskscape.themes.task_model import HealthWarning, OutlierTasksWarning, TaskModel, embed_into
 
 __all__ = [
     "CoClustering",
