@@ -24,9 +24,11 @@ import typer
 
 import taskscape
 from taskscape.cli import app
+from taskscape.io.values import plain
 from taskscape.meta import LEARNERS
 from taskscape.plain_text import markdown_table
-from taskscape.study import PRESETS
+from taskscape.settings import settings_in, values_of
+from taskscape.study import PRESETS, StudyConfig
 
 PACKAGES = {
     "pools": "Data: classes and their samples",
@@ -179,11 +181,16 @@ def settings() -> str:
         config = getattr(importlib.import_module(module), name)
         lines.append(f"## {title}\n\n{first_line(config)}\n\n")
         if title in learners:
-            own = ", ".join(f"`{k} = {v}`" for k, v in learners[title].settings.items())
-            lines.append(f"A study sets `learners.settings.{learners[title].name}` to {own}.\n\n")
-        meanings = ModuleAnalyzer.for_module(config.__module__).find_attr_docs()
+            own = ", ".join(f"`{k} = {v}`" for k, v in learners[title].start().items())
+            lines.append(f"On features `{learners[title].name}` starts from {own}.\n\n")
+        written = ModuleAnalyzer.for_module(config.__module__).find_attr_docs()
+        told = {field: " ".join(words) for (of, field), words in written.items() if of == name}
         rows = [
-            (f"`{f.name}`", default_of(f), in_markdown(" ".join(meanings.get((name, f.name), []))))
+            (
+                f"`{f.name}`",
+                default_of(f),
+                f.metadata.get("help") or in_markdown(told.get(f.name, "")),
+            )
             for f in dataclasses.fields(config)
         ]
         lines.append(markdown_table(("setting", "default", "meaning"), rows) + "\n")
@@ -203,29 +210,13 @@ The following are the settings of its parts, for use from Python.
 
 def study_settings() -> list[tuple[str, ...]]:
     """Every setting of a study by its full name, its value in each preset and its meaning."""
-    documented = ModuleAnalyzer.for_module("taskscape.study.config").find_attr_docs()
-    meanings = {key: " ".join(lines) for key, lines in documented.items()}
     presets = [values_of(config) for config in PRESETS.values()]
-    return [
-        (
-            f"`{name}`",
-            *(f"`{json.dumps(values[name][1])}`" for values in presets),
-            in_markdown(meanings.get((owner, name.split(".")[-1]), "")),
-        )
-        for name, (owner, _) in presets[0].items()
-    ]
-
-
-def values_of(config: Any, prefix: str = "") -> dict[str, tuple[str, Any]]:
-    """Every setting by its full name: the class that describes it, and its value."""
-    values: dict[str, tuple[str, Any]] = {}
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            values |= values_of(value, f"{field.name}.")
-        elif field.name != "settings":  # of the learners, which have tables of their own
-            values[prefix + field.name] = (type(config).__name__, value)
-    return values
+    rows = []
+    for name, of in settings_in(StudyConfig).items():
+        flag = of.metadata["flag"]
+        values = (f"`{json.dumps(plain(preset[name]))}`" for preset in presets)
+        rows.append((f"`{name}`", *values, of.metadata["help"] + (f" (`{flag}`)" if flag else "")))
+    return rows
 
 
 def default_of(field: dataclasses.Field[Any]) -> str:

@@ -18,7 +18,7 @@ from taskscape.select.trials import Trial, gains_of, train_and_test, without_cla
 from taskscape.similarity import DistanceSource, distances_between
 from taskscape.similarity.known import find_similarity
 from taskscape.study.checks import read_rule
-from taskscape.study.distances import fit_similarity, similarity_settings
+from taskscape.study.distances import fit_similarity
 from taskscape.study.plan import Plan
 from taskscape.study.represent import SplitEmbeddings
 from taskscape.study.stages import Stage, Steps
@@ -58,8 +58,8 @@ def chosen_stage(plan: Plan, model: TaskThemes, embedded: SplitEmbeddings) -> St
                 ]
         write_json(folder / "chosen.json", choices)
 
-    settings = {k: v for k, v in asdict(setting).items() if k not in ("updates", "episodes")}
-    settings |= {"seed": plan.config.seed, **similarity_settings(plan)}
+    other = ("selection.updates", "selection.episodes", "distances.k")
+    settings = plan.settings("selection", "similarity", "distances", but=other)
     return Stage(
         "selection/chosen", settings, make, lambda f: read_json(f / "chosen.json"), ("embed",)
     )
@@ -93,7 +93,6 @@ def selection_stage(
     plan: Plan, features: ClassPool, name: str, chosen: Chosen
 ) -> Stage[tuple[Trial, ...]]:
     """Train a learner on what each rule chose, and test it on all test tasks."""
-    setting = plan.config.selection
 
     def make(folder: Path, steps: Steps) -> None:
         accuracy = _accuracies(plan, features, name, chosen, steps)
@@ -114,10 +113,8 @@ def selection_stage(
         stored = read_json(folder / "selection.json")["trials"]
         return tuple(Trial(**t | {"without_class": tuple(t["without_class"])}) for t in stored)
 
-    learners = plan.config.learners
-    settings = {k: getattr(learners, k) for k in ("network", "widths", "filters", "batch_size")}
-    settings |= {k: getattr(setting, k) for k in ("updates", "episodes", "n_shot", "n_query")}
-    settings |= {"own": dict(learners.settings.get(name, {})), "seed": plan.config.seed}
+    random = ("learners.train_tasks", "learners.epochs")
+    settings = plan.settings("selection") | plan.learner_settings(name, but=random)
     return Stage(f"selection/{name}", settings, make, load, ("selection/chosen",))
 
 

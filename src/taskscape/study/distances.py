@@ -20,7 +20,7 @@ from taskscape.similarity import (
     nearest_tasks,
     resemblance,
 )
-from taskscape.similarity.known import DEFAULT_SIMILARITY, TASK_THEMES, find_similarity
+from taskscape.similarity.known import TASK_THEMES, find_similarity
 from taskscape.similarity.nearest_tasks import TIE
 from taskscape.study.plan import Plan
 from taskscape.study.represent import SplitEmbeddings, unfitted_measure
@@ -51,7 +51,7 @@ def distances_stage(
             distances = _measure(plan, embedded)
             near = nearest_tasks(
                 replace(plan.test, pool=features), replace(plan.train, pool=features), distances,
-                plan.config.evaluate.k, tie=tie,
+                plan.config.distances.k, tie=tie,
             )  # fmt: skip
         columns = {
             "distance": distances.mean_distance(),
@@ -79,22 +79,13 @@ def distances_stage(
         likeness = from_plain(Resemblance, read_json(folder / "resemblance.json"))
         return columns | {"resemblance": likeness}
 
-    settings = {"k": plan.config.evaluate.k, "tie": tie, "seed": plan.config.seed}
-    settings |= similarity_settings(plan)
+    settings = plan.settings("similarity", "distances")
     return Stage("distances", settings, make, load, ("embed",))
-
-
-def similarity_settings(plan: Plan) -> dict[str, Any]:
-    """What distances follow from besides the model; nothing where they are the model's own."""
-    if plan.config.similarity == DEFAULT_SIMILARITY:
-        return {}
-    updates = plan.config.selection.probe_updates
-    return {"similarity": plan.config.similarity, "probe_updates": updates}
 
 
 def fit_similarity(plan: Plan, name: str, train: TaskSet) -> Similarity:
     """A similarity measure other than the study's own model, fitted to training tasks."""
-    updates = plan.config.selection.probe_updates
+    updates = plan.config.distances.probe_updates
     return make_similarity(name, seed=plan.config.seed, updates=updates).fit(train)
 
 

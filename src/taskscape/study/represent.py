@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,8 @@ def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
         write_json(folder / "fit.json", history)
         forget_checkpoint(checkpoint)
 
-    settings = {"seed": plan.config.seed, **asdict(plan.config.fit)}
+    sizes = ("tasks.n_train", "tasks.n_val", "tasks.n_test", "tasks.n_shot")
+    settings = plan.settings("fit", "tasks", but=sizes)
     return Stage("fit", settings, make, lambda f: TaskModel.load(f / "model"))
 
 
@@ -171,15 +172,14 @@ def embed_stage(plan: Plan, model: TaskThemes) -> Stage[SplitEmbeddings]:
             test=Embeddings.load(folder / "test.parquet"),
         )
 
-    settings = {"seed": plan.config.seed, **asdict(plan.config.tasks)}
-    return Stage("embed", settings, make, load, ("fit",))
+    return Stage("embed", plan.settings("tasks"), make, load, ("fit",))
 
 
 def unfitted_measure(plan: Plan, model: TaskThemes) -> Any:
     """The similarity measure of a study, to be fitted again to some of the training classes."""
     if plan.config.similarity == DEFAULT_SIMILARITY:
         return clone(model).set_params(co_clustering=None)
-    updates = plan.config.selection.probe_updates
+    updates = plan.config.distances.probe_updates
     return make_similarity(plan.config.similarity, seed=plan.config.seed, updates=updates)
 
 
@@ -217,5 +217,5 @@ def health_stage(plan: Plan, model: TaskThemes) -> Stage[RetrievalTest | None]:
         stored = read_json(folder / "health.json")["retrieval"]
         return None if stored is None else RetrievalTest.from_dict(stored)
 
-    settings = {"seed": plan.config.seed, "n_way": plan.config.tasks.n_way, "similarity": name}
+    settings = plan.settings("similarity", "distances", but=("distances.k",))
     return Stage("health", settings, make, load, ("fit", "embed"))

@@ -1,10 +1,9 @@
 """The stage about targets: which sources are like each, and which tasks to train on for it."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
-from taskscape.io.values import plain
 from taskscape.meta import label_of
 from taskscape.study.plan import Plan, make_plan
 from taskscape.study.stages import Stage, Steps
@@ -69,6 +68,5 @@ def targets_stage(
             for name in names
         )
 
-    settings = plain(asdict(asked)) | {"seed": plan.config.seed, "n_way": plan.config.tasks.n_way}
-    settings |= {"network": plan.config.learners.network}
+    settings = plan.settings("targets", "learners", but=("learners.names", "learners.settings"))
     return Stage("targets", settings, make, load, ("fit",))

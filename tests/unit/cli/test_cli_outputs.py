@@ -55,14 +55,15 @@ REFUSED = {
     "model.",
     "fit d.npz --out mine.txt": "mine.txt exists and is not a folder; it is left as it is. "
     "Choose another name.",
-    "fit d.npz --paper --out new --checkpoint mine.txt": f"mine.txt {NOT.format('a checkpoint')}",
-    "fit d.npz --paper --out new --checkpoint mine.txt --resume": "mine.txt "
+    "fit d.npz --paper --out new --set checkpoint=mine.txt": "mine.txt "
+    + NOT.format("a checkpoint"),
+    "fit d.npz --paper --out new --set checkpoint=mine.txt --resume": "mine.txt "
     + NOT.format("a checkpoint"),
     "fit d.npz --paper --out ours": "ours.checkpoint is the checkpoint of a fit that did not "
     "finish. Go on from it with resume=True (on the command line: --resume), or delete it to start "
     "anew.",
-    "fit d.npz --paper --out new --checkpoint new": "new is named twice, and one would replace the "
-    "other. Choose another name for one of them.",
+    "fit d.npz --paper --out new --set checkpoint=new": "new is named twice, and one would replace "
+    "the other. Choose another name for one of them.",
     "tasks d.npz --out d.npz": f"d.npz {NOT.format('a list of tasks')}",
     "tasks d.npz --out e.parquet": f"e.parquet {NOT.format('a list of tasks')}",
     "tasks d.npz --out /dev/null": "/dev/null exists and is not a regular file; it is left as it "

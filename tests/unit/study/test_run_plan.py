@@ -110,7 +110,7 @@ def test_tasks_within_groups_if_asked():
         assert all(len({pool.groups[c] for c in row if c >= 0}) == 1 for row in tasks.classes)
     assert len(plan.test) == 12  # of two groups of four classes
     assert plan.config.fit.n_way == (3, 4)
-    with pytest.raises(DataError, match=r"within_group needs groups.*--group-file"):
+    with pytest.raises(DataError, match=r"within_group needs groups.*group_file"):
         make_plan(toy_pool(), tiny(tasks={"within_group": True}))
 
 
@@ -135,8 +135,8 @@ def test_too_few_classes_or_samples_are_named_before_any_work():
         "the rule 'task2vec' of selection.rules needs 6 samples per class"
     )
     assert error_of(toy_pool(), selection={"budgets": [10, 50]}) == (
-        "selection.budgets has 50; there are 40 training tasks to choose from. Lower it "
-        "(--budget), or raise selection.candidates and tasks.n_train."
+        "selection.budgets has 50; there are 40 training tasks to choose from. Lower it, or raise "
+        "selection.candidates and tasks.n_train."
     )
     assert error_of(toy_pool(), learners={"network": "conv4"}) == (
         "network='conv4' takes images; 'arrays' has features. Use mlp."
