@@ -144,7 +144,7 @@ def _fit_paper(model: "CoClustering", asked: Mapping[str, Any]) -> None:
     """Fit the paper's model as the options of the command ask, and write it."""
     from taskscape.cli.display import FitDisplay, print_fit
     from taskscape.distributed.mesh import first_process, join_processes
-    from taskscape.io.arrays import CHECKPOINT, arrays_of_kind, forget_checkpoint
+    from taskscape.io.arrays import CHECKPOINT, arrays_of_kind
     from taskscape.pools import load_pool
     from taskscape.progress import heard_by
     from taskscape.themes.loop import check_no_checkpoint
@@ -177,7 +177,7 @@ def _fit_paper(model: "CoClustering", asked: Mapping[str, Any]) -> None:
         )  # fmt: skip
     if speaks:
         model.save(out)
-        forget_checkpoint(saved)
+        saved.unlink(missing_ok=True)
         print_fit(model, drawn.pool.name, out, as_json)
 
 

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 10
-_COLUMNS = ("task", "expected", "low", "high", "outside", "classes")
+_COLUMNS = ("task", "classes", "expected", "low", "high", "outside")
 _ACCURACIES = "expected a column accuracy, or accuracy/1, accuracy/2, …, and a row for each task"
-_BECAUSE = "because of "
 
 
 @opt.command(
@@ -117,11 +116,11 @@ def forecast(
     if save is not None:
         ready.save(save)
     forecasts = ready.predict(new)
-    plain = forecasts.to_dict()
-    for i, row in enumerate(plain["tasks"]):
-        row["classes"] = list(new.names(i))
+    plain, names = forecasts.to_dict(), [list(new.names(i)) for i in range(len(new))]
+    for row, classes in zip(plain["tasks"], names, strict=True):
+        row["classes"] = classes
     if out is not None:
-        _write(out, plain)
+        _write(out, plain, {"task": range(len(new)), "classes": names, **forecasts.columns()})
     if as_json:
         typer.echo(json.dumps(plain))
     else:
@@ -134,36 +133,29 @@ def forecast(
 def _table(path: Path) -> "Kind":
     """The kind of table that an ending names, by which one of before is known again."""
     from taskscape.forecast import FORECASTS_FILE
+    from taskscape.forecast.result import BECAUSE
     from taskscape.io.tables import table_with
 
-    table = table_with("a table of forecasts", *_COLUMNS, more=_BECAUSE)
+    table = table_with("a table of forecasts", *_COLUMNS, more=BECAUSE)
     kinds = {".csv": table, ".parquet": table, ".json": FORECASTS_FILE}
     if path.suffix not in kinds:
         raise DataError(f"--out {path}: expected a name that ends in .csv, .parquet or .json.")
     return kinds[path.suffix]
 
 
-def _write(path: Path, plain: dict[str, Any]) -> None:
+def _write(path: Path, plain: dict[str, Any], columns: dict[str, Any]) -> None:
     """Write a row for each task, or as JSON all there is."""
-    import pyarrow as pa
-
     from taskscape.io.files import written_in_one_piece
-    from taskscape.io.tables import write_csv, write_parquet
+    from taskscape.io.tables import write_csv, write_table
     from taskscape.tasks.class_lists import write_classes
 
-    rows = []
-    for task in plain["tasks"]:
-        reasons = {f"{_BECAUSE}{what}": moved for what, moved in task["reasons"].items()}
-        rows.append({**{k: task[k] for k in _COLUMNS}, **reasons})
     with written_in_one_piece(path, _table(path)) as file:
         if path.suffix == ".json":
             file.write_text(json.dumps(plain, ensure_ascii=False) + "\n", encoding="utf-8")
         elif path.suffix == ".parquet":
-            write_parquet(file, pa.Table.from_pylist(rows))
+            write_table(file, columns)
         else:
-            columns = {name: [row[name] for row in rows] for name in rows[0]}
-            columns["classes"] = [write_classes(names) for names in columns["classes"]]
-            write_csv(file, columns)
+            write_csv(file, columns | {"classes": list(map(write_classes, columns["classes"]))})
 
 
 def _measured(

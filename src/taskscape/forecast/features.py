@@ -17,11 +17,7 @@ from taskscape.compare.posteriors import read_posterior
 from taskscape.embeddings import Embeddings, Posterior
 from taskscape.errors import DataError
 from taskscape.similarity import DistanceSource, PosteriorSource, TaskHardness
-from taskscape.similarity.similarity import (
-    TaskFeatures,
-    class_means,
-    support_features,
-)
+from taskscape.similarity.similarity import TaskFeatures, class_means, support_features
 from taskscape.tasks import TaskSet
 from taskscape.themes.prepare import Preparation
 from taskscape.themes.task_model import OutlierTasksWarning, TaskModel

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from taskscape.arguments import Seed, check_kind, check_number, check_whole, public, refuse_masked
 from taskscape.embeddings import Embeddings, Factor, Posterior
 from taskscape.errors import DataError
-from taskscape.forecast.calibration import Calibration, Expected, calibrate, from_disk, to_disk
+from taskscape.forecast.calibration import Calibration, Expected, calibrate
 from taskscape.forecast.features import (
     GROUPS,
     LESS_TRUSTED,
@@ -25,7 +25,7 @@ from taskscape.forecast.features import (
 )
 from taskscape.forecast.result import Forecasts, Judgement, judge
 from taskscape.io.arrays import load_arrays, save_arrays
-from taskscape.io.values import damage_named
+from taskscape.io.values import damage_named, from_plain, plain
 from taskscape.meta import Trained, evaluate
 from taskscape.pools import ClassPool
 from taskscape.tasks import TaskSet
@@ -162,10 +162,9 @@ class Forecaster:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a folder (safetensors and JSON) that :meth:`load` reads, given the same model."""
-        calibration = self._fitted()
-        arrays, header = to_disk(calibration)
-        header |= {
+        header = {
             "what": _KIND,
+            "calibration": plain(self._fitted()),
             "learner": self.learner,
             "confidence": self.confidence,
             "model": self.model.fingerprint_,
@@ -175,7 +174,7 @@ class Forecaster:
         }
         half = all(f.half for f in self.train.factors)
         train = self.train.values.astype(np.float16 if half else np.float32)
-        save_arrays(path, {**arrays, "train": train, "train_logs": self.train.logs}, header)
+        save_arrays(path, {"train": train, "train_logs": self.train.logs}, header)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], model: TaskModel) -> "Forecaster":
@@ -187,7 +186,7 @@ class Forecaster:
                     f"{os.fspath(path)} was made with another model (fingerprint "
                     f"{header['model'][:12]}…, this one {model.fingerprint_[:12]}…)."
                 )
-            calibration = from_disk(arrays, header)
+            calibration = from_plain(Calibration, header["calibration"])
             groups = [g for g, names in GROUPS.items() if set(names) & set(calibration.columns)]
             factors = tuple(Factor(**f) for f in header["factors"])
             train = arrays["train"].astype(np.float32)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FORECASTS_FILE = json_with("a list of forecasts", "learner", "confidence", "average", "tasks")
 """What ``save`` may replace."""
+BECAUSE = "because of "
+"""How the names of columns begin that hold reasons."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,6 +75,12 @@ class Forecasts(SavedAsJson, ShownInNotebooks):
             for i in range(len(self))
         ]
         return {**about, "tasks": tasks}
+
+    def columns(self) -> dict[str, Float[np.ndarray, "tasks"] | Bool[np.ndarray, "tasks"]]:
+        """The columns of a table of the tasks, with one for each of the reasons."""
+        known = {name: getattr(self, name) for name in ("expected", "low", "high", "outside")}
+        columns = {name: values for name, values in known.items() if values is not None}
+        return columns | {BECAUSE + what: moved for what, moved in self.reasons.items()}
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "Forecasts":

@@ -74,7 +74,7 @@ _ALL = (
     ),
     LearnerEntry(
         "abml",
-        "taskscape.meta.abml:ABML",
+        "taskscape.meta.gaussian_weights:ABML",
         "a Gaussian over the weights with a hyper-prior; the loss is the bound on the whole task",
         settings=_GAUSSIAN_SETTINGS,
         grid=_GAUSSIAN_GRID,
@@ -88,7 +88,7 @@ _ALL = (
     ),
     LearnerEntry(
         "vampire",
-        "taskscape.meta.vampire:VAMPIRE",
+        "taskscape.meta.gaussian_weights:VAMPIRE",
         "a Gaussian over the weights of each task; the loss is on the queries",
         settings=_GAUSSIAN_SETTINGS,
         grid=_GAUSSIAN_GRID,

@@ -87,7 +87,7 @@ def test_a_study_that_breaks_off_keeps_what_it_has(
     def fail(*args: object, **rest: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("taskscape.study.distances.write_csv", fail)
+    monkeypatch.setattr("taskscape.study.represent.difficulty", fail)
     with pytest.raises(OSError, match="no space left"):
         invoke("--config", study, "--out", tmp_path / "out")
     kept = {p.name for p in (tmp_path / "out").iterdir()} - {".lock"}
