@@ -13,9 +13,7 @@ import pytest
 import kill_cases
 from experiments.lab import Lab, Store
 from taskscape.errors import DataError
-from taskscape.io.arrays import load_checkpoint, save_checkpoint
 from taskscape.io.files import folder_in_one_piece, written_in_one_piece
-from taskscape.study.stages import Stage, StageRunner
 
 TESTS = Path(kill_cases.__file__).parent
 
@@ -27,14 +25,6 @@ def test_nothing_finished_is_lost_when_writers_are_killed() -> None:
     assert json.loads(done.stdout) == {
         name: {"kills": 12, "lost": 0} for name in ("checkpoint", "folder", "ledger")
     }
-
-
-def test_a_checkpoint_is_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "fit.checkpoint"
-    for i in (1, 2):
-        save_checkpoint(path, {"values": np.full(9, i)}, {"what": "test"})
-    assert load_checkpoint(path)[0]["values"][0] == 2
-    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("kind", [written_in_one_piece, folder_in_one_piece])
@@ -56,18 +46,3 @@ def test_arrays_that_are_damaged_are_made_anew(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="is damaged .* it is made anew"):
         again = store.arrays("some", lambda: made)
     np.testing.assert_array_equal(again["values"], made["values"])
-
-
-def test_a_damaged_stage_is_made_anew(tmp_path: Path) -> None:
-    stage = Stage(
-        "numbers",
-        {},
-        lambda folder, steps: (folder / "numbers.txt").write_text("1 2 3") and None,
-        lambda folder: (folder / "numbers.txt").read_text(),
-    )
-    assert StageRunner(tmp_path).run(stage) == "1 2 3"
-    (tmp_path / "numbers" / "numbers.txt").write_text("1 2 4")
-    with pytest.raises(DataError, match=r"is damaged: .* is not as it was written"):
-        StageRunner(tmp_path, read_only=True).run(stage)
-    with pytest.warns(UserWarning, match="It is made anew"):
-        assert StageRunner(tmp_path, resume=True).run(stage) == "1 2 3"
