@@ -44,19 +44,17 @@ def compare(
     n_shot: Annotated[int, Option(help="With --retrieval: samples per class.")] = 5,
     seed: opt.Seed = 0,
     out: Annotated[Path | None, Option(help="Write a CSV with a row for every test task.")] = None,
-    engine: opt.Engine = "local",
     as_json: opt.AsJson = False,
 ) -> None:
     """Mean distance from each test task to the training tasks, and whether the sets are alike."""
     from taskscape.cli.file_distances import TABLE, by_posteriors, by_samples, write_distances
-    from taskscape.distributed.engine import use_engine
 
     factor = find_similarity(similarity).factor
     if retrieval:
         beside = "--retrieval, which draws its own tasks"
         if test is not None:
             raise DataError(f"TEST and TRAIN have no effect with {beside}. Leave them out.")
-        opt.refuse_given(compare, beside, validation=validation, k=k, engine=engine)
+        opt.refuse_given(compare, beside, validation=validation, k=k)
         sizes = {"n_way": n_way, "n_shot": n_shot, "seed": seed}
         _retrieve(opt.one_source(data), similarity, sizes, out, as_json)
         return
@@ -66,8 +64,7 @@ def compare(
     if out is not None:
         check_output(out, TABLE)
     measure = by_samples if factor is None else by_posteriors
-    with use_engine(engine):
-        compared = measure(similarity, opt.one_source(data), test, train, validation, k, seed)
+    compared = measure(similarity, opt.one_source(data), test, train, validation, k, seed)
     if out is not None:
         write_distances(out, compared)
     opt.print_result(as_json, compared.to_dict(), compared.summary(), out)

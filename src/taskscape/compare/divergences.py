@@ -238,10 +238,10 @@ def divergence_with_error(
 
     As :func:`distances` with ``paired=True``.
     """
-    single = as_array(test).ndim == 1 and as_array(train).ndim == 1
+    one = [not isinstance(x, Posterior) and as_array(x).ndim == 1 for x in (test, train)]
     a, b = (
-        read_posterior(as_array(x)[None] if as_array(x).ndim == 1 else x, name)
-        for x, name in ((test, "test"), (train, "train"))
+        read_posterior(as_array(x)[None] if alone else x, name)
+        for x, name, alone in zip((test, train), ("test", "train"), one, strict=True)
     )
     check_together(a, b)
     if len(a) != len(b) and 1 not in (len(a), len(b)):
@@ -251,7 +251,7 @@ def divergence_with_error(
         )
     compute = _bind(kind, alpha, n_samples, seed, a.factors)
     value, stderr = compute(a.values.astype(np.float64), b.values.astype(np.float64))
-    return Estimate(value[0], stderr[0]) if single else Estimate(value, stderr)
+    return Estimate(value[0], stderr[0]) if all(one) else Estimate(value, stderr)
 
 
 def distances(

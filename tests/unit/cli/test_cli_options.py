@@ -22,9 +22,8 @@ from taskscape.errors import DataError
         ("select a b -n 3 --data d", "--data has no effect with --rule coverage and --similarity"),
         ("select a b -n 3 --samples-per-class 3", "--samples-per-class has no effect with --unit"),
         ("select a b -n 3 --similarity prototypes --tasks t", "--tasks has no effect with --simi"),
-        ("compare a b --data d", "--data has no effect with --similarity themes"),
-        ("compare a b --similarity prototypes --engine ray", "--engine has no effect with --simi"),
-        ("compare --retrieval --data d --engine ray", "--engine has no effect with --retrieval"),
+        ("compare a b --n-way 3", "--n-way has no effect with TEST and TRAIN"),
+        ("compare --retrieval --data d -k 3", "-k has no effect with --retrieval"),
         ("advise --data d --target t --way random --experience own", "--experience has no effect"),
     ],
 )

@@ -154,7 +154,8 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"similarity": "kl"},
-        f"similarity='kl' is not known; use {one_of(SIMILARITIES)}.",
+        f"similarity='kl' is not known; use one of {', '.join(SIMILARITIES)}, a fitted similarity, "
+        "or distances.",
     ),
     ({"selection": {"budgets": [0]}}, "selection.budgets=0 must be at least 1."),
     (

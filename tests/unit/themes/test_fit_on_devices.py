@@ -144,7 +144,7 @@ def test_processes_with_other_data_are_refused(tmp_path: Path) -> None:
         for i, settings in enumerate(joined(2))
     ]
     for words in ends(children):
-        assert "have different settings, data or tasks" in words or "cannot go on" in words
+        assert "have different settings, data or tasks" in words or "cannot continue" in words
     assert [child.returncode for child in children] == [1, 1]
 
 
@@ -156,7 +156,7 @@ def test_a_process_that_fails_leaves_none_waiting(tmp_path: Path) -> None:
     ]
     said = ends(children)
     assert "gone.parquet" in said[1]
-    assert "error: process 0 of 2 cannot go on" in said[0]
+    assert "error: process 0 of 2 cannot continue" in said[0]
 
 
 def test_processes_are_named_whole_or_not_at_all() -> None:
