@@ -19,9 +19,10 @@ from taskscape.forecast.features import (
     MAIN,
     WORDS,
     Described,
-    Describer,
     chosen_features,
+    describe,
     read_even,
+    unit_of,
 )
 from taskscape.forecast.result import Forecasts, Judgement, judge
 from taskscape.io.arrays import load_arrays, save_arrays
@@ -69,7 +70,7 @@ class Forecaster:
         self.model, self.learner, self.confidence = model, learner, confidence
         self.train = _read_train(model, train)
         self._train_classes = _classes_known(train)
-        self._describer = Describer(model, self.train)
+        self._unit = unit_of(self.train)
         self.calibration: Calibration | None = None
         self._seen: tuple[str, frozenset[int]] = ("", frozenset())
 
@@ -103,7 +104,7 @@ class Forecaster:
         They do not depend on the learner: pass them as ``described`` to the other methods, of this
         and other forecasters with the same model and training tasks, to save doing it again.
         """
-        return self._describer(tasks)
+        return describe(tasks, self.model, self.train, self._unit)
 
     @public
     def fit(
@@ -207,7 +208,7 @@ class Forecaster:
     def _numbers(
         self, tasks: TaskSet, described: Described | None
     ) -> Float[np.ndarray, "tasks columns"]:
-        known = self._describer(tasks) if described is None else described
+        known = self.describe(tasks) if described is None else described
         X = np.stack([known[name] for name in self.columns], axis=1)
         if len(X) != len(tasks):
             raise DataError(f"described has {len(X)} tasks, not {len(tasks)}.")
