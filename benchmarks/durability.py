@@ -64,7 +64,9 @@ _STUDY = {
         "max_passes": 1, "prepare": "none",
     },
     "learners": {"names": ["protonet"], "widths": [8], "train_tasks": 20, "batch_size": 4},
-    "evaluate": {"n_shot": 2, "n_query": 5, "episodes": 2, "k": 4, "n_bins": 4},
+    "evaluate": {"n_shot": 2, "n_query": 5, "episodes": 2},
+    "distances": {"k": 4},
+    "diagram": {"n_bins": 4},
     "selection": {"rules": []},
     "forecast": {"enabled": False},
 }  # fmt: skip

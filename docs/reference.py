@@ -174,9 +174,14 @@ def settings() -> str:
         module, name = path.rsplit(".", 1)
         config = getattr(importlib.import_module(module), name)
         lines.append(f"## {title}\n\n{first_line(config)}\n\n")
-        meanings = ModuleAnalyzer.for_module(config.__module__).find_attr_docs()
+        written = ModuleAnalyzer.for_module(config.__module__).find_attr_docs()
+        told = {field: " ".join(words) for (of, field), words in written.items() if of == name}
         rows = [
-            (f"`{f.name}`", default_of(f), in_markdown(" ".join(meanings.get((name, f.name), []))))
+            (
+                f"`{f.name}`",
+                default_of(f),
+                f.metadata.get("help") or in_markdown(told.get(f.name, "")),
+            )
             for f in dataclasses.fields(config)
         ]
         lines.append(markdown_table(("setting", "default", "meaning"), rows) + "\n")

@@ -9,6 +9,7 @@ import numpy as np
 
 from taskscape.errors import DataError
 from taskscape.meta import (
+    LEARNERS,
     Evaluation,
     ProtoNet,
     TrainConfig,
@@ -19,7 +20,6 @@ from taskscape.meta import (
 )
 from taskscape.pools import ClassPool
 from taskscape.select.trials import train_and_test as run_trials
-from taskscape.targets.known import LEARNER_SETTINGS
 from taskscape.tasks import TaskSet
 
 __all__ = [
@@ -110,8 +110,8 @@ LEARNER_PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "protonet": {"scale": 1.0, "learning_rate": 3e-4},
         "maml": {"scale": 8.0, "inner_rate": 0.2, "inner_steps": 20, "learning_rate": 3e-4},
     },
-    "similarity components": LEARNER_SETTINGS["components"],
-    "similarity images": LEARNER_SETTINGS["images"],
+    "similarity components": {n: LEARNERS[n].start("components") for n in ("protonet", "maml")},
+    "similarity images": {n: LEARNERS[n].start("images") for n in ("protonet", "maml")},
     # chosen on validation classes before
     "forecasting": {
         "protonet": {"scale": 2.0, "learning_rate": 3e-4},

@@ -18,8 +18,8 @@ from experiments.lab import Lab, Store, option
 from taskscape.arguments import check_whole
 from taskscape.pools import load_pool
 from taskscape.similarity.known import PROTOTYPES, TASK_THEMES, THEMES
-from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources
-from taskscape.targets.known import HALF, RANKS
+from taskscape.targets.advisor import Outlook, Sources
+from taskscape.targets.known import HALF, RANKS, AdvisorSettings
 from taskscape.targets.rotation import Rotation, Turn
 
 __all__ = ["TargetsSettings", "run"]

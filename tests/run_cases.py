@@ -17,10 +17,12 @@ TINY: dict[str, Any] = {
         "max_passes": 1, "prepare": "none",
     },
     "learners": {"names": ["protonet"], "widths": [8], "train_tasks": 40, "batch_size": 4},
-    "evaluate": {"n_shot": 2, "n_query": 5, "episodes": 3, "k": 4, "n_bins": 4},
+    "evaluate": {"n_shot": 2, "n_query": 5, "episodes": 3},
+    "distances": {"k": 4, "probe_updates": 4},
+    "diagram": {"n_bins": 4},
     "selection": {
         "rules": ["nearest"], "budgets": [10], "candidates": 40, "trials": 3, "repeats": 2,
-        "n_shot": 3, "n_query": 5, "updates": 8, "episodes": 1, "probe_updates": 4,
+        "n_shot": 3, "n_query": 5, "updates": 8, "episodes": 1,
     },
 }  # fmt: skip
 

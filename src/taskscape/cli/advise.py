@@ -9,7 +9,7 @@ from taskscape.cli import options as opt
 from taskscape.errors import DataError
 from taskscape.io.files import check_output
 from taskscape.select.known import AUTO
-from taskscape.targets.known import WAYS
+from taskscape.targets.known import WAYS, AdvisorSettings
 
 if TYPE_CHECKING:
     from taskscape.targets.gains import GainSeen
@@ -44,12 +44,12 @@ def advise(
         ),
     ] = AUTO,
     encoder: opt.Encoder = None,
-    candidates: Annotated[int, Option(help="Tasks to choose from.")] = 2000,
-    n_way: Annotated[int, Option(help="Classes of a task.")] = 5,
+    candidates: Annotated[int, Option(help="Tasks to choose from.")] = AdvisorSettings.candidates,
+    n_way: Annotated[int, Option(help="Classes of a task.")] = AdvisorSettings.n_way,
     n_shot: Annotated[
         int, Option(help="Labelled samples of a class; fewer where a class has fewer.")
-    ] = 5,
-    updates: Annotated[int, Option(help="Of every training.")] = 400,
+    ] = AdvisorSettings.n_shot,
+    updates: Annotated[int, Option(help="Of every training.")] = AdvisorSettings.updates,
     trials: Annotated[int, Option(help="Trainings of each way.")] = 4,
     experience: Annotated[
         str | None,
@@ -73,7 +73,6 @@ def advise(
     What that says is weighed by how much choosing gained on other targets.
     """
     from taskscape.pools import load_pool
-    from taskscape.targets import AdvisorSettings
     from taskscape.targets import advise as advise_for
     from taskscape.targets.advice import ADVICE
     from taskscape.targets.rotation import experience_of

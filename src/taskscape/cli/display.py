@@ -114,7 +114,7 @@ def _tensorboard(folder: Path | None) -> Any:
         from tensorboardX import SummaryWriter
     except ImportError:
         raise DataError(
-            "--tensorboard needs tensorboardX: pip install 'taskscape[tensorboard]'"
+            "tensorboard needs tensorboardX: pip install 'taskscape[tensorboard]'"
         ) from None
     return SummaryWriter(str(folder))
 

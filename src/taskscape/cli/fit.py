@@ -2,9 +2,9 @@
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
-from inspect import signature
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,15 +15,43 @@ from taskscape.cli import options as opt
 from taskscape.cli.interrupts import resumable
 from taskscape.errors import DataError
 from taskscape.io.files import check_output
+from taskscape.settings import assigned, changed, setting, settings_in
 
 if TYPE_CHECKING:
+    from taskscape.tasks import TaskSet
     from taskscape.themes import CoClustering
+
+
+@dataclass(frozen=True)
+class Search:
+    """How the settings of the model are found."""
+
+    choose_settings: bool = setting(
+        False,
+        "look for better ones for up to a minute, by how well tasks of held-out groups find their "
+        "own",
+    )
+
+
+@dataclass(frozen=True)
+class Work:
+    """How a fit of the paper's co-clustering works."""
+
+    checkpoint: str = setting("", "file to save the state to; by default OUT.checkpoint")
+    checkpoint_every: int = setting(50, "steps between two checkpoints", at_least=1)
+    tensorboard: str = setting("", "a folder to log to for TensorBoard")
+    distributed: bool = setting(
+        False, "share the tasks among all devices, and processes of Slurm, MPI or Kubernetes"
+    )
+    coordinator: str = setting("", "HOST:PORT of process 0, where nothing else says it")
+    processes: int | None = setting(None, "how many processes there are", at_least=1)
+    process: int | None = setting(None, "which of them this is, from 0", at_least=0)
 
 
 @opt.command(
     "fit glyphs --split train --out model",
-    "fit glyphs --split train --settings auto --out model",
-    "fit glyphs --split train --paper --n-tasks 20000 --task-themes 4 --image-themes 8 --out model",
+    "fit glyphs --split train --set choose_settings=true --out model",
+    "fit glyphs --split train --paper --n-tasks 20000 --set image_themes=16 --out model",
 )
 def fit(
     source: opt.Source,
@@ -34,69 +62,26 @@ def fit(
     n_way: opt.NWay = "5",
     n_shot: opt.NShot = "16",
     seed: opt.Seed = 0,
-    image_themes: Annotated[
-        int | None, Option(help="Number of image-themes; default: 256, with --paper 8.")
-    ] = None,
-    prepare: Annotated[
-        str, Option(help="auto, none, or some of edges=5,power=0.5,l2,centre,pca=32.")
-    ] = "auto",
-    settings: Annotated[
-        str,
-        Option(
-            help="default, or auto: look for better ones for up to a minute, by how well tasks of "
-            "held-out groups find their own."
-        ),
-    ] = "default",
     paper: Annotated[
         bool,
         Option(
             "--paper",
-            help="Instead: the paper's co-clustering, which all options below are for. Distances "
-            "are then KL between posteriors over its task-themes.",
+            help="Instead: the paper's co-clustering. Distances are then KL between posteriors "
+            "over its task-themes.",
         ),
     ] = False,
-    task_themes: Annotated[int, Option(help="Number of task-themes, L.")] = 4,
-    delta: Annotated[float, Option(help="Concentration of the task mixture, δ.")] = 0.5,
-    covariance: Annotated[str, Option(help="full, diag or tied.")] = "full",
-    method: Annotated[str, Option(help="online, or batch for full passes.")] = "online",
-    update: Annotated[str, Option(help="statistics, or paper for its literal rule.")] = (
-        "statistics"
-    ),
-    max_tasks: Annotated[int | None, Option(help="Stop after this many tasks.")] = None,
-    max_passes: Annotated[int, Option(help="Most passes over the tasks.")] = 10,
-    restarts: Annotated[int, Option(help="Fits from different starts.")] = 1,
-    ensemble: Annotated[
-        int, Option(help="Fits to keep, the best of at least as many restarts.")
-    ] = 1,
-    checkpoint: Annotated[
-        Path | None, Option(help="File to save the state to; default: OUT.checkpoint.")
-    ] = None,
-    checkpoint_every: Annotated[int, Option(help="Steps between two checkpoints.")] = 50,
-    resume: Annotated[bool, Option("--resume", help="Go on from the checkpoint.")] = False,
-    distributed: Annotated[
-        bool,
-        Option(
-            "--distributed",
-            help="Share the tasks among all devices, and processes of Slurm, MPI or Kubernetes.",
-        ),
+    set_values: opt.SetValues = None,
+    resume: Annotated[
+        bool, Option("--resume", help="With --paper: go on from the checkpoint.")
     ] = False,
-    coordinator: Annotated[
-        str | None, Option(help="HOST:PORT of process 0, where nothing else says it.")
-    ] = None,
-    processes: Annotated[int | None, Option(help="How many processes there are.")] = None,
-    process: Annotated[int | None, Option(help="Which of them this is, from 0.")] = None,
-    tensorboard: Annotated[
-        Path | None, Option(help="Also log to this folder for TensorBoard.")
-    ] = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Learn what makes tasks alike, from their classes, and write the model.
 
     A model that is in OUT is replaced; anything else there is left as it is. With --paper, Ctrl-C
     and SIGTERM save a checkpoint; the same command with --resume goes on from it to the same
-    result.
+    result. --set takes the settings of the model, such as image_themes=64.
     """
-    from taskscape.arguments import check_choice
     from taskscape.cli.display import print_themes, say_time
     from taskscape.io.arrays import arrays_of_kind
     from taskscape.pools import load_pool
@@ -105,7 +90,7 @@ def fit(
     from taskscape.themes.prepare import parse_prepare
     from taskscape.themes.task_model import MODEL
 
-    began, asked = time.monotonic(), locals()
+    began = time.monotonic()
     if not out.name:
         raise DataError(
             f"--out {out} is a folder that is there already; name one to be made, such as model."
@@ -113,66 +98,71 @@ def fit(
     if tasks is not None:
         sizes = {"split": split, "n_tasks": n_tasks, "n_way": n_way, "n_shot": n_shot}
         opt.refuse_given(fit, "--tasks", **sizes)
-    steps: Any = parse_prepare(prepare, "--prepare ")
-    check_choice(settings, "--settings", ("default", "auto"))
+    if resume and not paper:
+        raise DataError("--resume is for --paper; leave it out.")
+    values = assigned(set_values or ())
+    if "prepare" in values:
+        values["prepare"] = parse_prepare(str(values["prepare"]), "prepare=")
+    kind = Work if paper else Search
+    ours = {name: values.pop(name) for name in settings_in(kind) if name in values}
+    model: Any = TaskThemes.paper(random_state=seed) if paper else TaskThemes(random_state=seed)
+    model = changed(model, values, also=settings_in(kind))
+    how: Any = changed(kind(), ours)
+
+    def draw() -> Any:
+        return opt.get_tasks(load_pool(source), tasks, split, n_tasks, n_way, n_shot, seed)
+
     if paper:
-        opt.refuse_given(fit, "--paper", settings=settings)
-        model = TaskThemes.paper(
-            task_themes, image_themes or 8, delta=delta, prepare=steps, max_tasks=max_tasks,
-            covariance=covariance, method=method, update=update,
-            max_passes=max_passes, n_restarts=restarts, ensemble=ensemble, random_state=seed,
-        )  # fmt: skip
-        _fit_paper(model, asked)
+        _fit_paper(model, how, draw, out, resume, as_json)
     else:
-        names = list(signature(fit).parameters)
-        for name in names[names.index("paper") + 1 : names.index("as_json")]:
-            if asked[name] != signature(fit).parameters[name].default:
-                raise DataError(f"--{name.replace('_', '-')} is for --paper; leave it out.")
         check_output(out, arrays_of_kind(MODEL))
-        themes = TaskThemes(image_themes or 256, prepare=steps, random_state=seed)
-        pool = load_pool(source)
-        drawn = opt.get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
-        if settings == "auto":
+        model.check_settings()
+        drawn = draw()
+        if how.choose_settings:
             way = min(5, int(drawn.n_way.min()))
-            themes = choose_settings(drawn, themes, n_way=way, seed=seed).model
-        themes.fit(drawn).save(out)
-        print_themes(themes, pool, out, as_json)
+            model = choose_settings(drawn, model, n_way=way, seed=seed).model
+        model.fit(drawn).save(out)
+        print_themes(model, drawn.pool, out, as_json)
     say_time(began, quiet=as_json)
 
 
-def _fit_paper(model: "CoClustering", asked: Mapping[str, Any]) -> None:
+def _fit_paper(
+    model: "CoClustering",
+    how: Work,
+    draw: Callable[[], "TaskSet"],
+    out: Path,
+    resume: bool,
+    as_json: bool,
+) -> None:
     """Fit the paper's model as the options of the command ask, and write it."""
     from taskscape.cli.display import FitDisplay, print_fit
     from taskscape.distributed.mesh import first_process, join_processes
     from taskscape.io.arrays import CHECKPOINT, arrays_of_kind
-    from taskscape.pools import load_pool
     from taskscape.progress import heard_by
     from taskscape.themes.loop import check_no_checkpoint
     from taskscape.themes.task_model import MODEL, HealthWarning
 
-    out, resume, as_json = asked["out"], asked["resume"], asked["as_json"]
-    processes = [asked[name] for name in ("coordinator", "processes", "process")]
-    distributed = asked["distributed"] or processes != [None, None, None]
+    named = how.coordinator or None, how.processes, how.process
+    distributed = how.distributed or named != (None, None, None)
     if distributed:
-        join_processes(*processes)
+        join_processes(*named)
     speaks = first_process()
     config = model._config()
-    saved = asked["checkpoint"] or out.with_name(f"{out.name}.checkpoint")
+    saved = Path(how.checkpoint) if how.checkpoint else out.with_name(f"{out.name}.checkpoint")
     check_output(out, arrays_of_kind(MODEL), saved)
     if resume:
         check_output(saved, CHECKPOINT)
     else:
         check_no_checkpoint(saved)
-    logged = asked["tensorboard"] if speaks else None
+    logged = Path(how.tensorboard) if how.tensorboard and speaks else None
     display = FitDisplay(model, logged, quiet=as_json or not speaks)
-    sizes = [asked[name] for name in ("tasks", "split", "n_tasks", "n_way", "n_shot", "seed")]
-    drawn = opt.get_tasks(load_pool(asked["source"]), *sizes)
+    drawn = draw()
     display.judged_on = model._source(drawn, None, config)[2]
     only_one = nullcontext() if speaks else heard_by(lambda what, done, total: None)
     with resumable(saved, speaks), display, only_one, warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)  # the summary says it
         model.fit(
-            drawn, callback=display, checkpoint=saved, checkpoint_every=asked["checkpoint_every"],
+            drawn, callback=display, checkpoint=saved, checkpoint_every=how.checkpoint_every,
             resume=resume, distributed=distributed,
         )  # fmt: skip
     if speaks:

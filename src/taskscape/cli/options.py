@@ -1,8 +1,8 @@
 """What the commands have in common: options that mean the same everywhere."""
 
 import json
-from collections.abc import Callable, Mapping
-from inspect import signature
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 from taskscape.distributed.engine import ENGINES
 from taskscape.errors import DataError
 from taskscape.meta.learners import LEARNERS
+from taskscape.settings import assigned, flags_of, nested, plain_value, settings_in
 from taskscape.similarity.known import SIMILARITIES, find_similarity
 
 if TYPE_CHECKING:
@@ -55,6 +56,50 @@ def command(*typed: str, to: typer.Typer = app) -> Callable[[Command], Command]:
     """Add a function as a command, with examples of what to type after ``taskscape``."""
     examples = "  ·  ".join(f"taskscape {words}" for words in typed)
     return to.command(cls=PlainCommand, epilog=f"Example:  {examples}")
+
+
+def takes_settings(config: type) -> Callable[[Command], Command]:
+    """Give a command, in place of its ``**flags``, an option for every setting that has a flag."""
+
+    def with_options(function: Command) -> Command:
+        takes, every = signature(function), settings_in(config)
+        *own, _ = (p.replace(kind=Parameter.KEYWORD_ONLY) for p in takes.parameters.values())
+        flags = []
+        for flag, names in flags_of(config).items():
+            words = every[names[0]].metadata["help"]
+            option = Option(flag, help=f"{words[:1].upper()}{words[1:]}.", metavar="VALUE")
+            kind = Annotated[list[str] | None, option]
+            name = flag.strip("-").replace("-", "_")
+            flags.append(Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind))
+        function.__signature__ = takes.replace(parameters=[*flags, *own])  # type: ignore[attr-defined]
+        return function
+
+    return with_options
+
+
+def given_settings(
+    config: type, flags: Mapping[str, Any], others: Sequence[str] | None
+) -> tuple[dict[str, Any], list[str]]:
+    """The values that flags and ``--set`` give, by section, and the words that were typed.
+
+    >>> from taskscape.study import StudyConfig
+    >>> given_settings(StudyConfig, {"data": ["glyphs", "omniglot"], "n_way": ["3"]}, ["seed=2"])[0]
+    {'data': 'glyphs+omniglot', 'tasks': {'n_way': 3}, 'seed': 2}
+    """
+    values: dict[str, Any] = {}
+    words: list[str] = []
+    every = settings_in(config)
+    for flag, names in flags_of(config).items():
+        typed = flags.get(flag.strip("-").replace("-", "_")) or []
+        words += [word for value in typed for word in (flag, value)]
+        for name in names if typed else ():
+            default = every[name].default
+            several = isinstance(default, tuple) and len(typed) > 1
+            text = one_source(typed) if isinstance(default, str) else plain_value(typed[-1])
+            values[name] = typed if several else text
+    for word in others or ():
+        words += ["--set", word]
+    return nested(values | assigned(others or ())), words
 
 
 def meanings(registry: Mapping[str, Any]) -> str:
@@ -114,6 +159,13 @@ Encoder = Annotated[
         "function of my_network.py in this folder."
     ),
 ]
+SetValues = Annotated[
+    list[str] | None,
+    Option(
+        "--set", metavar="NAME=VALUE",
+        help="Any other setting; may be repeated. A name that is not known is answered with all.",
+    ),
+]  # fmt: skip
 AsJson = Annotated[bool, Option("--json", help="Print JSON instead of words.")]
 
 

@@ -12,9 +12,7 @@ import typer
 from typer import Argument, Option
 
 from taskscape.cli import options as opt
-from taskscape.errors import DataError
 from taskscape.io.files import check_output
-from taskscape.meta.learners import LEARNERS
 from taskscape.study.config import PRESETS, StudyConfig, config_from, preset, read_config
 
 if TYPE_CHECKING:
@@ -25,50 +23,21 @@ if TYPE_CHECKING:
 @opt.command(
     "run --preset quick --out look",
     "run --data features.npz --out mine",
-    "run --data images/ --image-size 32 --min-samples 20 --n-way 3 --out mine",
+    "run --data images/ --set source.image_size=32 --n-way 3 --out mine",
     "run --data glyphs --target Hexagrams --target my_symbols/ --out targets",
     "run --config mine/study.toml --seed 1 --out again",
     "run --out out --resume",
 )
+@opt.takes_settings(StudyConfig)
 def run(
     out: Annotated[Path, Option(help="The folder for all results.")] = Path("out"),
     preset_name: Annotated[
         str | None, Option("--preset", help=f"{', '.join(PRESETS)} (paper: its sizes, for a GPU).")
     ] = None,
-    data: Annotated[
-        list[str] | None,
-        Option(help="A known name, or your own data; may be repeated; default: letters."),
-    ] = None,
     config: Annotated[
         Path | None, Option(help="Settings in TOML; options given besides go before them.")
     ] = None,
-    learners: Annotated[
-        str | None, Option(help=f"{', '.join(LEARNERS)}; joined by commas.")
-    ] = None,
-    budget: Annotated[
-        str | None, Option(help="How many training tasks to choose: 500, or 50,500.")
-    ] = None,
-    target: Annotated[
-        list[str] | None,
-        Option(
-            help="Say what to train on for this: a group of the data, or a folder of your own with "
-            "a few labelled samples a class; may be repeated."
-        ),
-    ] = None,
-    n_way: Annotated[int | None, Option(help="Classes of a task.")] = None,
-    n_shot: Annotated[
-        int | None, Option(help="Labelled samples of each class that learners get.")
-    ] = None,
-    image_size: opt.ImageSize = None,
-    min_samples: opt.MinSamples = None,
-    skip_damaged: opt.SkipDamaged = False,
-    split_file: opt.SplitFile = None,
-    group_file: opt.GroupFile = None,
-    encoder: opt.Encoder = None,
-    within_group: Annotated[
-        bool, Option("--within-group", help="All classes of a task from one group.")
-    ] = False,
-    seed: Annotated[int | None, Option(min=0, help="The same seed gives the same result.")] = None,
+    set_values: opt.SetValues = None,
     resume: Annotated[
         bool, Option("--resume", help="Re-use the finished stages in the folder.")
     ] = False,
@@ -77,6 +46,7 @@ def run(
     ] = False,
     engine: opt.Engine = "local",
     as_json: opt.AsJson = False,
+    **flags: Any,
 ) -> None:
     """Fit, embed, compare, train learners, select tasks, forecast, and write a report.
 
@@ -88,26 +58,13 @@ def run(
     from taskscape.report import REPORT
     from taskscape.study import run_study
 
-    given = {
-        "--data": opt.one_source(data),
-        "--learners": learners,
-        "--budget": budget,
-        "--n-way": n_way,
-        "--n-shot": n_shot,
-        "--image-size": image_size,
-        "--min-samples": min_samples,
-        "--split-file": None if split_file is None else str(split_file),
-        "--group-file": None if group_file is None else str(group_file),
-        "--encoder": encoder,
-        "--within-group": within_group or None,
-        "--seed": seed,
-        "--skip-damaged": skip_damaged or None,
-        "--target": target or None,
-    }
-    chosen = settings(preset_name, config, given)
-    rest = {"--preset": preset_name, "--config": config}
-    words = _as_typed(rest | given | {"--engine": None if engine == "local" else engine})
-    command = shlex.join(["taskscape", "run", *words, "--out", str(out)])
+    values, typed = opt.given_settings(StudyConfig, flags, set_values)
+    chosen = settings(preset_name, config, values)
+    rest = {"--preset": preset_name, "--config": config, "--out": out}
+    if engine != "local":
+        rest["--engine"] = engine
+    words = [str(w) for option in rest.items() if option[1] is not None for w in option]
+    command = shlex.join(["taskscape", "run", *typed, *words])
     if chosen.report.enabled:
         check_output(out / "report.html", REPORT)
     display = StudyDisplay(chosen, quiet=as_json)
@@ -168,62 +125,11 @@ def _print_findings(
         typer.echo(f"report:  {page}")
 
 
-_CHANGES: Mapping[str, tuple[str, ...]] = {
-    "--data": ("data",),
-    "--learners": ("learners.names",),
-    "--budget": ("selection.budgets",),
-    "--n-way": ("tasks.n_way",),
-    "--n-shot": ("evaluate.n_shot", "selection.n_shot", "targets.n_shot"),
-    "--image-size": ("source.image_size",),
-    "--min-samples": ("source.min_samples",),
-    "--split-file": ("source.split_file",),
-    "--group-file": ("source.group_file",),
-    "--encoder": ("source.encoder",),
-    "--within-group": ("tasks.within_group",),
-    "--seed": ("seed",),
-    "--skip-damaged": ("source.skip_damaged",),
-    "--target": ("targets.names",),
-}
-"""The settings that each option changes."""
-
-
-def settings(name: str | None, config: Path | None, options: Mapping[str, Any]) -> StudyConfig:
-    """The settings of the preset, changed by the file, changed by the options that are given."""
+def settings(name: str | None, config: Path | None, values: Mapping[str, Any]) -> StudyConfig:
+    """The settings of the preset, changed by the file, changed by what the options give."""
     base = None if name is None else preset(name)
     study = (base or preset("default")) if config is None else read_config(config, base)
-    values: dict[str, Any] = {}
-    for option, value in options.items():
-        if value is None:
-            continue
-        if option in ("--learners", "--budget"):
-            value = _listed(value, option)
-        for place in _CHANGES[option]:
-            section, _, name = place.rpartition(".")
-            (values.setdefault(section, {}) if section else values)[name] = value
-    return config_from(values, "the options", study)
-
-
-def _listed(text: str, option: str) -> tuple[Any, ...]:
-    """Read names, or numbers as in ``4,8,16``."""
-    words = tuple(word.strip() for word in text.split(",") if word.strip())
-    try:
-        return words if option == "--learners" else tuple(int(word) for word in words)
-    except ValueError:
-        raise DataError(
-            f"{option} {text!r}: use a number, or several joined by commas, such as 4,8,16."
-        ) from None
-
-
-def _as_typed(options: Mapping[str, Any]) -> list[str]:
-    """The options that were given, as words of a command line."""
-    words: list[str] = []
-    for option, value in options.items():
-        if value is True:
-            words.append(option)
-        elif value is not None:
-            for one in value if isinstance(value, list) else [value]:
-                words += [option, str(one)]
-    return words
+    return config_from(values, base=study)
 
 
 @opt.command("report out", "report out --out page.html")

@@ -162,7 +162,7 @@ def _judge(
             "--rule auto trains a learner and needs --learner, --model, --data, --tasks, "
             "--validation and --validation-tasks; from Python: taskscape.select.LearnerJudge."
         )
-    settings = find_learner(learner).settings
+    settings = find_learner(learner).start()
     kind, training = learner_and_training(learner, settings)
     embedded = isinstance(train, Embeddings)
     pool = load_pool(data) if embedded else train.pool

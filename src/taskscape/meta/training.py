@@ -9,7 +9,7 @@ numbers of updates and the learner's ``numbers`` as arguments: other values need
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -24,10 +24,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 from taskscape.arguments import (
     MOST_FOR_JAX,
     Seed,
-    check_choice,
-    check_flag,
     check_memory,
-    check_number,
     check_seed,
     check_whole,
     public,
@@ -42,6 +39,7 @@ from taskscape.meta.learner import Learner, Number, with_numbers, without_number
 from taskscape.meta.learners import LEARNERS, find_learner, make_learner
 from taskscape.meta.networks import PRECISIONS, Architecture, architecture
 from taskscape.progress import progress_bar
+from taskscape.settings import changed, check_settings, setting, settings_in
 from taskscape.tasks import TaskSet, TaskStream
 
 _WHAT = "trained learner"
@@ -49,7 +47,6 @@ TRAINED = arrays_of_kind(_WHAT)
 """Folders that :meth:`Trained.save` writes."""
 
 
-@public
 @dataclass(frozen=True)
 class TrainConfig:
     """How to meta-train: Adam on the mean loss of batches of tasks.
@@ -63,31 +60,20 @@ class TrainConfig:
     activations of 7 bits. Weights, losses and the optimiser are float32 always.
     """
 
-    updates: int = 2500
-    batch_size: int = 4
-    learning_rate: float = 1e-3
-    schedule: Literal["constant", "cosine"] = "cosine"
-    warmup: int = 0
-    weight_decay: float = 0.0
-    clip_norm: float | None = 10.0
-    validate_every: int = 250
-    patience: int | None = None
-    fresh_samples: bool = False
-    precision: str = "float32"
+    updates: int = setting(2500, "updates in all", at_least=1)
+    batch_size: int = setting(4, "tasks in an update", at_least=1)
+    learning_rate: float = setting(1e-3, "of the meta-training", above=0)
+    schedule: Literal["constant", "cosine"] = setting("cosine", "of the rate, after the warm-up")
+    warmup: int = setting(0, "updates over which the rate rises from 0", at_least=0)
+    weight_decay: float = setting(0.0, "of AdamW", at_least=0)
+    clip_norm: float | None = setting(10.0, "longest gradient; None: any", above=0)
+    validate_every: int = setting(250, "updates between two looks at validation tasks", at_least=1)
+    patience: int | None = setting(None, "looks without a gain that end the training", at_least=1)
+    fresh_samples: bool = setting(False, "draw other samples whenever a task is shown again")
+    precision: str = setting("float32", "of the network", choices=PRECISIONS)
 
     def __post_init__(self) -> None:
-        for name in ("updates", "batch_size", "validate_every"):
-            check_whole(getattr(self, name), name, 1)
-        check_whole(self.warmup, "warmup", 0)
-        check_number(self.weight_decay, "weight_decay", 0)
-        check_number(self.learning_rate, "learning_rate", 0, open_="low")
-        if self.clip_norm is not None:
-            check_number(self.clip_norm, "clip_norm", 0, open_="low")
-        if self.patience is not None:
-            check_whole(self.patience, "patience", 1)
-        check_flag(self.fresh_samples, "fresh_samples")
-        check_choice(self.schedule, "schedule", ("constant", "cosine"))
-        check_choice(self.precision, "precision", PRECISIONS)
+        check_settings(self)
 
     @staticmethod
     def one_pass(n_tasks: int, batch_size: int = 4, epochs: int = 1, **rest: Any) -> "TrainConfig":
@@ -222,27 +208,18 @@ def learner_and_training(
     >>> learner_and_training("maml", {"inner_steps": 2, "learning_rate": 0.1, "scale": 8.0})[1]
     {'learning_rate': 0.1}
     """
-    kind = name.split("-")[0]
-    own = find_learner(kind).defaults
+    kind = find_learner(name.split("-")[0]).kind
+    own = settings_in(kind)
     decided = ("updates", "batch_size")  # by the number of tasks and how often each is shown
-    training = {f.name: f.default for f in fields(TrainConfig) if f.name not in decided}
+    training = [key for key in settings_in(TrainConfig) if key not in decided]
     given = {k: v for k, v in settings.items() if k != "scale"}
     for key, value in given.items():
         if key not in own and key not in training:
             known = ", ".join(["scale", *sorted(own), *sorted(training)])
             raise DataError(f"{source}{key}={value!r} is not a setting; {name} has {known}.")
-        _check_kind(f"{source}{key}", value, {**own, **training}[key])
     rest = {k: v for k, v in given.items() if k not in own}
-    TrainConfig(**rest)
-    return make_learner(kind, **{k: v for k, v in given.items() if k in own}), rest
-
-
-def _check_kind(name: str, value: Any, default: Any) -> None:
-    """Numbers must be numbers: text where a number stands by default cannot work."""
-    text, flag = isinstance(default, str), isinstance(default, bool)
-    if isinstance(value, str) != text or isinstance(value, bool) != flag:
-        kind = "text in quotes" if text else "true or false" if flag else "a number"
-        raise DataError(f"{name}={value!r} must be {kind}.")
+    changed(TrainConfig(), rest, where=source)
+    return changed(kind(), {k: v for k, v in given.items() if k in own}, where=source), rest
 
 
 @public

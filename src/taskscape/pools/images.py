@@ -31,7 +31,8 @@ _KEEP_UP_TO = 96
 _USUAL_SIZE = 84
 _CHUNK = 64
 _SKIP = (
-    "Or leave such pictures out, with a note: skip_damaged=True, `taskscape run --skip-damaged`, "
+    "Or leave such pictures out, with a note: skip_damaged=True, `taskscape run --set "
+    "source.skip_damaged=true`, "
     "`taskscape data save --skip-damaged`."
 )
 _ORIENTATION = 0x0112

@@ -6,56 +6,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from taskscape.arguments import MOST_FOR_JAX, check_choice, check_number, check_seed, check_whole
+from taskscape.arguments import check_choice
 from taskscape.errors import DataError
-from taskscape.meta import NETWORKS, find_learner
+from taskscape.meta import LEARNERS, NETWORKS, find_learner
 from taskscape.pools import ClassPool
 from taskscape.select import RULES
+from taskscape.settings import check_settings
 from taskscape.similarity import SIMILARITIES
 from taskscape.similarity.known import find_similarity
-from taskscape.study.config import StudyConfig
-
-_LEAST_TEST_TASKS = 10
-_MOST = 1_000_000_000
-_MOST_WIDE = 65_536
-_AT_LEAST = {
-    "source": {"image_size": 0, "min_samples": 0},
-    "tasks": {"n_way": 2, "n_shot": 0, "n_train": 20, "n_val": 1, "n_test": _LEAST_TEST_TASKS},
-    "fit": {"n_tasks": 20, "n_shot": 1},
-    "learners": {"train_tasks": 1, "epochs": 1, "batch_size": 1},
-    "evaluate": {"n_shot": 1, "n_query": 1, "episodes": 1, "k": 1, "n_bins": 1},
-    "selection": {
-        "candidates": 2, "trials": 2, "repeats": 1, "n_shot": 1, "n_query": 1, "updates": 1,
-        "episodes": 1, "probe_updates": 1,
-    },
-    "targets": {
-        "budget": 1, "candidates": 2, "n_shot": 1, "n_query": 1, "trials": 2, "updates": 1,
-    },
-    "forecast": {"n_shot": 0},
-}  # fmt: skip
+from taskscape.study.config import LEAST_TEST_TASKS, StudyConfig
 
 
 def check_config(config: StudyConfig) -> None:
     """Raise an error for a setting that no data could make right."""
-    check_seed(config.seed, most=MOST_FOR_JAX // 2)  # trials count on from it
-    for section, limits in _AT_LEAST.items():
-        for name, least in limits.items():
-            check_whole(getattr(getattr(config, section), name), f"{section}.{name}", least, _MOST)
-    for name in ("val_share", "test_share"):
-        check_number(getattr(config.tasks, name), f"tasks.{name}", 0, 0.8)
-    for section in ("evaluate", "forecast"):
-        confidence = getattr(config, section).confidence
-        check_number(confidence, f"{section}.confidence", 0.5, 1, open_="high")
-    check_choice(config.evaluate.bins, "evaluate.bins", ("paper", "quantile"))
-    if config.fit.n_way[0] > config.fit.n_way[1] or config.fit.n_way[0] < 2:
-        raise DataError(f"fit.n_way={list(config.fit.n_way)} must ascend, from 2 or more.")
+    check_settings(config)
+    if config.fit.n_way[0] > config.fit.n_way[1]:
+        raise DataError(f"fit.n_way={list(config.fit.n_way)} must ascend.")
     _check_names(config)
-    check_choice(config.learners.network, "learners.network", NETWORKS)
-    for width in config.learners.widths:
-        check_whole(width, "learners.widths", 1, _MOST_WIDE)
-    check_whole(config.learners.filters, "learners.filters", 1, _MOST_WIDE)
-    for budget in config.selection.budgets:
-        check_whole(budget, "selection.budgets", 1, _MOST)
     targets = config.targets
     if targets.names and targets.budget > targets.candidates:
         raise DataError(
@@ -79,6 +46,7 @@ def _check_names(config: StudyConfig) -> None:
     for name in (*learners.names, *learners.settings, *targets.learners):
         find_learner(name)
         learners.learner(name)
+    check_choice(learners.network, "learners.network", NETWORKS)
     find_similarity(config.similarity)
     for text in chosen.rules:
         read_rule(text, config.similarity)
@@ -116,8 +84,15 @@ def fitted_to(config: StudyConfig, pool: ClassPool) -> tuple[StudyConfig, list[s
     """The settings with what is 'at most' cut to what the data have, and the cuts in words.
 
     What cannot be cut without changing the question (ways, shots, budgets) is an error instead.
+    Learners get the settings that they start from; what is asked for goes before these.
     """
     _check_classes(config, pool)
+    learners = config.learners
+    samples = "images" if NETWORKS[learners.network].images else "features"
+    settings = dict(learners.settings)
+    for name in learners.names:
+        settings[name] = {**LEARNERS[name].start(samples), **settings.get(name, {})}
+    config = replace(config, learners=replace(learners, settings=settings))
     smallest = min(int(pool.counts[pool.classes_in(s)].min()) for s in splits_of(pool))
     notes = []
     for section, name, value in _lowered(config, pool, smallest):
@@ -133,7 +108,7 @@ def fitted_to(config: StudyConfig, pool: ClassPool) -> tuple[StudyConfig, list[s
         if budget > config.selection.candidates:
             raise DataError(
                 f"selection.budgets has {budget}; there are {config.selection.candidates} "
-                "training tasks to choose from. Lower it (--budget), or raise "
+                "training tasks to choose from. Lower it, or raise "
                 "selection.candidates and tasks.n_train."
             )
     return config, notes
@@ -154,7 +129,7 @@ def _lowered(
         ("selection", "n_query"): smallest - config.selection.n_shot,
         ("learners", "train_tasks"): n_train,
         ("selection", "candidates"): n_train,
-        ("evaluate", "k"): n_train,
+        ("distances", "k"): n_train,
     }
     for (section, name), limit in limits.items():
         if getattr(getattr(config, section), name) > limit:
@@ -174,7 +149,7 @@ def _may_meet(config: StudyConfig, pool: ClassPool, split: str) -> list[int]:
     if pool.groups is None:
         raise DataError(
             f"tasks.within_group needs groups, and {pool.name!r} has none. Give it some "
-            "(--group-file groups.csv), or leave it out."
+            "(source.group_file), or leave it out."
         )
     return np.unique(np.asarray(pool.groups)[classes], return_counts=True)[1].tolist()
 
@@ -196,10 +171,10 @@ def _check_classes(config: StudyConfig, pool: ClassPool) -> None:
                 f"{split} classes ({_classes(pool)}). Lower tasks.n_way, or give it more classes."
             )
     possible = possible_tasks(config, pool, "test")
-    if possible < _LEAST_TEST_TASKS:
+    if possible < LEAST_TEST_TASKS:
         raise DataError(
             f"the {len(pool.classes_in('test'))} test classes of {pool.name!r} make only "
-            f"{possible} different tasks of {way} classes; a study needs {_LEAST_TEST_TASKS}. "
+            f"{possible} different tasks of {way} classes; a study needs {LEAST_TEST_TASKS}. "
             "Lower tasks.n_way, or raise tasks.test_share."
         )
     index = [int(c) for s in splits_of(pool) for c in pool.classes_in(s)]

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from taskscape.arguments import MOST_FOR_JAX
 from taskscape.io.tables import write_table
-from taskscape.io.values import plain, read_json, write_json
+from taskscape.io.values import read_json, write_json
 from taskscape.meta import TrainConfig, label_of
 from taskscape.pools import ClassPool
 from taskscape.select import select
@@ -20,7 +20,7 @@ from taskscape.similarity import DistanceSource, distances_between
 from taskscape.similarity.known import find_similarity
 from taskscape.study.checks import read_rule
 from taskscape.study.plan import Plan, make_plan
-from taskscape.study.represent import SplitEmbeddings, distances_by_samples, similarity_settings
+from taskscape.study.represent import SplitEmbeddings, distances_by_samples
 from taskscape.study.stages import Stage, Steps
 from taskscape.targets import Advice, AdvisorSettings, Sources, Target, advise_on, find_target
 from taskscape.targets.advisor import draw_candidates
@@ -59,8 +59,8 @@ def chosen_stage(plan: Plan, model: TaskThemes, embedded: SplitEmbeddings) -> St
                 ]
         write_json(folder / "chosen.json", choices)
 
-    settings = {k: v for k, v in asdict(setting).items() if k not in ("updates", "episodes")}
-    settings |= {"seed": plan.config.seed, **similarity_settings(plan)}
+    other = ("selection.updates", "selection.episodes", "distances.k")
+    settings = plan.settings("selection", "similarity", "distances", but=other)
     return Stage(
         "selection/chosen", settings, make, lambda f: read_json(f / "chosen.json"), ("embed",)
     )
@@ -92,7 +92,6 @@ def selection_stage(
     plan: Plan, features: ClassPool, name: str, chosen: Chosen
 ) -> Stage[tuple[Trial, ...]]:
     """Train a learner on what each rule chose, and test it on all test tasks."""
-    setting = plan.config.selection
 
     def make(folder: Path, steps: Steps) -> None:
         accuracy = _accuracies(plan, features, name, chosen, steps)
@@ -113,10 +112,8 @@ def selection_stage(
         stored = read_json(folder / "selection.json")["trials"]
         return tuple(Trial(**t | {"without_class": tuple(t["without_class"])}) for t in stored)
 
-    learners = plan.config.learners
-    settings = {k: getattr(learners, k) for k in ("network", "widths", "filters", "batch_size")}
-    settings |= {k: getattr(setting, k) for k in ("updates", "episodes", "n_shot", "n_query")}
-    settings |= {"own": dict(learners.settings.get(name, {})), "seed": plan.config.seed}
+    random = ("learners.train_tasks", "learners.epochs")
+    settings = plan.settings("selection") | plan.learner_settings(name, but=random)
     return Stage(f"selection/{name}", settings, make, load, ("selection/chosen",))
 
 
@@ -201,6 +198,5 @@ def targets_stage(
             for name in names
         )
 
-    settings = plain(asdict(asked)) | {"seed": plan.config.seed, "n_way": plan.config.tasks.n_way}
-    settings |= {"network": plan.config.learners.network}
+    settings = plan.settings("targets", "learners", but=("learners.names", "learners.settings"))
     return Stage("targets", settings, make, load, ("fit",))

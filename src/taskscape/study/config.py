@@ -1,48 +1,51 @@
 """The settings of a whole study, by stage, with three presets; from and to TOML.
 
-Every mistake in a file is named with its key, its value and a remedy.
+A new setting is a field: checks, ``--set``, TOML, the table in the docs and the hashes of the
+stages that depend on its section are made from it; with a ``flag`` it is an option of
+`taskscape run`.
 """
 
-import difflib
 import hashlib
 import json
-import math
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from taskscape.errors import DataError
 from taskscape.io.files import as_path, written_in_one_piece
 from taskscape.meta.learners import LEARNERS
+from taskscape.settings import changed, like, setting
 from taskscape.similarity.known import DEFAULT_SIMILARITY
+from taskscape.targets.known import AdvisorSettings
+from taskscape.themes.config import FitConfig
 
 if TYPE_CHECKING:
     import taskscape.meta
 
 Number: TypeAlias = int | float | str | bool
 _SIGNED = "# Written by taskscape, which never replaces this file once it is edited. Checksum: "
+_MOST_WIDE = 65_536
+LEAST_TEST_TASKS = 10
 
 
 @dataclass(frozen=True)
 class SourceSettings:
     """How the data are opened; see :func:`taskscape.load_pool`."""
 
-    image_size: int = 0
-    """Pixels to bring pictures to; 0 means as they are."""
-    min_samples: int = 0
-    """Classes with fewer samples are left out; 0 means none."""
-    skip_damaged: bool = False
-    """Whether to leave out what cannot be read, instead of an error."""
-    split_file: str = ""
-    """A CSV file with the columns class and split."""
-    group_file: str = ""
-    """A CSV file with the columns class and group."""
-    encoder: str = ""
-    """What makes features of the samples, as ``module:function``."""
+    image_size: int = setting(0, "pixels to bring pictures to; 0: as they are", at_least=0)
+    min_samples: int = setting(0, "classes with fewer samples are left out; 0: none", at_least=0)
+    skip_damaged: bool = setting(False, "leave out what cannot be read, instead of an error")
+    split_file: str = setting("", "a CSV with the columns class and split: train, val or test")
+    group_file: str = setting("", "a CSV with the columns class and group")
+    encoder: str = setting(
+        "",
+        "what makes features of the samples: `module:function`, such as `my_network:encode` for a "
+        "function of my_network.py in this folder",
+    )
 
     def options(self) -> dict[str, Any]:
         """What is asked of :func:`~taskscape.load_pool`."""
@@ -55,19 +58,23 @@ class SourceSettings:
 class TaskSettings:
     """The tasks that are embedded and compared."""
 
-    n_way: int = 5
-    """Classes of a task."""
-    n_shot: int = 16
-    """Most samples of each class that a task is embedded by; 0 means all."""
-    n_train: int = 20_000
-    n_val: int = 500
-    n_test: int = 500
-    val_share: float = 0.2
-    """Part of the (training) classes held out for validation, where the data name none."""
-    test_share: float = 0.2
-    """Part of the classes kept for testing, where the data name none."""
-    within_group: bool = False
-    """Whether all classes of a task are from one group."""
+    n_way: int = setting(5, "classes of a task", at_least=2, flag="--n-way")
+    n_shot: int = setting(
+        16, "most samples of each class that a task is embedded by; 0: all", at_least=0
+    )
+    n_train: int = setting(20_000, "different training tasks, at most", at_least=20)
+    n_val: int = setting(500, "validation tasks, at most", at_least=1)
+    n_test: int = setting(500, "test tasks, at most", at_least=LEAST_TEST_TASKS)
+    val_share: float = setting(
+        0.2,
+        "part of the (training) classes held out for validation, where the data name none; 0: none",
+        at_least=0, at_most=0.8,
+    )  # fmt: skip
+    test_share: float = setting(
+        0.2, "part of the classes kept for testing, where the data name none", at_least=0,
+        at_most=0.8,
+    )  # fmt: skip
+    within_group: bool = setting(False, "all classes of a task from one group")
 
 
 @dataclass(frozen=True)
@@ -78,21 +85,24 @@ class FitSettings:
     classes.
     """
 
-    n_tasks: int = 8000
-    n_way: tuple[int, int] = (5, 10)
-    n_shot: int = 16
-    """Most samples of each class."""
-    task_themes: int = 4
-    image_themes: int = 8
-    delta: float = 0.5
-    covariance: str = "full"
-    prepare: str = "auto"
-    """``auto``, ``none``, or steps such as ``power=0.5,l2,centre,pca=32``."""
-    choose_settings: bool = False
-    """Look for better ones than the defaults: :func:`taskscape.similarity.choose_settings`."""
-    max_passes: int = 3
-    restarts: int = 1
-    ensemble: int = 1
+    n_tasks: int = setting(8000, "tasks that the co-clustering learns from", at_least=20)
+    n_way: tuple[int, int] = setting((5, 10), "classes of these tasks, from and to", at_least=2)
+    n_shot: int = setting(16, "most samples of each of their classes", at_least=1)
+    task_themes: int = like(FitConfig, "task_themes")
+    image_themes: int = like(FitConfig, "image_themes")
+    delta: float = like(FitConfig, "delta")
+    covariance: Literal["full", "diag", "tied"] = like(FitConfig, "covariance")
+    prepare: str = setting(
+        "auto", "`auto`, `none`, or some of `edges=5,power=0.5,l2,centre,pca=32`"
+    )
+    choose_settings: bool = setting(
+        False, "look for better settings of the distance than the defaults"
+    )
+    max_passes: int = like(FitConfig, "max_passes", default=3)
+    restarts: int = setting(1, "fits from different starts", at_least=1)
+    ensemble: int = setting(
+        1, "how many of the best fits to keep, of at least as many restarts", at_least=1
+    )
 
     def model(self, seed: int) -> "taskscape.TaskThemes":
         """The model that these settings ask for, not yet fitted."""
@@ -112,21 +122,25 @@ class FitSettings:
 class LearnerSettings:
     """The meta-learners, and how they are trained on random training tasks."""
 
-    names: tuple[str, ...] = ("protonet", "maml")
-    network: str = "mlp"
-    """``mlp`` on prepared features, or ``conv4`` on images (:data:`taskscape.meta.NETWORKS`)."""
-    widths: tuple[int, ...] = (64,)
-    """Hidden layers of ``mlp``."""
-    filters: int = 64
-    """Filters of ``conv4``."""
-    train_tasks: int = 20_000
-    """At most as many as there are training tasks."""
-    epochs: int = 1
-    batch_size: int = 8
-    settings: Mapping[str, Mapping[str, Number]] = field(
-        default_factory=lambda: {name: entry.settings for name, entry in LEARNERS.items()}
+    names: tuple[str, ...] = setting(
+        ("protonet", "maml"), f"learners, joined by commas: {', '.join(LEARNERS)}",
+        flag="--learners",
+    )  # fmt: skip
+    network: str = setting(
+        "mlp", "of `taskscape.meta.NETWORKS`: `mlp` on prepared features, `conv4` on images"
     )
-    """By learner: its own settings, those of the training, and ``scale`` of the features."""
+    widths: tuple[int, ...] = setting(
+        (64,), "hidden layers of `mlp`", at_least=1, at_most=_MOST_WIDE
+    )
+    filters: int = setting(64, "filters of `conv4`", at_least=1, at_most=_MOST_WIDE)
+    train_tasks: int = setting(20_000, "training tasks that learners see, at most all", at_least=1)
+    epochs: int = setting(1, "how often they see them", at_least=1)
+    batch_size: int = setting(8, "tasks in an update", at_least=1)
+    settings: Mapping[str, Mapping[str, Number]] = setting(
+        dict,
+        "by learner: its own settings, those of its training, and `scale` of the features; they go "
+        "before those below",
+    )
 
     def learner(self, name: str) -> tuple["taskscape.meta.Learner", dict[str, Any]]:
         """A learner, and the settings of its training besides."""
@@ -144,102 +158,132 @@ class LearnerSettings:
 
 @dataclass(frozen=True)
 class EvaluateSettings:
-    """How accuracy is measured and set against distance."""
+    """How the accuracy of learners is measured."""
 
-    n_shot: int = 1
-    """Labelled samples of each class that learners adapt to, in training and testing."""
-    n_query: int = 15
-    """Most queries of each class."""
-    episodes: int = 10
-    """Draws of samples that the accuracy of a task is averaged over."""
-    k: int = 10
-    """How many nearest training tasks to keep of each test task."""
-    bins: str = "paper"
-    n_bins: int = 10
-    confidence: float = 0.95
+    n_shot: int = setting(
+        1, "labelled samples of each class that learners get", at_least=1, flag="--n-shot"
+    )
+    n_query: int = setting(15, "most queries of each class", at_least=1)
+    episodes: int = setting(
+        10, "draws of samples that a task's accuracy is averaged over", at_least=1
+    )
+
+
+@dataclass(frozen=True)
+class DistanceSettings:
+    """How distances are measured, besides ``similarity``."""
+
+    k: int = setting(10, "nearest training tasks to keep for each test task", at_least=1)
+    probe_updates: int = setting(
+        1000, "updates of the network that Task2Vec looks through", at_least=1
+    )
+
+
+@dataclass(frozen=True)
+class DiagramSettings:
+    """How accuracy is set against distance."""
+
+    bins: Literal["paper", "quantile"] = setting("paper", "`paper` (equal width) or `quantile`")
+    n_bins: int = setting(10, "bins of the diagram", at_least=1)
+    confidence: float = setting(0.95, "of the diagram's intervals", at_least=0.5, below=1)
 
 
 @dataclass(frozen=True)
 class SelectionSettings:
     """Training on few tasks, chosen by rules, against as many chosen at random."""
 
-    rules: tuple[str, ...] = ("nearest", "coverage")
-    """A rule alone goes by the study's similarity; ``rule:similarity`` by that one, and a
-    similarity measure alone means its nearest."""
-    budgets: tuple[int, ...] = (100,)
-    """How many tasks are chosen."""
-    candidates: int = 4000
-    """The training tasks to choose from, at most as many as there are."""
-    trials: int = 6
-    """Random choices."""
-    repeats: int = 3
-    """Trainings on what every other rule chose, from different starts."""
-    n_shot: int = 5
-    n_query: int = 15
-    updates: int = 500
-    """Updates of every training, whatever the budget: small budgets are seen more often."""
-    episodes: int = 2
-    probe_updates: int = 1000
-    """Updates of the network that Task2Vec looks through."""
+    rules: tuple[str, ...] = setting(
+        ("nearest", "coverage"),
+        "a rule by the study's similarity, `rule:similarity` by another, or a similarity alone: "
+        "its nearest; empty: no selection",
+    )
+    budgets: tuple[int, ...] = setting((100,), "how many training tasks are chosen", at_least=1)
+    candidates: int = setting(4000, "training tasks to choose from, at most all", at_least=2)
+    trials: int = setting(6, "random choices", at_least=2)
+    repeats: int = setting(
+        3, "trainings on what every other rule chose, from different starts", at_least=1
+    )
+    n_shot: int = setting(5, "labelled samples of each class", at_least=1, flag="--n-shot")
+    n_query: int = setting(15, "most queries of each class", at_least=1)
+    updates: int = setting(500, "of every training, whatever the budget", at_least=1)
+    episodes: int = setting(2, "draws of samples that accuracy is averaged over", at_least=1)
 
 
 @dataclass(frozen=True)
 class TargetSettings:
     """What to train on for targets; see :func:`taskscape.advise`."""
 
-    names: tuple[str, ...] = ()
-    """Groups of the data, or paths of folders and files of your own. None: nothing is asked."""
-    learners: tuple[str, ...] = ("protonet",)
-    """Which to train for them."""
-    budget: int = 100
-    """How many tasks are chosen for each."""
-    candidates: int = 2000
-    """Training tasks to choose from, drawn within groups."""
-    n_shot: int = 5
-    """Most labelled samples of each class that a target is known by."""
-    n_query: int = 15
-    trials: int = 3
-    """Trainings of each way to choose."""
-    updates: int = 400
-    fingerprints: tuple[str, ...] = ()
-    """Of the targets that were opened; written, not asked for."""
-    kept_out: tuple[str, ...] = ()
-    """Their classes that would be for training, and test instead; written, not asked for."""
+    names: tuple[str, ...] = setting(
+        (),
+        "say what to train on for this: a group of the data, or a folder or file of your own with "
+        "a few labelled samples a class; may be repeated",
+        flag="--target",
+    )
+    learners: tuple[str, ...] = setting(("protonet",), "which to train for them")
+    budget: int = setting(100, "how many tasks are chosen for each", at_least=1)
+    candidates: int = like(AdvisorSettings, "candidates")
+    n_shot: int = like(AdvisorSettings, "n_shot", flag="--n-shot")
+    n_query: int = like(AdvisorSettings, "n_query")
+    trials: int = setting(3, "trainings of each way to choose", at_least=2)
+    updates: int = like(AdvisorSettings, "updates")
+    fingerprints: tuple[str, ...] = setting(
+        (), "of the targets that were opened; written, not asked for"
+    )
+    kept_out: tuple[str, ...] = setting(
+        (),
+        "their classes that would be for training, and test instead; written, not asked for",
+    )
 
 
 @dataclass(frozen=True)
 class ForecastSettings:
     """Expected accuracies of the test tasks, learned from the validation tasks."""
 
-    enabled: bool = True
-    confidence: float = 0.9
-    n_shot: int = 0
-    """Most labelled samples of each class that a task is known by; 0 means those that it is
-    embedded by (``tasks.n_shot``)."""
+    enabled: bool = setting(True, "whether to forecast")
+    confidence: float = setting(
+        0.9, "part of the tasks that an interval is meant to hold", at_least=0.5, below=1
+    )
+    n_shot: int = setting(
+        0,
+        "most labelled samples of each class that a task is known by; 0: `tasks.n_shot`",
+        at_least=0,
+    )
 
 
 @dataclass(frozen=True)
 class ReportSettings:
     """The HTML report."""
 
-    enabled: bool = True
+    enabled: bool = setting(True, "whether to write `report.html`")
 
 
 @dataclass(frozen=True)
 class StudyConfig:
     """All settings of a study; ``preset("quick")`` and others give good ones to start from."""
 
-    preset: str = "default"
-    data: str = "letters"
-    """What to open: a known name or a path. A pool given as an object goes before it."""
-    seed: int = 0
-    similarity: str = DEFAULT_SIMILARITY
-    """How far tasks are from each other: one of :data:`taskscape.similarity.SIMILARITIES`."""
+    preset: str = setting("default", "where the other values start from")
+    data: str = setting(
+        "letters",
+        "a known name, the path of your own data, or several joined by '+'",
+        flag="--data",
+    )
+    seed: int = setting(
+        0, "of tasks, fit, learners and choices: the same seed gives the same result", at_least=0,
+        at_most=2**30 - 1, flag="--seed",
+    )  # fmt: skip
+    similarity: str = setting(
+        DEFAULT_SIMILARITY,
+        "how far tasks are from each other: one of `taskscape.similarity.SIMILARITIES`, or one "
+        "with another divergence, such as themes:jeffreys",
+        flag="--similarity",
+    )
     source: SourceSettings = field(default_factory=SourceSettings)
     tasks: TaskSettings = field(default_factory=TaskSettings)
     fit: FitSettings = field(default_factory=FitSettings)
+    distances: DistanceSettings = field(default_factory=DistanceSettings)
     learners: LearnerSettings = field(default_factory=LearnerSettings)
     evaluate: EvaluateSettings = field(default_factory=EvaluateSettings)
+    diagram: DiagramSettings = field(default_factory=DiagramSettings)
     selection: SelectionSettings = field(default_factory=SelectionSettings)
     targets: TargetSettings = field(default_factory=TargetSettings)
     forecast: ForecastSettings = field(default_factory=ForecastSettings)
@@ -266,6 +310,7 @@ _PAPER = StudyConfig(
     preset="paper",
     tasks=TaskSettings(n_shot=0, n_train=1_000_000, n_val=10_000, n_test=20_000),
     fit=FitSettings(n_tasks=100_000, max_passes=10, restarts=3),
+    distances=DistanceSettings(probe_updates=2000),
     learners=LearnerSettings(
         names=("protonet", "maml", "abml", "bmaml", "vampire"), widths=(128,), train_tasks=100_000,
         batch_size=4,
@@ -273,7 +318,7 @@ _PAPER = StudyConfig(
     evaluate=EvaluateSettings(episodes=20),
     selection=SelectionSettings(
         rules=("nearest", "coverage", "task2vec"), budgets=(100, 500, 1000, 2000, 5000, 10_000),
-        candidates=100_000, trials=50, repeats=10, updates=2500, episodes=1, probe_updates=2000,
+        candidates=100_000, trials=50, repeats=10, updates=2500, episodes=1,
     ),
 )  # fmt: skip
 PRESETS: Mapping[str, StudyConfig] = MappingProxyType(
@@ -309,82 +354,15 @@ def read_config(path: str | os.PathLike[str], base: StudyConfig | None = None) -
 
 
 def config_from(
-    values: Mapping[str, Any], source: str = "the settings", base: StudyConfig | None = None
+    values: Mapping[str, Any], source: str = "", base: StudyConfig | None = None
 ) -> StudyConfig:
-    """The settings of a nested mapping, such as :meth:`StudyConfig.to_dict` gives."""
+    """The settings of a nested mapping, such as :meth:`StudyConfig.to_dict` gives.
+
+    ``source`` says in errors where they are from.
+    """
     values = dict(values)
-    if base is None:
-        base = preset(_as(str, values.get("preset", "default"), "preset", source))
-    return _changed(base, {k: v for k, v in values.items() if k != "preset"}, source)
-
-
-def _changed(old: Any, values: Mapping[str, Any], source: str, where: str = "") -> Any:
-    """A dataclass of settings with some values changed, each checked to be of the right kind."""
-    kinds = get_type_hints(type(old))
-    new: dict[str, Any] = {}
-    for key, value in values.items():
-        if key not in kinds:
-            near = difflib.get_close_matches(key, kinds, n=1)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            section = f"section [{where[:-1]}]" if where else "the top level"
-            raise DataError(
-                f"{where}{key}={value!r} in {source} is not a setting; {section} has "
-                f"{', '.join(kinds)}.{hint}"
-            )
-        before = getattr(old, key)
-        if is_dataclass(before):
-            if not isinstance(value, Mapping):
-                raise DataError(
-                    f"{key}={value!r} in {source} must be a section, [{key}], with settings in it."
-                )
-            new[key] = _changed(before, value, source, f"{key}.")
-        elif key == "settings":
-            new[key] = _by_learner(value, source, where, before)
-        else:
-            new[key] = _as(kinds[key], value, f"{where}{key}", source)
-    return replace(old, **new)
-
-
-def _as(kind: Any, value: Any, name: str, source: str) -> Any:
-    """The value as this kind of setting."""
-    from taskscape.arguments import python_number  # imports NumPy, which help texts do not need
-
-    value = python_number(value)
-    if get_origin(kind) is tuple:
-        inner, *rest = get_args(kind)
-        length = None if rest == [Ellipsis] else 1 + len(rest)
-        if isinstance(value, list | tuple) and length in (None, len(value)):
-            return tuple(_as(inner, v, name, source) for v in value)
-        many = "a list" if length is None else f"a list of {length}"
-        example = ["a", "b"] if inner is str else [5, 10]
-        raise DataError(
-            f"{name}={value!r} in {source} must be {many}, such as {json.dumps(example)}."
-        )
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    finite = not isinstance(value, float) or math.isfinite(value)
-    if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)) and finite:
-        return value
-    words = {int: "a whole number", float: "a finite number", str: "text in quotes"}
-    raise DataError(f"{name}={value!r} in {source} must be {words.get(kind, 'true or false')}.")
-
-
-def _by_learner(
-    value: Any, source: str, where: str, before: Mapping[str, Mapping[str, Any]]
-) -> dict[str, dict[str, Any]]:
-    """Settings of learners: a table of plain values for each, over those there were before."""
-    merged = {name: dict(own) for name, own in before.items()}
-    named = value if isinstance(value, Mapping) else {"": value}
-    for name, own in named.items():
-        if not isinstance(own, Mapping) or any(isinstance(v, Mapping | list) for v in own.values()):
-            raise DataError(
-                f"{where}settings in {source} must have a table for each learner, such as "
-                "[learners.settings.maml] with inner_steps = 5 in it."
-            )
-        for key, number in own.items():
-            _as(type(number), number, f"{where}settings.{name}.{key}", source)
-        merged[name] = {**merged.get(name, {}), **own}
-    return merged
+    named = str(values.pop("preset", "default"))
+    return changed(preset(named) if base is None else base, values, source and f"{source}: ")
 
 
 def to_toml(config: StudyConfig) -> str:

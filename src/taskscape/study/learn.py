@@ -76,10 +76,7 @@ def learner_stage(plan: Plan, features: ClassPool, name: str) -> Stage[Accuracy]
             val=read_table(val)["accuracy"] if val.exists() else None,
         )
 
-    own = {k: v for k, v in asdict(config.learners).items() if k not in ("names", "settings")}
-    measured = {k: getattr(config.evaluate, k) for k in ("n_shot", "n_query", "episodes")}
-    settings = {**own, "own": dict(config.learners.settings.get(name, {})), **measured}
-    settings["seed"] = config.seed
+    settings = plan.settings("evaluate") | plan.learner_settings(name)
     # training needs the prepared features of the fit, evaluation the tasks that were embedded
     return Stage(f"learners/{name}", settings, make, load, ("embed",))
 
@@ -96,7 +93,8 @@ def diagram_stage(
     plan: Plan, distances: Mapping[str, Any], accuracies: list[Accuracy]
 ) -> Stage[CorrelationDiagram]:
     """Accuracy against distance to the training tasks."""
-    evaluate, label = plan.config.evaluate, dict[str, Any]()
+    label: dict[str, Any] = {}
+    shown = ways_and_shots(plan.test.classes, plan.config.evaluate.n_shot)
     if plan.config.similarity != DEFAULT_SIMILARITY:
         by = plan.config.similarity
         label["distance_label"] = f"mean distance to the training tasks ({by})"
@@ -107,12 +105,10 @@ def diagram_stage(
                 distances["distance"],
                 {a.learner: a.test for a in accuracies},
                 **label,
-                accuracy_label=f"accuracy, {ways_and_shots(plan.test.classes, evaluate.n_shot)}",
+                accuracy_label=f"accuracy, {shown}",
                 classes=plan.test,
                 difficulty=distances["difficulty"],
-                n_bins=evaluate.n_bins,
-                bins=evaluate.bins,
-                confidence=evaluate.confidence,
+                **asdict(plan.config.diagram),
                 seed=plan.config.seed,
             )
             diagram.save(folder / "diagram.json")
@@ -120,7 +116,7 @@ def diagram_stage(
             write_json(folder / "table.json", diagram.table())
             write_csv(folder / "tasks.csv", _by_task(plan, distances, accuracies))
 
-    settings = {k: getattr(evaluate, k) for k in ("n_bins", "bins", "confidence")}
+    settings = plan.settings("diagram", "similarity")
     needs = ("distances", *(f"learners/{name}" for name in plan.config.learners.names))
     return Stage(
         "diagram", settings, make, lambda f: CorrelationDiagram.load(f / "diagram.json"), needs
@@ -181,7 +177,7 @@ def forecast_stage(
     def load(folder: Path) -> list[tuple[Forecasts, Judgement]]:
         return [_read(folder, one) for one in read_json(folder / "forecast.json")]
 
-    settings = {"calibration_format": FORMAT, **asdict(setting)}
+    settings = {"calibration_format": FORMAT, **plan.settings("forecast")}
     needs = ("embed", *(f"learners/{name}" for name in plan.config.learners.names))
     return Stage("forecast", settings, make, load, needs)
 

@@ -1,10 +1,13 @@
 """What a study will do, settled before it starts: the pool with its splits, and all tasks."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from taskscape.pools import ClassPool
 from taskscape.pools.splits import deal_splits
+from taskscape.settings import values_of
 from taskscape.study.checks import check_config, fitted_to, possible_tasks, splits_of
 from taskscape.study.config import StudyConfig
 from taskscape.tasks import TaskSet, sample_tasks
@@ -60,6 +63,28 @@ class Plan:
 
     def _seed(self, offset: int) -> int:
         return _SEEDS * self.config.seed + offset
+
+    def settings(self, *parts: str, but: Collection[str] = ()) -> dict[str, Any]:
+        """What the hash of a stage covers: the seed, and all settings of these sections.
+
+        ``but`` names those that the stage does not look at. A setting that is added later is
+        covered by itself, so that no stage is taken for one that was made with another value.
+        """
+        every = values_of(self.config)
+        covered = ("seed", *parts)
+        assert set(but) <= set(every)
+        assert set(covered) <= set(vars(self.config))
+        return {
+            name: value
+            for name, value in every.items()
+            if name.partition(".")[0] in covered and name not in but
+        }
+
+    def learner_settings(self, name: str, but: Collection[str] = ()) -> dict[str, Any]:
+        """The same of the section of learners, with the settings of one learner alone."""
+        own = self.config.learners.settings.get(name, {})
+        others = ("learners.names", "learners.settings")
+        return self.settings("learners", but=(*others, *but)) | {"own": own}
 
     def episodes(self, tasks: TaskSet, pool: ClassPool, section: str) -> TaskSet:
         """The same tasks with the shots and queries of a section, over another pool's samples."""

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +118,8 @@ def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
         write_json(folder / "fit.json", history)
         checkpoint.unlink(missing_ok=True)
 
-    settings = {"seed": plan.config.seed, **asdict(plan.config.fit)}
+    sizes = ("tasks.n_train", "tasks.n_val", "tasks.n_test", "tasks.n_shot")
+    settings = plan.settings("fit", "tasks", but=sizes)
     return Stage("fit", settings, make, lambda f: TaskModel.load(f / "model"))
 
 
@@ -173,15 +174,14 @@ def embed_stage(plan: Plan, model: TaskThemes) -> Stage[SplitEmbeddings]:
             test=Embeddings.load(folder / "test.parquet"),
         )
 
-    settings = {"seed": plan.config.seed, **asdict(plan.config.tasks)}
-    return Stage("embed", settings, make, load, ("fit",))
+    return Stage("embed", plan.settings("tasks"), make, load, ("fit",))
 
 
 def unfitted_measure(plan: Plan, model: TaskThemes) -> Any:
     """The similarity measure of a study, to be fitted again to some of the training classes."""
     if plan.config.similarity == DEFAULT_SIMILARITY:
         return clone(model).set_params(co_clustering=None)
-    updates = plan.config.selection.probe_updates
+    updates = plan.config.distances.probe_updates
     return make_similarity(plan.config.similarity, seed=plan.config.seed, updates=updates)
 
 
@@ -219,7 +219,7 @@ def health_stage(plan: Plan, model: TaskThemes) -> Stage[RetrievalTest | None]:
         stored = read_json(folder / "health.json")["retrieval"]
         return None if stored is None else RetrievalTest.from_dict(stored)
 
-    settings = {"seed": plan.config.seed, "n_way": plan.config.tasks.n_way, "similarity": name}
+    settings = plan.settings("similarity", "distances", but=("distances.k",))
     return Stage("health", settings, make, load, ("fit", "embed"))
 
 
@@ -240,7 +240,7 @@ def distances_stage(
             distances = _distances(plan, embedded)
             near = nearest_tasks(
                 replace(plan.test, pool=features), replace(plan.train, pool=features), distances,
-                plan.config.evaluate.k, tie=tie,
+                plan.config.distances.k, tie=tie,
             )  # fmt: skip
         columns = {
             "distance": distances.mean_distance(),
@@ -268,22 +268,13 @@ def distances_stage(
         likeness = from_plain(Resemblance, read_json(folder / "resemblance.json"))
         return columns | {"resemblance": likeness}
 
-    settings = {"k": plan.config.evaluate.k, "tie": tie, "seed": plan.config.seed}
-    settings |= similarity_settings(plan)
+    settings = plan.settings("similarity", "distances")
     return Stage("distances", settings, make, load, ("embed",))
-
-
-def similarity_settings(plan: Plan) -> dict[str, Any]:
-    """What distances follow from besides the model; nothing where they are the model's own."""
-    if plan.config.similarity == DEFAULT_SIMILARITY:
-        return {}
-    updates = plan.config.selection.probe_updates
-    return {"similarity": plan.config.similarity, "probe_updates": updates}
 
 
 def distances_by_samples(plan: Plan, name: str, test: TaskSet, train: TaskSet) -> DistanceSource:
     """Distances by a measure other than the study's own model, fitted to the training tasks."""
-    updates = plan.config.selection.probe_updates
+    updates = plan.config.distances.probe_updates
     fitted = make_similarity(name, seed=plan.config.seed, updates=updates).fit(train)
     return fitted.distances(test, fitted.embed(train))
 

@@ -1,11 +1,11 @@
 from taskscape.targets.advice import Advice as Advice
 from taskscape.targets.advice import advise as advise
 from taskscape.targets.advice import advise_on as advise_on
-from taskscape.targets.advisor import AdvisorSettings as AdvisorSettings
 from taskscape.targets.advisor import Outlook as Outlook
 from taskscape.targets.advisor import Sources as Sources
 from taskscape.targets.gains import GainModel as GainModel
 from taskscape.targets.gains import GainSeen as GainSeen
+from taskscape.targets.known import AdvisorSettings as AdvisorSettings
 from taskscape.targets.target import Target as Target
 from taskscape.targets.target import find_target as find_target
 from taskscape.targets.target import target_of_classes as target_of_classes

@@ -30,7 +30,7 @@ from taskscape.select.known import AUTO, RANDOM
 from taskscape.select.trials import gain_over
 from taskscape.similarity.known import THEMES
 from taskscape.statistics import Interval, Variance, t_interval
-from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources
+from taskscape.targets.advisor import Outlook, Sources
 from taskscape.targets.gains import (
     Decision,
     Expectation,
@@ -40,7 +40,7 @@ from taskscape.targets.gains import (
     evidence_of,
     known_experience,
 )
-from taskscape.targets.known import HALF, RANKS, WAYS
+from taskscape.targets.known import HALF, RANKS, WAYS, AdvisorSettings
 from taskscape.targets.target import Target, find_target
 from taskscape.targets.trials import ALL, WayTrials, random_of, try_ways
 from taskscape.targets.ways import measure_of, n_near

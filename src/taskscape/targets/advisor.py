@@ -8,17 +8,23 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.arguments import MOST_FOR_JAX, check_seed, check_whole, public
 from taskscape.compare.retrieval import Retrieval
 from taskscape.errors import DataError
-from taskscape.meta import Evaluation, TrainConfig, find_network, learner_and_training, network_for
+from taskscape.meta import (
+    Evaluation,
+    TrainConfig,
+    find_learner,
+    find_network,
+    learner_and_training,
+    network_for,
+)
 from taskscape.pools import ClassPool
 from taskscape.select.trials import train_and_test
 from taskscape.similarity import SIMILARITIES, Similarity, make_similarity
 from taskscape.similarity.known import PROTOTYPES, THEMES
 from taskscape.similarity.registry import ModelSimilarity
 from taskscape.similarity.retrieval import retrieval_if_any
-from taskscape.targets.known import LEARNER_SETTINGS, RANKS
+from taskscape.targets.known import RANKS, AdvisorSettings
 from taskscape.targets.target import Target, find_target
 from taskscape.targets.ways import choose, chosen_by, measure_of
 from taskscape.tasks import TaskSet, sample_tasks
@@ -30,47 +36,6 @@ from taskscape.themes.prepare import (
     prepared_pool,
 )
 from taskscape.themes.task_model import TaskModel, without_advice
-
-
-@public
-@dataclass(frozen=True)
-class AdvisorSettings:
-    """How a pool is looked at, and how learners are tried."""
-
-    candidates: int = 2000
-    """Training tasks to choose from, drawn within groups, as many of each."""
-    n_way: int = 5
-    n_shot: int = 5
-    n_query: int = 15
-    """Most queries of a class."""
-    components: int = 64
-    """Principal components that learners take, at unit length; 0: the samples themselves."""
-    updates: int = 400
-    """Of every training, whatever it is trained on."""
-    batch_size: int = 4
-    precision: str = "float32"
-    seed: int = 0
-    network: str | None = None
-    """One of ``NETWORKS``; None: ``conv4`` for images, ``mlp`` for features and components."""
-
-    def __post_init__(self) -> None:
-        for name in ("candidates", "n_shot", "n_query", "updates", "batch_size"):
-            check_whole(getattr(self, name), name, 1)
-        check_whole(self.n_way, "n_way", 2)
-        check_whole(self.components, "components", 0)
-        check_seed(self.seed, most=MOST_FOR_JAX // 2)  # trials count on from it
-
-    def target_sizes(self) -> dict[str, Any]:
-        """What :func:`find_target` makes of a target."""
-        return {
-            "n_way": self.n_way, "n_shot": self.n_shot, "n_query": self.n_query,
-            "seed": self.seed,
-        }  # fmt: skip
-
-
-def learner_settings(learner: str, pool: ClassPool) -> Mapping[str, Any]:
-    """The settings of a learner that were chosen for such samples."""
-    return LEARNER_SETTINGS["images" if pool.is_images else "components"].get(learner, {})
 
 
 def training_classes(pool: ClassPool) -> ClassPool:
@@ -197,7 +162,7 @@ class Sources:
         """A learner trained on each list of candidates, side by side, and tested on each test."""
         s, features = self.settings, self._as_learners_take(self.pool)
         candidates = replace(self.tasks, pool=features)
-        settings = learner_settings(learner, features)
+        settings = find_learner(learner).start("images" if features.is_images else "components")
         kind, training = learner_and_training(learner, settings)
         return train_and_test(
             kind,

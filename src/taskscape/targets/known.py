@@ -1,9 +1,12 @@
-"""The ways to choose training tasks for a target: the only list of them."""
+"""The ways to choose training tasks for a target, the only list of them; and how they are tried."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from taskscape.select.known import RANDOM
+from taskscape.settings import check_settings, setting
 from taskscape.similarity.known import PROTOTYPES, THEMES
 
 RANKS, HALF = "ranks", "half"
@@ -17,17 +20,39 @@ WAYS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Every way by name, and what it is; ``auto`` is whichever promises to gain, if any does."""
-LEARNER_SETTINGS: Mapping[str, Mapping[str, Mapping[str, int | float]]] = MappingProxyType(
-    {
-        "components": {
-            "protonet": {"scale": 2.0, "learning_rate": 3e-3},
-            "maml": {"scale": 8.0, "inner_rate": 0.2, "inner_steps": 10, "learning_rate": 3e-3},
-        },
-        "images": {
-            "protonet": {"learning_rate": 1e-3},
-            "maml": {"inner_rate": 0.4, "inner_steps": 3, "learning_rate": 1e-3},
-        },
-    }
-)
-"""By kind of sample and learner, the best of a few settings tried on validation classes of
-Omniglot: principal components of unit length, and images."""
+
+
+@dataclass(frozen=True)
+class AdvisorSettings:
+    """How a pool is looked at, and how learners are tried."""
+
+    candidates: int = setting(
+        2000, "training tasks to choose from, drawn within groups, as many of each", at_least=1
+    )
+    n_way: int = setting(5, "classes of a task", at_least=2)
+    n_shot: int = setting(
+        5, "labelled samples of each class that a target is known by, at most", at_least=1
+    )
+    n_query: int = setting(15, "most queries of each class", at_least=1)
+    components: int = setting(
+        64,
+        "principal components that learners take, at unit length; 0: the samples themselves",
+        at_least=0,
+    )
+    updates: int = setting(400, "of every training, whatever it is trained on", at_least=1)
+    batch_size: int = setting(4, "tasks in an update", at_least=1)
+    precision: str = setting("float32", "of the network")
+    seed: int = setting(0, "of tasks, learners and choices", at_least=0, at_most=2**30 - 1)
+    network: str | None = setting(
+        None, "one of `NETWORKS`; None: `conv4` for images, `mlp` for features and components"
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def target_sizes(self) -> dict[str, Any]:
+        """What :func:`find_target` makes of a target."""
+        return {
+            "n_way": self.n_way, "n_shot": self.n_shot, "n_query": self.n_query,
+            "seed": self.seed,
+        }  # fmt: skip

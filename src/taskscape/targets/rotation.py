@@ -22,9 +22,9 @@ from taskscape.select.known import RANDOM
 from taskscape.select.trials import gain_over
 from taskscape.similarity import Similarity, make_similarity
 from taskscape.similarity.known import PROTOTYPES, THEMES
-from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources, training_classes
+from taskscape.targets.advisor import Outlook, Sources, training_classes
 from taskscape.targets.gains import LEAST_TARGETS, GainSeen, evidence_of
-from taskscape.targets.known import HALF, RANKS, WAYS
+from taskscape.targets.known import HALF, RANKS, WAYS, AdvisorSettings
 from taskscape.targets.target import LEAST_QUERIES, Target, target_of_classes
 from taskscape.targets.trials import ALL, WayTrials, random_of, source_way, try_ways
 

@@ -1,29 +1,5 @@
 """Task-themes: preparing samples, fitting the model, embedding tasks; TaskThemes does all three."""
 
-from taskscape.compiling import keep_programs
-from taskscape.themes.co_clustering import CoClustering
-from taskscape.themes.config import FitConfig
-from taskscape.themes.data import TaskSource
-from taskscape.themes.estimator import TaskThemes
-from taskscape.themes.into_catalogue import embed_into
-from taskscape.themes.loop import Fit, FitInfo
-from taskscape.themes.prepare import PrepareConfig
-from taskscape.themes.steps import FitState
-from taskscape.themes.task_model import HealthWarning, OutlierTasksWarning, TaskModel
+from taskscape.lazy import attach_stub
 
-__all__ = [
-    "CoClustering",
-    "Fit",
-    "FitConfig",
-    "FitInfo",
-    "FitState",
-    "HealthWarning",
-    "OutlierTasksWarning",
-    "PrepareConfig",
-    "TaskModel",
-    "TaskSource",
-    "TaskThemes",
-    "embed_into",
-]
-
-keep_programs()
+__getattr__, __dir__, __all__ = attach_stub(__name__)

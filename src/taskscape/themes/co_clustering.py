@@ -68,26 +68,26 @@ class CoClustering(TaskModel):
     ``theme_usage_``, ``health_``, ``preparation_``, ``random_state_``, ``n_features_in_``.
     """
 
-    task_themes: int = 4
-    image_themes: int = 8
+    task_themes: int = FitConfig.task_themes
+    image_themes: int = FitConfig.image_themes
     _: KW_ONLY
-    delta: float = 0.5
-    covariance: Covariance = "full"
+    delta: float = FitConfig.delta
+    covariance: Covariance = FitConfig.covariance
     prepare: PrepareConfig | Literal["auto"] | None = "auto"
-    method: Literal["online", "batch"] = "online"
-    update: Literal["statistics", "paper"] = "statistics"
-    batch_size: int = 256
-    tau0: float = 4.0
-    tau1: float = 0.7
-    tol: float = 3e-4
-    max_iter: int = 50
-    max_tasks: int | None = None
-    max_passes: int = 10
-    evaluate_every: int = 10
-    patience: int = 5
-    min_gain: float = 1e-3
-    nu_fraction: float = 1e-3
-    kappa: float = 0.02
+    method: Literal["online", "batch"] = FitConfig.method
+    update: Literal["statistics", "paper"] = FitConfig.update
+    batch_size: int = FitConfig.batch_size
+    tau0: float = FitConfig.tau0
+    tau1: float = FitConfig.tau1
+    tol: float = FitConfig.tol
+    max_iter: int = FitConfig.max_iter
+    max_tasks: int | None = FitConfig.max_tasks
+    max_passes: int = FitConfig.max_passes
+    evaluate_every: int = FitConfig.evaluate_every
+    patience: int = FitConfig.patience
+    min_gain: float = FitConfig.min_gain
+    nu_fraction: float = FitConfig.nu_fraction
+    kappa: float = FitConfig.kappa
     n_restarts: int = 1
     ensemble: int = 1
     n_held_out: int = 500

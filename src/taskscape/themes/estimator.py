@@ -20,6 +20,7 @@ from taskscape.io.arrays import arrays_of
 from taskscape.progress import progress_bar
 from taskscape.tasks import TaskSet
 from taskscape.themes.co_clustering import CoClustering
+from taskscape.themes.config import FitConfig
 from taskscape.themes.image_themes import (
     WEIGHTS,
     ImageThemes,
@@ -75,7 +76,11 @@ class TaskThemes(TaskModel):
     origin: str = ""
 
     @staticmethod
-    def paper(task_themes: int = 4, image_themes: int = 8, **settings: Any) -> CoClustering:
+    def paper(
+        task_themes: int = FitConfig.task_themes,
+        image_themes: int = FitConfig.image_themes,
+        **settings: Any,
+    ) -> CoClustering:
         """The paper's model and nothing else, of the paper's size; distances are KL in nats.
 
         ``settings`` are those of :class:`taskscape.themes.CoClustering`.

@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from taskscape.model import Themes
-from taskscape.themes.config import StepSettings
-from taskscape.themes.steps import FitState, maximise
+from taskscape.themes.steps import FitState, StepSettings, maximise
 
 DEAD_SHARE = 0.02
 """A theme is dead when it explains less than this part of an even share."""

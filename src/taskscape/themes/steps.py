@@ -1,6 +1,6 @@
 """One step of a fit, compiled: E-step over a mini-batch, statistics, M-step."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -9,7 +9,7 @@ import numpy as np
 from jax.tree_util import register_dataclass
 from jaxtyping import Array, Bool, Float, Int
 
-from taskscape.compiling import compiled
+from taskscape.compiling import compiled, keep_programs
 from taskscape.distributed.mesh import SAME, SPLIT, on_each_device, sum_over_devices
 from taskscape.model import (
     ConditionalPosterior,
@@ -35,7 +35,7 @@ from taskscape.model import (
     whiten,
     zero_statistics,
 )
-from taskscape.themes.config import StepSettings
+from taskscape.model.params import Count, Scalar
 from taskscape.themes.data import FitBatch
 from taskscape.themes.embed import Fits, Posteriors, settle_classes, settle_tasks
 from taskscape.themes.side_by_side import on_cpu
@@ -44,6 +44,22 @@ HELD_OUT_TOL = 3e-5
 """The held-out bound is compared between looks, so its E-steps go further than the fit's."""
 _LAM_PER_SHARE = 3.0
 """The paper's E-step watches the mean change of λ instead."""
+
+keep_programs()
+
+
+@register_dataclass
+@dataclass(frozen=True, eq=False)
+class StepSettings:
+    """What a compiled step needs of the settings: other numbers need no other program."""
+
+    tol: Scalar
+    max_iter: Count
+    tau0: Scalar
+    tau1: Scalar
+    nu_fraction: Scalar
+    kappa: Scalar
+    update: str = field(metadata={"static": True})
 
 
 @register_dataclass

@@ -20,7 +20,8 @@ from taskscape.errors import DataError
 
 pytestmark = pytest.mark.slow
 TASKS = ["--n-tasks", "300", "--n-way", "3-4", "--n-shot", "5"]
-SMALL = [*TASKS, "--paper", "--image-themes", "3", "--task-themes", "2", "--max-passes", "2"]
+SMALL = [*TASKS, "--paper", "--set", "image_themes=3", "--set", "task_themes=2"]
+SMALL += ["--set", "max_passes=2"]
 
 
 @pytest.fixture(scope="module")
@@ -73,16 +74,26 @@ def test_a_fit_says_how_far_its_distances_can_be_trusted(data: Path, tmp_path: P
 
 
 def test_options_of_the_papers_model_need_it(data: Path, tmp_path: Path):
-    for option in (["--task-themes", 3], ["--resume"], ["--tensorboard", tmp_path / "t"]):
-        with pytest.raises(DataError, match=f"^{option[0]} is for --paper; leave it out"):
-            run("fit", data, *option, "--out", tmp_path / "m")
+    with pytest.raises(DataError, match=r"^--resume is for --paper; leave it out"):
+        run("fit", data, "--resume", "--out", tmp_path / "m")
+    for given in ("task_themes=3", "tensorboard=t"):
+        with pytest.raises(DataError, match=r"is not a setting.* temperature.* choose_settings"):
+            run("fit", data, "--set", given, "--out", tmp_path / "m")
 
 
-def test_settings_are_those_asked_for(data: Path, tmp_path: Path):
-    with pytest.raises(DataError, match="--settings='best' is not known; use 'default' or 'auto'"):
-        run("fit", data, "--settings", "best", "--out", tmp_path / "m")
-    with pytest.raises(DataError, match="--settings has no effect with --paper"):
-        run("fit", data, "--settings", "auto", "--paper", "--out", tmp_path / "m")
+def test_settings_are_named_and_checked_before_the_data_is_read(tmp_path: Path):
+    wrong = {
+        "image_theme=3": "image_theme=3 is not a setting; did you mean image_themes",
+        "image_themes": "'image_themes' is no setting: write name=value",
+        "image_themes=0.5": "image_themes=0.5 must be a whole number",
+        "choose_settings=perhaps": "choose_settings='perhaps' must be True or False",
+        "prepare=pcb": "prepare='pcb': use auto, none, or some of",
+    }
+    for given, message in wrong.items():
+        with pytest.raises(DataError, match=f"^{message}"):
+            run("fit", tmp_path / "nowhere", "--set", given, "--out", tmp_path / "m")
+    with pytest.raises(DataError, match=r"choose_settings=True is not .* checkpoint_every"):
+        run("fit", tmp_path / "nowhere", "--paper", "--set", "choose_settings=true", "--out", "m")
 
 
 def test_tasks_are_embedded_into_a_file_and_a_catalogue(data: Path, model: Path, tmp_path: Path):
@@ -99,8 +110,8 @@ def test_tasks_are_embedded_into_a_file_and_a_catalogue(data: Path, model: Path,
 
 
 def test_interrupted_with_control_c_it_goes_on_to_the_same_model(data: Path, tmp_path: Path):
-    words = ["fit", str(data), "--split", "train", "--seed", "3", *SMALL[:-1], "40",
-             "--checkpoint-every", "1", "--n-tasks", "3000"]  # fmt: skip
+    words = ["fit", str(data), "--split", "train", "--seed", "3", *SMALL, "--set", "max_passes=40",
+             "--set", "checkpoint_every=1", "--n-tasks", "3000"]  # fmt: skip
     base = [sys.executable, "-m", "taskscape", *words]
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     run(*words, "--out", whole)
@@ -120,7 +131,7 @@ def test_interrupted_with_control_c_it_goes_on_to_the_same_model(data: Path, tmp
 
 def test_wrong_settings_are_named_before_the_data_is_read(tmp_path: Path):
     # in a process of its own, as a user has it: here the type checker would speak first
-    wrong = ["fit", str(tmp_path / "x"), "--paper", "--covariance", "round", "--out", "m"]
+    wrong = ["fit", str(tmp_path / "x"), "--paper", "--set", "covariance=round", "--out", "m"]
     done = subprocess.run(
         [sys.executable, "-m", "taskscape", *wrong], capture_output=True, text=True, check=False
     )

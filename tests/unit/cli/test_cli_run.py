@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from pool_files import png
 from run_cases import tiny
 from taskscape.cli import app, display
 from taskscape.cli.display import StudyDisplay
-from taskscape.cli.options import one_source
+from taskscape.cli.options import given_settings, one_source
 from taskscape.cli.run import settings
 from taskscape.errors import DataError
 from taskscape.study import PRESETS, StudyConfig, learn, to_toml
@@ -98,12 +99,26 @@ def test_a_study_that_breaks_off_keeps_what_it_has(
 
 
 def test_options_go_before_the_file_and_the_file_before_the_preset(study: Path):
-    made = settings(None, study, {"--learners": "maml, protonet", "--budget": "5,7", "--seed": 3})
+    flags = {"learners": ["maml, protonet"], "seed": ["3"], "data": ["a", "2024"], "n_way": None}
+    given, typed = given_settings(StudyConfig, flags, ["selection.budgets=5,7"])
+    assert typed == shlex.split(
+        "--data a --data 2024 --seed 3 --learners 'maml, protonet' --set selection.budgets=5,7"
+    )
+    made = settings(None, study, given)
     assert made.learners.names == ("maml", "protonet")
-    assert (made.selection.budgets, made.seed) == ((5, 7), 3)
+    assert (made.selection.budgets, made.seed, made.data) == ((5, 7), 3, "a+2024")
     assert made.tasks == tiny().tasks
-    assert settings("quick", None, {"--data": "other"}) == replace(PRESETS["quick"], data="other")
-    assert settings(None, None, {"--seed": None}) == PRESETS["default"]
+    assert settings("quick", None, {"data": "other"}) == replace(PRESETS["quick"], data="other")
+    assert settings(None, None, {}) == PRESETS["default"]
+
+
+def test_options_that_take_a_list_are_repeated_or_have_commas():
+    for typed in (["a", "b, c"], ['["a", "b, c"]']):
+        given = given_settings(StudyConfig, {"target": typed}, None)[0]
+        assert settings(None, None, given).targets.names == ("a", "b, c")
+    given = given_settings(StudyConfig, {"target": ["a,b"]}, ["learners.settings.maml.scale=2"])[0]
+    made = settings(None, None, given)
+    assert (made.targets.names, made.learners.settings) == (("a", "b"), {"maml": {"scale": 2}})
 
 
 def test_what_one_always_changes_has_options(
@@ -116,9 +131,10 @@ def test_what_one_always_changes_has_options(
         raise DataError("enough")
 
     monkeypatch.setattr("taskscape.study.run_study", remember)
-    options = ["--n-way", 4, "--n-shot", 2, "--image-size", 6, "--min-samples", 5]
-    options += ["--split-file", tmp_path / "s.csv", "--group-file", tmp_path / "g.csv"]
-    options += ["--encoder", "my:net", "--within-group", "--seed", 3, "--skip-damaged"]
+    values = ["image_size=6", "min_samples=5", "skip_damaged=true", "encoder=my:net"]
+    values += [f"split_file={tmp_path / 's.csv'}", f"group_file={tmp_path / 'g.csv'}"]
+    options = ["--seed", 3, "--n-way", 4, "--n-shot", 2, "--set", "tasks.within_group=true"]
+    options += [word for value in values for word in ("--set", f"source.{value}")]
     with pytest.raises(DataError, match="enough"):
         invoke("--config", study, *options, "--out", tmp_path / "out")
     config, command = asked
@@ -130,18 +146,19 @@ def test_what_one_always_changes_has_options(
         "splits": str(tmp_path / "s.csv"), "groups": str(tmp_path / "g.csv"),
     }  # fmt: skip
     words = " ".join(map(str, options))
-    assert command == f"taskscape run --config {study} {words} --out {tmp_path / 'out'}"
+    assert command == f"taskscape run {words} --config {study} --out {tmp_path / 'out'}"
 
 
 def test_wrong_options_are_named():
     with pytest.raises(DataError) as raised:
         settings("huge", None, {})
     assert str(raised.value) == "preset='huge' is not known; use 'quick', 'default' or 'paper'."
-    with pytest.raises(DataError) as raised:
-        settings(None, None, {"--budget": "many"})
-    assert str(raised.value) == (
-        "--budget 'many': use a number, or several joined by commas, such as 4,8,16."
-    )
+    with pytest.raises(DataError, match=r"^selection.budgets='many' must be a whole number\.$"):
+        invoke("--set", "selection.budgets=many", "--out", "nowhere")
+    with pytest.raises(DataError, match=r"^budgets=5 is not .* did you mean selection.budgets\?"):
+        invoke("--set", "budgets=5", "--out", "nowhere")
+    with pytest.raises(DataError, match=r"^tasks.n_way='five' must be a whole number\.$"):
+        invoke("--n-way", "five", "--out", "nowhere")
     with pytest.raises(DataError, match=r"^learner='sgd' is not known; use "):
         invoke("--learners", "sgd", "--out", "nowhere")
     assert not Path("nowhere").exists()

@@ -12,7 +12,9 @@ def test_entries_are_found_by_their_names() -> None:
         assert type(make_learner(name)) is entry.kind
         assert label_of(name) == entry.label
         assert label_of(f"{name}-untuned") == f"{entry.label}, untuned"
-        learner_and_training(name, entry.settings)  # all of them are settings
+        for samples in ("features", "components", "images"):
+            learner_and_training(name, entry.start(samples))  # all of them are settings
+        assert all(len(entry.start(samples)) for samples in ("features", "components"))
         learner_and_training(name, {setting: tried[0] for setting, tried in entry.grid.items()})
 
 

@@ -1,17 +1,20 @@
 """Settings of a study: presets, TOML, and every mistake by its whole message."""
 
-import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from meta_cases import toy_pool
+from run_cases import TINY, tiny
+from taskscape.cli.options import given_settings
 from taskscape.errors import DataError
 from taskscape.meta import LEARNERS, MAML
 from taskscape.select import RULES
+from taskscape.settings import changed, flags_of, setting, settings_in
 from taskscape.similarity import SIMILARITIES
 from taskscape.study import (
     PRESETS,
@@ -22,8 +25,8 @@ from taskscape.study import (
     to_toml,
 )
 from taskscape.study.checks import check_config
-
-DOCS = Path(__file__).parents[3] / "docs" / "run.md"
+from taskscape.study.config import TaskSettings
+from taskscape.study.plan import make_plan
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -54,9 +57,17 @@ def test_a_file_changes_its_preset_and_only_what_it_names(tmp_path: Path):
     assert (config.preset, config.seed, config.fit.delta) == ("quick", 7, 1.0)
     assert isinstance(config.fit.delta, float)
     assert config.tasks == PRESETS["quick"].tasks
-    learner, rest = config.learners.learner("maml")
-    assert learner == MAML(inner_rate=0.5, inner_steps=2)
-    assert rest == {"learning_rate": 0.003}
+    assert config.learners.learner("maml") == (MAML(inner_steps=2), {})
+
+
+def test_what_is_asked_of_a_learner_goes_before_its_start_and_that_before_its_class():
+    asked = {"settings": {"maml": {"inner_steps": 2, "scale": 1.0}}, "names": ["maml"]}
+    learners = make_plan(toy_pool(), tiny(learners=asked)).config.learners
+    start = LEARNERS["maml"].start()
+    assert learners.settings["maml"] == {**start, **asked["settings"]["maml"]}
+    learner, rest = learners.learner("maml")
+    assert learner == MAML(inner_rate=start["inner_rate"], inner_steps=2)
+    assert rest == {"learning_rate": start["learning_rate"]}
 
 
 def one_of(names: Iterable[str]) -> str:
@@ -68,36 +79,36 @@ OTHER_RULES = ", ".join(rule for rule in RULES if rule != "random")
 WRONG: list[tuple[dict[str, Any], str]] = [
     (
         {"tasks": {"n_ways": 5}},
-        "tasks.n_ways=5 in the settings is not a setting; section [tasks] has n_way, n_shot, "
-        "n_train, n_val, n_test, val_share, test_share, within_group. Did you mean n_way?",
+        "tasks.n_ways=5 is not a setting; did you mean tasks.n_way or tasks.n_val or tasks.n_test? "
+        "There are tasks.n_way, tasks.n_shot, tasks.n_train, tasks.n_val, tasks.n_test, "
+        "tasks.val_share, tasks.test_share, tasks.within_group.",
     ),
-    (
-        {"task": {}},
-        "task={} in the settings is not a setting; the top level has preset, data, seed, "
-        "similarity, source, tasks, fit, learners, evaluate, selection, targets, forecast, report. "
-        "Did you mean tasks?",
-    ),
-    ({"tasks": 5}, "tasks=5 in the settings must be a section, [tasks], with settings in it."),
-    ({"seed": "one"}, "seed='one' in the settings must be a whole number."),
-    ({"fit": {"delta": "small"}}, "fit.delta='small' in the settings must be a finite number."),
-    ({"fit": {"n_tasks": True}}, "fit.n_tasks=True in the settings must be a whole number."),
-    ({"data": 3}, "data=3 in the settings must be text in quotes."),
-    ({"report": {"enabled": 1}}, "report.enabled=1 in the settings must be true or false."),
-    (
-        {"fit": {"n_way": [5]}},
-        "fit.n_way=[5] in the settings must be a list of 2, such as [5, 10].",
-    ),
-    (
-        {"learners": {"names": "maml"}},
-        'learners.names=\'maml\' in the settings must be a list, such as ["a", "b"].',
-    ),
+    ({"tasks": 5}, "tasks=5 must be a section, [tasks], with settings in it."),
+    ({"seed": "one"}, "seed='one' must be a whole number."),
+    ({"fit": {"delta": "small"}}, "fit.delta='small' must be a finite number above 0."),
+    ({"fit": {"n_tasks": True}}, "fit.n_tasks=True must be a whole number."),
+    ({"data": 3}, "data=3 must be text in quotes."),
+    ({"report": {"enabled": 1}}, "report.enabled=1 must be True or False."),
+    ({"fit": {"n_way": [5]}}, "fit.n_way=[5] must be a list of 2, such as [5, 10]."),
+    ({"fit": {"n_way": 5}}, "fit.n_way=[5] must be a list of 2, such as [5, 10]."),
     (
         {"learners": {"settings": {"maml": 3}}},
-        "learners.settings in the settings must have a table for each learner, such as "
+        "learners.settings={'maml': 3} must have a table for each name, such as "
         "[learners.settings.maml] with inner_steps = 5 in it.",
     ),
     ({"preset": "large"}, "preset='large' is not known; use 'quick', 'default' or 'paper'."),
-    ({"preset": 1}, "preset=1 in the settings must be text in quotes."),
+    ({"preset": 1}, "preset='1' is not known; use 'quick', 'default' or 'paper'."),
+    ({"seed": -1}, "seed=-1 must be at least 0."),
+    ({"tasks": {"n_way": 1}}, "tasks.n_way=1 must be at least 2."),
+    ({"selection": {"trials": 1}}, "selection.trials=1 must be at least 2."),
+    ({"tasks": {"val_share": 0.9}}, "tasks.val_share=0.9 must be a number between 0 and 0.8."),
+    (
+        {"forecast": {"confidence": 1.0}},
+        "forecast.confidence=1.0 must be a number of at least 0.5 and below 1.",
+    ),
+    ({"diagram": {"bins": "ten"}}, "diagram.bins='ten' is not known; use 'paper' or 'quantile'."),
+    ({"learners": {"widths": [0]}}, "learners.widths=0 must be at least 1."),
+    ({"selection": {"budgets": [0]}}, "selection.budgets=0 must be at least 1."),
 ]
 
 
@@ -109,16 +120,7 @@ def test_wrong_settings_are_named(values: dict[str, Any], message: str):
 
 
 IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
-    ({"seed": -1}, "seed=-1 must be at least 0."),
-    ({"tasks": {"n_way": 1}}, "tasks.n_way=1 must be at least 2."),
-    ({"selection": {"trials": 1}}, "selection.trials=1 must be at least 2."),
-    ({"tasks": {"val_share": 0.9}}, "tasks.val_share=0.9 must be a number between 0 and 0.8."),
-    (
-        {"forecast": {"confidence": 1.0}},
-        "forecast.confidence=1.0 must be a number of at least 0.5 and below 1.",
-    ),
-    ({"evaluate": {"bins": "ten"}}, "evaluate.bins='ten' is not known; use 'paper' or 'quantile'."),
-    ({"fit": {"n_way": [9, 5]}}, "fit.n_way=[9, 5] must ascend, from 2 or more."),
+    ({"fit": {"n_way": [9, 5]}}, "fit.n_way=[9, 5] must ascend."),
     (
         {"fit": {"prepare": "pcb=3"}},
         "fit.prepare='pcb=3': use auto, none, or some of edges=5,power=0.5,l2,centre,pca=32.",
@@ -136,10 +138,9 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
         {"learners": {"network": "resnet"}},
         "learners.network='resnet' is not known; use 'mlp' or 'conv4'.",
     ),
-    ({"learners": {"widths": [0]}}, "learners.widths=0 must be at least 1."),
     (
         {"learners": {"settings": {"maml": {"inner_steps": "five"}}}},
-        "learners.settings.maml.inner_steps='five' must be a number.",
+        "learners.settings.maml.inner_steps='five' must be a whole number.",
     ),
     (
         {"selection": {"rules": ["random"]}},
@@ -157,7 +158,6 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
         f"similarity='kl' is not known; use one of {', '.join(SIMILARITIES)}, a fitted similarity, "
         "or distances.",
     ),
-    ({"selection": {"budgets": [0]}}, "selection.budgets=0 must be at least 1."),
     (
         {"selection": {"budgets": []}},
         "selection.budgets is empty; give one, or empty selection.rules too.",
@@ -190,34 +190,33 @@ def test_unreadable_files_are_named(tmp_path: Path):
         read_config(tmp_path / "bad.toml")
 
 
-def settings_of(config: Any, prefix: str = "") -> dict[str, Any]:
-    """All settings by their full name."""
-    found: dict[str, Any] = {}
-    for f in fields(config):
-        value = getattr(config, f.name)
-        if is_dataclass(value):
-            found |= settings_of(value, f"{f.name}.")
-        elif f.name == "settings":
-            found |= {
-                f"{prefix}settings.{name}.{k}": v
-                for name, own in value.items()
-                for k, v in own.items()
-            }
-        else:
-            found[prefix + f.name] = value
-    return found
+def test_every_setting_says_what_it_is_and_few_are_options():
+    for name, of in settings_in(StudyConfig).items():
+        assert of.metadata["help"], name
+    flags = flags_of(StudyConfig)
+    assert len(flags) <= 8
+    assert flags["--n-shot"] == ["evaluate.n_shot", "selection.n_shot", "targets.n_shot"]
 
 
-def test_the_documented_settings_are_the_settings():
-    """Every setting is in docs/run.md, with its value in each preset, and nothing else is."""
-    rows = re.findall(r"^\| `([\w.]+)` \| (.*?) \| (.*?) \| (.*?) \|", DOCS.read_text(), re.M)
-    documented = {name: values for name, *values in rows}
-    wanted = {name: settings_of(replace(c)) for name, c in PRESETS.items()}
-    assert set(documented) == set(wanted["default"])
-    for setting, cells in documented.items():
-        shown = [tomllib.loads(f"v = {cell.strip('`')}")["v"] for cell in cells]
-        real = [wanted[name][setting] for name in ("quick", "default", "paper")]
-        assert shown == [list(v) if isinstance(v, tuple) else v for v in real], setting
+def test_a_setting_is_its_field_and_nothing_else():
+    """One more field is checked, read, listed, an option of its command, and part of the hash."""
+
+    @dataclass(frozen=True)
+    class More(TaskSettings):
+        colour: str = setting("red", "the colour of tasks", choices=("red", "blue"), flag="--hue")
+
+    @dataclass(frozen=True)
+    class Study(StudyConfig):
+        tasks: More = field(default_factory=More)  # type: ignore[assignment]
+
+    given, _ = given_settings(Study, {"hue": ["blue"]}, ["tasks.n_way=3"])
+    study = changed(Study(), given)
+    assert (study.tasks.colour, study.tasks.n_way) == ("blue", 3)
+    with pytest.raises(DataError, match=r"^tasks.colour='green' is not known; use 'red' or 'blue'"):
+        changed(study, {"tasks": {"colour": "green"}})
+    tasks = {**TINY["tasks"], **given["tasks"]}
+    plan = make_plan(toy_pool(), changed(Study(), {**TINY, "tasks": tasks}))
+    assert plan.settings("tasks")["tasks.colour"] == "blue"
 
 
 def test_settings_can_be_compared_and_replaced():

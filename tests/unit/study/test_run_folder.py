@@ -12,7 +12,7 @@ from taskscape.errors import DataError
 from taskscape.study import read_config
 from taskscape.study.config import write_config
 
-OTHER = tiny(evaluate={"n_bins": 3})
+OTHER = tiny(diagram={"n_bins": 3})
 
 
 def test_settings_are_replaced_until_they_are_edited(tmp_path: Path):

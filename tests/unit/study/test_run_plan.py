@@ -100,7 +100,7 @@ def test_tasks_within_groups_if_asked():
         assert all(len({pool.groups[c] for c in row if c >= 0}) == 1 for row in tasks.classes)
     assert len(plan.test) == 12  # of two groups of four classes
     assert plan.config.fit.n_way == (3, 4)
-    with pytest.raises(DataError, match=r"within_group needs groups.*--group-file"):
+    with pytest.raises(DataError, match=r"within_group needs groups.*group_file"):
         make_plan(toy_pool(), tiny(tasks={"within_group": True}))
 
 
@@ -109,7 +109,7 @@ def test_tasks_within_groups_if_asked():
     [
         ({"tasks": {"n_way": 9}}, r"n_way=9 needs 9 classes .* has 8 train classes .*Lower"),
         ({"tasks": {"n_way": 8}}, r"only 1 different tasks of 8 classes; a study needs 10\. Lower"),
-        ({"selection": {"budgets": [10, 50]}}, r"budgets has 50; there are 40 .*\(--budget\)"),
+        ({"selection": {"budgets": [10, 50]}}, r"budgets has 50; there are 40 .*Lower it"),
         ({"learners": {"network": "conv4"}}, "'conv4' takes images; 'arrays' has features. Use ml"),
     ],
 )

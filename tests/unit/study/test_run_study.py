@@ -208,7 +208,7 @@ def test_changed_settings_make_only_what_depends_on_them(whole, tmp_path):
     shutil.copytree(whole[0], out)
     _, heard = go(out, tiny(selection={"updates": 9}), resume=True)
     assert heard.made == ["selection/protonet"]
-    _, heard = go(out, tiny(selection={"updates": 9}, evaluate={"n_bins": 3}), resume=True)
+    _, heard = go(out, tiny(selection={"updates": 9}, diagram={"n_bins": 3}), resume=True)
     assert heard.made == ["diagram"]
     other = replace(toy_pool(), class_names=tuple(f"k{c}" for c in range(24)))
     _, heard = go(out, tiny(), other, resume=True)

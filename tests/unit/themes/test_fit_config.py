@@ -27,11 +27,11 @@ from taskscape.themes import FitConfig
         ({"max_tasks": 0}, "max_tasks=0 must be at least 1."),
         (
             {"tau1": 0.5},
-            "tau0=4.0, tau1=0.5: the online fit converges for tau0 ≥ 0 and tau1 in (0.5, 1].",
+            "tau1=0.5 must be a number above 0.5 and at most 1.",
         ),
         (
             {"tau0": -1.0},
-            "tau0=-1.0, tau1=0.7: the online fit converges for tau0 ≥ 0 and tau1 in (0.5, 1].",
+            "tau0=-1.0 must be a finite number of at least 0.",
         ),
         (
             {"method": "batch", "update": "paper"},

@@ -71,6 +71,10 @@ def test_a_checkpoint_of_eight_devices_opens_on_one(eight: Path) -> None:
 DRAWN = ("--n-tasks", "40", "--n-way", "3", "--n-shot", "5")
 
 
+def given(*settings: str) -> list[str]:
+    return [word for one in settings for word in ("--set", one)]
+
+
 def fit(
     folder: Path, *settings: str, moved: float = 0.0, tasks: tuple[str, ...] = DRAWN
 ) -> subprocess.Popen[bytes]:
@@ -82,8 +86,7 @@ def fit(
     np.savez(data, features=X, label=y)
     words = [
         sys.executable, "-m", "taskscape", "fit", str(data), *tasks, "--paper",
-        "--task-themes", "2", "--image-themes", "4", "--prepare", "none", "--update", "paper",
-        *settings,
+        *given("task_themes=2", "image_themes=4", "prepare=none", "update=paper"), *settings,
     ]  # fmt: skip
     return subprocess.Popen(words, env=devices(1), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
@@ -93,8 +96,8 @@ def joined(processes: int) -> list[list[str]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         coordinator = f"127.0.0.1:{free.getsockname()[1]}"
-    together = ["--coordinator", coordinator, "--processes", str(processes), "--process"]
-    return [[*together, str(i)] for i in range(processes)]
+    together = f"coordinator={coordinator}", f"processes={processes}"
+    return [given(*together, f"process={i}") for i in range(processes)]
 
 
 def ends(children: list[subprocess.Popen[bytes]]) -> list[str]:
@@ -104,7 +107,7 @@ def ends(children: list[subprocess.Popen[bytes]]) -> list[str]:
 
 @pytest.mark.parametrize("processes", [2, 4])
 def test_processes_learn_the_same_as_one(tmp_path: Path, processes: int) -> None:
-    once, out = ("--max-passes", "1", "--out"), str(tmp_path / "together")
+    once, out = (*given("max_passes=1"), "--out"), str(tmp_path / "together")
     children = [
         fit(tmp_path, *once, str(tmp_path / "alone")),
         *(fit(tmp_path, *once, out, *settings) for settings in joined(processes)),
@@ -121,7 +124,7 @@ def test_processes_learn_the_same_as_one(tmp_path: Path, processes: int) -> None
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_when_one_process_ends_so_do_the_others(tmp_path: Path, number: signal.Signals) -> None:
     checkpoint = tmp_path / "model.checkpoint"
-    endless = ("--max-passes", "1000000", "--checkpoint-every", "10", "--out")
+    endless = (*given("max_passes=1000000", "checkpoint_every=10"), "--out")
     children = [fit(tmp_path, *endless, str(tmp_path / "model"), *of) for of in joined(2)]
     deadline = time.monotonic() + 300
     while not checkpoint.exists() and children[0].poll() is None and time.monotonic() < deadline:

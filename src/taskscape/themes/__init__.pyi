@@ -1,0 +1,12 @@
+from taskscape.themes.co_clustering import CoClustering as CoClustering
+from taskscape.themes.config import FitConfig as FitConfig
+from taskscape.themes.data import TaskSource as TaskSource
+from taskscape.themes.estimator import TaskThemes as TaskThemes
+from taskscape.themes.into_catalogue import embed_into as embed_into
+from taskscape.themes.loop import Fit as Fit
+from taskscape.themes.loop import FitInfo as FitInfo
+from taskscape.themes.prepare import PrepareConfig as PrepareConfig
+from taskscape.themes.steps import FitState as FitState
+from taskscape.themes.task_model import HealthWarning as HealthWarning
+from taskscape.themes.task_model import OutlierTasksWarning as OutlierTasksWarning
+from taskscape.themes.task_model import TaskModel as TaskModel
