@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Option
 
 from taskscape.cli import options as opt
@@ -14,7 +13,7 @@ from taskscape.io.files import check_output
 
 if TYPE_CHECKING:
     import taskscape
-    from taskscape.forecast import Forecasts
+    from taskscape.forecast import Forecaster, Forecasts
     from taskscape.io.files import Kind
     from taskscape.themes import TaskModel
 
@@ -116,18 +115,11 @@ def forecast(
     if save is not None:
         ready.save(save)
     forecasts = ready.predict(new)
-    plain, names = forecasts.to_dict(), [list(new.names(i)) for i in range(len(new))]
-    for row, classes in zip(plain["tasks"], names, strict=True):
-        row["classes"] = classes
+    names = [list(new.names(i)) for i in range(len(new))]
+    plain = {**forecasts.to_dict(), "classes": names}
     if out is not None:
         _write(out, plain, {"task": range(len(new)), "classes": names, **forecasts.columns()})
-    if as_json:
-        typer.echo(json.dumps(plain))
-    else:
-        _print_forecasts(ready, forecasts, new)
-        for path in (out, save):
-            if path is not None:
-                typer.echo(f"written to {path}")
+    opt.print_result(as_json, plain, _words(ready, forecasts, names), out, save)
 
 
 def _table(path: Path) -> "Kind":
@@ -205,23 +197,21 @@ def _read_accuracy(path: Path) -> Any:
     return np.concatenate([p.reshape(len(p), -1) for p in parts], axis=1)
 
 
-def _print_forecasts(
-    ready: "taskscape.Forecaster", forecasts: "Forecasts", tasks: "taskscape.TaskSet"
-) -> None:
-    calibration = ready.calibration
-    assert calibration is not None
-    typer.echo(forecasts.summary())
-    typer.echo(ready.summary())
-    because = "  mainly because of" if calibration.beats_mean else ""
-    typer.echo(f"{'task':>6}  expected  {100 * forecasts.confidence:.0f} % interval{because}")
-    for i in range(min(_SHOWN, len(forecasts))):
+def _words(ready: "Forecaster", forecasts: "Forecasts", names: list[list[str]]) -> str:
+    """The forecasts in words, and for the first tasks the main reason."""
+    told = ready.calibration is not None and ready.calibration.beats_mean
+    because = "  mainly because of" if told else ""
+    lines = [forecasts.summary(), ready.summary()]
+    lines.append(f"{'task':>6}  expected  {100 * forecasts.confidence:.0f} % interval{because}")
+    for i, classes in enumerate(names[:_SHOWN]):
         reason = ""
-        if calibration.beats_mean:
+        if told:
             what, moved = max(forecasts.reasons.items(), key=lambda r: abs(r[1][i]))
             reason = f"{what} ({100 * moved[i]:+z.1f}): "
-        typer.echo(
+        lines.append(
             f"{i:>6}  {100 * forecasts.expected[i]:7.1f}  {100 * forecasts.low[i]:5.1f} to "
-            f"{100 * forecasts.high[i]:5.1f}  {reason}{', '.join(tasks.names(i))}"
+            f"{100 * forecasts.high[i]:5.1f}  {reason}{', '.join(classes)}"
         )
-    if len(forecasts) > _SHOWN:
-        typer.echo(f"  … and {len(forecasts) - _SHOWN:,} more")
+    if len(names) > _SHOWN:
+        lines.append(f"  … and {len(names) - _SHOWN:,} more")
+    return "\n".join(lines)
