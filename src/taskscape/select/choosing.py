@@ -285,7 +285,7 @@ def _start(source: DistanceSource, rule: str, request: _Request) -> Run:
         tie_keys=_keys(train_content, request.seed),
         test_keys=_keys(test_content, request.seed),
         weights=_read_weights(request.test_weights, source.n_test),
-        budget=n,
+        left=n,
         costs=costs,
         classes=classes,
         max_shared=max_shared,
