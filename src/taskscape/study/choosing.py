@@ -18,7 +18,6 @@ from taskscape.select.trials import Trial, gains_of, train_and_test, without_cla
 from taskscape.similarity import DistanceSource, distances_between
 from taskscape.similarity.known import find_similarity
 from taskscape.study.checks import read_rule
-from taskscape.study.distances import fit_similarity
 from taskscape.study.plan import Plan
 from taskscape.study.represent import SplitEmbeddings
 from taskscape.study.stages import Stage, Steps
@@ -84,7 +83,7 @@ def _distances(
         with without_advice():  # of the same classes, embedding has said it
             return distances_between(model.embed(test), known, measure)
     train = plan.episodes(candidates, plan.pool, "selection")
-    fitted = fit_similarity(plan, measure, train)
+    fitted = plan.measure(measure).fit(train)
     both = fitted.embed(TaskSet.concatenate([test, train]))
     return fitted.distances(both[: len(test)], both[len(test) :])
 

@@ -14,9 +14,7 @@ from taskscape.pools import ClassPool
 from taskscape.similarity import (
     DistanceSource,
     Resemblance,
-    Similarity,
     distances_between,
-    make_similarity,
     nearest_tasks,
     resemblance,
 )
@@ -83,19 +81,13 @@ def distances_stage(
     return Stage("distances", settings, make, load, ("embed",))
 
 
-def fit_similarity(plan: Plan, name: str, train: TaskSet) -> Similarity:
-    """A similarity measure other than the study's own model, fitted to training tasks."""
-    updates = plan.config.distances.probe_updates
-    return make_similarity(name, seed=plan.config.seed, updates=updates).fit(train)
-
-
 def _measure(plan: Plan, embedded: SplitEmbeddings) -> DistanceSource:
     """The distances from the test tasks to the training tasks."""
     name = plan.config.similarity
     measure = find_similarity(name)
     if measure.factor is not None:
         return distances_between(embedded.test, embedded.train, name)
-    fitted = fit_similarity(plan, name, plan.train)
+    fitted = plan.measure(name).fit(plan.train)
     return fitted.distances(plan.test, fitted.embed(plan.train))
 
 

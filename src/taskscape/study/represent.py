@@ -16,12 +16,7 @@ from taskscape.io.tables import write_csv
 from taskscape.io.values import read_json, write_json
 from taskscape.pools import SPLITS, ClassPool
 from taskscape.pools.sheet import contact_sheet
-from taskscape.similarity import (
-    DEFAULT_SIMILARITY,
-    RetrievalTest,
-    choose_settings,
-    make_similarity,
-)
+from taskscape.similarity import DEFAULT_SIMILARITY, RetrievalTest, choose_settings
 from taskscape.similarity.retrieval import retrieval_if_any
 from taskscape.study.plan import Plan
 from taskscape.study.stages import Stage, Steps
@@ -179,8 +174,7 @@ def unfitted_measure(plan: Plan, model: TaskThemes) -> Any:
     """The similarity measure of a study, to be fitted again to some of the training classes."""
     if plan.config.similarity == DEFAULT_SIMILARITY:
         return clone(model).set_params(co_clustering=None)
-    updates = plan.config.distances.probe_updates
-    return make_similarity(plan.config.similarity, seed=plan.config.seed, updates=updates)
+    return plan.measure(plan.config.similarity)
 
 
 def health_stage(plan: Plan, model: TaskThemes) -> Stage[RetrievalTest | None]:
