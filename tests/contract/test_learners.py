@@ -30,13 +30,15 @@ from taskscape.meta import (
     train,
 )
 from taskscape.meta.gaussian_weights import GaussianLearner
+from taskscape.settings import settings_in
 
 SMALL = {"inner_rate": 0.3, "predict_samples": 4, "particles": 3}
 """Settings for a small problem; a learner gets those that it has."""
 
 
 def small(entry: LearnerEntry) -> Any:
-    return make_learner(entry.name, **{k: v for k, v in SMALL.items() if k in entry.defaults})
+    own = settings_in(entry.kind)
+    return make_learner(entry.name, **{k: v for k, v in SMALL.items() if k in own})
 
 
 LEARNERS = {name: small(entry) for name, entry in REGISTRY.items()}

@@ -15,7 +15,7 @@ from taskscape.cli import options as opt
 from taskscape.cli.interrupts import resumable
 from taskscape.errors import DataError
 from taskscape.io.files import check_output
-from taskscape.settings import assigned, changed, setting, settings_in
+from taskscape.settings import assigned, changed, named, setting, settings_in
 
 if TYPE_CHECKING:
     from taskscape.tasks import TaskSet
@@ -100,7 +100,7 @@ def fit(
         opt.refuse_given(fit, "--tasks", **sizes)
     if resume and not paper:
         raise DataError("--resume is for --paper; leave it out.")
-    values = assigned(set_values or ())
+    values = assigned(named(set_values or ()))
     if "prepare" in values:
         values["prepare"] = parse_prepare(str(values["prepare"]), "prepare=")
     kind = Work if paper else Search

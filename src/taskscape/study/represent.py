@@ -24,7 +24,6 @@ from taskscape.similarity import (
     RetrievalTest,
     choose_settings,
     distances_between,
-    make_similarity,
     nearest_tasks,
     resemblance,
 )
@@ -181,8 +180,7 @@ def unfitted_measure(plan: Plan, model: TaskThemes) -> Any:
     """The similarity measure of a study, to be fitted again to some of the training classes."""
     if plan.config.similarity == DEFAULT_SIMILARITY:
         return clone(model).set_params(co_clustering=None)
-    updates = plan.config.distances.probe_updates
-    return make_similarity(plan.config.similarity, seed=plan.config.seed, updates=updates)
+    return plan.measure(plan.config.similarity)
 
 
 def health_stage(plan: Plan, model: TaskThemes) -> Stage[RetrievalTest | None]:
@@ -274,8 +272,7 @@ def distances_stage(
 
 def distances_by_samples(plan: Plan, name: str, test: TaskSet, train: TaskSet) -> DistanceSource:
     """Distances by a measure other than the study's own model, fitted to the training tasks."""
-    updates = plan.config.distances.probe_updates
-    fitted = make_similarity(name, seed=plan.config.seed, updates=updates).fit(train)
+    fitted = plan.measure(name).fit(train)
     return fitted.distances(test, fitted.embed(train))
 
 
