@@ -38,7 +38,7 @@ from taskscape.io.arrays import load_checkpoint, save_checkpoint
 from taskscape.io.ledger import Ledger
 from taskscape.meta import TrainConfig, Trained, make_learner, mlp
 from taskscape.pools import find_look_alikes
-from taskscape.select.selection import Selection
+from taskscape.select import Selection
 from taskscape.similarity import choose_settings
 from taskscape.study import config_from, load_study, read_config, run_study, to_toml
 from taskscape.study.checks import check_config

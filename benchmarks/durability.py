@@ -41,7 +41,6 @@ from taskscape.cli.interrupts import heed_interrupts
 from taskscape.errors import DataError
 from taskscape.io.arrays import (
     arrays_of,
-    forget_checkpoint,
     load_checkpoint,
     save_checkpoint,
     tree_from,
@@ -97,7 +96,7 @@ def fit(folder: Path) -> None:
     tasks = sample_tasks(made_up_pool(), 200, n_way=3, n_shot=5, seed=0)
     model, checkpoint = quick_model(batch_size=10, max_passes=2), folder / "model.checkpoint"
     model.fit(tasks, checkpoint=checkpoint, checkpoint_every=1, resume=True).save(folder / "model")
-    forget_checkpoint(checkpoint)
+    checkpoint.unlink(missing_ok=True)
 
 
 def embed(folder: Path) -> None:
@@ -128,7 +127,7 @@ def meta_training(folder: Path) -> None:
         checkpoint=keep, resume=resume,
     )  # fmt: skip
     trained.save(folder / "learner")
-    forget_checkpoint(file)
+    file.unlink(missing_ok=True)
 
 
 def run(folder: Path) -> None:

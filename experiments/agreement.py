@@ -20,7 +20,7 @@ from taskscape.compare import mean_distance
 from taskscape.diagram import correlation_diagram
 from taskscape.pools import ClassPool, load_pool
 from taskscape.statistics import pairwise_spearman
-from taskscape.study.distances import difficulty
+from taskscape.study.represent import difficulty
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes import TaskThemes
 from taskscape.themes.prepare import unit_length

@@ -15,7 +15,6 @@ from jaxtyping import Float, UInt16
 
 from taskscape.arguments import check_number
 from taskscape.errors import DataError
-from taskscape.io.arrays import forget_checkpoint
 from taskscape.io.files import written_in_one_piece
 from taskscape.io.ledger import Ledger, read_ledger
 from taskscape.themes import CoClustering, TaskModel
@@ -135,7 +134,7 @@ class Store:
         path.parent.mkdir(parents=True, exist_ok=True)
         checkpoint = path.with_name(f"{name}.checkpoint")
         make(checkpoint).save(path)
-        forget_checkpoint(checkpoint)
+        checkpoint.unlink(missing_ok=True)
         return TaskModel.load(path)
 
     def finished(self, cell: Mapping[str, Any]) -> bool:

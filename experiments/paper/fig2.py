@@ -20,7 +20,7 @@ from taskscape.embeddings.factors import split_columns
 from taskscape.errors import DataError
 from taskscape.meta import Evaluation
 from taskscape.pools import ClassPool
-from taskscape.study.distances import difficulty
+from taskscape.study.represent import difficulty
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.tasks.sampling import draw_tasks
 from taskscape.themes import CoClustering

@@ -25,7 +25,7 @@ from taskscape.statistics import (
     partial_spearman,
     spearman,
 )
-from taskscape.study.distances import difficulty
+from taskscape.study.represent import difficulty
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.prepare import PrepareConfig, choose_config, prepared_pool
 

@@ -31,9 +31,8 @@ def setting(
 ) -> Any:
     """A field of a frozen dataclass of settings, with all that is known of it.
 
-    The limits hold for each item of a list. A field annotated as a ``Literal`` has its choices from
-    there. A setting with a ``flag`` is an option of its command; fields that share one are set
-    together.
+    Limits hold for each item of a list; a ``Literal`` has its choices from there. One with a
+    ``flag`` is an option of its command; fields that share a flag are set together.
     """
     about = {
         "help": help,
@@ -49,10 +48,10 @@ def setting(
 
 
 def like(config: type, name: str, **changes: Any) -> Any:
-    """A field that is one of other settings, with their default, limits and meaning, or other."""
-    of = next(f for f in fields(config) if f.name == name)
+    """A field that is one of other settings: their default, limits and meaning, unless changed."""
+    of = settings_in(config)[name]
     default = changes.pop("default", of.default)
-    return field(default=default, metadata={**of.metadata, **changes})
+    return field(default=default, metadata={**of.metadata, "flag": "", **changes})
 
 
 def _kinds(config: type) -> dict[str, Any]:
@@ -112,10 +111,10 @@ def _checked(value: Any, kind: Any, about: Mapping[str, Any], name: str) -> Any:
         return arguments.check_choice(value, name, choices)
     if kind is bool:
         return arguments.check_flag(value, name)
-    limits = {key: about[key] for key in ("low", "high") if about.get(key) is not None}
     if kind is int:
-        return arguments.check_whole(value, name, limits.get("low"), limits.get("high"))
+        return arguments.check_whole(value, name, about.get("low"), about.get("high"))
     if kind is float:
+        limits = {key: about[key] for key in ("low", "high") if about.get(key) is not None}
         return arguments.check_number(value, name, **limits, open_=about.get("open", ""))
     if kind is str and not isinstance(value, str):
         raise DataError(f"{name}={value!r} must be text in quotes.")
@@ -139,11 +138,12 @@ def changed(
     stands for a list has commas.
     """
     new: dict[str, Any] = {}
-    kinds, names = _kinds(type(config)), [where + name for name in settings_in(type(config))]
+    kinds, known = _kinds(type(config)), {f.name: f for f in fields(config)}  # type: ignore[arg-type]
     for key, value in values.items():
         name = f"{where}{key}"
-        if key not in kinds:
-            hint = _known(name, [*names, *also])
+        if key not in known:
+            every = [where + name for name in settings_in(type(config))]
+            hint = _near(name, [*every, *also])
             raise DataError(f"{source}{name}={value!r} is not a setting{hint}")
         before = getattr(config, key)
         if is_dataclass(before):
@@ -156,13 +156,12 @@ def changed(
         else:
             if get_origin(kinds[key]) is tuple and not isinstance(value, list | tuple | Mapping):
                 words = value.split(",") if isinstance(value, str) else [value]
-                value = [plain_value(w.strip()) if isinstance(w, str) else w for w in words if w]
-            about = next(f.metadata for f in fields(config) if f.name == key)  # type: ignore[arg-type]
-            new[key] = _checked(value, kinds[key], about, f"{source}{name}")
+                value = [_plain(w.strip()) if isinstance(w, str) else w for w in words if w]
+            new[key] = _checked(value, kinds[key], known[key].metadata, f"{source}{name}")
     return replace(config, **new)  # type: ignore[type-var]
 
 
-def _known(name: str, every: Sequence[str]) -> str:
+def _near(name: str, every: Sequence[str]) -> str:
     """Which names there are, and those near a wrong one."""
     near = [n for n in every if n.rpartition(".")[2] == name.rpartition(".")[2]]
     near = near or get_close_matches(name, every, n=3)
@@ -172,8 +171,7 @@ def _known(name: str, every: Sequence[str]) -> str:
 
 def _by_name(before: Mapping[str, Any], value: Any, source: str, name: str) -> dict[str, Any]:
     """Tables of plain values by name, over those there were before."""
-    tables = value.values() if isinstance(value, Mapping) else [value]
-    for own in tables:
+    for own in value.values() if isinstance(value, Mapping) else [value]:
         if not isinstance(own, Mapping) or any(isinstance(v, Mapping | list) for v in own.values()):
             raise DataError(
                 f"{source}{name}={value!r} must have a table for each name, such as "
@@ -182,46 +180,38 @@ def _by_name(before: Mapping[str, Any], value: Any, source: str, name: str) -> d
     return {**before, **{key: {**before.get(key, {}), **own} for key, own in value.items()}}
 
 
-def assigned(texts: Iterable[str]) -> dict[str, Any]:
-    """The values of ``name=value`` texts by name; quotes around text may be left out.
+def assigned(texts: Mapping[str, str]) -> dict[str, Any]:
+    """What is written for each full name, as in TOML or as plain text: the values, by section.
 
-    >>> assigned(["fit.n_way=[5, 10]", "fit.prepare=none", "seed=3"])
-    {'fit.n_way': [5, 10], 'fit.prepare': 'none', 'seed': 3}
-    """
-    values: dict[str, Any] = {}
-    for text in texts:
-        name, sign, value = (part.strip() for part in text.partition("="))
-        if not sign or not all(name.split(".")):
-            raise DataError(f"{text!r} is no setting: write name=value, such as seed=3.")
-        values[name] = plain_value(value)
-    return values
-
-
-def plain_value(text: str) -> Any:
-    """A value as TOML reads it, or the text itself."""
-    try:
-        (value,) = tomllib.loads(f"value = {text}").values()
-    except ValueError:
-        return text
-    return value
-
-
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by full name, by section.
-
-    >>> nested({"fit.n_way": [5, 10], "fit.prepare": "none", "seed": 3})
+    >>> assigned({"fit.n_way": "[5, 10]", "fit.prepare": "none", "seed": "3"})
     {'fit': {'n_way': [5, 10], 'prepare': 'none'}, 'seed': 3}
     """
-    tree: dict[str, Any] = {}
-    for name, value in values.items():
-        *sections, own = name.split(".")
-        inner = tree
-        for section in sections:
-            inner = inner.setdefault(section, {})
-            if not isinstance(inner, dict):
-                raise DataError(f"{name}={value!r}: {section} has a value; it is no section.")
-        inner[own] = value
-    return tree
+    lines = []
+    for name, text in texts.items():
+        plain = _plain(text)
+        written = json.dumps(plain, ensure_ascii=False) if isinstance(plain, str) else text
+        lines.append(f"{name} = {written}")
+    try:
+        return tomllib.loads("\n".join(lines))
+    except ValueError as error:
+        raise DataError(f"{', '.join(lines)}: {error}. Write such as fit.n_way=5,10.") from None
+
+
+def named(texts: Iterable[str]) -> dict[str, str]:
+    """The texts of ``name=value``, by name."""
+    for text in texts:
+        if "=" not in text:
+            raise DataError(f"{text!r} is no setting: write name=value, such as seed=3.")
+    pairs = (text.split("=", 1) for text in texts)
+    return {name.strip(): value.strip() for name, value in pairs}
+
+
+def _plain(text: str) -> Any:
+    """A value as TOML reads it, or the text itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except ValueError:
+        return text
 
 
 def flags_of(config: type) -> dict[str, list[str]]:

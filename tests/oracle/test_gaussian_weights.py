@@ -8,11 +8,11 @@ from jax.flatten_util import ravel_pytree
 from scipy import integrate, optimize, stats
 
 from taskscape.meta import VAMPIRE, Shots
-from taskscape.meta.abml import hyper_prior
 from taskscape.meta.gaussian_weights import (
     GaussianWeights,
     draw,
     gaussian_kl,
+    hyper_prior,
     noise,
     signs,
     slopes,

@@ -25,7 +25,7 @@ from taskscape.arguments import (
     check_number,
     check_whole,
 )
-from taskscape.cli.failures import in_words, plain_warnings
+from taskscape.cli import in_words, plain_warnings
 from taskscape.devices import free_memory
 from taskscape.errors import DataError
 from taskscape.meta import TrainConfig, evaluate, make_learner, mlp, train

@@ -16,7 +16,7 @@ from posterior_cases import PRODUCT, posteriors
 from taskscape import Embeddings, TaskSet, sample_tasks
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.select.selection import Selection
+from taskscape.select import Selection
 from taskscape.study.stages import Stage, StageRunner
 
 RNG = np.random.default_rng(0)

@@ -13,9 +13,7 @@ import pytest
 import kill_cases
 from experiments.lab import Lab, Store
 from taskscape.errors import DataError
-from taskscape.io.arrays import forget_checkpoint, load_checkpoint, save_checkpoint
 from taskscape.io.files import folder_in_one_piece, written_in_one_piece
-from taskscape.study.stages import Stage, StageRunner
 
 TESTS = Path(kill_cases.__file__).parent
 
@@ -29,16 +27,6 @@ def test_nothing_finished_is_lost_when_writers_are_killed() -> None:
     }
 
 
-def test_a_checkpoint_is_replaced_and_forgotten(tmp_path: Path) -> None:
-    path = tmp_path / "fit.checkpoint"
-    for i in (1, 2):
-        save_checkpoint(path, {"values": np.full(9, i)}, {"what": "test"})
-    assert load_checkpoint(path)[0]["values"][0] == 2
-    assert list(tmp_path.iterdir()) == [path]
-    forget_checkpoint(path)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("kind", [written_in_one_piece, folder_in_one_piece])
 def test_a_full_disk_is_said_in_words(kind, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     with (
@@ -47,16 +35,6 @@ def test_a_full_disk_is_said_in_words(kind, tmp_path: Path) -> None:  # type: ig
     ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_another_number_in_a_ledger_is_noticed(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
-    for number in (1, 2):
-        Lab(path).add({"number": number}, {"accuracy": 0.5})
-    assert [cell["accuracy"] for cell in Lab(path).cells.values()] == [0.5, 0.5]
-    path.write_text(path.read_text().replace('"accuracy": 0.5', '"accuracy": 0.6', 1))
-    with pytest.raises(DataError, match="line 1 of"):
-        Lab(path)
 
 
 def test_arrays_that_are_damaged_are_made_anew(tmp_path: Path) -> None:
@@ -68,18 +46,3 @@ def test_arrays_that_are_damaged_are_made_anew(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="is damaged .* it is made anew"):
         again = store.arrays("some", lambda: made)
     np.testing.assert_array_equal(again["values"], made["values"])
-
-
-def test_a_damaged_stage_is_made_anew(tmp_path: Path) -> None:
-    stage = Stage(
-        "numbers",
-        {},
-        lambda folder, steps: (folder / "numbers.txt").write_text("1 2 3") and None,
-        lambda folder: (folder / "numbers.txt").read_text(),
-    )
-    assert StageRunner(tmp_path).run(stage) == "1 2 3"
-    (tmp_path / "numbers" / "numbers.txt").write_text("1 2 4")
-    with pytest.raises(DataError, match=r"is damaged: .* is not as it was written"):
-        StageRunner(tmp_path, read_only=True).run(stage)
-    with pytest.warns(UserWarning, match="It is made anew"):
-        assert StageRunner(tmp_path, resume=True).run(stage) == "1 2 3"

@@ -1,7 +1,7 @@
 """``taskscape advise``: which tasks of a pool to train on for a target."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
@@ -9,6 +9,7 @@ from taskscape.cli import options as opt
 from taskscape.errors import DataError
 from taskscape.io.files import check_output
 from taskscape.select.known import AUTO
+from taskscape.settings import changed
 from taskscape.targets.known import WAYS, AdvisorSettings
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ OWN = "own"
     "advise --data glyphs --target Hexagrams --budget 100 --learner maml",
     "advise --data mine/ --target new/ --experience own",
 )
+@opt.takes_settings(AdvisorSettings)
 def advise(
     target: Annotated[
         str,
@@ -44,12 +46,7 @@ def advise(
         ),
     ] = AUTO,
     encoder: opt.Encoder = None,
-    candidates: Annotated[int, Option(help="Tasks to choose from.")] = AdvisorSettings.candidates,
-    n_way: Annotated[int, Option(help="Classes of a task.")] = AdvisorSettings.n_way,
-    n_shot: Annotated[
-        int, Option(help="Labelled samples of a class; fewer where a class has fewer.")
-    ] = AdvisorSettings.n_shot,
-    updates: Annotated[int, Option(help="Of every training.")] = AdvisorSettings.updates,
+    set_values: opt.SetValues = None,
     trials: Annotated[int, Option(help="Trainings of each way.")] = 4,
     experience: Annotated[
         str | None,
@@ -59,12 +56,12 @@ def advise(
             "gains, as that folder has."
         ),
     ] = None,
-    seed: opt.Seed = 0,
     out: Annotated[
         Path | None,
         Option(help="Write a folder: the advice, the tasks, classes and sources chosen."),
     ] = None,
     as_json: opt.AsJson = False,
+    **flags: Any,
 ) -> None:
     """What in the data is like your target, which tasks to train on for it, and what to expect.
 
@@ -85,7 +82,7 @@ def advise(
         check_output(out, ADVICE)
     if way != AUTO:
         opt.refuse_given(advise, f"--way {way}", experience=experience)
-    settings = AdvisorSettings(candidates, n_way, n_shot, updates=updates, seed=seed)
+    settings = changed(AdvisorSettings(), opt.given_settings(AdvisorSettings, flags, set_values)[0])
     pool, seen = load_pool(source, encoder=encoder), None
     meant = find_target(target, pool, **settings.target_sizes())
     if experience == OWN:

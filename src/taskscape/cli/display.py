@@ -1,6 +1,5 @@
 """What a terminal shows while a fit or a study runs, plain lines elsewhere; a fit in words."""
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from taskscape.cli.options import print_result
 from taskscape.compiling import seconds_compiling
 from taskscape.embeddings.embeddings import describe_factors
 from taskscape.errors import DataError
@@ -120,50 +120,45 @@ def _tensorboard(folder: Path | None) -> Any:
 
 
 def print_fit(model: CoClustering, pool: str, out: Path, as_json: bool) -> None:
-    last = model.fit_info_[-1]
-    if as_json:
-        outcome = {
-            "model": str(out),
-            "pool": pool,
-            "tasks": last.tasks,
-            "held_out_elbo": float(model.elbo_history_[:, 1].max()),
-            "held_out": model.held_out_,
-            "stopped": last.done,
-            "preparation": model.preparation_.config.describe(),
-            "health": model.health_.to_dict(),
-        }
-        typer.echo(json.dumps(outcome, indent=2))
-        return
-    typer.echo(f"prepared by: {model.preparation_.config.describe()}")
-    typer.echo(
-        f"learned from {last.tasks:,} tasks; stopped: {last.done}; bound (how well "
-        f"{model.held_out_} are explained) {model.elbo_history_[:, 1].max():.4f} nats per sample"
+    """Say what was learned, and on what it was evaluated."""
+    last, bound = model.fit_info_[-1], float(model.elbo_history_[:, 1].max())
+    prepared = model.preparation_.config.describe()
+    outcome = {
+        "model": str(out),
+        "pool": pool,
+        "tasks": last.tasks,
+        "held_out_elbo": bound,
+        "held_out": model.held_out_,
+        "stopped": last.done,
+        "preparation": prepared,
+        "health": model.health_.to_dict(),
+    }
+    words = (
+        f"prepared by: {prepared}\nlearned from {last.tasks:,} tasks; stopped: {last.done}; bound "
+        f"(how well {model.held_out_} are explained) {bound:.4f} nats per sample\n"
+        f"{model.health_.summary()}\nmodel: {out}"
     )
-    typer.echo(model.health_.summary())
-    typer.echo(f"model: {out}")
+    print_result(as_json, outcome, words)
 
 
 def print_themes(model: TaskThemes, pool: ClassPool, out: Path, as_json: bool) -> None:
     """Say what was learned, and whether tasks of one group find each other by it."""
     test = retrieval_if_any(pool, model)
     prepared = model.preparation_.config.describe()
-    if as_json:
-        outcome = {
-            "model": str(out),
-            "pool": pool.name,
-            "image_themes": model.themes_.K,
-            "preparation": prepared,
-            "settings": model.origin or "default",
-            "retrieval": None if test is None else test.to_dict(),
-        }
-        typer.echo(json.dumps(outcome, indent=2))
-        return
-    typer.echo(f"prepared by: {prepared}")
-    typer.echo(f"learned: {describe_factors(model.factors_)}")
-    if model.origin:
-        typer.echo(f"settings: {model.origin}.")
-    typer.echo(TOO_FEW if test is None else test.summary())
-    typer.echo(f"model: {out}")
+    outcome = {
+        "model": str(out),
+        "pool": pool.name,
+        "image_themes": model.themes_.K,
+        "preparation": prepared,
+        "settings": model.origin or "default",
+        "retrieval": None if test is None else test.to_dict(),
+    }
+    settings = f"settings: {model.origin}.\n" if model.origin else ""
+    words = (
+        f"prepared by: {prepared}\nlearned: {describe_factors(model.factors_)}\n{settings}"
+        f"{TOO_FEW if test is None else test.summary()}\nmodel: {out}"
+    )
+    print_result(as_json, outcome, words)
 
 
 class StudyDisplay(Listener):

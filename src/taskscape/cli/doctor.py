@@ -3,7 +3,6 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -26,7 +25,19 @@ def doctor(as_json: opt.AsJson = False) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    checks = list(_examine())
+    looks = {
+        "versions": _versions,
+        "devices": _devices,
+        "folders": _folders,
+        "data": _data,
+        "small run": _small_run,
+    }
+    checks = []
+    for name, look in looks.items():
+        try:
+            checks.append((name, True, look()))
+        except Exception as error:  # the others are made all the same
+            checks.append((name, False, f"{type(error).__name__}: {error}"))
     wrong = [name for name, good, _ in checks if not good]
     if as_json:
         rows = [{"name": name, "good": good, "found": found} for name, good, found in checks]
@@ -41,25 +52,6 @@ def doctor(as_json: opt.AsJson = False) -> None:
         console.print(verdict if wrong else "[bold green]Ready[/]: all that was tried works.")
     if wrong:
         raise typer.Exit(1)
-
-
-def _examine() -> Iterator[tuple[str, bool, str]]:
-    """What is checked, whether it is as it should be, and what was found or what to do.
-
-    An error in one check does not keep the others from being made.
-    """
-    looks: dict[str, Callable[[], str]] = {
-        "versions": _versions,
-        "devices": _devices,
-        "folders": _folders,
-        "data": _data,
-        "small run": _small_run,
-    }
-    for name, look in looks.items():
-        try:
-            yield name, True, look()
-        except Exception as error:
-            yield name, False, f"{type(error).__name__}: {error}"
 
 
 def _versions() -> str:

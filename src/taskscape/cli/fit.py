@@ -15,7 +15,7 @@ from taskscape.cli import options as opt
 from taskscape.cli.interrupts import resumable
 from taskscape.errors import DataError
 from taskscape.io.files import check_output
-from taskscape.settings import assigned, changed, setting, settings_in
+from taskscape.settings import assigned, changed, named, setting, settings_in
 
 if TYPE_CHECKING:
     from taskscape.tasks import TaskSet
@@ -100,7 +100,7 @@ def fit(
         opt.refuse_given(fit, "--tasks", **sizes)
     if resume and not paper:
         raise DataError("--resume is for --paper; leave it out.")
-    values = assigned(set_values or ())
+    values = assigned(named(set_values or ()))
     if "prepare" in values:
         values["prepare"] = parse_prepare(str(values["prepare"]), "prepare=")
     kind = Work if paper else Search
@@ -137,7 +137,7 @@ def _fit_paper(
     """Fit the paper's model as the options of the command ask, and write it."""
     from taskscape.cli.display import FitDisplay, print_fit
     from taskscape.distributed.mesh import first_process, join_processes
-    from taskscape.io.arrays import CHECKPOINT, arrays_of_kind, forget_checkpoint
+    from taskscape.io.arrays import CHECKPOINT, arrays_of_kind
     from taskscape.progress import heard_by
     from taskscape.themes.loop import check_no_checkpoint
     from taskscape.themes.task_model import MODEL, HealthWarning
@@ -167,7 +167,7 @@ def _fit_paper(
         )  # fmt: skip
     if speaks:
         model.save(out)
-        forget_checkpoint(saved)
+        saved.unlink(missing_ok=True)
         print_fit(model, drawn.pool.name, out, as_json)
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Option
 
 from taskscape.cli import options as opt
@@ -14,15 +13,14 @@ from taskscape.io.files import check_output
 
 if TYPE_CHECKING:
     import taskscape
-    from taskscape.forecast import Forecasts
+    from taskscape.forecast import Forecaster, Forecasts
     from taskscape.io.files import Kind
     from taskscape.themes import TaskModel
 
 
 _SHOWN = 10
-_COLUMNS = ("task", "expected", "low", "high", "outside", "classes")
+_COLUMNS = ("task", "classes", "expected", "low", "high", "outside")
 _ACCURACIES = "expected a column accuracy, or accuracy/1, accuracy/2, …, and a row for each task"
-_BECAUSE = "because of "
 
 
 @opt.command(
@@ -117,53 +115,39 @@ def forecast(
     if save is not None:
         ready.save(save)
     forecasts = ready.predict(new)
-    plain = forecasts.to_dict()
-    for i, row in enumerate(plain["tasks"]):
-        row["classes"] = list(new.names(i))
+    names = [list(new.names(i)) for i in range(len(new))]
+    plain = {**forecasts.to_dict(), "classes": names}
     if out is not None:
-        _write(out, plain)
-    if as_json:
-        typer.echo(json.dumps(plain))
-    else:
-        _print_forecasts(ready, forecasts, new)
-        for path in (out, save):
-            if path is not None:
-                typer.echo(f"written to {path}")
+        _write(out, plain, {"task": range(len(new)), "classes": names, **forecasts.columns()})
+    opt.print_result(as_json, plain, _words(ready, forecasts, names), out, save)
 
 
 def _table(path: Path) -> "Kind":
     """The kind of table that an ending names, by which one of before is known again."""
     from taskscape.forecast import FORECASTS_FILE
+    from taskscape.forecast.result import BECAUSE
     from taskscape.io.tables import table_with
 
-    table = table_with("a table of forecasts", *_COLUMNS, more=_BECAUSE)
+    table = table_with("a table of forecasts", *_COLUMNS, more=BECAUSE)
     kinds = {".csv": table, ".parquet": table, ".json": FORECASTS_FILE}
     if path.suffix not in kinds:
         raise DataError(f"--out {path}: expected a name that ends in .csv, .parquet or .json.")
     return kinds[path.suffix]
 
 
-def _write(path: Path, plain: dict[str, Any]) -> None:
+def _write(path: Path, plain: dict[str, Any], columns: dict[str, Any]) -> None:
     """Write a row for each task, or as JSON all there is."""
-    import pyarrow as pa
-
     from taskscape.io.files import written_in_one_piece
-    from taskscape.io.tables import write_csv, write_parquet
+    from taskscape.io.tables import write_csv, write_table
     from taskscape.tasks.class_lists import write_classes
 
-    rows = []
-    for task in plain["tasks"]:
-        reasons = {f"{_BECAUSE}{what}": moved for what, moved in task["reasons"].items()}
-        rows.append({**{k: task[k] for k in _COLUMNS}, **reasons})
     with written_in_one_piece(path, _table(path)) as file:
         if path.suffix == ".json":
             file.write_text(json.dumps(plain, ensure_ascii=False) + "\n", encoding="utf-8")
         elif path.suffix == ".parquet":
-            write_parquet(file, pa.Table.from_pylist(rows))
+            write_table(file, columns)
         else:
-            columns = {name: [row[name] for row in rows] for name in rows[0]}
-            columns["classes"] = [write_classes(names) for names in columns["classes"]]
-            write_csv(file, columns)
+            write_csv(file, columns | {"classes": list(map(write_classes, columns["classes"]))})
 
 
 def _measured(
@@ -213,23 +197,21 @@ def _read_accuracy(path: Path) -> Any:
     return np.concatenate([p.reshape(len(p), -1) for p in parts], axis=1)
 
 
-def _print_forecasts(
-    ready: "taskscape.Forecaster", forecasts: "Forecasts", tasks: "taskscape.TaskSet"
-) -> None:
-    calibration = ready.calibration
-    assert calibration is not None
-    typer.echo(forecasts.summary())
-    typer.echo(ready.summary())
-    because = "  mainly because of" if calibration.beats_mean else ""
-    typer.echo(f"{'task':>6}  expected  {100 * forecasts.confidence:.0f} % interval{because}")
-    for i in range(min(_SHOWN, len(forecasts))):
+def _words(ready: "Forecaster", forecasts: "Forecasts", names: list[list[str]]) -> str:
+    """The forecasts in words, and for the first tasks the main reason."""
+    told = ready.calibration is not None and ready.calibration.beats_mean
+    because = "  mainly because of" if told else ""
+    lines = [forecasts.summary(), ready.summary()]
+    lines.append(f"{'task':>6}  expected  {100 * forecasts.confidence:.0f} % interval{because}")
+    for i, classes in enumerate(names[:_SHOWN]):
         reason = ""
-        if calibration.beats_mean:
+        if told:
             what, moved = max(forecasts.reasons.items(), key=lambda r: abs(r[1][i]))
             reason = f"{what} ({100 * moved[i]:+z.1f}): "
-        typer.echo(
+        lines.append(
             f"{i:>6}  {100 * forecasts.expected[i]:7.1f}  {100 * forecasts.low[i]:5.1f} to "
-            f"{100 * forecasts.high[i]:5.1f}  {reason}{', '.join(tasks.names(i))}"
+            f"{100 * forecasts.high[i]:5.1f}  {reason}{', '.join(classes)}"
         )
-    if len(forecasts) > _SHOWN:
-        typer.echo(f"  … and {len(forecasts) - _SHOWN:,} more")
+    if len(names) > _SHOWN:
+        lines.append(f"  … and {len(names) - _SHOWN:,} more")
+    return "\n".join(lines)

@@ -29,7 +29,8 @@ def heed_interrupts() -> Iterator[None]:
     Signals that something else handles, or that are ignored on purpose, stay as they are.
     """
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
-    ours = {number: handler for number, handler in handlers.items() if handler == _usual(number)}
+    usual = (signal.default_int_handler, signal.SIG_DFL)
+    ours = {number: handler for number, handler in handlers.items() if handler in usual}
     heard: list[int] = []
 
     def hear(number: int, frame: FrameType | None) -> None:
@@ -66,11 +67,6 @@ def resumable(saved: Path, speaks: bool = True) -> Iterator[None]:
         if speaks:
             typer.echo(f"\ninterrupted; {kept}", err=True)
         raise typer.Exit(_INTERRUPTED) from None
-
-
-def _usual(number: int) -> object:
-    """What handles a signal where nobody has said otherwise."""
-    return signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
 
 
 def _is_importing(frame: FrameType | None) -> bool:

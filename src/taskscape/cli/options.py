@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 from taskscape.distributed.engine import ENGINES
 from taskscape.errors import DataError
 from taskscape.meta.learners import LEARNERS
-from taskscape.settings import assigned, flags_of, nested, plain_value, settings_in
+from taskscape.settings import assigned, flags_of, named, settings_in
 from taskscape.similarity.known import SIMILARITIES, find_similarity
 
 if TYPE_CHECKING:
@@ -59,26 +59,29 @@ def command(*typed: str, to: typer.Typer = app) -> Callable[[Command], Command]:
 
 
 def takes_settings(config: type) -> Callable[[Command], Command]:
-    """Give a command, in place of its ``**flags``, an option for every setting that has a flag."""
+    """Give a command an option for every setting that has a flag, before its ``--set``."""
 
     def with_options(function: Command) -> Command:
         takes, every = signature(function), settings_in(config)
         *own, _ = (p.replace(kind=Parameter.KEYWORD_ONLY) for p in takes.parameters.values())
-        flags = []
+        flags, place = [], [p.name for p in own].index("set_values")
         for flag, names in flags_of(config).items():
-            words = every[names[0]].metadata["help"]
-            option = Option(flag, help=f"{words[:1].upper()}{words[1:]}.", metavar="VALUE")
+            of = every[names[0]]
+            words = f"{of.metadata['help'][:1].upper()}{of.metadata['help'][1:]}"
+            if len(names) == 1 and not isinstance(of.default, tuple):
+                words += f"; default: {of.default}"
+            option = Option(flag, help=f"{words}.", metavar="VALUE")
             kind = Annotated[list[str] | None, option]
             name = flag.strip("-").replace("-", "_")
             flags.append(Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind))
-        function.__signature__ = takes.replace(parameters=[*flags, *own])  # type: ignore[attr-defined]
+        function.__signature__ = takes.replace(parameters=[*own[:place], *flags, *own[place:]])  # type: ignore[attr-defined]
         return function
 
     return with_options
 
 
 def given_settings(
-    config: type, flags: Mapping[str, Any], others: Sequence[str] | None
+    config: type, flags: Mapping[str, Any], others: Sequence[str] | None = None
 ) -> tuple[dict[str, Any], list[str]]:
     """The values that flags and ``--set`` give, by section, and the words that were typed.
 
@@ -86,20 +89,20 @@ def given_settings(
     >>> given_settings(StudyConfig, {"data": ["glyphs", "omniglot"], "n_way": ["3"]}, ["seed=2"])[0]
     {'data': 'glyphs+omniglot', 'tasks': {'n_way': 3}, 'seed': 2}
     """
-    values: dict[str, Any] = {}
+    texts: dict[str, str] = {}
     words: list[str] = []
     every = settings_in(config)
     for flag, names in flags_of(config).items():
         typed = flags.get(flag.strip("-").replace("-", "_")) or []
         words += [word for value in typed for word in (flag, value)]
         for name in names if typed else ():
-            default = every[name].default
-            several = isinstance(default, tuple) and len(typed) > 1
-            text = one_source(typed) if isinstance(default, str) else plain_value(typed[-1])
-            values[name] = typed if several else text
-    for word in others or ():
-        words += ["--set", word]
-    return nested(values | assigned(others or ())), words
+            texts[name] = typed[-1]
+            if isinstance(every[name].default, str):
+                texts[name] = json.dumps(one_source(typed), ensure_ascii=False)
+            elif len(typed) > 1:
+                texts[name] = json.dumps(typed, ensure_ascii=False)
+    words += [word for text in others or () for word in ("--set", text)]
+    return assigned(texts | named(others or ())), words
 
 
 def meanings(registry: Mapping[str, Any]) -> str:

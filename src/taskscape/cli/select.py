@@ -82,7 +82,7 @@ def select(
     from taskscape.pools import load_pool
     from taskscape.select import TrialOptions
     from taskscape.select import select as select_tasks
-    from taskscape.select.selection import SELECTION_FILE
+    from taskscape.select.choosing import SELECTION_FILE
     from taskscape.tasks import TASKS, TaskSet
     from taskscape.tasks.manifest import is_csv
 

@@ -16,12 +16,8 @@ from taskscape.compare import normalise_ways
 from taskscape.compare.posteriors import read_posterior
 from taskscape.embeddings import Embeddings, Posterior
 from taskscape.errors import DataError
-from taskscape.similarity import DistanceSource, PosteriorSource, TaskHardness
-from taskscape.similarity.similarity import (
-    TaskFeatures,
-    class_means,
-    support_features,
-)
+from taskscape.similarity import PosteriorSource, TaskHardness
+from taskscape.similarity.similarity import TaskFeatures, class_means, support_features
 from taskscape.tasks import TaskSet
 from taskscape.themes.prepare import Preparation
 from taskscape.themes.task_model import OutlierTasksWarning, TaskModel
@@ -68,41 +64,34 @@ _FLOOR = 1e-3
 _TINY = 1e-12
 
 
-class Describer:
-    """Computes the numbers of tasks under a model, given the posteriors of training tasks.
+def unit_of(train: Posterior) -> float:
+    """The unit of distances: the mean between training tasks, from the first of them to all."""
+    return float(PosteriorSource(train[:_TYPICAL], train).mean_distance().mean()) or 1.0
 
-    Distances are in units of the mean between training tasks. Where they are by task-themes, these
-    are put on five ways (:func:`taskscape.compare.normalise_ways`), so that they do not depend on
-    the number of classes.
+
+def describe(
+    tasks: TaskSet, model: TaskModel, train: Posterior, unit: float
+) -> dict[str, Float[np.ndarray, "tasks"]]:
+    """All numbers of each task; NaN where one cannot be known, such as spread at one shot.
+
+    Where distances are by task-themes, these are put on five ways
+    (:func:`taskscape.compare.normalise_ways`), so that they do not depend on the number of classes.
     """
-
-    def __init__(self, model: TaskModel, train: Posterior) -> None:
-        self.model, self.train = model, train
-        between = PosteriorSource(self.train[:_TYPICAL], self.train)
-        self.scale = float(between.mean_distance().mean()) or 1.0
-        self.near = min(_NEAR, len(train))
-
-    def __call__(self, tasks: TaskSet) -> dict[str, Float[np.ndarray, "tasks"]]:
-        """All numbers of each task; NaN where one cannot be known, such as spread at one shot."""
-        with warnings.catch_warnings():
-            # how well it is explained is one of the numbers, compared with tasks of the same shots
-            warnings.simplefilter("ignore", OutlierTasksWarning)
-            embedded = self.model.embed(tasks)
-        return {
-            **self._distances(PosteriorSource(read_even(embedded), self.train)),
-            **_difficulty(self.model.preparation_, tasks),
-            "n_way": tasks.n_way.astype(np.float64),
-            "n_shot": np.log(shots_of(tasks)),
-            "bound": embedded.elbo.astype(np.float64),
-        }
-
-    def _distances(self, source: DistanceSource) -> dict[str, Float[np.ndarray, "tasks"]]:
-        near = source.nearest(np.arange(source.n_test), self.near).distances / self.scale
-        return {
-            "mean_distance": np.log(source.mean_distance() / self.scale + _FLOOR),
-            "nearest_distance": np.log(near[:, 0] + _FLOOR),
-            "near_distance": np.log(near.mean(axis=1) + _FLOOR),
-        }
+    with warnings.catch_warnings():
+        # how well it is explained is one of the numbers, compared with tasks of the same shots
+        warnings.simplefilter("ignore", OutlierTasksWarning)
+        embedded = model.embed(tasks)
+    source = PosteriorSource(read_even(embedded), train)
+    near = source.nearest(np.arange(source.n_test), min(_NEAR, len(train))).distances / unit
+    return {
+        "mean_distance": np.log(source.mean_distance() / unit + _FLOOR),
+        "nearest_distance": np.log(near[:, 0] + _FLOOR),
+        "near_distance": np.log(near.mean(axis=1) + _FLOOR),
+        **_difficulty(model.preparation_, tasks),
+        "n_way": tasks.n_way.astype(np.float64),
+        "n_shot": np.log(shots_of(tasks)),
+        "bound": embedded.elbo.astype(np.float64),
+    }
 
 
 def shots_of(tasks: TaskSet) -> Float[np.ndarray, "tasks"]:

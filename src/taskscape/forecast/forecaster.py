@@ -12,20 +12,21 @@ from jaxtyping import Float
 from taskscape.arguments import Seed, check_kind, check_number, check_whole, public, refuse_masked
 from taskscape.embeddings import Embeddings, Factor, Posterior
 from taskscape.errors import DataError
-from taskscape.forecast.calibration import Calibration, Expected, calibrate, from_disk, to_disk
+from taskscape.forecast.calibration import Calibration, Expected, calibrate
 from taskscape.forecast.features import (
     GROUPS,
     LESS_TRUSTED,
     MAIN,
     WORDS,
     Described,
-    Describer,
     chosen_features,
+    describe,
     read_even,
+    unit_of,
 )
 from taskscape.forecast.result import Forecasts, Judgement, judge
 from taskscape.io.arrays import load_arrays, save_arrays
-from taskscape.io.values import damage_named
+from taskscape.io.values import damage_named, from_plain, plain
 from taskscape.meta import Trained, evaluate
 from taskscape.pools import ClassPool
 from taskscape.tasks import TaskSet
@@ -69,7 +70,7 @@ class Forecaster:
         self.model, self.learner, self.confidence = model, learner, confidence
         self.train = _read_train(model, train)
         self._train_classes = _classes_known(train)
-        self._describer = Describer(model, self.train)
+        self._unit = unit_of(self.train)
         self.calibration: Calibration | None = None
         self._seen: tuple[str, frozenset[int]] = ("", frozenset())
 
@@ -103,7 +104,7 @@ class Forecaster:
         They do not depend on the learner: pass them as ``described`` to the other methods, of this
         and other forecasters with the same model and training tasks, to save doing it again.
         """
-        return self._describer(tasks)
+        return describe(tasks, self.model, self.train, self._unit)
 
     @public
     def fit(
@@ -162,10 +163,9 @@ class Forecaster:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a folder (safetensors and JSON) that :meth:`load` reads, given the same model."""
-        calibration = self._fitted()
-        arrays, header = to_disk(calibration)
-        header |= {
+        header = {
             "what": _KIND,
+            "calibration": plain(self._fitted()),
             "learner": self.learner,
             "confidence": self.confidence,
             "model": self.model.fingerprint_,
@@ -175,7 +175,7 @@ class Forecaster:
         }
         half = all(f.half for f in self.train.factors)
         train = self.train.values.astype(np.float16 if half else np.float32)
-        save_arrays(path, {**arrays, "train": train, "train_logs": self.train.logs}, header)
+        save_arrays(path, {"train": train, "train_logs": self.train.logs}, header)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], model: TaskModel) -> "Forecaster":
@@ -187,7 +187,7 @@ class Forecaster:
                     f"{os.fspath(path)} was made with another model (fingerprint "
                     f"{header['model'][:12]}…, this one {model.fingerprint_[:12]}…)."
                 )
-            calibration = from_disk(arrays, header)
+            calibration = from_plain(Calibration, header["calibration"])
             groups = [g for g, names in GROUPS.items() if set(names) & set(calibration.columns)]
             factors = tuple(Factor(**f) for f in header["factors"])
             train = arrays["train"].astype(np.float32)
@@ -208,7 +208,7 @@ class Forecaster:
     def _numbers(
         self, tasks: TaskSet, described: Described | None
     ) -> Float[np.ndarray, "tasks columns"]:
-        known = self._describer(tasks) if described is None else described
+        known = self.describe(tasks) if described is None else described
         X = np.stack([known[name] for name in self.columns], axis=1)
         if len(X) != len(tasks):
             raise DataError(f"described has {len(X)} tasks, not {len(tasks)}.")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from taskscape.errors import DataError
 from taskscape.io.files import json_with
 from taskscape.io.pictures import picture
 from taskscape.io.values import SavedAsJson, plain
@@ -19,15 +18,17 @@ from taskscape.statistics import Interval, coverage, make_resamples, noise_ceili
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORECASTS_FILE = json_with("a list of forecasts", "learner", "confidence", "average", "tasks")
+FORECASTS_FILE = json_with("a list of forecasts", what="forecasts")
 """What ``save`` may replace."""
+BECAUSE = "because of "
+"""How the names of columns begin that hold reasons."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Forecasts(SavedAsJson, ShownInNotebooks):
     """The expected accuracy of one trained learner on each of several tasks."""
 
-    file = FORECASTS_FILE
+    file, what = FORECASTS_FILE, "forecasts"
     learner: str
     expected: Float[np.ndarray, "tasks"]
     low: Float[np.ndarray, "tasks"]
@@ -60,37 +61,11 @@ class Forecasts(SavedAsJson, ShownInNotebooks):
             f"{100 * (self.high - self.low).mean():.1f} points wide on average.{outside}"
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, lists and dicts, ready for JSON; a dict for every task."""
-        about = {"learner": self.learner, "confidence": self.confidence, "average": self.average}
-        tasks = [
-            {
-                "task": i,
-                **{name: float(getattr(self, name)[i]) for name in ("expected", "low", "high")},
-                "outside": None if self.outside is None else bool(self.outside[i]),
-                "reasons": {what: float(moved[i]) for what, moved in self.reasons.items()},
-            }
-            for i in range(len(self))
-        ]
-        return {**about, "tasks": tasks}
-
-    @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> "Forecasts":
-        """The forecasts that :meth:`to_dict` took apart."""
-        rows = values["tasks"]
-        if not rows:
-            raise DataError("these are forecasts of no task.")
-        known = rows[0]["outside"] is not None
-        about: dict[str, Any] = {
-            name: values[name] for name in ("learner", "confidence", "average")
-        }
-        for name in ("expected", "low", "high"):
-            about[name] = np.array([row[name] for row in rows], dtype=np.float64)
-        return Forecasts(
-            **about,
-            outside=np.array([row["outside"] for row in rows], dtype=bool) if known else None,
-            reasons={k: np.array([row["reasons"][k] for row in rows]) for k in rows[0]["reasons"]},
-        )
+    def columns(self) -> dict[str, Float[np.ndarray, "tasks"] | Bool[np.ndarray, "tasks"]]:
+        """The columns of a table of the tasks, with one for each of the reasons."""
+        known = {name: getattr(self, name) for name in ("expected", "low", "high", "outside")}
+        columns = {name: values for name, values in known.items() if values is not None}
+        return columns | {BECAUSE + what: moved for what, moved in self.reasons.items()}
 
     def plot(
         self,

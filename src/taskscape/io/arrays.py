@@ -134,11 +134,6 @@ def load_checkpoint(
     return arrays, header
 
 
-def forget_checkpoint(path: PathLike) -> None:
-    """Delete a checkpoint that is not needed any more."""
-    Path(path).unlink(missing_ok=True)
-
-
 def _header_inside(path: Path) -> dict[str, Any]:
     with safe_open(path, framework="numpy") as file:
         return dict(json.loads((file.metadata() or {})["taskscape"]))

@@ -20,6 +20,7 @@ from taskscape.io.files import Kind, PathLike, as_path, written_in_one_piece
 
 FORMAT = 3
 """Of everything that is checked by :func:`check_format`; 3 has one checksum in every file."""
+_DTYPES = {"Float": np.float64, "Int": np.int64, "Bool": np.bool_}
 
 
 def plain(value: Any) -> Any:
@@ -58,7 +59,7 @@ def from_plain(kind: Any, value: Any) -> Any:
     if origin is Mapping:
         return {name: from_plain(of[1], v) for name, v in value.items()}
     if isinstance(kind, type) and issubclass(kind, AbstractArray):
-        return np.array(value, dtype=np.float64 if kind.__name__.startswith("Float") else np.int64)
+        return np.array(value, dtype=_DTYPES[kind.__name__.partition("[")[0]])
     return value
 
 

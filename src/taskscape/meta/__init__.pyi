@@ -1,9 +1,10 @@
-from taskscape.meta.abml import ABML as ABML
 from taskscape.meta.bmaml import BMAML as BMAML
 from taskscape.meta.episodes import tasks_from_episodes as tasks_from_episodes
 from taskscape.meta.evaluation import Evaluation as Evaluation
 from taskscape.meta.evaluation import evaluate as evaluate
 from taskscape.meta.evaluation import evaluate_many as evaluate_many
+from taskscape.meta.gaussian_weights import ABML as ABML
+from taskscape.meta.gaussian_weights import VAMPIRE as VAMPIRE
 from taskscape.meta.learner import Episode as Episode
 from taskscape.meta.learner import Learner as Learner
 from taskscape.meta.learner import Shots as Shots
@@ -31,4 +32,3 @@ from taskscape.meta.training import begin as begin
 from taskscape.meta.training import learner_and_training as learner_and_training
 from taskscape.meta.training import train as train
 from taskscape.meta.training import train_many as train_many
-from taskscape.meta.vampire import VAMPIRE as VAMPIRE

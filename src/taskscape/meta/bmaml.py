@@ -1,6 +1,5 @@
 """Bayesian model-agnostic meta-learning: particles moved by Stein variational gradient descent."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -77,7 +76,8 @@ class BMAML:
 
     def _move(self, particles: Network, sets: tuple[Shots, ...], steps: int) -> Network:
         """Steps of Stein variational gradient descent on the posterior given these samples."""
-        w, rebuild = _ravel_each(particles)
+        w = jax.vmap(lambda one: ravel_pytree(one)[0])(particles)
+        rebuild = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], particles))[1]
 
         def log_joint(one: Float[Array, "weights"]) -> Float[Array, ""]:
             likelihood = -nll(rebuild(one), *sets)
@@ -123,10 +123,3 @@ def rbf_kernel(w: Float[Array, "M weights"]) -> tuple[Float[Array, "M M"], Float
     h = jax.lax.stop_gradient(jnp.median(distance)) / jnp.log(len(w) + 1.0)
     h = jnp.where(h > 0, h, 1.0)  # a single particle, or all at one place
     return jnp.exp(-distance / h), h
-
-
-def _ravel_each(
-    particles: Network,
-) -> tuple[Float[Array, "M weights"], Callable[[Float[Array, "weights"]], Network]]:
-    first = jax.tree.map(lambda leaf: leaf[0], particles)
-    return jax.vmap(lambda p: ravel_pytree(p)[0])(particles), ravel_pytree(first)[1]

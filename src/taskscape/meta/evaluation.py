@@ -103,20 +103,17 @@ def evaluate(
     *,
     seed: Seed = 0,
     episodes: int = 1,
-    chunk_size: int | None = None,
     precision: str = "float32",
 ) -> Evaluation:
     """Adapt to the support of every task and score its queries.
 
     ``episodes`` evaluates each task that often with freshly drawn samples. Random learners draw
-    from ``seed``. At most ``chunk_size`` tasks are held in memory side by side: by default as many
-    as are useful, and fewer where memory runs out. ``precision`` is that of the network, as
-    in :class:`taskscape.meta.TrainConfig`.
+    from ``seed``. ``precision`` is that of the network, as in
+    :class:`taskscape.meta.TrainConfig`.
     """
     return evaluate_many(
-        learner, _alone(state), tasks, seed=seed, episodes=episodes, chunk_size=chunk_size,
-        precision=precision,
-    )[0]  # fmt: skip
+        learner, _alone(state), tasks, seed=seed, episodes=episodes, precision=precision
+    )[0]
 
 
 def evaluate_many(
@@ -126,26 +123,20 @@ def evaluate_many(
     *,
     seed: Seed = 0,
     episodes: int = 1,
-    chunk_size: int | None = None,
     precision: str = "float32",
 ) -> list[Evaluation]:
     """:func:`evaluate` for many trained states at once, stacked along a first axis."""
     trials = next((leaf.shape[0] for leaf in jax.tree.leaves(states)), 1)
     check_choice(precision, "precision", PRECISIONS)
     check_whole(episodes, "episodes", 1)
-    if chunk_size is not None:
-        check_whole(chunk_size, "chunk_size", 1)
     if len(tasks) == 0:
         raise DataError("there are no tasks to evaluate.")
     first = check_seed(seed, most=MOST_FOR_JAX - episodes + 1)
     samples = jnp.asarray(tasks.pool.samples)
     scores = [
-        score(
-            learner, states, trials, samples, rows_of(tasks.redrawn(e)), first + e, chunk_size,
-            precision,
-        )
+        score(learner, states, trials, samples, rows_of(tasks.redrawn(e)), first + e, precision)
         for e in track(range(episodes), "evaluating")
-    ]  # fmt: skip
+    ]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *scores)
     return [_summarise(jax.tree.map(lambda a, t=t: a[:, t], stacked)) for t in range(trials)]
 
@@ -163,12 +154,11 @@ def score(
     samples: Shaped[Array, "rows *shape"],
     rows: EpisodeRows,
     seed: int,
-    chunk_size: int | None = None,
     precision: str = "float32",
 ) -> TaskScores:
     """Scores of (trials, tasks): one compiled pass, for trained states stacked along an axis."""
     n = len(rows.support)
-    most = min(n, chunk_size or tasks_at_once(trials))
+    most = min(n, tasks_at_once(trials))
     fixed, numbers = without_numbers(learner)
 
     def arguments(size: int) -> tuple[Any, ...]:

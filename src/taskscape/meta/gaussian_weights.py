@@ -1,8 +1,8 @@
-"""Mean-field Gaussians over the weights of a network: what ABML and VAMPIRE share."""
+"""Mean-field Gaussians over the weights of a network, and the learners of them: VAMPIRE, ABML."""
 
 import itertools
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar, cast
 
 import equinox as eqx
@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from taskscape.errors import DataError
-from taskscape.meta.learner import Number, Shots, log_probabilities, n_samples, nll, picked
+from taskscape.arguments import check_number
+from taskscape.meta.learner import Episode, Number, Shots, log_probabilities, n_samples, nll, picked
 from taskscape.meta.networks import Architecture, Network
 
 
@@ -218,19 +218,9 @@ class GaussianLearner:
     numbers: ClassVar[tuple[str, ...]] = ("inner_rate", "kl_weight", "precision_rate")
 
     def __post_init__(self) -> None:
-        default = {f.name: f.default for f in fields(self)}
-        for name in ("inner_rate", "kl_weight", "train_samples", "predict_samples", "initial_std",
-                     "precision_rate"):  # fmt: skip
-            if not getattr(self, name) > 0:
-                raise DataError(
-                    f"{name}={getattr(self, name)} must be positive; the default is "
-                    f"{default[name]}. Without variances, this learner is MAML."
-                )
-        if self.precision_rate > 1:
-            raise DataError(
-                f"precision_rate={self.precision_rate} must be at most 1, which replaces the "
-                "precision in every step; 0.5 averages over steps."
-            )
+        for name in ("inner_rate", "kl_weight", "train_samples", "predict_samples", "initial_std"):
+            check_number(getattr(self, name), name, 0, open_="low")
+        check_number(self.precision_rate, "precision_rate", 0, 1, open_="low")
 
     def init(self, key: PRNGKeyArray, network: Architecture, n_way: int) -> GaussianMeta:
         mean = network.build(key, n_way)
@@ -269,3 +259,90 @@ class GaussianLearner:
         self, adapted: GaussianWeights, query: Shots, key: PRNGKeyArray
     ) -> Float[Array, "n way"]:
         return self.members(adapted, query, key).mean(0)
+
+
+@dataclass(frozen=True)
+class VAMPIRE(GaussianLearner):
+    r"""MAML with a mean-field Gaussian posterior over the weights of each task.
+
+    .. math::
+        \lambda_0 = \theta, \quad \lambda_{t+1} \text{ a step from } \lambda_t \text{ down }
+        E_{q(w; \lambda)}[\mathrm{nll}(w; \text{support})]
+        + \beta\, KL[q(w; \lambda) \| p(w; \theta)] / n, \quad
+        \text{loss}(\theta) = E_{q(w; \lambda_T)}[\mathrm{nll}(w; \text{query})]
+
+    The meta-parameters (means and standard deviations) are both the start and the prior of every
+    task; expectations are averages over reparametrised samples, predictions averages of
+    probabilities.
+
+    Nguyen, Do and Carneiro 2020, "Uncertainty in model-agnostic meta-learning using variational
+    inference".
+
+    Differs: the steps are damped natural-gradient steps (:func:`natural_step`), not plain gradient
+    steps on means and log-variances: of those, the ones of the means diverge where β/(n s²) is
+    above 2 over the rate, and the ones of the log-variances hardly move, because the gradient by
+    ln s² is s² times a curvature. Likelihoods are means over the n samples, and the divergence is
+    divided by n with them, so that the rate does not depend on n; β = 1 is the true posterior, a
+    smaller ``kl_weight`` β tempers it (the authors' code has such a weight too).
+    """
+
+    def loss(self, state: GaussianMeta, episode: Episode, key: PRNGKeyArray) -> Float[Array, ""]:
+        inner, outer = jax.random.split(key)
+        q = self.adapt(state, episode.support, inner)
+        return expected_nll(q, (episode.query,), noise(q, outer, self.train_samples))
+
+
+@dataclass(frozen=True)
+class ABML(GaussianLearner):
+    r"""Hierarchical variational inference with one prior over the weights for all tasks.
+
+    .. math::
+        \lambda_0 = \theta, \quad \lambda_{t+1} \text{ a step from } \lambda_t \text{ down }
+        F(\lambda; \text{support}), \quad
+        F(\lambda; D) = E_{q(w; \lambda)}[\mathrm{nll}(w; D)]
+        + \beta\, KL[q(w; \lambda) \| p(w; \theta)] / n_D
+
+    .. math:: \text{loss}(\theta) = F(\lambda_T; \text{support} \cup \text{query})
+        - \frac{\beta}{n M} \ln p(\theta)
+
+    θ holds means m and precisions τ (kept as logarithms) with hyper-prior
+    :math:`p(\theta) = N(m; 0, I)\,\mathrm{Gamma}(\tau; a_0, b_0)`, counted once over the M training
+    tasks. Expectations are averages over reparametrised samples.
+
+    Ravi and Beatson 2019, "Amortized Bayesian meta-learning".
+
+    Differs: the steps are damped natural-gradient steps (:func:`natural_step`), not plain gradient
+    steps on means and log-variances, for the reasons that :class:`VAMPIRE` gives. θ is a point
+    estimate, as in their experiments; likelihoods are means over samples and
+    the divergence is divided by their number with them, so that the rate does not depend on it; a
+    ``kl_weight`` β other than 1 tempers both priors; M is a setting, ``hyper_tasks``. Support and
+    query pass through the network separately, each normalised by its own statistics.
+    """
+
+    hyper_shape: float = 1.0
+    hyper_rate: float = 0.01
+    hyper_tasks: int = 10_000
+
+    numbers: ClassVar[tuple[str, ...]] = (*GaussianLearner.numbers, "hyper_shape", "hyper_rate")
+
+    def loss(self, state: GaussianMeta, episode: Episode, key: PRNGKeyArray) -> Float[Array, ""]:
+        inner, outer = jax.random.split(key)
+        prior, q = state.prior(), self.adapt(state, episode.support, inner)
+        whole = (episode.support, episode.query)
+        eps = noise(q, outer, self.train_samples)
+        task = free_energy(q, prior, whole, eps, self.kl_weight)
+        hyper = hyper_prior(prior, self.hyper_shape, self.hyper_rate)
+        return task - self.kl_weight * hyper / (self.hyper_tasks * n_samples(*whole))
+
+
+def hyper_prior(prior: GaussianWeights, shape: Number, rate: Number) -> Float[Array, ""]:
+    r"""Log-density of the meta-parameters, without constants.
+
+    .. math:: \sum_i \bigl(-\tfrac12 m_i^2 + (a_0 - 1) \ln\tau_i - b_0 \tau_i\bigr)
+    """
+
+    def one(mean: Array, log_variance: Array) -> Array:
+        return (-0.5 * mean**2 - (shape - 1) * log_variance - rate * jnp.exp(-log_variance)).sum()
+
+    terms = jax.tree.map(one, prior.mean, prior.log_variance)
+    return jnp.asarray(sum(jax.tree.leaves(terms)))

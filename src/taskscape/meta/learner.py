@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike
 from taskscape.errors import DataError
 from taskscape.meta.networks import Architecture, Network
 
-Tree = TypeVar("Tree")
 AnyLearner = TypeVar("AnyLearner", bound="Learner")
 Number: TypeAlias = float | Float[Array, ""]
 """A setting that may be a number, or the argument of a compiled program that stands for it."""
@@ -120,11 +119,6 @@ def nll(network: Network, *sets: Shots) -> Float[Array, ""]:
 def n_samples(*sets: Shots) -> Float[Array, ""]:
     """How many samples the sets have together."""
     return jnp.asarray(sum(s.mask.sum() for s in sets), float)
-
-
-def descend(weights: Tree, gradient: Tree, rate: Number) -> Tree:
-    """One step of plain gradient descent."""
-    return jax.tree.map(lambda w, g: w - rate * g, weights, gradient)
 
 
 def without_numbers(learner: AnyLearner) -> tuple[AnyLearner, dict[str, float]]:

@@ -2,11 +2,11 @@
 
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from taskscape.errors import DataError
+from taskscape.settings import changed
 
 if TYPE_CHECKING:
     import taskscape.meta.learner
@@ -50,11 +50,6 @@ class LearnerEntry:
         features = {} if samples == "images" else self.settings.get("features", {})
         return self.settings.get(samples, features)
 
-    @property
-    def defaults(self) -> dict[str, Any]:
-        """Its own settings with their usual values."""
-        return {f.name: f.default for f in fields(self.kind)}
-
 
 _GAUSSIAN_SETTINGS = {"features": {"scale": 8.0, "learning_rate": 0.001}}
 _GAUSSIAN_GRID = {
@@ -95,7 +90,7 @@ _ALL = (
     ),
     LearnerEntry(
         "abml",
-        "taskscape.meta.abml:ABML",
+        "taskscape.meta.gaussian_weights:ABML",
         "a Gaussian over the weights with a hyper-prior; the loss is the bound on the whole task",
         settings=_GAUSSIAN_SETTINGS,
         grid=_GAUSSIAN_GRID,
@@ -109,7 +104,7 @@ _ALL = (
     ),
     LearnerEntry(
         "vampire",
-        "taskscape.meta.vampire:VAMPIRE",
+        "taskscape.meta.gaussian_weights:VAMPIRE",
         "a Gaussian over the weights of each task; the loss is on the queries",
         settings=_GAUSSIAN_SETTINGS,
         grid=_GAUSSIAN_GRID,
@@ -132,12 +127,7 @@ def make_learner(name: str, **settings: Any) -> "taskscape.meta.learner.Learner"
     >>> make_learner("maml", inner_steps=3)
     MAML(inner_rate=0.2, inner_steps=3, first_order=False)
     """
-    entry = find_learner(name)
-    odd = sorted(set(settings) - set(entry.defaults))
-    if odd:
-        has = ", ".join(sorted(entry.defaults)) or "none"
-        raise DataError(f"{name} has no setting {odd[0]!r}; it has {has}.")
-    return entry.kind(**settings)
+    return changed(find_learner(name).kind(), settings, where=f"{name}.")
 
 
 def label_of(name: str) -> str:

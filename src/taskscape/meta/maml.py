@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from taskscape.meta.learner import Episode, Shots, descend, log_probabilities, nll
+from taskscape.meta.learner import Episode, Shots, log_probabilities, nll
 from taskscape.meta.networks import Architecture, Network
 
 
@@ -43,7 +43,7 @@ class MAML:
             gradient = jax.grad(nll)(weights, support)
             if self.first_order:
                 gradient = jax.lax.stop_gradient(gradient)
-            return descend(weights, gradient, self.inner_rate), None
+            return jax.tree.map(lambda w, g: w - self.inner_rate * g, weights, gradient), None
 
         return jax.lax.scan(step, state, length=self.inner_steps)[0]
 

@@ -1,11 +1,10 @@
 from taskscape.select.auto import Judge as Judge
 from taskscape.select.auto import LearnerJudge as LearnerJudge
-from taskscape.select.auto import RuleChoice as RuleChoice
 from taskscape.select.auto import TrialOptions as TrialOptions
 from taskscape.select.auto import choose_rule as choose_rule
+from taskscape.select.choosing import Selection as Selection
 from taskscape.select.choosing import select as select
-from taskscape.select.from_catalogue import select_from_catalogue as select_from_catalogue
+from taskscape.select.choosing import select_from_catalogue as select_from_catalogue
 from taskscape.select.known import RULES as RULES
 from taskscape.select.known import Rule as Rule
 from taskscape.select.known import RuleOptions as RuleOptions
-from taskscape.select.selection import Selection as Selection

@@ -1,7 +1,7 @@
 """Which rule to use? The one that helped on validation tasks, or chance where none did."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,7 +11,6 @@ from taskscape.arguments import check_number, check_whole
 from taskscape.errors import DataError
 from taskscape.meta import Architecture, Learner, TrainConfig, make_learner
 from taskscape.select.known import RANDOM, RULES
-from taskscape.select.selection import Selection
 from taskscape.select.trials import train_and_test
 from taskscape.statistics import gain_interval
 from taskscape.tasks import TaskSet
@@ -46,17 +45,6 @@ class TrialOptions:
         return self.n
 
 
-def rules_to_try(trial: TrialOptions, classes_known: bool) -> tuple[str, ...]:
-    """The rules that are tried against random choice."""
-    if trial.rules is not None:
-        return trial.rules
-    return tuple(
-        name
-        for name, rule in RULES.items()
-        if name != RANDOM and (classes_known or not rule.needs_classes)
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class LearnerJudge:
     """Scores lists of training tasks by training a learner on each.
@@ -80,22 +68,19 @@ class LearnerJudge:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, tasks in (("train", self.train), ("validation", self.validation)):
-            if tasks.n_query == 0:
+        for name in ("train", "validation"):
+            if getattr(self, name).n_query == 0:
                 raise DataError(
                     f"{name} tasks of the judge have no queries; make them with n_query=15, say."
                 )
 
-    def check(self, n_train: int, n_validation: int) -> None:
+    def check(self, **expected: int) -> None:
         """Raise an error unless it has as many tasks as there are distances for."""
-        for name, tasks, n in (
-            ("train", self.train, n_train),
-            ("validation", self.validation, n_validation),
-        ):
-            if len(tasks) != n:
+        for name, n in expected.items():
+            if len(getattr(self, name)) != n:
                 raise DataError(
-                    f"the judge has {len(tasks)} {name} tasks, and distances are known of {n}; "
-                    "both must be the same tasks in the same order."
+                    f"the judge has {len(getattr(self, name))} {name} tasks, and distances are "
+                    f"known of {n}; both must be the same tasks in the same order."
                 )
 
     def __call__(self, chosen: Sequence[Int[np.ndarray, "_"]]) -> Float[np.ndarray, "trials"]:
@@ -114,94 +99,62 @@ class LearnerJudge:
         return np.array([float(e.accuracy.mean()) for e in evaluations])
 
 
-@dataclass(frozen=True)
-class RuleScores:
-    """How a rule did on validation tasks."""
-
-    rule: str
-    scores: tuple[float, ...]
-    gain: float = 0.0
-    """Mean score above that of random choice."""
-    low: float = 0.0
-    """What the gain exceeds with the stated confidence."""
-
-
-@dataclass(frozen=True)
-class RuleChoice:
-    """The rule to use, and what it was chosen by."""
-
-    rule: str
-    tried: tuple[RuleScores, ...]
-    """Random choice first."""
-    confidence: float
-
-    def why(self) -> str:
-        """The choice in a sentence."""
-        others = [t for t in self.tried if t.rule != RANDOM]
-        best = max(others, key=lambda t: t.low)
-        if self.rule == RANDOM:
-            return (
-                f"no rule beat random choice on the validation tasks by more than the noise "
-                f"(the nearest to it: {best.rule}, {best.gain:+.4f}, at least {best.low:+.4f})."
-            )
-        return (
-            f"{best.rule} beat random choice on the validation tasks by {best.gain:.4f}, at least "
-            f"{best.low:.4f} with {100 * self.confidence:.0f} % confidence."
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for :attr:`Selection.settings`."""
-        tried = [{**asdict(t), "scores": list(t.scores)} for t in self.tried]
-        return {"confidence": self.confidence, "why": self.why(), "tried": tried}
-
-
 def choose_rule(
-    choose: Callable[[str, int], Selection],
+    choose: Callable[[str, int], Int[np.ndarray, "_"]],
     judge: Judge,
-    *,
     rules: Sequence[str],
-    trials: int = 5,
-    confidence: float = 0.95,
+    trial: TrialOptions,
     seed: int = 0,
-) -> RuleChoice:
-    """Try the rules and pick the one that surely helps most.
+) -> tuple[str, dict[str, Any]]:
+    """Try the rules and pick the one that surely helps most; and plain values that say why.
 
     ``choose(rule, seed)`` selects for the validation tasks. Every rule, and random choice, is tried
-    with ``trials`` seeds. A rule helps if the lower end of a one-sided interval of its gain over
-    random choice (:func:`taskscape.statistics.gain_interval`, over trials) is above zero. The
+    with ``trial.trials`` seeds. A rule helps if the lower end of a one-sided interval of its gain
+    over random choice (:func:`taskscape.statistics.gain_interval`, over trials) is above zero. The
     confidence is shared among the rules tried (Bonferroni): trying more rules must not make it
     easier for one to win by luck. Of those that help, the one whose lower end is highest is taken;
     if none does, random choice.
     """
-    _check(rules, trials, confidence)
-    scores = {rule: _scores(choose, judge, rule, trials, seed) for rule in (RANDOM, *rules)}
-    level = 1 - (1 - confidence) / len(rules)  # of one side
-    base = scores[RANDOM]
-    tried = [RuleScores(RANDOM, tuple(base.tolist()))]
-    for rule in rules:
-        gain = gain_interval(scores[rule], base, confidence=2 * level - 1)
-        tried.append(RuleScores(rule, tuple(scores[rule].tolist()), gain.value, gain.low))
-    best = max(tried[1:], key=lambda t: t.low)
-    return RuleChoice(best.rule if best.low > 0 else RANDOM, tuple(tried), confidence)
-
-
-def _check(rules: Sequence[str], trials: int, confidence: float) -> None:
-    odd = [r for r in rules if r not in RULES or r == RANDOM]
-    if odd or not rules:
+    if not rules or not set(rules) <= {*RULES} - {RANDOM}:
         known = ", ".join(r for r in RULES if r != RANDOM)
         raise DataError(f"rules={list(rules)}: give some of {known} to try against random choice.")
-    check_whole(trials, "trials", _LEAST_TRIALS)
-    check_number(confidence, "confidence", 0.5, 1, open_="high")
+    check_whole(trial.trials, "trials", _LEAST_TRIALS)
+    check_number(trial.confidence, "confidence", 0.5, 1, open_="high")
+    seeds = range(seed, seed + trial.trials)
+    scores = {rule: _scores(choose, judge, rule, seeds) for rule in (RANDOM, *rules)}
+    level = 1 - (1 - trial.confidence) / len(rules)  # of one side
+    gains = {
+        rule: gain_interval(scores[rule], scores[RANDOM], confidence=2 * level - 1)
+        for rule in rules
+    }
+    best = max(gains, key=lambda rule: gains[rule].low)
+    gain, low = gains[best].value, gains[best].low
+    why = (
+        f"{best} beat random choice on the validation tasks by {gain:.4f}, at least {low:.4f} with "
+        f"{100 * trial.confidence:.0f} % confidence."
+        if low > 0
+        else "no rule beat random choice on the validation tasks by more than the noise "
+        f"(the nearest to it: {best}, {gain:+.4f}, at least {low:+.4f})."
+    )
+    tried = [{"rule": RANDOM, "scores": scores[RANDOM].tolist(), "gain": 0.0, "low": 0.0}]
+    tried += [
+        {"rule": rule, "scores": scores[rule].tolist(), "gain": gain.value, "low": gain.low}
+        for rule, gain in gains.items()
+    ]
+    record = {"confidence": trial.confidence, "why": why, "tried": tried}
+    return best if low > 0 else RANDOM, record
 
 
 def _scores(
-    choose: Callable[[str, int], Selection], judge: Judge, rule: str, trials: int, seed: int
+    choose: Callable[[str, int], Int[np.ndarray, "_"]],
+    judge: Judge,
+    rule: str,
+    seeds: Sequence[int],
 ) -> Float[np.ndarray, "trials"]:
-    chosen = [choose(rule, seed + trial).indices for trial in range(trials)]
-    scores = np.asarray(judge(chosen), dtype=np.float64)
-    if scores.shape != (trials,) or not np.isfinite(scores).all():
+    scores = np.asarray(judge([choose(rule, seed) for seed in seeds]), dtype=np.float64)
+    if scores.shape != (len(seeds),) or not np.isfinite(scores).all():
         raise DataError(
-            f"judge returned {np.array2string(scores, threshold=5)} for {trials} trials of rule "
-            f"{rule!r}; expected a finite score for each."
+            f"judge returned {np.array2string(scores, threshold=5)} for {len(seeds)} trials of "
+            f"rule {rule!r}; expected a finite score for each."
         )
     return scores

@@ -1,6 +1,7 @@
-"""``select``: choose training tasks for test tasks."""
+"""``select``: choose training tasks for test tasks; what was chosen, and why."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,23 +12,22 @@ from taskscape.arguments import (
     as_array,
     as_numbers,
     check_choice,
+    check_kind,
     check_number,
     check_seed,
     check_whole,
     public,
 )
-from taskscape.compare.posteriors import class_hashes, read_classes
+from taskscape.compare import nearest
+from taskscape.compare.posteriors import Tasks, class_hashes, read_classes, read_posterior
+from taskscape.embeddings import Catalogue
 from taskscape.errors import DataError
-from taskscape.select.auto import (
-    Judge,
-    LearnerJudge,
-    TrialOptions,
-    choose_rule,
-    rules_to_try,
-)
-from taskscape.select.known import AUTO, RuleOptions, find_rule
+from taskscape.io.files import json_with
+from taskscape.io.values import SavedAsJson
+from taskscape.notebook import ShownInNotebooks
+from taskscape.select.auto import Judge, LearnerJudge, TrialOptions, choose_rule
+from taskscape.select.known import AUTO, RANDOM, RULES, RuleOptions, find_rule
 from taskscape.select.rules import Run
-from taskscape.select.selection import Selection
 from taskscape.similarity import (
     DEFAULT_SIMILARITY,
     DistanceSource,
@@ -38,6 +38,50 @@ from taskscape.similarity import (
 )
 from taskscape.tasks import TaskSet
 from taskscape.tasks.draws import subkeys
+
+_MOST_CANDIDATES = 20_000_000
+SELECTION_FILE = json_with("a selection", what="selection")
+
+
+@dataclass(frozen=True, eq=False)
+class Selection(SavedAsJson, ShownInNotebooks):
+    """Training tasks in the order they were chosen; ``tasks[selection.indices]`` picks them."""
+
+    file, what = SELECTION_FILE, "selection"
+    indices: Int[np.ndarray, "chosen"]
+    scores: Float[np.ndarray, "chosen"]
+    """What the rule went by, see ``score_is``."""
+    for_test: Int[np.ndarray, "chosen"]
+    """The test task that asked for each one, or -1 where the rule looks at all of them."""
+    rule: str
+    score_is: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __repr__(self) -> str:
+        return f"Selection({len(self):,} tasks, rule={self.rule!r})"
+
+    @property
+    def why(self) -> list[str]:
+        """A sentence for each task."""
+        return [
+            f"{self.score_is} {score:.4g}" + (f", for test task {test}" if test >= 0 else "")
+            for score, test in zip(self.scores, self.for_test, strict=True)
+        ]
+
+    def _rows(self) -> Iterable[Mapping[str, Any]]:
+        chosen = zip(self.indices.tolist(), self.why, strict=True)
+        return ({"task": index, "why": why} for index, why in chosen)
+
+    def summary(self) -> str:
+        """What was chosen, in a few words."""
+        most = np.abs(self.scores).max(initial=0.0)
+        return (
+            f"{len(self):,} tasks by rule {self.rule!r}; {self.score_is}: mean "
+            f"{self.scores.mean() if len(self) else 0.0:.4g}, largest {most:.4g}."
+        )
 
 
 @public
@@ -90,7 +134,6 @@ def select(
     >>> select(lam[:1], lam, 1, rule="nearest").indices.tolist()
     [0]
     """
-    seed = check_seed(seed)
     if rule != AUTO:
         find_rule(rule)
     elif validation is None or judge is None:
@@ -101,7 +144,6 @@ def select(
     if train_classes is None:
         known = judge.train if isinstance(judge, LearnerJudge) else train
         train_classes = known if isinstance(known, TaskSet) else None
-    n = check_whole(n, "n")
     if max_shared is not None:
         check_whole(max_shared, "max_shared", 0)
     check_number(penalty, "penalty", 0)
@@ -109,8 +151,8 @@ def select(
         check_whole(candidates, "candidates", 1)
     check_whole(max_test, "max_test", 1)
     request = _Request(
-        n, unit, seed, test_weights, train_classes, train_samples, max_shared,
-        RuleOptions(penalty, candidates, max_test),
+        check_whole(n, "n"), unit, check_seed(seed), test_weights, train_classes, train_samples,
+        max_shared, RuleOptions(penalty, candidates, max_test),
     )  # fmt: skip
     similarity = fitted_to(train, similarity, seed=seed)  # once, for test and validation tasks
     source = distances_between(test, train, similarity)
@@ -121,6 +163,33 @@ def select(
     else:
         trial_source = distances_between(None, train, validation)
     return _choose_by_trial(source, trial_source, request, judge, trial or TrialOptions())
+
+
+def select_from_catalogue(
+    test: Tasks, catalogue: Catalogue, n: int, *, seed: Seed = 0
+) -> Selection:
+    """Choose ``n`` tasks of a catalogue for the test tasks, by the rule ``coverage``.
+
+    Each test task in turn takes its nearest unused task. Since at most ``n`` are ever taken, the
+    ``n`` nearest of every test task hold all that can be chosen: only those are read. Of tasks at
+    the same distance from a test task, the first ``n`` of the catalogue are looked at. ``indices``
+    are places in the catalogue, for :meth:`Catalogue.take`.
+    """
+    asked = read_posterior(test, "test")
+    check_kind(catalogue, Catalogue, "catalogue", "Open one with Catalogue(path).")
+    check_whole(n, "n")
+    if not 1 <= n <= len(catalogue):
+        raise DataError(f"n={n} must lie between 1 and the {len(catalogue)} tasks of {catalogue}.")
+    if len(asked) * n > _MOST_CANDIDATES:
+        raise DataError(
+            f"the {n} nearest tasks of {len(asked)} test tasks are more than "
+            f"{_MOST_CANDIDATES:,} to look at; choose fewer, or for fewer test tasks."
+        )
+    places = np.unique(nearest(asked, catalogue.posteriors(), n).indices)
+    known = catalogue.take(places)
+    chosen = select(asked, known, n, "coverage", seed=seed, train_classes=known.classes)
+    settings = {**chosen.settings, "n_train": len(catalogue)}
+    return replace(chosen, indices=places[chosen.indices], settings=settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,20 +220,19 @@ def _choose_by_trial(
             f"{source.n_train}; both must be to the same."
         )
     if isinstance(judge, LearnerJudge):
-        judge.check(source.n_train, validation.n_test)
+        judge.check(train=source.n_train, validation=validation.n_test)
     n = trial.budget(request.n, request.unit)
-    choice = choose_rule(
-        lambda rule, seed: _choose(
-            validation, rule, replace(request, n=n, seed=seed, test_weights=None)
-        ),
-        judge,
-        rules=rules_to_try(trial, request.train_classes is not None),
-        trials=trial.trials,
-        confidence=trial.confidence,
-        seed=request.seed,
-    )
-    chosen = _choose(source, choice.rule, request)
-    record = {**choice.to_dict(), "n": n, "n_validation": validation.n_test}
+    classes_known = request.train_classes is not None
+    usable = [r for r in RULES if r != RANDOM and (classes_known or not RULES[r].needs_classes)]
+
+    def choose(rule: str, seed: int) -> Int[np.ndarray, "_"]:
+        small = replace(request, n=n, seed=seed, test_weights=None)
+        return _choose(validation, rule, small).indices
+
+    rules = usable if trial.rules is None else trial.rules
+    rule, record = choose_rule(choose, judge, rules, trial, request.seed)
+    chosen = _choose(source, rule, request)
+    record |= {"n": n, "n_validation": validation.n_test}
     return replace(chosen, settings={**chosen.settings, "auto": record})
 
 
@@ -216,7 +284,7 @@ def _start(source: DistanceSource, rule: str, request: _Request) -> Run:
         tie_keys=_keys(train_content, request.seed),
         test_keys=_keys(test_content, request.seed),
         weights=_read_weights(request.test_weights, source.n_test),
-        budget=n,
+        left=n,
         costs=costs,
         classes=classes,
         max_shared=max_shared,

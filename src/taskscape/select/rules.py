@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt64
@@ -17,6 +18,7 @@ _MOST_NUMBERS = 40_000_000
 """Distances that ``facility`` holds in memory."""
 
 
+@dataclass(eq=False)
 class Run:
     """Keeps account of the tasks chosen so far, under a budget and a limit on shared classes.
 
@@ -24,28 +26,25 @@ class Run:
     shares classes with only grow in number.
     """
 
-    def __init__(
-        self,
-        source: DistanceSource,
-        tie_keys: UInt64[np.ndarray, "trains"],
-        test_keys: UInt64[np.ndarray, "tests"],
-        weights: Float[np.ndarray, "tests"],
-        budget: int,
-        costs: Int[np.ndarray, "trains"],
-        classes: Int[np.ndarray, "trains way"] | None,
-        max_shared: int | None,
-    ) -> None:
-        self.source, self.tie_keys, self.test_keys = source, tie_keys, test_keys
-        self.weights = weights
-        self.costs, self.left = costs, budget
-        self.classes, self.max_shared = classes, max_shared
-        self.unused = np.ones(source.n_train, dtype=bool)
-        self.chosen: list[int] = []
-        self.scores: list[float] = []
-        self.for_test: list[int] = []
-        self.uses = np.zeros(0 if classes is None else int(classes.max(initial=-1)) + 1)
-        self._has_class = np.zeros((len(self.uses), 256), dtype=np.uint8)
-        self._cheapest = int(costs.min(initial=1))
+    source: DistanceSource
+    tie_keys: UInt64[np.ndarray, "trains"]
+    test_keys: UInt64[np.ndarray, "tests"]
+    weights: Float[np.ndarray, "tests"]
+    left: int
+    """Of the budget."""
+    costs: Int[np.ndarray, "trains"]
+    classes: Int[np.ndarray, "trains way"] | None
+    max_shared: int | None
+    chosen: list[int] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    for_test: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.unused = np.ones(self.source.n_train, dtype=bool)
+        most = -1 if self.classes is None else int(self.classes.max(initial=-1))
+        self.uses = np.zeros(most + 1)
+        self._has_class = np.zeros((most + 1, 256), dtype=np.uint8)
+        self._cheapest = int(self.costs.min(initial=1))
 
     @property
     def done(self) -> bool:

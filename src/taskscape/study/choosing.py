@@ -1,6 +1,7 @@
-"""The stages about selection: which tasks each rule chooses, and what training on them is worth."""
+"""The stages about what to train on: what rules choose, what that is worth, advice on targets."""
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,11 +19,11 @@ from taskscape.select.trials import Trial, gains_of, train_and_test, without_cla
 from taskscape.similarity import DistanceSource, distances_between
 from taskscape.similarity.known import find_similarity
 from taskscape.study.checks import read_rule
-from taskscape.study.distances import fit_similarity
-from taskscape.study.plan import Plan
-from taskscape.study.represent import SplitEmbeddings
+from taskscape.study.plan import Plan, make_plan
+from taskscape.study.represent import SplitEmbeddings, distances_by_samples
 from taskscape.study.stages import Stage, Steps
-from taskscape.tasks import TaskSet
+from taskscape.targets import Advice, AdvisorSettings, Sources, Target, advise_on, find_target
+from taskscape.targets.advisor import draw_candidates
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.task_model import without_advice
 
@@ -84,9 +85,7 @@ def _distances(
         with without_advice():  # of the same classes, embedding has said it
             return distances_between(model.embed(test), known, measure)
     train = plan.episodes(candidates, plan.pool, "selection")
-    fitted = fit_similarity(plan, measure, train)
-    both = fitted.embed(TaskSet.concatenate([test, train]))
-    return fitted.distances(both[: len(test)], both[len(test) :])
+    return distances_by_samples(plan, measure, test, train)
 
 
 def selection_stage(
@@ -138,3 +137,66 @@ def _accuracies(
             episodes=setting.episodes,
         )
     return np.stack([e.accuracy for e in evaluations]).astype(np.float64)
+
+
+# -- targets ------------------------------------------------------------------------------------
+
+
+def _advisor(plan: Plan) -> AdvisorSettings:
+    asked, config = plan.config.targets, plan.config
+    return AdvisorSettings(
+        candidates=asked.candidates, n_way=config.tasks.n_way, n_shot=asked.n_shot,
+        n_query=asked.n_query, updates=asked.updates, seed=config.seed,
+        network=config.learners.network,
+    )  # fmt: skip
+
+
+def open_targets(plan: Plan) -> tuple[Plan, tuple[Target, ...]]:
+    """The targets that the settings name, and the plan with what they are known by."""
+    asked, settings = plan.config.targets, _advisor(plan)
+    if not asked.names:
+        return plan, ()
+    sizes, training = settings.target_sizes(), plan.pool.split("train")
+    targets = [find_target(name, plan.pool, **sizes) for name in asked.names]
+    names = [target.name for target in targets]
+    for i, target in enumerate(targets):
+        if names.count(target.name) > 1:  # such as two folders: each by how it was asked for
+            targets[i] = replace(target, name=asked.names[i])
+    own = {training.class_names[c] for t in targets for c in t.classes_in(training)}
+    known = replace(
+        asked, fingerprints=tuple(t.fingerprint for t in targets),
+        kept_out=tuple(sorted({*asked.kept_out, *own})),
+    )  # fmt: skip
+    after = make_plan(plan.pool, replace(plan.config, targets=known))
+    draw_candidates(after.pool, settings)  # an error now, and not after the stages before
+    notes = dict.fromkeys((*plan.notes, *after.notes))
+    return replace(after, notes=tuple(notes)), tuple(targets)
+
+
+def targets_stage(
+    plan: Plan, model: TaskThemes, targets: Sequence[Target]
+) -> Stage[tuple[Advice, ...]]:
+    """Advice for every target and learner, in a folder each."""
+    asked, names = plan.config.targets, plan.config.targets.learners
+
+    def make(folder: Path, steps: Steps) -> None:
+        with steps.step(0.1, "drawing candidates"):
+            sources = Sources.of(plan.pool, _advisor(plan), model=model)
+        share = 0.9 / (len(targets) * len(names))
+        for t, target in enumerate(targets):
+            outlook = sources.look_at(target)
+            for name in names:
+                with steps.step(share, f"{label_of(name)} for {target.name}"):
+                    advice = advise_on(outlook, asked.budget, learner=name, trials=asked.trials)
+                advice.save(folder / f"{t + 1}-{name}")
+
+    def load(folder: Path) -> tuple[Advice, ...]:
+        pool = plan.pool.split("train")
+        return tuple(
+            Advice.load(folder / f"{t + 1}-{name}", pool)
+            for t in range(len(asked.names))
+            for name in names
+        )
+
+    settings = plan.settings("targets", "learners", but=("learners.names", "learners.settings"))
+    return Stage("targets", settings, make, load, ("fit",))

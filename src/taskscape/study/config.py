@@ -41,11 +41,7 @@ class SourceSettings:
     skip_damaged: bool = setting(False, "leave out what cannot be read, instead of an error")
     split_file: str = setting("", "a CSV with the columns class and split: train, val or test")
     group_file: str = setting("", "a CSV with the columns class and group")
-    encoder: str = setting(
-        "",
-        "what makes features of the samples: `module:function`, such as `my_network:encode` for a "
-        "function of my_network.py in this folder",
-    )
+    encoder: str = setting("", "what makes features of the samples: `my_network:encode`, say")
 
     def options(self) -> dict[str, Any]:
         """What is asked of :func:`~taskscape.load_pool`."""
@@ -59,21 +55,16 @@ class TaskSettings:
     """The tasks that are embedded and compared."""
 
     n_way: int = setting(5, "classes of a task", at_least=2, flag="--n-way")
-    n_shot: int = setting(
-        16, "most samples of each class that a task is embedded by; 0: all", at_least=0
-    )
+    n_shot: int = setting(16, "most samples of a class that embed a task; 0: all", at_least=0)
     n_train: int = setting(20_000, "different training tasks, at most", at_least=20)
     n_val: int = setting(500, "validation tasks, at most", at_least=1)
     n_test: int = setting(500, "test tasks, at most", at_least=LEAST_TEST_TASKS)
     val_share: float = setting(
-        0.2,
-        "part of the (training) classes held out for validation, where the data name none; 0: none",
-        at_least=0, at_most=0.8,
-    )  # fmt: skip
+        0.2, "part of the training classes to validate by, where none are", at_least=0, at_most=0.8
+    )
     test_share: float = setting(
-        0.2, "part of the classes kept for testing, where the data name none", at_least=0,
-        at_most=0.8,
-    )  # fmt: skip
+        0.2, "part of the classes to test by, where none are", at_least=0, at_most=0.8
+    )
     within_group: bool = setting(False, "all classes of a task from one group")
 
 
@@ -92,17 +83,11 @@ class FitSettings:
     image_themes: int = like(FitConfig, "image_themes")
     delta: float = like(FitConfig, "delta")
     covariance: Literal["full", "diag", "tied"] = like(FitConfig, "covariance")
-    prepare: str = setting(
-        "auto", "`auto`, `none`, or some of `edges=5,power=0.5,l2,centre,pca=32`"
-    )
-    choose_settings: bool = setting(
-        False, "look for better settings of the distance than the defaults"
-    )
+    prepare: str = setting("auto", "`none`, or some of `edges=5,power=0.5,l2,centre,pca=32`")
+    choose_settings: bool = setting(False, "look for better settings of the distance")
     max_passes: int = like(FitConfig, "max_passes", default=3)
     restarts: int = setting(1, "fits from different starts", at_least=1)
-    ensemble: int = setting(
-        1, "how many of the best fits to keep, of at least as many restarts", at_least=1
-    )
+    ensemble: int = setting(1, "fits to keep, the best of at least as many restarts", at_least=1)
 
     def model(self, seed: int) -> "taskscape.TaskThemes":
         """The model that these settings ask for, not yet fitted."""
@@ -126,20 +111,14 @@ class LearnerSettings:
         ("protonet", "maml"), f"learners, joined by commas: {', '.join(LEARNERS)}",
         flag="--learners",
     )  # fmt: skip
-    network: str = setting(
-        "mlp", "of `taskscape.meta.NETWORKS`: `mlp` on prepared features, `conv4` on images"
-    )
-    widths: tuple[int, ...] = setting(
-        (64,), "hidden layers of `mlp`", at_least=1, at_most=_MOST_WIDE
-    )
+    network: str = setting("mlp", "`mlp` on prepared features, `conv4` on images")
+    widths: tuple[int, ...] = setting((64,), "layers of `mlp`", at_least=1, at_most=_MOST_WIDE)
     filters: int = setting(64, "filters of `conv4`", at_least=1, at_most=_MOST_WIDE)
     train_tasks: int = setting(20_000, "training tasks that learners see, at most all", at_least=1)
     epochs: int = setting(1, "how often they see them", at_least=1)
     batch_size: int = setting(8, "tasks in an update", at_least=1)
     settings: Mapping[str, Mapping[str, Number]] = setting(
-        dict,
-        "by learner: its own settings, those of its training, and `scale` of the features; they go "
-        "before those that it starts from",
+        dict, "by learner: its own, those of its training, and `scale` of the features"
     )
 
     def learner(self, name: str) -> tuple["taskscape.meta.Learner", dict[str, Any]]:
@@ -160,13 +139,9 @@ class LearnerSettings:
 class EvaluateSettings:
     """How the accuracy of learners is measured."""
 
-    n_shot: int = setting(
-        1, "labelled samples of each class that learners get", at_least=1, flag="--n-shot"
-    )
+    n_shot: int = setting(1, "labelled samples of a class", at_least=1, flag="--n-shot")
     n_query: int = setting(15, "most queries of each class", at_least=1)
-    episodes: int = setting(
-        10, "draws of samples that a task's accuracy is averaged over", at_least=1
-    )
+    episodes: int = setting(10, "draws of samples that accuracy is averaged over", at_least=1)
 
 
 @dataclass(frozen=True)
@@ -174,9 +149,7 @@ class DistanceSettings:
     """How distances are measured, besides ``similarity``."""
 
     k: int = setting(10, "nearest training tasks to keep for each test task", at_least=1)
-    probe_updates: int = setting(
-        1000, "updates of the network that Task2Vec looks through", at_least=1
-    )
+    probe_updates: int = setting(1000, "of the network Task2Vec looks through", at_least=1)
 
 
 @dataclass(frozen=True)
@@ -194,15 +167,12 @@ class SelectionSettings:
 
     rules: tuple[str, ...] = setting(
         ("nearest", "coverage"),
-        "a rule by the study's similarity, `rule:similarity` by another, or a similarity alone: "
-        "its nearest; empty: no selection",
+        "by the study's similarity; `rule:similarity` by another; a similarity: its nearest",
     )
     budgets: tuple[int, ...] = setting((100,), "how many training tasks are chosen", at_least=1)
     candidates: int = setting(4000, "training tasks to choose from, at most all", at_least=2)
     trials: int = setting(6, "random choices", at_least=2)
-    repeats: int = setting(
-        3, "trainings on what every other rule chose, from different starts", at_least=1
-    )
+    repeats: int = setting(3, "trainings on what another rule chose, other starts", at_least=1)
     n_shot: int = setting(5, "labelled samples of each class", at_least=1, flag="--n-shot")
     n_query: int = setting(15, "most queries of each class", at_least=1)
     updates: int = setting(500, "of every training, whatever the budget", at_least=1)
@@ -215,8 +185,8 @@ class TargetSettings:
 
     names: tuple[str, ...] = setting(
         (),
-        "say what to train on for this: a group of the data, or a folder or file of your own with "
-        "a few labelled samples a class; may be repeated",
+        "say what to train on for this: a group of the data, or a folder of your own with a few "
+        "labelled samples a class; may be repeated",
         flag="--target",
     )
     learners: tuple[str, ...] = setting(("protonet",), "which to train for them")
@@ -226,13 +196,8 @@ class TargetSettings:
     n_query: int = like(AdvisorSettings, "n_query")
     trials: int = setting(3, "trainings of each way to choose", at_least=2)
     updates: int = like(AdvisorSettings, "updates")
-    fingerprints: tuple[str, ...] = setting(
-        (), "of the targets that were opened; written, not asked for"
-    )
-    kept_out: tuple[str, ...] = setting(
-        (),
-        "their classes that would be for training, and test instead; written, not asked for",
-    )
+    fingerprints: tuple[str, ...] = setting((), "of opened targets; written, not asked for")
+    kept_out: tuple[str, ...] = setting((), "their training classes; written, not asked for")
 
 
 @dataclass(frozen=True)
@@ -240,14 +205,8 @@ class ForecastSettings:
     """Expected accuracies of the test tasks, learned from the validation tasks."""
 
     enabled: bool = setting(True, "whether to forecast")
-    confidence: float = setting(
-        0.9, "part of the tasks that an interval is meant to hold", at_least=0.5, below=1
-    )
-    n_shot: int = setting(
-        0,
-        "most labelled samples of each class that a task is known by; 0: `tasks.n_shot`",
-        at_least=0,
-    )
+    confidence: float = setting(0.9, "share of tasks within an interval", at_least=0.5, below=1)
+    n_shot: int = setting(0, "samples a class is known by; 0: `tasks.n_shot`", at_least=0)
 
 
 @dataclass(frozen=True)
@@ -262,19 +221,14 @@ class StudyConfig:
     """All settings of a study; ``preset("quick")`` and others give good ones to start from."""
 
     preset: str = setting("default", "where the other values start from")
-    data: str = setting(
-        "letters",
-        "a known name, the path of your own data, or several joined by '+'",
-        flag="--data",
-    )
+    data: str = setting("letters", "a known name or a path; may be repeated", flag="--data")
     seed: int = setting(
-        0, "of tasks, fit, learners and choices: the same seed gives the same result", at_least=0,
-        at_most=2**30 - 1, flag="--seed",
-    )  # fmt: skip
+        0, "the same seed gives the same result", at_least=0, at_most=2**30 - 1, flag="--seed"
+    )
     similarity: str = setting(
         DEFAULT_SIMILARITY,
-        "how far tasks are from each other: one of `taskscape.similarity.SIMILARITIES`, or one "
-        "with another divergence, such as themes:jeffreys",
+        "how far tasks are from each other: one of `SIMILARITIES`, or by another divergence, as in "
+        "`themes:jeffreys`",
         flag="--similarity",
     )
     source: SourceSettings = field(default_factory=SourceSettings)

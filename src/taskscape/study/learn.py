@@ -13,6 +13,7 @@ from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
 from taskscape.forecast import Forecaster, Forecasts, ForecastWarning, Judgement
 from taskscape.forecast.calibration import FORMAT
+from taskscape.forecast.result import BECAUSE
 from taskscape.io.tables import read_table, write_csv, write_table
 from taskscape.io.values import from_plain, read_json, write_json
 from taskscape.meta import TrainConfig, evaluate, label_of, train
@@ -25,8 +26,6 @@ from taskscape.study.stages import Stage, Steps
 from taskscape.tasks import TaskSet
 from taskscape.tasks.class_lists import write_classes
 from taskscape.themes.estimator import TaskThemes
-
-_REASON = "because of "
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +168,8 @@ def forecast_stage(
                 forecasts = forecaster.predict(test, described=asked)
                 judgement = forecaster.judge(test, accuracy.test, described=asked)
             forecaster.save(folder / f"forecaster-{name}")
-            write_table(folder / f"{name}.parquet", _forecast_columns(forecasts))
+            rows = {"task": np.arange(len(test))} | forecasts.columns()
+            write_table(folder / f"{name}.parquet", rows)
             about = {"average": forecasts.average, "summary": judgement.summary()}
             judged.append({"name": name, "judgement": judgement.to_dict(), **about})
         write_json(folder / "forecast.json", judged)
@@ -182,20 +182,12 @@ def forecast_stage(
     return Stage("forecast", settings, make, load, needs)
 
 
-def _forecast_columns(forecasts: Forecasts) -> dict[str, np.ndarray]:
-    columns = {"task": np.arange(len(forecasts))}
-    columns |= {name: getattr(forecasts, name) for name in ("expected", "low", "high")}
-    if forecasts.outside is not None:
-        columns["outside"] = forecasts.outside
-    return columns | {_REASON + what: moved for what, moved in forecasts.reasons.items()}
-
-
 def _read(folder: Path, stored: dict[str, Any]) -> tuple[Forecasts, Judgement]:
     table, judged = read_table(folder / f"{stored['name']}.parquet"), stored["judgement"]
     forecasts = Forecasts(
         **{name: judged[name] for name in ("learner", "confidence")},
         **{name: table[name] for name in ("expected", "low", "high")},
-        reasons={k[len(_REASON) :]: v for k, v in table.items() if k.startswith(_REASON)},
+        reasons={k[len(BECAUSE) :]: v for k, v in table.items() if k.startswith(BECAUSE)},
         average=stored["average"],
         outside=table.get("outside"),
     )

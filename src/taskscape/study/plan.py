@@ -8,6 +8,7 @@ from typing import Any
 from taskscape.pools import ClassPool
 from taskscape.pools.splits import deal_splits
 from taskscape.settings import values_of
+from taskscape.similarity import Similarity, make_similarity
 from taskscape.study.checks import check_config, fitted_to, possible_tasks, splits_of
 from taskscape.study.config import StudyConfig
 from taskscape.tasks import TaskSet, sample_tasks
@@ -70,21 +71,21 @@ class Plan:
         ``but`` names those that the stage does not look at. A setting that is added later is
         covered by itself, so that no stage is taken for one that was made with another value.
         """
-        every = values_of(self.config)
-        covered = ("seed", *parts)
-        assert set(but) <= set(every)
-        assert set(covered) <= set(vars(self.config))
-        return {
-            name: value
-            for name, value in every.items()
-            if name.partition(".")[0] in covered and name not in but
-        }
+        every, covered = values_of(self.config), ("seed", *parts)
+        assert {*but, *covered} <= {*every, *vars(self.config)}
+        kept = [n for n in every if n.partition(".")[0] in covered and n not in but]
+        return {name: every[name] for name in kept}
 
     def learner_settings(self, name: str, but: Collection[str] = ()) -> dict[str, Any]:
         """The same of the section of learners, with the settings of one learner alone."""
         own = self.config.learners.settings.get(name, {})
         others = ("learners.names", "learners.settings")
         return self.settings("learners", but=(*others, *but)) | {"own": own}
+
+    def measure(self, name: str) -> Similarity:
+        """A similarity measure by name, not yet fitted."""
+        updates = self.config.distances.probe_updates
+        return make_similarity(name, seed=self.config.seed, updates=updates)
 
     def episodes(self, tasks: TaskSet, pool: ClassPool, section: str) -> TaskSet:
         """The same tasks with the shots and queries of a section, over another pool's samples."""

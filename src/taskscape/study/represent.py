@@ -1,4 +1,4 @@
-"""The stages about the tasks themselves: data, fit, embed, health."""
+"""The stages about the tasks themselves: data, fit, embed, health, distances."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -7,28 +7,39 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from sklearn.base import clone
 
+from taskscape.compare import class_moments, feature_separation
 from taskscape.embeddings import Embeddings
 from taskscape.errors import CheckpointError
-from taskscape.io.arrays import forget_checkpoint
-from taskscape.io.tables import write_csv
-from taskscape.io.values import read_json, write_json
-from taskscape.pools import SPLITS, ClassPool
+from taskscape.io.tables import read_table, write_csv, write_table
+from taskscape.io.values import from_plain, read_json, write_json
+from taskscape.pools import ClassPool
 from taskscape.pools.sheet import contact_sheet
 from taskscape.similarity import (
     DEFAULT_SIMILARITY,
+    DistanceSource,
+    Resemblance,
     RetrievalTest,
     choose_settings,
-    make_similarity,
+    distances_between,
+    nearest_tasks,
+    resemblance,
 )
+from taskscape.similarity.known import TASK_THEMES, find_similarity
+from taskscape.similarity.nearest_tasks import TIE
 from taskscape.similarity.retrieval import retrieval_if_any
 from taskscape.study.plan import Plan
 from taskscape.study.stages import Stage, Steps
 from taskscape.tasks import TaskSet
+from taskscape.tasks.class_lists import write_classes
 from taskscape.themes.estimator import TaskThemes
+from taskscape.themes.places import all_rows
+from taskscape.themes.prepare import Preparation
 from taskscape.themes.task_model import HealthWarning, OutlierTasksWarning, TaskModel
 
+_LEAST_SEPARATION = 1e-6
 _ASKED_SHOTS = 5
 """Samples of each class that tasks of a group find each other by."""
 
@@ -38,7 +49,16 @@ def data_stage(plan: Plan, model: TaskThemes) -> Stage[dict[str, Any]]:
 
     def make(folder: Path, steps: Steps) -> None:
         pool = plan.pool
-        write_json(folder / "data.json", {**_summary(pool), "notes": plan.notes})
+        about = {
+            "name": pool.name,
+            "fingerprint": pool.fingerprint,
+            "kind": "images" if pool.is_images else "features",
+            "sample_shape": pool.sample_shape,
+            "samples_per_class": [pool.counts.min(), pool.counts.max()],
+            "parts": pool.parts(),
+            "notes": plan.notes,
+        }
+        write_json(folder / "data.json", about)
         with steps.step(0.5, "drawing a contact sheet"):
             contact_sheet(pool, folder / "contact_sheet.png")
         with steps.step(0.5, "weighing the task-themes of classes"):
@@ -63,25 +83,6 @@ def _classes(pool: ClassPool, model: TaskThemes) -> dict[str, Sequence[Any]]:
     }
 
 
-def _summary(pool: ClassPool) -> dict[str, Any]:
-    assert pool.splits is not None
-    groups = pool.groups or ("",) * len(pool)
-    parts: dict[str, dict[str, int]] = {}
-    for split, group in zip(pool.splits, groups, strict=True):
-        of = parts.setdefault(split, {})
-        of[group] = of.get(group, 0) + 1
-    return {
-        "name": pool.name,
-        "fingerprint": pool.fingerprint,
-        "kind": "images" if pool.is_images else "features",
-        "sample_shape": pool.sample_shape,
-        "samples": pool.n_samples,
-        "samples_per_class": [int(pool.counts.min()), int(pool.counts.max())],
-        "classes": {s: sum(parts[s].values()) for s in SPLITS if s in parts},
-        "groups": {s: parts[s] for s in SPLITS if s in parts} if pool.groups else None,
-    }
-
-
 def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
     """Image-themes and task-themes, learned from training tasks; interrupted, the latter go on from
     a checkpoint."""
@@ -98,7 +99,7 @@ def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
             try:
                 model.fit(plan.fit_tasks, checkpoint=checkpoint, resume=True)
             except CheckpointError:
-                forget_checkpoint(checkpoint)  # of other settings, or damaged
+                checkpoint.unlink(missing_ok=True)  # of other settings, or damaged
                 model.fit(plan.fit_tasks, checkpoint=checkpoint)
         model.save(folder / "model")
         paper = model.co_clustering_
@@ -114,7 +115,7 @@ def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
             "variance_kept": model.preparation_.explained,
         }
         write_json(folder / "fit.json", history)
-        forget_checkpoint(checkpoint)
+        checkpoint.unlink(missing_ok=True)
 
     sizes = ("tasks.n_train", "tasks.n_val", "tasks.n_test", "tasks.n_shot")
     settings = plan.settings("fit", "tasks", but=sizes)
@@ -179,8 +180,7 @@ def unfitted_measure(plan: Plan, model: TaskThemes) -> Any:
     """The similarity measure of a study, to be fitted again to some of the training classes."""
     if plan.config.similarity == DEFAULT_SIMILARITY:
         return clone(model).set_params(co_clustering=None)
-    updates = plan.config.distances.probe_updates
-    return make_similarity(plan.config.similarity, seed=plan.config.seed, updates=updates)
+    return plan.measure(plan.config.similarity)
 
 
 def health_stage(plan: Plan, model: TaskThemes) -> Stage[RetrievalTest | None]:
@@ -219,3 +219,84 @@ def health_stage(plan: Plan, model: TaskThemes) -> Stage[RetrievalTest | None]:
 
     settings = plan.settings("similarity", "distances", but=("distances.k",))
     return Stage("health", settings, make, load, ("fit", "embed"))
+
+
+def distances_stage(
+    plan: Plan, model: TaskThemes, embedded: SplitEmbeddings, features: ClassPool
+) -> Stage[dict[str, Any]]:
+    """Distances, neighbours and difficulty of the test tasks, as a result of a study calls them."""
+    by_task_themes = plan.config.similarity == TASK_THEMES  # under which many are equally near
+    tie = TIE if by_task_themes else 0.0
+
+    def make(folder: Path, steps: Steps) -> None:
+        with steps.step(0.3, "leaving out training classes in turn"):
+            likeness = resemblance(
+                plan.test, plan.train, unfitted_measure(plan, model), validation=plan.val,
+                seed=plan.config.seed,
+            )  # fmt: skip
+        with steps.step(0.5, "nearest training tasks"):
+            distances = _distances(plan, embedded)
+            near = nearest_tasks(
+                replace(plan.test, pool=features), replace(plan.train, pool=features), distances,
+                plan.config.distances.k, tie=tie,
+            )  # fmt: skip
+        columns = {
+            "distance": distances.mean_distance(),
+            "nearest": near.indices,
+            "nearest_distance": near.distances,
+            "nearest_by_classes": near.by_classes,
+            "ties": near.ties,
+            "difficulty": difficulty(features, plan.test)[:, 0],
+        }
+        ids = {"task": embedded.test.ids}
+        write_table(folder / "distances.parquet", ids | columns)
+        sheet: dict[str, Any] = {
+            **ids,
+            "classes": [write_classes(embedded.test.names(i)) for i in range(len(embedded.test))],
+            "distance": columns["distance"],
+            "nearest": near.distances.mean(axis=1),
+            "difficulty": columns["difficulty"],
+        }
+        write_csv(folder / "distances.csv", sheet)
+        write_json(folder / "resemblance.json", likeness.to_dict())
+
+    def load(folder: Path) -> dict[str, Any]:
+        columns = read_table(folder / "distances.parquet")
+        del columns["task"]
+        likeness = from_plain(Resemblance, read_json(folder / "resemblance.json"))
+        return columns | {"resemblance": likeness}
+
+    settings = plan.settings("similarity", "distances")
+    return Stage("distances", settings, make, load, ("embed",))
+
+
+def distances_by_samples(plan: Plan, name: str, test: TaskSet, train: TaskSet) -> DistanceSource:
+    """Distances by a measure other than the study's own model, fitted to the training tasks."""
+    fitted = plan.measure(name).fit(train)
+    return fitted.distances(test, fitted.embed(train))
+
+
+def _distances(plan: Plan, embedded: SplitEmbeddings) -> DistanceSource:
+    """The distances from the test tasks to the training tasks."""
+    name = plan.config.similarity
+    if find_similarity(name).factor is not None:
+        return distances_between(embedded.test, embedded.train, name)
+    return distances_by_samples(plan, name, plan.test, plan.train)
+
+
+def difficulty(
+    pool: ClassPool, tasks: TaskSet, preparation: Preparation | None = None
+) -> Float[np.ndarray, "tasks 2"]:
+    """How much the classes of each task overlap: spread within over distance between them.
+
+    On average over pairs of classes, and of the two nearest; from all samples of the classes, as
+    they are or prepared. More is harder.
+    """
+    ids = tasks.class_ids
+    rows = all_rows(pool, ids)
+    owner = np.empty(len(pool.samples), dtype=np.int64)
+    for c in ids:
+        owner[pool.starts[c] : pool.starts[c] + pool.counts[c]] = c
+    x = pool.samples[rows] if preparation is None else preparation(pool.take(rows))
+    apart = feature_separation(class_moments(x, owner[rows], len(pool)), tasks)
+    return 1 / np.maximum(np.stack([apart.mean, apart.smallest], axis=1), _LEAST_SEPARATION)

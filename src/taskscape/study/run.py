@@ -19,15 +19,19 @@ from taskscape.meta import NETWORKS, label_of
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select.trials import Trial, gains_of
 from taskscape.study.checks import check_config
-from taskscape.study.choosing import chosen_stage, selection_stage
+from taskscape.study.choosing import chosen_stage, open_targets, selection_stage, targets_stage
 from taskscape.study.config import StudyConfig, config_from, write_config
-from taskscape.study.distances import distances_stage
 from taskscape.study.learn import diagram_stage, forecast_stage, learner_stage
 from taskscape.study.plan import Plan, make_plan
-from taskscape.study.represent import data_stage, embed_stage, fit_stage, health_stage
+from taskscape.study.represent import (
+    data_stage,
+    distances_stage,
+    embed_stage,
+    fit_stage,
+    health_stage,
+)
 from taskscape.study.result import StudyResult
 from taskscape.study.stages import Listener, StageRunner, read_note
-from taskscape.study.targets import open_targets, targets_stage
 from taskscape.targets import Advice, Target
 from taskscape.themes.prepare import prepared_pool
 

@@ -27,25 +27,23 @@ class AdvisorSettings:
     """How a pool is looked at, and how learners are tried."""
 
     candidates: int = setting(
-        2000, "training tasks to choose from, drawn within groups, as many of each", at_least=1
+        2000, "training tasks to choose from, within groups", at_least=1, flag="--candidates"
     )
-    n_way: int = setting(5, "classes of a task", at_least=2)
+    n_way: int = setting(5, "classes of a task", at_least=2, flag="--n-way")
     n_shot: int = setting(
-        5, "labelled samples of each class that a target is known by, at most", at_least=1
+        5, "most labelled samples of a class of a target", at_least=1, flag="--n-shot"
     )
     n_query: int = setting(15, "most queries of each class", at_least=1)
     components: int = setting(
-        64,
-        "principal components that learners take, at unit length; 0: the samples themselves",
-        at_least=0,
+        64, "principal components that learners take; 0: the samples themselves", at_least=0
     )
-    updates: int = setting(400, "of every training, whatever it is trained on", at_least=1)
+    updates: int = setting(400, "of every training", at_least=1, flag="--updates")
     batch_size: int = setting(4, "tasks in an update", at_least=1)
     precision: str = setting("float32", "of the network")
-    seed: int = setting(0, "of tasks, learners and choices", at_least=0, at_most=2**30 - 1)
-    network: str | None = setting(
-        None, "one of `NETWORKS`; None: `conv4` for images, `mlp` for features and components"
+    seed: int = setting(
+        0, "the same seed gives the same result", at_least=0, at_most=2**30 - 1, flag="--seed"
     )
+    network: str | None = setting(None, "by default `conv4` for images, `mlp` for features")
 
     def __post_init__(self) -> None:
         check_settings(self)

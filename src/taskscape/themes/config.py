@@ -9,58 +9,37 @@ from taskscape.settings import check_settings, setting
 if TYPE_CHECKING:
     from taskscape.themes.steps import StepSettings
 
-_MOST_THEMES = 10_000
-
 
 @dataclass(frozen=True)
 class FitConfig:
     """How to fit: the model's size, its priors, and the way to the optimum."""
 
-    task_themes: int = setting(4, "L, the number of task-themes", at_least=1, at_most=_MOST_THEMES)
-    image_themes: int = setting(
-        8, "K, the number of image-themes", at_least=1, at_most=_MOST_THEMES
-    )
+    task_themes: int = setting(4, "L of the co-clustering", at_least=1, at_most=10_000)
+    image_themes: int = setting(8, "K of the co-clustering", at_least=1, at_most=10_000)
     delta: float = setting(0.5, "δ, the symmetric concentration of the task mixture", above=0)
     covariance: Literal["full", "diag", "tied"] = setting(
-        "full", "of image-themes: a matrix each (`full`), variances (`diag`), one for all (`tied`)"
+        "full", "of image-themes: a matrix each, variances, or one matrix for all"
     )
     method: Literal["online", "batch"] = setting(
         "online", "mini-batches with a decaying step, or full passes over a fixed task set"
     )
     update: Literal["statistics", "paper"] = setting(
         "statistics",
-        "online: average sufficient statistics, or the paper to the letter: its posterior, in "
-        "which a class's mixture does not depend on its task-theme, and averages of means and "
-        "covariances",
+        "online: average sufficient statistics; or to the letter, with the paper's posterior, in "
+        "which a class's mixture does not depend on its task-theme, and averages of parameters",
     )
     batch_size: int = setting(256, "tasks in a mini-batch", at_least=1)
     tau0: float = setting(4.0, "delay of the step size ρ = (τ0 + t)^−τ1", at_least=0)
-    tau1: float = setting(
-        0.7, "decay of the step size; the fit converges within these limits", above=0.5, at_most=1
-    )
-    tol: float = setting(
-        3e-4,
-        "the E-step of a class ends when less than this part of its samples moves between themes",
-        above=0,
-    )
+    tau1: float = setting(0.7, "decay of the step size", above=0.5, at_most=1)
+    tol: float = setting(3e-4, "share of samples that still moves as an E-step ends", above=0)
     max_iter: int = setting(50, "most sweeps of an E-step during the fit", at_least=1)
-    max_tasks: int | None = setting(
-        None,
-        "most tasks to learn from, counting repeats; None leaves it to the other limits",
-        at_least=1,
-    )
+    max_tasks: int | None = setting(None, "most tasks to learn from, with repeats", at_least=1)
     max_passes: int = setting(10, "most passes over the tasks", at_least=1)
-    evaluate_every: int = setting(
-        10, "mini-batches between two looks at the held-out bound", at_least=1
-    )
-    patience: int = setting(5, "stop after this many looks in a row without a gain", at_least=1)
+    evaluate_every: int = setting(10, "mini-batches between looks at held-out tasks", at_least=1)
+    patience: int = setting(5, "looks in a row without a gain that end the fit", at_least=1)
     min_gain: float = setting(1e-3, "nats per sample that count as a gain")
-    nu_fraction: float = setting(
-        1e-3, "weight of the covariances' prior, as a share of the samples of a theme", above=0
-    )
-    kappa: float = setting(
-        0.02, "weight of the task-themes' prior, as a share of the classes of a theme", above=0
-    )
+    nu_fraction: float = setting(1e-3, "weight of covariances' prior: share of samples", above=0)
+    kappa: float = setting(0.02, "weight of task-themes' prior: share of classes", above=0)
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -17,11 +17,12 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 from scipy.sparse.linalg import svds
 
-from taskscape.arguments import check_flag, check_number, check_whole, public
+from taskscape.arguments import public
 from taskscape.devices import one_thread
 from taskscape.distributed.mesh import own_places, split_over_devices
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
+from taskscape.settings import check_settings, setting
 from taskscape.themes.places import SamplePlaces, all_rows, evenly_spaced
 
 _ROWS_TO_LEARN_FROM = 50_000
@@ -46,26 +47,18 @@ _LARGEST = 1e15
 class PrepareConfig:
     """Which steps to take, in this order; each can be left out."""
 
-    edges: int | None = None
-    """Histograms of edge directions in so many cells a side, in place of the pixels of images."""
-    power: float | None = None
-    """Raise non-negative features to this power; 0.5 makes skewed network features rounder."""
-    l2: bool = False
-    """Scale every sample to unit length."""
-    centre: bool = True
-    """Subtract the mean of the training classes."""
-    pca: int | None = 32
-    """Keep this many principal components of the training classes."""
+    edges: int | None = setting(
+        None, "histograms of edge directions in so many cells a side, not pixels", at_least=1
+    )
+    power: float | None = setting(
+        None, "of non-negative features; 0.5 makes skewed ones rounder", above=0, at_most=1
+    )
+    l2: bool = setting(False, "scale every sample to unit length")
+    centre: bool = setting(True, "subtract the mean of the training classes")
+    pca: int | None = setting(32, "principal components of the training classes", at_least=1)
 
     def __post_init__(self) -> None:
-        if self.edges is not None:
-            check_whole(self.edges, "edges", 1)
-        if self.power is not None:
-            check_number(self.power, "power", 0, 1, open_="low")
-        check_flag(self.l2, "l2")
-        check_flag(self.centre, "centre")
-        if self.pca is not None:
-            check_whole(self.pca, "pca", 1)
+        check_settings(self)
 
     def describe(self) -> str:
         """The steps in words.

@@ -387,10 +387,9 @@ def state_from_arrays(
     """The state of a fit that :func:`taskscape.io.arrays.arrays_of` took apart."""
     L, K = get_array(arrays, f"{prefix}.themes.alpha", axes=2).shape
     (D,) = get_array(arrays, f"{prefix}.shift", axes=1).shape
-    shape = {"full": (K, D, D), "diag": (K, D), "tied": (D, D)}[covariance]
     themes = Themes(
         mu=jnp.zeros((K, D)),
-        Sigma=jnp.zeros(shape),
+        Sigma=zero_statistics(K, L, D, covariance).S2,
         alpha=jnp.ones((L, K)),
         delta=jnp.ones(L),
         covariance=covariance,

@@ -31,16 +31,12 @@ def finished() -> CoClustering:
 
 def test_the_end_says_on_what_the_fit_was_judged(capsys: pytest.CaptureFixture[str]):
     print_fit(finished(), "glyphs", Path("model"), as_json=False)
-    assert capsys.readouterr().out == (
-        f"prepared by: {PrepareConfig(pca=None).describe()}\n"
-        "learned from 2,048 tasks; stopped: the held-out bound no longer rises; bound (how well "
-        "tasks of held-out classes are explained) -3.1250 nats per sample\n"
-        "image-themes explain 50%, 50% of the samples\n"
-        "task-themes explain 70%, 30% of the classes\n"
-        "500 tasks of held-out classes fall on 212 distinct points (rounded to 0.1), in 1 of 1 "
-        "directions\n"
-        "model: model\n"
-    )
+    prepared, learned, *health, model = capsys.readouterr().out.splitlines()
+    assert prepared == f"prepared by: {PrepareConfig(pca=None).describe()}"
+    for fact in ("2,048 tasks", "no longer rises", "tasks of held-out classes", "-3.1250 nats"):
+        assert fact in learned
+    assert "\n".join(health) == HEALTH.summary()
+    assert model == "model: model"
 
 
 def test_so_does_the_json(capsys: pytest.CaptureFixture[str]):
@@ -57,10 +53,7 @@ def test_so_does_every_line_on_the_way(capsys: pytest.CaptureFixture[str]):
     live(FitInfo(t=2, tasks=256, elbo=-3.4, held_out=-3.6, usage=(0.5, 0.25), done="x"), 0)
     first, second = capsys.readouterr().err.splitlines()
     assert first == "256 tasks · 0 tasks/s · -3.500 nats/sample · themes █▄"
-    assert second == (
-        "256 tasks · 0 tasks/s · -3.400 nats/sample · -3.600 on tasks of held-out classes · "
-        "themes █▄"
-    )
+    assert "-3.600 on tasks of held-out classes" in second
 
 
 def test_much_compiling_is_told_at_the_end(

@@ -71,9 +71,9 @@ def test_a_learner_is_evaluated_and_forecast(folder: Path, tmp_path: Path):
     assert "because of own difficulty" in rows[0]
     told = json.loads(run(*base, "--forecaster", tmp_path / "saved", *NEW, "--json"))
     assert told["learner"] == "ProtoNet"
-    assert told["tasks"][3]["expected"] == pytest.approx(float(rows[3]["expected"]))
-    assert len(told["tasks"][3]["classes"]) == 3
-    assert json.loads(rows[3]["classes"]) == told["tasks"][3]["classes"]
+    assert told["expected"][3] == pytest.approx(float(rows[3]["expected"]))
+    assert len(told["classes"][3]) == 3
+    assert json.loads(rows[3]["classes"]) == told["classes"][3]
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

@@ -106,8 +106,10 @@ def test_a_scheduler_that_takes_the_machine_back_is_heard(number: int, code: int
     assert (ended, out) == (code, "saved\n")
 
 
-@pytest.mark.parametrize("imported", ["typer", "numpy", "jax._src.config", "taskscape.model"])
-@pytest.mark.parametrize("script", [False, True])
+@pytest.mark.parametrize(
+    ("imported", "script"),
+    [("typer", True), ("numpy", False), ("jax._src.config", True), ("taskscape.model", False)],
+)
 def test_while_python_imports_it_ends_quietly(imported: str, script: bool, tmp_path: Path) -> None:
     entry = tmp_path / "taskscape"  # what an installed command consists of
     module, _, function = COMMAND.partition(":")

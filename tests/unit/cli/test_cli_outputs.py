@@ -1,6 +1,7 @@
 """What commands write never takes the place of something of a user's, and is refused at once."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,56 +48,40 @@ def contents(folder: Path) -> dict[str, bytes | None]:
     }
 
 
-NOT = "exists and is not {} written by taskscape; it is left as it is. Choose another name."
-REFUSED = {
-    "data save d.npz --out mine": f"mine {NOT.format('a stored pool')}",
-    "fit d.npz --out mine": f"mine {NOT.format('a task model')}",
-    "fit d.npz --out .": "--out . is a folder that is there already; name one to be made, such as "
-    "model.",
-    "fit d.npz --out mine.txt": "mine.txt exists and is not a folder; it is left as it is. "
-    "Choose another name.",
-    "fit d.npz --paper --out new --set checkpoint=mine.txt": "mine.txt "
-    + NOT.format("a checkpoint"),
-    "fit d.npz --paper --out new --set checkpoint=mine.txt --resume": "mine.txt "
-    + NOT.format("a checkpoint"),
-    "fit d.npz --paper --out ours": "ours.checkpoint is the checkpoint of a fit that did not "
-    "finish. Go on from it with resume=True (on the command line: --resume), or delete it to start "
-    "anew.",
-    "fit d.npz --paper --out new --set checkpoint=new": "new is named twice, and one would replace "
-    "the other. Choose another name for one of them.",
-    "tasks d.npz --out d.npz": f"d.npz {NOT.format('a list of tasks')}",
-    "tasks d.npz --out e.parquet": f"e.parquet {NOT.format('a list of tasks')}",
-    "tasks d.npz --out /dev/null": "/dev/null exists and is not a regular file; it is left as it "
-    "is. Choose another name.",
-    "embed model d.npz --out tasks.parquet": "tasks.parquet "
-    + NOT.format("a file of embedded tasks"),
-    "embed model d.npz --out model": f"model {NOT.format('a catalogue of embedded tasks')}",
-    "embed model d.npz --out e.csv": "--out e.csv: expected a name that ends in .parquet, for a "
-    "file, or one without an ending, for a catalogue (a folder).",
-    "compare e.parquet e.parquet --out mine.csv": f"mine.csv {NOT.format('a table of distances')}",
-    "diagram mine.csv --out mine.json": f"mine.json {NOT.format('a correlation diagram')}",
-    "select e.parquet e.parquet -n 2 --out mine.json": f"mine.json {NOT.format('a selection')}",
+REFUSED = {  # the beginning of the message
+    "data save d.npz --out mine": "mine exists and is not a stored pool",
+    "fit d.npz --out mine": "mine exists and is not a task model",
+    "fit d.npz --out .": "--out . is a folder that is there already",
+    "fit d.npz --out mine.txt": "mine.txt exists and is not a folder",
+    "fit d.npz --paper --out new --set checkpoint=mine.txt": "mine.txt exists and is not",
+    "fit d.npz --paper --out new --set checkpoint=mine.txt --resume": "mine.txt exists and is",
+    "fit d.npz --paper --out ours": "ours.checkpoint is the checkpoint of a fit that did not fin",
+    "fit d.npz --paper --out new --set checkpoint=new": "new is named twice",
+    "tasks d.npz --out d.npz": "d.npz exists and is not a list of tasks",
+    "tasks d.npz --out e.parquet": "e.parquet exists and is not a list of tasks",
+    "tasks d.npz --out /dev/null": "/dev/null exists and is not a regular file",
+    "embed model d.npz --out tasks.parquet": "tasks.parquet exists and is not a file of embedded",
+    "embed model d.npz --out model": "model exists and is not a catalogue of embedded tasks",
+    "embed model d.npz --out e.csv": "--out e.csv: expected a name that ends in .parquet",
+    "compare e.parquet e.parquet --out mine.csv": "mine.csv exists and is not a table of dist",
+    "diagram mine.csv --out mine.json": "mine.json exists and is not a correlation diagram",
+    "select e.parquet e.parquet -n 2 --out mine.json": "mine.json exists and is not a selection",
     "select e.parquet e.parquet -n 2 --tasks tasks.parquet --out-tasks tasks.parquet": (
-        "tasks.parquet is named twice, and one would replace the other. Choose another name for "
-        "one of them."
+        "tasks.parquet is named twice"
     ),
-    "forecast model d.npz --forecaster f --out mine.csv": "mine.csv "
-    + NOT.format("a table of forecasts"),
-    "forecast model d.npz --forecaster f --out mine.parquet": "mine.parquet "
-    + NOT.format("a table of forecasts"),
-    "forecast model d.npz --forecaster f --out mine.json": "mine.json "
-    + NOT.format("a list of forecasts"),
-    "forecast model d.npz --forecaster f --save model": f"model {NOT.format('a forecaster')}",
-    "data show d.npz --out mine.txt": f"mine.txt {NOT.format('a picture')}",
-}  # fmt: skip
+    "forecast model d.npz --forecaster f --out mine.csv": "mine.csv exists and is not a table of",
+    "forecast model d.npz --forecaster f --out mine.parquet": "mine.parquet exists and is not a t",
+    "forecast model d.npz --forecaster f --out mine.json": "mine.json exists and is not a list of",
+    "forecast model d.npz --forecaster f --save model": "model exists and is not a forecaster",
+    "data show d.npz --out mine.txt": "mine.txt exists and is not a picture",
+}
 
 
 @pytest.mark.parametrize("command", REFUSED)
 def test_what_is_not_ours_is_refused_and_left(folder: Path, command: str):
     before = contents(folder)
-    with pytest.raises(DataError) as raised:
+    with pytest.raises(DataError, match=f"^{re.escape(REFUSED[command])}"):
         CliRunner().invoke(app, command.split(), catch_exceptions=False)
-    assert str(raised.value) == REFUSED[command]
     assert contents(folder) == before
     assert Path("/dev/null").is_char_device()
 

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from meta_cases import DIMS
+from meta_cases import DIMS, toy_pool
 from pool_files import png
 from run_cases import tiny
 from taskscape.cli import app, display
@@ -50,8 +50,12 @@ def study(tmp_path: Path, own_data: Path) -> Path:
 
 @pytest.mark.slow
 def test_interrupted_it_says_how_to_go_on_and_ends_with_the_findings(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    toy_pool().save(tmp_path / "pool")  # of one size with other tests, to be compiled once
+    study = tmp_path / "toy.toml"
+    study.write_text(to_toml(replace(tiny(), data=str(tmp_path / "pool"))))
+
     def fail(*args: object, **rest: object) -> None:
         raise KeyboardInterrupt
 
@@ -65,10 +69,9 @@ def test_interrupted_it_says_how_to_go_on_and_ends_with_the_findings(
     done = invoke("--config", study, "--out", out, "--resume")
     assert done.exit_code == 0, done.output
     assert "fit themes: done before" in done.stderr
-    assert "The data name no training, validation or test classes" in done.stderr
-    assert [line[:3] for line in done.stdout.splitlines() if line[1:2] == "."] == [
-        "1. ", "2. ", "3. ", "4. ", "5. ",
-    ]  # fmt: skip
+    assert "tasks.n_train was lowered from 60 to 56" in done.stderr
+    numbered = [line[:3] for line in done.stdout.splitlines() if line[1:2] == "."]
+    assert numbered == [f"{n}. " for n in range(1, 7)]
     assert "Read these remarks first:\n! " in done.stdout  # of so small a study
     assert done.stdout.rstrip().endswith(str(out / "report.html"))
     page = (out / "report.html").read_text(encoding="utf-8")
@@ -88,7 +91,7 @@ def test_a_study_that_breaks_off_keeps_what_it_has(
     def fail(*args: object, **rest: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("taskscape.study.distances.write_csv", fail)
+    monkeypatch.setattr("taskscape.study.represent.difficulty", fail)
     with pytest.raises(OSError, match="no space left"):
         invoke("--config", study, "--out", tmp_path / "out")
     kept = {p.name for p in (tmp_path / "out").iterdir()} - {".lock"}

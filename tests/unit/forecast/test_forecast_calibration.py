@@ -1,5 +1,7 @@
 """From numbers to expected accuracies: intervals hold what they say, parts sum to the whole."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -19,17 +21,6 @@ def made_up(seed: int, n_classes: int, n_tasks: int, first: int = 0, bias: float
 def calibrated(seed: int = 0, n_classes: int = 20, n_tasks: int = 300) -> Calibration:
     X, accuracy, classes = made_up(seed, n_classes, n_tasks)
     return calibrate(("a", "b"), X, accuracy, classes, np.ones(2))
-
-
-def test_intervals_hold_about_what_they_say_for_new_classes():
-    held = []
-    for seed in range(12):
-        X, accuracy, classes = made_up(1000 + seed, 20, 200)
-        found = calibrated(seed).expect(X, (classes >= 0).sum(1), 0.9)
-        held.append(((found.low <= accuracy) & (accuracy <= found.high)).mean())
-        assert (found.low <= found.accuracy).all()
-        assert (found.accuracy <= found.high).all()
-    assert 0.82 < np.mean(held) < 0.98
 
 
 def test_a_higher_confidence_gives_a_wider_interval():
@@ -68,8 +59,8 @@ def test_perfect_and_hopeless_accuracies_are_taken():
     found = calibrate(("a", "b"), X, np.round(accuracy), classes, np.ones(2))
     assert np.isfinite(found.spread.of_coefficients).all()
     expected = found.expect(X, (classes >= 0).sum(1), 0.9)
-    for values in (expected.low, expected.accuracy, expected.high):
-        assert ((values >= 0) & (values <= 1)).all()
+    ordered = [0, expected.low, expected.accuracy, expected.high, 1]
+    assert all((low <= high).all() for low, high in pairwise(ordered))
 
 
 def test_accuracies_near_one_are_within_reach():

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge as TheirRidge
 
-from taskscape.forecast.calibration import calibrate
-from taskscape.forecast.regression import Spread, class_shares, fit_spread
+from taskscape.forecast.calibration import Spread, calibrate, class_shares, fit_spread
 
 WAY = 5
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import Ridge as TheirRidge
 
 from taskscape.errors import DataError
-from taskscape.forecast.regression import (
+from taskscape.forecast.calibration import (
     PENALTIES,
     fit_ridge,
     hold_out_classes,

@@ -68,7 +68,7 @@ def test_samples_of_kernels_have_gradients_in_many_tasks_and_trials() -> None:
 
 
 def test_settings_that_leave_no_posterior_are_refused() -> None:
-    with pytest.raises(DataError, match=r"kl_weight=0.0 must be positive"):
+    with pytest.raises(DataError, match=r"kl_weight=0.0 must be .* above 0"):
         VAMPIRE(kl_weight=0.0)
-    with pytest.raises(DataError, match=r"precision_rate=1.5 must be at most 1"):
+    with pytest.raises(DataError, match=r"precision_rate=1.5 must be .* at most 1"):
         ABML(precision_rate=1.5)

@@ -46,24 +46,14 @@ def test_scores_of_a_task_against_a_loop() -> None:
     np.testing.assert_allclose(found.calibration_error, error, rtol=1e-5)
 
 
-def test_chunks_do_not_matter() -> None:
-    tasks = toy_tasks(toy_pool(), "test", 13)
-    whole, cut = (evaluate(LEARNER, state(), tasks, chunk_size=c) for c in (None, 4))
-    np.testing.assert_allclose(cut.accuracy, whole.accuracy)
-    np.testing.assert_allclose(cut.log_likelihood, whole.log_likelihood, rtol=1e-5)
-    np.testing.assert_allclose(
-        cut.pooled_calibration_error, whole.pooled_calibration_error, rtol=1e-5
-    )
-
-
 def test_other_numbers_of_tasks_and_other_settings_need_no_other_program() -> None:
     tasks, learner = toy_tasks(toy_pool(), "test", 40), MAML(inner_rate=0.3)
     start = learner.init(jax.random.key(0), NETWORK, 4)
-    whole = evaluate(learner, start, tasks, chunk_size=8)
+    whole = evaluate(learner, start, tasks)
     programs = _score_chunks._cache_size()
-    some = evaluate(learner, start, tasks[:33], chunk_size=8)
+    some = evaluate(learner, start, tasks[:33])
     np.testing.assert_allclose(some.log_likelihood, whole.log_likelihood[:33], rtol=1e-5)
-    faster = evaluate(MAML(inner_rate=0.6), start, tasks, chunk_size=8)
+    faster = evaluate(MAML(inner_rate=0.6), start, tasks)
     assert (faster.log_likelihood != whole.log_likelihood).all()
     assert _score_chunks._cache_size() == programs
 
@@ -149,6 +139,9 @@ def test_chunks_halve_where_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> 
     assert seen == [13, 7, 4, 2, 2]  # the second episode begins where the first ended
     np.testing.assert_allclose(cut.accuracy_by_episode, whole.accuracy_by_episode)
     np.testing.assert_allclose(cut.log_likelihood, whole.log_likelihood, rtol=1e-5)
+    np.testing.assert_allclose(
+        cut.pooled_calibration_error, whole.pooled_calibration_error, rtol=1e-5
+    )
 
 
 def test_a_device_too_small_for_one_task_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,10 +37,10 @@ def test_selection_by_a_judge_keeps_a_record():
 
 def test_tasks_and_embeddings_must_belong_together():
     network = mlp(DIMS, (8,))
-    with pytest.raises(DataError, match=r"^the judge has 9 validation tasks, and distances are k"):
+    with pytest.raises(DataError, match=r"the judge has 9 validation tasks, .* of 10"):
         select(
             LAM[6], LAM[40], 5, "auto", validation=LAM[10],
             judge=LearnerJudge("protonet", network, TRAIN, VAL[:9]),
         )  # fmt: skip
-    with pytest.raises(DataError, match=r"^train tasks of the judge have no queries; make them w"):
+    with pytest.raises(DataError, match=r"train tasks .* no queries; .*n_query"):
         LearnerJudge("protonet", network, TRAIN.with_samples(3), VAL)

@@ -28,10 +28,8 @@ def test_classes_without_splits_are_dealt_out():
     pool = load_pool(own_features())
     dealt, notes = with_splits(pool, tiny().tasks, 0)
     assert counts(dealt) == {"train": 12, "val": 4, "test": 4}
-    assert notes == [
-        "The data name no training, validation or test classes; they were dealt out by class with "
-        "seed 0: 12 train, 4 val, 4 test."
-    ]
+    (note,) = notes
+    assert "dealt out by class with seed 0: 12 train, 4 val, 4 test" in note
     assert with_splits(pool, tiny().tasks, 0)[0].splits == dealt.splits
     assert with_splits(pool, tiny().tasks, 1)[0].splits != dealt.splits
 
@@ -54,10 +52,8 @@ def test_validation_classes_are_taken_from_training_where_there_are_none():
     dealt, notes = with_splits(pool, tiny().tasks, 0)
     assert counts(dealt) == {"train": 13, "val": 3, "test": 8}
     assert dealt.splits[16:] == ("test",) * 8
-    assert notes == [
-        "The data name no val classes; they were dealt out by class with seed 0: 13 train, 3 val, "
-        "8 test."
-    ]
+    (note,) = notes
+    assert note.startswith("The data name no val classes")
     only, notes = with_splits(replace(pool, splits=("train",) * 24), tiny().tasks, 0)
     assert counts(only) == {"train": 14, "val": 5, "test": 5}
     assert notes[0].startswith("The data name no test and no val classes; they were dealt out")
@@ -96,12 +92,6 @@ def test_what_is_at_most_is_cut_to_the_data_and_said():
     )
 
 
-def error_of(pool: ClassPool, **changes: dict) -> str:
-    with pytest.raises(DataError) as raised:
-        make_plan(pool, tiny(**changes))
-    return str(raised.value)
-
-
 def test_tasks_within_groups_if_asked():
     pool = replace(toy_pool(), groups=tuple(f"g{c // 4}" for c in range(24)))
     plan = make_plan(pool, tiny(tasks={"within_group": True, "n_way": 2}, fit={"n_way": [3, 9]}))
@@ -114,30 +104,32 @@ def test_tasks_within_groups_if_asked():
         make_plan(toy_pool(), tiny(tasks={"within_group": True}))
 
 
-def test_too_few_classes_or_samples_are_named_before_any_work():
-    assert error_of(toy_pool(), tasks={"n_way": 9}) == (
-        "tasks.n_way=9 needs 9 classes in every split; 'arrays' has 8 train classes (8 train, 8 "
-        "val, 8 test). Lower tasks.n_way, or give it more classes."
-    )
-    assert error_of(toy_pool(), tasks={"n_way": 8}) == (
-        "the 8 test classes of 'arrays' make only 1 different tasks of 8 classes; a study needs "
-        "10. Lower tasks.n_way, or raise tasks.test_share."
-    )
-    one = load_pool((np.zeros((9, 2)), np.zeros(9, int)))
-    assert error_of(one).endswith(
-        "has 1 train classes (1 train, 0 test). Lower tasks.n_way, or give it more classes."
-    )
-    few = load_pool(own_features(n_classes=30, n_samples=5))
-    assert error_of(few, evaluate={"n_shot": 5}).startswith(
-        "evaluate.n_shot=5 and at least one query needs 6 samples per class; '0' has 5"
-    )
-    assert error_of(few, selection={"rules": ["task2vec"]}).startswith(
-        "the rule 'task2vec' of selection.rules needs 6 samples per class"
-    )
-    assert error_of(toy_pool(), selection={"budgets": [10, 50]}) == (
-        "selection.budgets has 50; there are 40 training tasks to choose from. Lower it, or raise "
-        "selection.candidates and tasks.n_train."
-    )
-    assert error_of(toy_pool(), learners={"network": "conv4"}) == (
-        "network='conv4' takes images; 'arrays' has features. Use mlp."
-    )
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tasks": {"n_way": 9}}, r"n_way=9 needs 9 classes .* has 8 train classes .*Lower"),
+        ({"tasks": {"n_way": 8}}, r"only 1 different tasks of 8 classes; a study needs 10\. Lower"),
+        ({"selection": {"budgets": [10, 50]}}, r"budgets has 50; there are 40 .*Lower it"),
+        ({"learners": {"network": "conv4"}}, "'conv4' takes images; 'arrays' has features. Use ml"),
+    ],
+)
+def test_what_the_data_cannot_give_is_named_before_any_work(changes: dict, message: str):
+    with pytest.raises(DataError, match=message):
+        make_plan(toy_pool(), tiny(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"evaluate": {"n_shot": 5}},
+            r"evaluate\.n_shot=5 .* needs 6 samples per class",
+        ),
+        ({"selection": {"rules": ["task2vec"]}}, "'task2vec' of selection.rules needs 6 samples"),
+    ],
+)
+def test_too_few_samples_are_named_before_any_work(changes: dict, message: str):
+    with pytest.raises(DataError, match=message):
+        make_plan(load_pool(own_features(n_classes=30, n_samples=5)), tiny(**changes))
+    with pytest.raises(DataError, match=r"has 1 train classes \(1 train, 0 test\)"):
+        make_plan(load_pool((np.zeros((9, 2)), np.zeros(9, int))), tiny())

@@ -18,8 +18,8 @@ from taskscape.errors import DataError
 from taskscape.report import render_report
 from taskscape.similarity import PrototypeDistance, RetrievalTest
 from taskscape.study import StudyResult, config_from, learn, load_study, read_config
+from taskscape.study.choosing import open_targets
 from taskscape.study.plan import make_plan
-from taskscape.study.targets import open_targets
 
 pytestmark = pytest.mark.slow
 STAGES = [
@@ -217,20 +217,12 @@ def test_changed_settings_make_only_what_depends_on_them(whole, tmp_path):
 
 def test_a_folder_is_not_written_over(whole, tmp_path):
     out = whole[0]
-    with pytest.raises(DataError) as raised:
+    with pytest.raises(DataError, match=r"already has study.toml.*--resume.*--overwrite.*--out"):
         go(out)
-    assert str(raised.value) == (
-        f"{out} already has study.toml. Use --resume to go on with the study there, which re-uses "
-        "its finished stages; --overwrite to make it again; or another --out."
-    )
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "mine.txt").write_text("keep")
-    with pytest.raises(DataError) as raised:
+    with pytest.raises(DataError, match=r"data was not written by a study.*another --out"):
         go(tmp_path, overwrite=True)
-    assert str(raised.value) == (
-        f"{tmp_path / 'data'} was not written by a study; writing there would delete it. Use "
-        "another --out."
-    )
     assert (tmp_path / "data" / "mine.txt").read_text() == "keep"
     with pytest.raises(DataError, match="use one of them"):
         go(tmp_path, overwrite=True, resume=True)
@@ -253,10 +245,7 @@ def test_own_features_without_splits_with_all_rules(tmp_path):
     config = tiny(selection=rules)
     pool = load_pool(own_features(n_classes=30))
     result, heard = go(tmp_path / "out", config, pool)
-    assert heard.notes[0] == (
-        "The data name no training, validation or test classes; they were dealt out by class with "
-        "seed 0: 18 train, 6 val, 6 test."
-    )
+    assert "dealt out by class with seed 0: 18 train, 6 val, 6 test" in heard.notes[0]
     assert {t.rule for t in result.selection} == {"random", "coverage", "task2vec"}
     assert len(result.selection) == 2 * (3 + 2 + 2)
     assert [(g.rule, g.budget) for g in result.gains] == [
