@@ -47,7 +47,7 @@ def _steps(name: str, tasks: int, mesh: Any) -> dict[str, Any]:
     from taskscape.distributed.mesh import same_on_all
     from taskscape.themes import steps
     from taskscape.themes.config import FitConfig
-    from taskscape.themes.data import gather, gather_shares
+    from taskscape.themes.data import gather
 
     pool, prepared, themes = pool_and_themes(100, 100, 32, 4, 2, seed=0)
     drawn = sample_tasks(pool, tasks, n_way=(5, 10), n_shot=8, seed=0)
@@ -57,7 +57,7 @@ def _steps(name: str, tasks: int, mesh: Any) -> dict[str, Any]:
     if mesh is None:
         batch = gather(drawn, prepared, shape)
     else:
-        state, batch = same_on_all(state, mesh), gather_shares(drawn, prepared, shape, mesh)
+        state, batch = same_on_all(state, mesh), gather(drawn, prepared, shape, mesh=mesh)
     seconds = []
     for _ in range(_STEPS):
         began = time.perf_counter()

@@ -1,6 +1,6 @@
 """Writes the pages of the site that are made from the code: names, commands and settings.
 
-They are made anew with every build and are not kept.
+Every build writes them again; they are not kept.
 """
 
 import contextlib
@@ -8,6 +8,7 @@ import dataclasses
 import importlib
 import inspect
 import io
+import json
 import os
 import re
 import sys
@@ -25,6 +26,8 @@ import taskscape
 from taskscape.cli import app
 from taskscape.meta import LEARNERS
 from taskscape.plain_text import markdown_table
+from taskscape.settings import settings_in, values_of
+from taskscape.study import PRESETS, StudyConfig
 
 PACKAGES = {
     "pools": "Data: classes and their samples",
@@ -168,31 +171,46 @@ def help_of(words: tuple[str, ...]) -> str:
 
 def settings() -> str:
     """The page of all settings: fields of the dataclasses, their defaults and what they mean."""
-    lines = ["# Settings\n\n", SETTINGS_INTRODUCTION]
-    learners = {f"The learner {e.label}": f"taskscape.meta.{e.label}" for e in LEARNERS.values()}
-    for title, path in {**SETTINGS, **learners}.items():
+    lines = ["# Settings\n\n## A whole study\n\n", STUDY_SETTINGS]
+    lines += [markdown_table(("setting", *PRESETS, "meaning"), study_settings()), PART_SETTINGS]
+    learners = {f"The learner {e.label}": e for e in LEARNERS.values()}
+    paths = {title: f"taskscape.meta.{e.label}" for title, e in learners.items()}
+    for title, path in {**SETTINGS, **paths}.items():
         module, name = path.rsplit(".", 1)
         config = getattr(importlib.import_module(module), name)
         lines.append(f"## {title}\n\n{first_line(config)}\n\n")
-        written = ModuleAnalyzer.for_module(config.__module__).find_attr_docs()
-        told = {field: " ".join(words) for (of, field), words in written.items() if of == name}
-        rows = [
-            (
-                f"`{f.name}`",
-                default_of(f),
-                f.metadata.get("help") or in_markdown(told.get(f.name, "")),
-            )
-            for f in dataclasses.fields(config)
-        ]
+        if title in learners:
+            for samples, values in learners[title].settings.items():
+                own = ", ".join(f"`{k} = {v}`" for k, v in values.items())
+                lines.append(f"Where `run` and `advise` start on {samples}: {own}.\n\n")
+        meanings = ModuleAnalyzer.for_module(config.__module__).find_attr_docs()
+        rows = []
+        for f in dataclasses.fields(config):
+            below = in_markdown(" ".join(meanings.get((name, f.name), [])))
+            rows.append((f"`{f.name}`", default_of(f), f.metadata.get("help") or below))
         lines.append(markdown_table(("setting", "default", "meaning"), rows) + "\n")
     return "".join(lines)
 
 
-SETTINGS_INTRODUCTION = """\
-Settings of a whole study, with their values in each preset, have
-[a page of their own](../run.md#settings). These are the settings of its parts, for use from Python.
+STUDY_SETTINGS = """\
+What [`taskscape run`](../run.md#settings) takes in `study.toml`, with its value in each preset.
+`learners.settings` is below, learner by learner.
 
 """
+PART_SETTINGS = """
+The following are the settings of its parts, for use from Python.
+
+"""
+
+
+def study_settings() -> list[tuple[str, ...]]:
+    """Every setting of a study by its full name, its value in each preset and its meaning."""
+    presets, rows = [values_of(config) for config in PRESETS.values()], []
+    for name, of in settings_in(StudyConfig).items():
+        flag = f" (`{of.metadata['flag']}`)" if of.metadata["flag"] else ""
+        values = (f"`{json.dumps(preset[name])}`" for preset in presets)
+        rows.append((f"`{name}`", *values, of.metadata["help"] + flag))
+    return rows
 
 
 def default_of(field: dataclasses.Field[Any]) -> str:
@@ -207,4 +225,4 @@ def default_of(field: dataclasses.Field[Any]) -> str:
 def in_markdown(docstring: str) -> str:
     """The few marks of reStructuredText that such lines hold, in Markdown."""
     text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", docstring.replace("``", "`"))
-    return text.replace("|", r"\|")
+    return text.replace("|", r"\|").strip()

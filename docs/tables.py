@@ -7,14 +7,11 @@ from pathlib import Path
 from blocks import Blocks
 
 from taskscape.compare import DIVERGENCES
-from taskscape.io.values import plain
 from taskscape.meta import LEARNERS
 from taskscape.plain_text import markdown_table
 from taskscape.pools import POOLS
 from taskscape.select import RULES
-from taskscape.settings import settings_in, values_of
 from taskscape.similarity import SIMILARITIES
-from taskscape.study import PRESETS, StudyConfig
 
 DOCS = Path(__file__).parent
 FIRST_ANSWER = ("import", "open", "prepare", "start", "learn", "compile", "fit", "embed", "all")
@@ -27,29 +24,6 @@ def learners() -> str:
         for e in LEARNERS.values()
     ]
     return markdown_table(("name", "learner", "what it is", "settings to tune"), rows)
-
-
-def settings() -> str:
-    """Every setting of a study, with its value in each preset."""
-    rows = []
-    for name, of in settings_in(StudyConfig).items():
-        flag = of.metadata["flag"]
-        values = [json.dumps(plain(values_of(preset)[name])) for preset in PRESETS.values()]
-        words = of.metadata["help"] + (f" (`{flag}`)" if flag else "")
-        rows.append((f"`{name}`", *values, words))
-    return markdown_table(("setting", *PRESETS, ""), rows)
-
-
-def learner_settings() -> str:
-    kinds = ("features", "components", "images")
-    rows = []
-    for e in LEARNERS.values():
-        for name in dict.fromkeys(name for kind in kinds for name in e.start(kind)):
-            values = [
-                json.dumps(e.start(kind)[name]) if name in e.start(kind) else "" for kind in kinds
-            ]
-            rows.append((f"`{e.name}`", f"`{name}`", *values))
-    return markdown_table(("learner", "setting", *kinds), rows)
 
 
 def divergences() -> str:
@@ -104,8 +78,6 @@ TABLES = Blocks(
     "docs/tables.py",
     {
         "learners": learners,
-        "settings": settings,
-        "learner_settings": learner_settings,
         "divergences": divergences,
         "pools": pools,
         "rules": rules,

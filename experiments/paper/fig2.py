@@ -121,7 +121,7 @@ class Fig2(Experiment[Fig2Plan]):
                     self.store.check_time()
         if not pieces:
             return None
-        first, *rest = (Sums.from_dict(piece) for piece in pieces)
+        first, *rest = (Sums(int(p["tasks"]), p["values"], p["logs"]) for p in pieces)
         return sum(rest, first)
 
     def _piece(self, version: str, start: int) -> dict[str, np.ndarray]:

@@ -21,7 +21,7 @@ from experiments.similarity.study import (
     SimilarityStudy,
     association,
 )
-from taskscape.compare import DIVERGENCES, class_separation, distances
+from taskscape.compare import DIVERGENCES, distances
 from taskscape.embeddings import Embeddings
 from taskscape.meta import TrainConfig
 from taskscape.similarity import (
@@ -241,7 +241,11 @@ def _theme_difficulty(shared: Shared, seed: int) -> Summaries:
     prepared = PreparedSamples(tasks.pool, model.preparation_, tasks.class_ids)
     gamma = embed(model.members_[:1], tasks, prepared, keep_gamma=True).gamma
     assert gamma is not None
-    yield {_OWN: -class_separation(gamma[0]).mean}
+    concentrations = gamma[0].astype(np.float64)
+    # between all pairs of classes, of which those of a class with itself are zero
+    apart = DIVERGENCES["jeffreys"].compute(concentrations[:, :, None], concentrations[:, None])
+    way = concentrations.shape[1]
+    yield {_OWN: -apart.sum(axis=(1, 2)) / (way * (way - 1))}
 
 
 def _themes_few(shared: Shared, seed: int) -> Summaries:

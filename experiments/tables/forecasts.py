@@ -37,30 +37,6 @@ def _size(entry: dict[str, Any]) -> int:
     return int(entry["tasks"]["test"])
 
 
-def about() -> str:
-    """Tasks, classes and sizes."""
-    rows = {}
-    for entry in evaluated():
-        cell, tasks, classes = entry["cell"], entry["tasks"], entry["classes"]
-        row = [
-            POOLS[cell["pool"]["name"]],
-            *(f"{tasks[s]:,} of {classes[s]} classes" for s in ("val", "test")),
-            f"{cell['fit_tasks']:,}",
-            f"{cell['train_tasks']:,}",
-            str(cell["episodes"]),
-        ]
-        rows[tuple(row)] = row
-    names = [
-        "",
-        "calibration tasks",
-        "test tasks",
-        "tasks of the fit",
-        "of the learner",
-        "episodes",
-    ]
-    return markdown_table(names, list(rows.values()))
-
-
 def test_classes() -> str:
     """What forecasts are worth; beside them, what forecasts by less are."""
     rows = []
@@ -93,7 +69,7 @@ def _between(value: float, ends: tuple[float, float], how: str, times: float = 1
 
 TABLES = Blocks(
     "experiments/tables/forecasts.py",
-    {"about": about, "test_classes": test_classes},
+    {"test_classes": test_classes},
 )
 
 if __name__ == "__main__":

@@ -11,13 +11,10 @@ from experiments.tables import DOCS, RESULTS, Blocks
 from taskscape.plain_text import markdown_table
 
 PAGE = DOCS / "results-paper.md"
-
-
-LEARNERS = ("protonet", "maml")
+LEARNERS = ("protonet",)
 """Those in the tables of figure 2: the others have nearly the same numbers."""
 CHOICES = ("random", "nearest (ours)", "coverage (sized)", "nearest (task2vec)")
-WAYS = {"fig4": "5-way", "fig4-omniglot": "5-way, within groups"}
-"""What the tables of figures 3 and 4 have; those of ``make reproduce`` have everything."""
+"""What the table of figure 3 has; those of ``make reproduce`` have everything."""
 
 
 def parts_of(figure: str) -> tuple[str, list[list[str]]]:
@@ -53,25 +50,12 @@ def by_learner(figure: str) -> str:
     return f"{before}\n{markdown_table(['', *learners], table)}"
 
 
-def by_budget(figure: str) -> str:
-    """Figure 4: some of the choices, numbers of tasks across."""
-    before, (names, *rows) = parts_of(figure)
-    kept = [
-        [learner, choice, *cells]
-        for learner, ways, choice, *cells in rows
-        if ways == WAYS[figure] and choice in CHOICES
-    ]
-    return f"{before}\n{markdown_table(['', 'choice', *names[3:]], kept)}"
-
-
 TABLES = Blocks(
     "experiments/tables/paper.py",
     {
         "fig2_mini_imagenet": partial(accuracies, "fig2-mini-imagenet"),
         "fig2_omniglot": partial(accuracies, "fig2-omniglot"),
         "fig3": partial(by_learner, "fig3"),
-        "fig4": partial(by_budget, "fig4"),
-        "fig4_omniglot": partial(by_budget, "fig4-omniglot"),
     },
 )
 

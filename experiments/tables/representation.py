@@ -1,10 +1,10 @@
-"""What the ledgers of sizes say: a table and a figure.
+"""What the ledgers of sizes say, as a figure.
 
     python -m experiments.tables.representation
 
-Writes the table of ``docs/results-representation.md`` and ``docs/images/sizes.png`` from
-``sizes.jsonl`` (fits; of seeds that it does not have, those of ``representation.jsonl``) and
-``sizes-targets.jsonl`` (what choosing by them gains on rotated targets).
+Draws ``docs/images/sizes.png`` from ``sizes.jsonl`` (fits; of seeds that it does not have, those of
+``representation.jsonl``) and ``sizes-targets.jsonl`` (what choosing by them gains on rotated
+targets).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +14,9 @@ import matplotlib as mpl
 import numpy as np
 
 from experiments.representation import agreement
-from experiments.tables import DOCS, POOLS, Blocks, ledger
-from taskscape.plain_text import markdown_table
+from experiments.tables import DOCS, POOLS, ledger
 
 FITS, EARLIER_FITS, TARGETS = "sizes", "representation", "sizes-targets"
-PAGE = DOCS / "results-representation.md"
 IMAGE = DOCS / "images" / "sizes.png"
 IMAGE_THEMES, TASK_THEMES = (8, 16, 32, 64), (4, 8, 16, 32)
 N_TARGETS = 28
@@ -61,47 +59,6 @@ def gains(entries: Sequence[Entry]) -> dict[Size, np.ndarray]:
             if tried["way"] == "task_themes":
                 own[cell["target"]] = tried["gain"]
     return {size: np.array(list(own.values())) for size, own in by_target.items() if own}
-
-
-# -- tables -------------------------------------------------------------------------------------
-
-
-def soundness_table() -> str:
-    """The worst over all sizes and seeds of a data set."""
-    rows = []
-    for pool, words in POOLS.items():
-        by_size = all_fits(pool)
-        fits = [fit for own in by_size.values() for fit in own]
-        if not fits:
-            continue
-        agreements = {size: min(agreement(own), default=np.nan) for size, own in by_size.items()}
-        K, L = min(agreements, key=lambda size: np.nan_to_num(agreements[size], nan=np.inf))
-        rows.append(
-            [
-                words, str(len(fits)),
-                str(sum(any(fit["dead_or_duplicate_themes"]) for fit in fits)),
-                f"{100 * values(fits, 'least_used_image_theme').min():.2g} %",
-                f"{100 * values(fits, 'least_used_task_theme').min():.2g} %",
-                f"{max(max(fit['alpha_totals']) for fit in fits):.0f}",
-                f"{int(values(fits, 'distinct').min())}",
-                f"{_number(agreements[K, L])} (K = {K}, L = {L})",
-            ]
-        )  # fmt: skip
-    columns = [
-        "", "fits", "with a dead or duplicate theme", "least used image-theme",
-        "least used task-theme", "largest α total", "fewest distinct λ", "least agreement",
-    ]  # fmt: skip
-    return markdown_table(columns, rows) if rows else ""
-
-
-def _number(x: float, digits: int = 2) -> str:
-    return f"{x:z.{digits}f}".replace("-", "−")
-
-
-TABLES = Blocks("experiments/tables/representation.py", {"soundness": soundness_table})
-
-
-# -- the figure ---------------------------------------------------------------------------------
 
 
 def below_the_best(by_size: Mapping[Size, list[Entry]]) -> dict[Size, float]:
@@ -186,6 +143,5 @@ def _heat_of_gains(axis: Any, by_gain: Mapping[Size, np.ndarray]) -> None:
 
 
 if __name__ == "__main__":
-    TABLES.write(PAGE)
     mpl.use("agg")
     draw()

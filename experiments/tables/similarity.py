@@ -26,9 +26,7 @@ NOTIONS = {
     ("task-themes", "kl", 3): "task-themes, three fits",
     ("task-themes, chosen size", "kl", 3): "task-themes of the chosen size, three fits",
     ("image-themes", "", 1): "image-themes and position",
-    ("task means", "", 1): "task means",
     ("Task2Vec per unit", "", 1): "Task2Vec per unit",
-    ("Task2Vec per layer", "", 1): "Task2Vec per layer",
     ("prototypes", "", 1): "class prototypes",
     ("OTDD", "", 1): "OTDD",
 }
@@ -99,28 +97,9 @@ def _shown(x: np.ndarray) -> str:
     return f"{value} [{low}, {high}]"
 
 
-def about() -> str:
-    """Accuracies, ceilings and counts."""
-    rows = []
-    for name, words in POOLS.items():
-        entries = cells_of(name)
-        if not entries:
-            continue
-        first = [e for e in entries if e["cell"]["notion"] == "nearest centroid"]
-        accuracy = np.mean([e["mean_accuracy"] for e in first])
-        ceiling = np.mean([e["ceiling"] for e in first])
-        seeds = len({e["cell"]["seed"] for e in first})
-        tasks, classes = first[0]["n_tasks"], first[0]["n_classes"]
-        rows.append(
-            [words, f"{tasks:,}", str(classes), str(seeds), f"{accuracy:.2f}", f"{ceiling:.2f}"]
-        )
-    columns = ["", "tasks", "classes", "seeds", "mean accuracy of ProtoNet", "ceiling"]
-    return markdown_table(columns, rows)
-
-
 TABLES = Blocks(
     "experiments/tables/similarity.py",
-    {"about": about, **{name: partial(table, name) for name in STATISTICS}},
+    {name: partial(table, name) for name in STATISTICS},
 )
 
 

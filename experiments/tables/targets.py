@@ -114,20 +114,15 @@ def gains(entries: Sequence[dict[str, Any]], way: str, budget: int) -> list[floa
     ]
 
 
-def decided(
-    entries: Sequence[dict[str, Any]], budget: int, of: Sequence[dict[str, Any]] | None = None
-) -> list[tuple[str, str, float]]:
-    """What ``auto`` takes for every target, and gains, with the others as its experience.
-
-    With ``of``, for these alone.
-    """
-    seen, found = gains_seen(entries), []
-    for target in dict.fromkeys(e["cell"]["target"] for e in (entries if of is None else of)):
+def decided(entries: Sequence[dict[str, Any]], budget: int) -> list[tuple[str, str, float]]:
+    """What ``auto`` takes for every target, and gains, with the others as its experience."""
+    seen, decisions = gains_seen(entries), []
+    for target in dict.fromkeys(e["cell"]["target"] for e in entries):
         model = GainModel.fit([s for s in seen if s.target != target])
         own = {s.way: s for s in seen if s.target == target and s.budget == budget}
         way = decide([model.expect(s.way, s.evidence) for s in own.values()]).way
-        found.append((target, way, own[way].gain if way in own else 0.0))
-    return found
+        decisions.append((target, way, own[way].gain if way in own else 0.0))
+    return decisions
 
 
 def held(seen: Sequence[GainSeen]) -> float:
@@ -204,42 +199,32 @@ def table(network: str, learners: Sequence[str], budgets: Sequence[int]) -> str:
     return markdown_table(["way", *(f"{LEARNERS[r]}, {b} tasks" for r, b in cells)], rows)
 
 
-def joined_table(learner: str) -> str:
-    """Gains on targets of two joined sources: those of the one and of the other, and the scripts
-    that both have, with and without the other's among the sources."""
-    entries = [e for e in ledger(JOINED) if e["cell"]["learner"] == learner]
+def joined_table() -> str:
+    """Gains on targets of two joined sources, and without the group of the same name among them."""
+    entries = ledger(JOINED)
     without = [e for e in entries if e["cell"].get("without_namesakes")]
-    within = [e for e in entries if not e["cell"].get("without_namesakes")]
-    shared = {e["cell"]["target"] for e in without}
     sets = {
-        "all": within,
-        "scripts that both have": [e for e in within if e["cell"]["target"] in shared],
-        "the same, the other's left out": without,
+        "all": [e for e in entries if not e["cell"].get("without_namesakes")],
+        "scripts that both have, the other's left out": without,
     }
-    ways = {w: SHOWN[w] for w in ("prototypes", "themes", "ranks")}
     rows = []
-    for source in ("", "glyphs", "omniglot"):
-        for name, own in sets.items():
-            if not source and own is not within:
-                continue
-            some = [e for e in own if e["cell"]["target"].startswith(source)]
-            auto = points([gain for *_, gain in decided(own, 100, of=some)], count=False)
-            cells = [points(gains(some, way, 100), count=False) for way in (*ways, "all")]
-            cells.insert(-1, auto)
-            rows.append([source or "both", f"{name} ({len(some)})", *cells])
-    held_by = f"{100 * held(gains_seen(within)):.0f} %"
-    rows.append(["both", "gains inside `auto`'s 90 % intervals", *[""] * len(ways), held_by, ""])
-    columns = ["target of", "which", *ways.values(), "**auto**", "all 2,000 candidates"]
-    return markdown_table(columns, rows)
+    for name, every in sets.items():
+        cells = []
+        for learner in LEARNERS:
+            own = [e for e in every if e["cell"]["learner"] == learner]
+            auto = [gain for *_, gain in decided(own, 100)]
+            cells += [points(auto, count=False), points(gains(own, "all", 100), count=False)]
+        rows.append([f"{name} ({len(own)})", *cells])
+    columns = [f"{label}, {way}" for label in LEARNERS.values() for way in ("`auto`", "all 2,000")]
+    return markdown_table(["targets", *columns], rows)
 
 
 TABLES = Blocks(
     "experiments/tables/targets.py",
     {
-        "mlp": lambda: table("mlp", ("protonet", "maml"), (100, 400)),
+        "mlp": lambda: table("mlp", ("protonet", "maml"), (100,)),
         "conv4": lambda: table("conv4", ("protonet",), (100,)),
-        "joined_protonet": lambda: joined_table("protonet"),
-        "joined_maml": lambda: joined_table("maml"),
+        "joined": joined_table,
     },
 )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = ("similarity", "forecasts", "representation", "paper", "targets", "retrieval")
+SCRIPTS = ("similarity", "forecasts", "paper", "targets", "retrieval")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 sys.path.insert(0, str(ROOT / "docs"))

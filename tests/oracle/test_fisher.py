@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from taskscape.similarity.fisher import (
+from taskscape.similarity.task2vec import (
     fisher_per_unit,
     fit_heads,
     hidden_layers,

@@ -15,7 +15,7 @@ from taskscape.distributed.engine import map_work, use_engine
 from taskscape.errors import DataError
 from taskscape.progress import heard_by
 from taskscape.study.stages import Listener, Stage, StageRunner
-from taskscape.themes.into_catalogue import embed_into
+from taskscape.themes.task_model import embed_into
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'taskscape[ray]'")
 pytestmark = [

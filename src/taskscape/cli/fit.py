@@ -194,8 +194,7 @@ def embed(
     from taskscape.distributed.engine import use_engine
     from taskscape.embeddings import CATALOGUE, EMBEDDINGS
     from taskscape.pools import load_pool
-    from taskscape.themes.into_catalogue import embed_into
-    from taskscape.themes.task_model import TaskModel
+    from taskscape.themes.task_model import TaskModel, embed_into
 
     began = time.monotonic()
     one_file = out.suffix == ".parquet"

@@ -13,7 +13,7 @@ from types import FrameType
 
 import typer
 
-from taskscape.distributed.interrupts import wait_with
+from taskscape.distributed.engine import wait_with
 
 _SIGNALS = [signal.SIGINT, signal.SIGTERM]
 if hasattr(signal, "SIGHUP"):

@@ -4,7 +4,6 @@ from taskscape.compare.difficulty import (
     ClassMoments,
     Separation,
     class_moments,
-    class_separation,
     feature_separation,
 )
 from taskscape.compare.divergences import (
@@ -13,9 +12,10 @@ from taskscape.compare.divergences import (
     Estimate,
     distances,
     divergence_with_error,
+    mean_distance,
+    member_agreement,
     theme_cost,
 )
-from taskscape.compare.means import mean_distance, member_agreement
 from taskscape.compare.posteriors import normalise_ways
 from taskscape.compare.search import Neighbours, TaskIndex, nearest
 
@@ -28,7 +28,6 @@ __all__ = [
     "Separation",
     "TaskIndex",
     "class_moments",
-    "class_separation",
     "distances",
     "divergence_with_error",
     "feature_separation",

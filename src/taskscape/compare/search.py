@@ -23,10 +23,10 @@ from taskscape.compare.posteriors import (
     Affine,
     Tasks,
     check_together,
+    distinct_rows,
     read_chunks,
     read_posterior,
 )
-from taskscape.compare.rows import distinct_rows
 from taskscape.compiling import keep_programs
 from taskscape.devices import one_thread
 from taskscape.embeddings import Posterior

@@ -15,7 +15,7 @@ from taskscape.arguments import (
     check_whole,
     refuse_masked,
 )
-from taskscape.compare.rows import read_classes
+from taskscape.compare.posteriors import read_classes
 from taskscape.diagram.result import Bin, CorrelationDiagram, Curve
 from taskscape.errors import DataError
 from taskscape.similarity import DistanceSource

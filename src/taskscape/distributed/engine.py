@@ -9,19 +9,18 @@ import importlib
 import importlib.util
 import logging
 import os
+import signal
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from taskscape.distributed.interrupts import still_heard
 from taskscape.errors import TaskscapeError
-from taskscape.progress import progress_bar
+from taskscape.progress import progress_bar, track
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -36,6 +35,8 @@ _ENGINE: ContextVar[str] = ContextVar("engine", default=_LOCAL)
 _RETRIES = 3
 """How often an item is done again after the worker that did it died."""
 _SECONDS_BETWEEN_LOOKS = 1.0
+_WAITING: list[list[int]] = []
+"""Signals noted in blocks where they wait."""
 _OWN_JOBS: set[str] = set()
 """What Ray calls the connections that this module made, not its caller."""
 
@@ -74,15 +75,13 @@ def map_work(
     *,
     shared: tuple[Any, ...] = (),
     description: str = "working",
-    threads: int = 1,
 ) -> Iterator[Result]:
     """``function(item, *shared)`` for every item, in the order of the items.
 
-    It is done by the engine in use; in this process, by so many threads. Ray's workers are handed
-    ``shared`` once. A worker has a core, or a GPU where the cluster has some. What a dead worker
-    had begun is done again by another. An error in the function ends the work, and is raised;
-    workers finish the few pieces that they have been given (to cancel one that is ending can make
-    Ray abort this process).
+    It is done by the engine in use. Ray's workers are handed ``shared`` once. A worker has a core,
+    or a GPU where the cluster has some. What a dead worker had begun is done again by another. An
+    error in the function ends the work, and is raised; workers finish the few pieces that they have
+    been given (to cancel one that is ending can make Ray abort this process).
 
     >>> list(map_work(lambda item, factor: factor * item, [1, 2, 3], shared=(10,)))
     [10, 20, 30]
@@ -91,15 +90,8 @@ def map_work(
     if engine != _LOCAL:
         yield from _map_on_ray(function, items, shared, engine, description)
         return
-    with progress_bar(description, len(items)) as advance, ThreadPoolExecutor(threads) as pool:
-        do = partial(_one, function, shared)
-        for result in map(do, items) if threads == 1 else pool.map(do, items):
-            yield result
-            advance()
-
-
-def _one(function: Callable[..., Result], shared: tuple[Any, ...], item: Item) -> Result:
-    return function(item, *shared)
+    for item in track(items, description):
+        yield function(item, *shared)
 
 
 # -- Ray ----------------------------------------------------------------------------------------
@@ -182,3 +174,41 @@ def _leave() -> None:
     ray: Any = importlib.import_module("ray")
     if ray.is_initialized() and ray.get_runtime_context().get_job_id() in _OWN_JOBS:
         ray.shutdown()
+
+
+# -- interrupts ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def interrupts_wait(wait: bool) -> Iterator[list[int]]:
+    """Inside the block, signals are noted in the list instead of raised, if they are to wait."""
+    noted: list[int] = []
+    if wait:
+        _WAITING.append(noted)
+    try:
+        yield noted
+    finally:
+        if wait:
+            _WAITING.pop()
+
+
+def wait_with(number: int) -> bool:
+    """Note a signal where interrupts wait; False where they do not, and it should be raised."""
+    if not _WAITING:
+        return False
+    _WAITING[-1].append(number)
+    return True
+
+
+@contextmanager
+def still_heard() -> Iterator[None]:
+    """Handlers of interrupts stay what they were after the block: JAX and Ray take them over."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python lets nobody else set them
+        return
+    heard = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in heard.items():
+            signal.signal(number, handler)

@@ -18,7 +18,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from taskscape.distributed.interrupts import still_heard
+from taskscape.distributed.engine import still_heard
 from taskscape.errors import DataError, ProcessesError
 
 Tree = TypeVar("Tree")

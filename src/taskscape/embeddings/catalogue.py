@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -19,7 +18,6 @@ from taskscape.embeddings.embeddings import (
     EmbeddingsFile,
     Header,
     TaskFilter,
-    write_embeddings,
 )
 from taskscape.embeddings.factors import Sums
 from taskscape.errors import DataError
@@ -31,7 +29,7 @@ from taskscape.io.files import (
     remove_leftovers,
     written_in_one_piece,
 )
-from taskscape.io.values import FORMAT, check_format, damage_named
+from taskscape.io.values import FORMAT, check_format, damage_named, from_plain, plain
 
 _BATCH = 1 << 16
 _MANIFEST = "manifest.json"
@@ -49,9 +47,8 @@ class Shard:
 
     @staticmethod
     def write(path: Path, embeddings: Embeddings) -> "Shard":
-        """Write a file atomically; it is part of no catalogue until a manifest names it."""
-        with written_in_one_piece(path) as file:
-            write_embeddings(embeddings, file)
+        """Write a file; it is part of no catalogue until a manifest names it."""
+        embeddings.save(path)
         return Shard.of(path)
 
     @staticmethod
@@ -59,15 +56,6 @@ class Shard:
         """The entry of a file that is there."""
         opened = EmbeddingsFile(path)
         return Shard(path.name, len(opened), path.stat().st_size, opened.sums)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {**vars(self), "sums": self.sums.to_dict()}
-
-    @staticmethod
-    def from_dict(values: dict[str, Any]) -> "Shard":
-        """The entry that :meth:`to_dict` took apart."""
-        return Shard(**{**values, "sums": Sums.from_dict(values["sums"])})
 
 
 class Catalogue:
@@ -137,16 +125,10 @@ class Catalogue:
                     )
             if new:
                 Catalogue.check_can_add(folder, EmbeddingsFile(folder / new[0].file).header)
-            entries = [shard.to_dict() for shard in (*there, *new)]
-            content = {"what": _WHAT, "format": FORMAT, "shards": entries}
+            content = {"what": _WHAT, "format": FORMAT, "shards": plain([*there, *new])}
             with written_in_one_piece(folder / _MANIFEST) as file:
                 file.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
         return Catalogue(path)
-
-    def check(self) -> None:
-        """Read every file and raise an error unless it is as it was written."""
-        for part in self.parts():
-            self._open(part).check()
 
     def parts(self) -> list[Path]:
         """The files of the catalogue, in the order they were added."""
@@ -164,7 +146,7 @@ class Catalogue:
         self, where: TaskFilter | None = None, *, batch_size: int = _BATCH
     ) -> Iterator[Embeddings]:
         """The tasks that pass the filter, a batch at a time, in their order on disk."""
-        return self._scan(where, check_whole(batch_size, "batch_size", 1), None)
+        return self.read_columns(where, check_whole(batch_size, "batch_size", 1))
 
     def posteriors(
         self, where: TaskFilter | None = None, *, batch_size: int = _BATCH
@@ -179,9 +161,10 @@ class Catalogue:
             raise DataError(f"{self.path} has no such tasks.")
         return Embeddings.concatenate(pieces)
 
-    def _scan(
-        self, where: TaskFilter | None, batch_size: int, columns: list[str] | None
+    def read_columns(
+        self, where: TaskFilter | None, batch_size: int, columns: list[str] | None = None
     ) -> Iterator[Embeddings]:
+        """:meth:`scan`, of some columns of the files alone."""
         if where is not None:
             check_kind(where, TaskFilter, "where", "Write TaskFilter(n_way=5), for example.")
         if columns is not None and where:
@@ -211,28 +194,23 @@ class Catalogue:
             raise DataError(f"places of type {asked.dtype} cannot be taken; use whole numbers.")
         if asked.min() < 0:
             raise DataError(f"place {asked.min()} asked for; places are counted from 0.")
-        asked = asked.astype(np.int64)
-        order = np.argsort(asked, kind="stable")
-        begin, done, pieces = 0, 0, []
-        for tasks, n_tasks in self._pieces(where):
-            end = int(np.searchsorted(asked[order], begin + n_tasks))
-            if end > done:
-                pieces.append(tasks(asked[order[done:end]] - begin))
-                done = end
+        wanted, back = np.unique(asked.astype(np.int64), return_inverse=True)
+        begin, pieces = 0, []
+        for take, n_tasks in self._pieces(where):
+            here = wanted[(wanted >= begin) & (wanted < begin + n_tasks)]
+            if len(here):
+                pieces.append(take(here - begin))
             begin += n_tasks
-            if done == len(asked):
-                break
-        if done < len(asked):
-            raise DataError(f"place {asked.max()} asked for; there are {begin} tasks.")
-        return Embeddings.concatenate(pieces)[np.argsort(order)]
+            if begin > wanted[-1]:
+                return Embeddings.concatenate(pieces)[back]
+        raise DataError(f"place {wanted[-1]} asked for; there are {begin} tasks.")
 
     def _pieces(
         self, where: TaskFilter | None
     ) -> Iterator[tuple[Callable[[Int[np.ndarray, "_"]], Embeddings], int]]:
         """What gives the tasks at some places of each piece, and how many tasks that has."""
         if where:
-            for batch in self.scan(where):
-                yield batch.__getitem__, len(batch)
+            yield from ((batch.__getitem__, len(batch)) for batch in self.scan(where))
             return
         for shard, part in zip(self.shards, self.parts(), strict=True):
 
@@ -245,9 +223,8 @@ class Catalogue:
         """The task with this id, as embeddings of one task (the first, if several have it)."""
         for part in self.parts():
             file = self._open(part)
-            place = file.place_of(task)
-            if place is not None:
-                return file.take(np.array([place]))
+            if len(places := file.places_of(task)):
+                return file.take(places[:1])
         raise DataError(f"no task with id {task} in {self.path}, which has {len(self):,} tasks.")
 
 
@@ -263,7 +240,7 @@ class PosteriorStream:
 
     def __iter__(self) -> Iterator[Embeddings]:
         columns = [*(f.name for f in self.catalogue.header.factors), "logs"]
-        for tasks in self.catalogue._scan(self.where, self.batch_size, columns):
+        for tasks in self.catalogue.read_columns(self.where, self.batch_size, columns):
             yield tasks.factor(self.one) if self.one else tasks
 
     def factor(self, name: str) -> "PosteriorStream":
@@ -294,7 +271,7 @@ def read_shards(folder: Path) -> list[Shard]:
     with damage_named(manifest, "a catalogue"):
         content = json.loads(manifest.read_text(encoding="utf-8"))
         check_format(content, manifest)
-        shards = [Shard.from_dict(entry) for entry in content["shards"]]
+        shards = list(from_plain(tuple[Shard, ...], content["shards"]))
     for shard in shards:
         size = _size(folder / shard.file)
         if size != shard.bytes:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from taskscape.embeddings.factors import (
 from taskscape.errors import DataError
 from taskscape.io.files import Kind, written_in_one_piece
 from taskscape.io.tables import (
-    check_parquet,
     header_of,
     list_column,
     open_parquet,
@@ -32,14 +31,13 @@ from taskscape.io.tables import (
     table_with_header,
     write_parquet,
 )
-from taskscape.io.values import check_format, damage_named
+from taskscape.io.values import check_format, damage_named, from_plain, plain
 from taskscape.notebook import ShownInNotebooks
 from taskscape.tasks import TaskSet
 from taskscape.tasks.manifest import class_column, padded_classes
 from taskscape.tasks.taskset import Rows, as_rows, check_range
 
 _WHAT = "embeddings"
-_IDS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -155,7 +153,6 @@ class Embeddings(ShownInNotebooks):
         model: str = "",
         logs: ArrayLike | None = None,
         elbo: ArrayLike | None = None,
-        ids: ArrayLike | None = None,
         delta: float | None = None,
     ) -> "Embeddings":
         """Embeddings of a TaskSet, from the numbers (tasks, columns) of its factors.
@@ -171,12 +168,6 @@ class Embeddings(ShownInNotebooks):
             )
         factors = factors or (Factor(TASK_THEMES, "dirichlet", numbers.shape[1]),)
         check_factors(numbers, factors, "values")
-        numbered = np.arange(len(tasks)) if ids is None else as_array(ids)
-        if numbered.shape != (len(tasks),) or numbered.dtype.kind not in "iu":
-            raise DataError(
-                f"ids have shape {numbered.shape} and type {numbered.dtype}; give a whole number "
-                f"for each of the {len(tasks)} tasks."
-            )
         if logs is None:
             logs = Posterior.of(numbers, factors).logs
         pool = tasks.pool
@@ -191,7 +182,7 @@ class Embeddings(ShownInNotebooks):
                 groups=pool.groups,
                 delta=delta,
             ),
-            ids=numbered.astype(np.int64),
+            ids=np.arange(len(tasks)),
             classes=tasks.classes,
             values=numbers,
             logs=np.asarray(logs, dtype=np.float64).reshape(len(tasks), len(factors)),
@@ -302,7 +293,7 @@ class Embeddings(ShownInNotebooks):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one Parquet file, atomically; :class:`Catalogue` opens it too."""
         with written_in_one_piece(path, EMBEDDINGS) as file:
-            write_embeddings(self, file)
+            write_parquet(file, to_table(self), row_group_size=BLOCK)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "Embeddings":
@@ -417,8 +408,6 @@ class EmbeddingsFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if not path.exists():
-            raise DataError(f"{path} does not exist.")
         self._file = open_parquet(path)
         self.header = _read_header(self._file.schema_arrow, str(path))
 
@@ -430,11 +419,7 @@ class EmbeddingsFile:
         """What the mean over its tasks needs, without reading them."""
         header = header_of(self._file.schema_arrow, _WHAT) or {}
         with damage_named(self.path, "a file of embedded tasks"):
-            return Sums.from_dict(header["totals"])
-
-    def check(self) -> None:
-        """Raise an error unless the file is, byte for byte, as it was written."""
-        check_parquet(self.path, self._file.schema_arrow)
+            return from_plain(Sums, header["totals"])
 
     def batches(self, size: int, columns: list[str] | None = None) -> Iterator[Embeddings]:
         """All tasks, so many at a time."""
@@ -457,20 +442,11 @@ class EmbeddingsFile:
             pieces.append(block[places[block_of == i] - int(ends[i] - sizes[i])])
         return Embeddings.concatenate(pieces)
 
-    def place_of(self, task: int) -> int | None:
-        """Where the task with this id stands first; None if there is none."""
-        begin = 0
-        for table in read_batches(self._file, self.path, _IDS_AT_ONCE, ["task"]):
-            places = np.flatnonzero(table["task"].to_numpy() == task)
-            if places.size:
-                return begin + int(places[0])
-            begin += len(table)
-        return None
-
-
-def write_embeddings(embeddings: Embeddings, file: Path) -> None:
-    """Write a Parquet file, with the sums that means need in its header."""
-    write_parquet(file, to_table(embeddings), row_group_size=BLOCK)
+    def places_of(self, task: int) -> Int[np.ndarray, "some"]:
+        """Where the tasks with this id stand."""
+        tables = read_batches(self._file, self.path, max(1, len(self)), ["task"])
+        ids = [table["task"].to_numpy() for table in tables]
+        return np.flatnonzero(np.concatenate(ids) == task) if ids else np.empty(0, np.int64)
 
 
 def _is_ours(path: Path) -> bool:
@@ -485,7 +461,7 @@ EMBEDDINGS = Kind("a file of embedded tasks", _is_ours)
 
 
 def to_table(embeddings: Embeddings) -> pa.Table:
-    """One row per task; a column of lists for each factor."""
+    """One row per task, a column of lists for each factor, and the sums that means need."""
     e = embeddings
     columns: dict[str, Any] = {
         "task": pa.array(e.ids),
@@ -500,9 +476,8 @@ def to_table(embeddings: Embeddings) -> pa.Table:
         columns[factor.name] = list_column(kept)
     columns["logs"] = list_column(e.logs)
     columns["elbo"] = pa.array(e.elbo)
-    header = vars(e.header) | {"factors": [vars(f) for f in e.header.factors]}
-    sums = Sums.of(e.posterior).to_dict()
-    return table_with_header(columns, {"what": _WHAT, **header, "totals": sums})
+    about = plain(e.header) | {"totals": plain(Sums.of(e.posterior))}
+    return table_with_header(columns, {"what": _WHAT, **about})
 
 
 def _rows(column: pa.ChunkedArray, size: int) -> np.ndarray:
@@ -518,10 +493,7 @@ def _read_header(schema: pa.Schema, source: str) -> Header:
         )
     check_format(header, source)
     with damage_named(source, "a file of embedded tasks"):
-        values: dict[str, Any] = {f.name: header[f.name] for f in fields(Header)}
-        values |= {k: tuple(values[k]) for k in ("class_names", "groups") if values[k] is not None}
-        values["factors"] = tuple(Factor(**f) for f in values["factors"])
-        return Header(**values)
+        return from_plain(Header, header)
 
 
 def from_table(table: pa.Table, header: Header) -> Embeddings:

@@ -9,7 +9,7 @@ That is affine in (b, F(b)) of the second task: the mean over many tasks needs o
 the nearest task is the one with the largest inner product.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, ClassVar
@@ -152,13 +152,3 @@ class Sums:
 
     def __add__(self, other: "Sums") -> "Sums":
         return Sums(self.tasks + other.tasks, self.values + other.values, self.logs + other.logs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, for JSON, which keeps all their digits."""
-        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in vars(self).items()}
-
-    @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> "Sums":
-        """The sums that :meth:`to_dict` took apart."""
-        arrays = (np.array(values[k], dtype=np.float64) for k in ("values", "logs"))
-        return Sums(int(values["tasks"]), *arrays)

@@ -1,171 +1,73 @@
 """The mathematics of the model: pure functions of arrays, named after the symbols of the paper."""
 
-from taskscape.model.conditional import (
-    ClassFits,
-    class_evidence,
-    cold_start_given_theme,
-    even_lam,
-    first_gamma,
-    fit_classes,
-    fitted_classes,
-    infer,
-    infer_tasks,
-    relative_likelihood,
-    responsibilities,
-    sweep_classes,
-    sweep_tasks,
-    task_bound,
-    update_eta_given_evidence,
-    update_gamma_given_theme,
-)
-from taskscape.model.dirichlet import (
-    alpha_gradient,
-    alpha_hessian_constant,
-    alpha_hessian_diagonal,
-    alpha_objective,
-    entropy,
-    expected_log,
-    inverse_digamma,
-    kl_divergence,
-    log_beta,
-    log_density,
-    moment_match,
-    newton_direction,
-    solve_alpha,
-)
-from taskscape.model.elbo import (
-    ElboTerms,
-    collapsed_elbo,
-    elbo,
-    elbo_terms,
-    log_prior_alpha,
-    log_prior_covariance,
-    penalised_bound,
-)
-from taskscape.model.estep import (
-    EStepState,
-    advance,
-    begin,
-    cold_start,
-    e_step,
-    move,
-    statistics,
-    sweep,
-    task_statistics,
-    update_eta,
-    update_gamma,
-    update_lam,
-    update_r,
-)
-from taskscape.model.fixed_point import FixedPoint
-from taskscape.model.gaussian import Whitening, log_likelihood, whiten
-from taskscape.model.generative import SyntheticTasks, draw_samples, generate
-from taskscape.model.mixture import (
-    Mixture,
-    Position,
-    log_joint,
-    position,
-    prior_nu,
-    tempered_r,
-    update_nu,
-)
-from taskscape.model.mstep import (
-    LocalThemes,
-    local_themes,
-    m_step,
-    mean_local_themes,
-    paper_step,
-    step_size,
-)
-from taskscape.model.params import (
-    ConditionalPosterior,
-    Covariance,
-    TaskPosterior,
-    ThemePrior,
-    Themes,
-    ThemeStatistics,
-    blend,
-    relative_prior,
-    zero_statistics,
-)
-
-__all__ = [
-    "ClassFits",
-    "ConditionalPosterior",
-    "Covariance",
-    "EStepState",
-    "ElboTerms",
-    "FixedPoint",
-    "LocalThemes",
-    "Mixture",
-    "Position",
-    "SyntheticTasks",
-    "TaskPosterior",
-    "ThemePrior",
-    "ThemeStatistics",
-    "Themes",
-    "Whitening",
-    "advance",
-    "alpha_gradient",
-    "alpha_hessian_constant",
-    "alpha_hessian_diagonal",
-    "alpha_objective",
-    "begin",
-    "blend",
-    "class_evidence",
-    "cold_start",
-    "cold_start_given_theme",
-    "collapsed_elbo",
-    "draw_samples",
-    "e_step",
-    "elbo",
-    "elbo_terms",
-    "entropy",
-    "even_lam",
-    "expected_log",
-    "first_gamma",
-    "fit_classes",
-    "fitted_classes",
-    "generate",
-    "infer",
-    "infer_tasks",
-    "inverse_digamma",
-    "kl_divergence",
-    "local_themes",
-    "log_beta",
-    "log_density",
-    "log_joint",
-    "log_likelihood",
-    "log_prior_alpha",
-    "log_prior_covariance",
-    "m_step",
-    "mean_local_themes",
-    "moment_match",
-    "move",
-    "newton_direction",
-    "paper_step",
-    "penalised_bound",
-    "position",
-    "prior_nu",
-    "relative_likelihood",
-    "relative_prior",
-    "responsibilities",
-    "solve_alpha",
-    "statistics",
-    "step_size",
-    "sweep",
-    "sweep_classes",
-    "sweep_tasks",
-    "task_bound",
-    "task_statistics",
-    "tempered_r",
-    "update_eta",
-    "update_eta_given_evidence",
-    "update_gamma",
-    "update_gamma_given_theme",
-    "update_lam",
-    "update_nu",
-    "update_r",
-    "whiten",
-    "zero_statistics",
-]
+from taskscape.model.conditional import class_evidence as class_evidence
+from taskscape.model.conditional import cold_start_given_theme as cold_start_given_theme
+from taskscape.model.conditional import even_lam as even_lam
+from taskscape.model.conditional import first_gamma as first_gamma
+from taskscape.model.conditional import fit_classes as fit_classes
+from taskscape.model.conditional import fitted_classes as fitted_classes
+from taskscape.model.conditional import infer as infer
+from taskscape.model.conditional import infer_tasks as infer_tasks
+from taskscape.model.conditional import relative_likelihood as relative_likelihood
+from taskscape.model.conditional import responsibilities as responsibilities
+from taskscape.model.conditional import sweep_classes as sweep_classes
+from taskscape.model.conditional import sweep_tasks as sweep_tasks
+from taskscape.model.conditional import task_bound as task_bound
+from taskscape.model.conditional import update_eta_given_evidence as update_eta_given_evidence
+from taskscape.model.conditional import update_gamma_given_theme as update_gamma_given_theme
+from taskscape.model.dirichlet import alpha_gradient as alpha_gradient
+from taskscape.model.dirichlet import alpha_hessian_constant as alpha_hessian_constant
+from taskscape.model.dirichlet import alpha_hessian_diagonal as alpha_hessian_diagonal
+from taskscape.model.dirichlet import alpha_objective as alpha_objective
+from taskscape.model.dirichlet import entropy as entropy
+from taskscape.model.dirichlet import expected_log as expected_log
+from taskscape.model.dirichlet import inverse_digamma as inverse_digamma
+from taskscape.model.dirichlet import kl_divergence as kl_divergence
+from taskscape.model.dirichlet import log_beta as log_beta
+from taskscape.model.dirichlet import log_density as log_density
+from taskscape.model.dirichlet import moment_match as moment_match
+from taskscape.model.dirichlet import newton_direction as newton_direction
+from taskscape.model.dirichlet import solve_alpha as solve_alpha
+from taskscape.model.estep import ElboTerms as ElboTerms
+from taskscape.model.estep import advance as advance
+from taskscape.model.estep import begin as begin
+from taskscape.model.estep import cold_start as cold_start
+from taskscape.model.estep import collapsed_elbo as collapsed_elbo
+from taskscape.model.estep import e_step as e_step
+from taskscape.model.estep import elbo as elbo
+from taskscape.model.estep import elbo_terms as elbo_terms
+from taskscape.model.estep import penalised_bound as penalised_bound
+from taskscape.model.estep import statistics as statistics
+from taskscape.model.estep import sweep as sweep
+from taskscape.model.estep import task_statistics as task_statistics
+from taskscape.model.estep import update_eta as update_eta
+from taskscape.model.estep import update_gamma as update_gamma
+from taskscape.model.estep import update_lam as update_lam
+from taskscape.model.estep import update_r as update_r
+from taskscape.model.fixed_point import FixedPoint as FixedPoint
+from taskscape.model.gaussian import Mixture as Mixture
+from taskscape.model.gaussian import Position as Position
+from taskscape.model.gaussian import log_joint as log_joint
+from taskscape.model.gaussian import log_likelihood as log_likelihood
+from taskscape.model.gaussian import position as position
+from taskscape.model.gaussian import tempered_r as tempered_r
+from taskscape.model.gaussian import update_nu as update_nu
+from taskscape.model.gaussian import whiten as whiten
+from taskscape.model.generative import SyntheticTasks as SyntheticTasks
+from taskscape.model.generative import draw_samples as draw_samples
+from taskscape.model.generative import generate as generate
+from taskscape.model.mstep import LocalThemes as LocalThemes
+from taskscape.model.mstep import local_themes as local_themes
+from taskscape.model.mstep import m_step as m_step
+from taskscape.model.mstep import mean_local_themes as mean_local_themes
+from taskscape.model.mstep import paper_step as paper_step
+from taskscape.model.mstep import step_size as step_size
+from taskscape.model.params import ConditionalPosterior as ConditionalPosterior
+from taskscape.model.params import Covariance as Covariance
+from taskscape.model.params import TaskPosterior as TaskPosterior
+from taskscape.model.params import ThemePrior as ThemePrior
+from taskscape.model.params import Themes as Themes
+from taskscape.model.params import ThemeStatistics as ThemeStatistics
+from taskscape.model.params import blend as blend
+from taskscape.model.params import relative_prior as relative_prior
+from taskscape.model.params import zero_statistics as zero_statistics

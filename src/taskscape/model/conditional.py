@@ -37,6 +37,7 @@ from taskscape.model.fixed_point import (
     kept_once,
     max_rows,
     settle,
+    sum_products,
     sum_rows,
 )
 from taskscape.model.params import ConditionalPosterior, Count, Scalar
@@ -183,7 +184,7 @@ def _mixture(w: Float[Array, "L K A"], p: Float[Array, "N K A"]) -> Float[Array,
 
     .. math:: \sum_k p_{cnk} w_{clk}
     """
-    return kept_once(sum_rows(w[:, None] * p[None], axis=2))
+    return kept_once(sum_products(w, p, "lka,nka->lna"))
 
 
 def class_evidence(
@@ -419,7 +420,7 @@ def responsibilities(
     w, _ = _weights(kept_once(digamma(items_last(posterior.gamma, 2))))
     eta = items_last(posterior.eta, 1)
     share = kept_once(jnp.where(mask, eta[:, None] / _mixture(w, p), 0))
-    r = p * sum_rows(share[:, :, None] * w[:, None], axis=0)
+    r = p * sum_products(share, w, "lna,lka->nka")
     return items_first(r, sample_mask.shape[:-1])
 
 

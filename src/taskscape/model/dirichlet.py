@@ -113,15 +113,16 @@ def _log_beta_float32(alpha: Float[Array, "..."], axis: int) -> Float[Array, "..
     .. math:: \sum_k \alpha_k \ln\frac{\alpha_k}{\alpha_0} = \sum_k \alpha_k \ln\frac{\alpha_k}{m}
         - \alpha_0 \ln\left(1 + \frac{\alpha_0 - m}{m}\right)
     """
-    place = jnp.expand_dims(jnp.arange(alpha.shape[axis]), _others(alpha, axis))
+    others = tuple(i for i in range(alpha.ndim) if i != axis % alpha.ndim)
+    place = jnp.expand_dims(jnp.arange(alpha.shape[axis]), others)
     largest = place == alpha.argmax(axis, keepdims=True)
     m = alpha.max(axis, keepdims=True)
-    others = _sum(jnp.where(largest, 0, alpha), axis)
+    rest = _sum(jnp.where(largest, 0, alpha), axis)
     top = jnp.squeeze(m, axis)
-    total = top + others
+    total = top + rest
     # the compiler may multiply by 1/m, so that m/m is not quite 1
     large = _sum(jnp.where(largest, 0, alpha * jnp.log(alpha / m)), axis)
-    large = large - total * jnp.log1p(others / top)
+    large = large - total * jnp.log1p(rest / top)
     small = _sum(_small_part(alpha), axis) - _small_part(total)
     return large + small + (alpha.shape[axis] - 1) * _HALF_LOG_2_PI
 
@@ -132,11 +133,6 @@ def _log_beta_slope(
 ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
     """The derivative of ln B is the expected logarithm."""
     return _log_beta_float32(at[0], axis), _sum(expected_log(at[0], axis) * along[0], axis)
-
-
-def _others(x: Float[Array, "..."], axis: int) -> tuple[int, ...]:
-    """All axes but one."""
-    return tuple(i for i in range(x.ndim) if i != axis % x.ndim)
 
 
 def _small_part(x: Float[Array, "*A"]) -> Float[Array, "*A"]:

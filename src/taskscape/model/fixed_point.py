@@ -8,7 +8,7 @@ on the others.
 from collections.abc import Callable
 from dataclasses import Field, dataclass
 from functools import reduce
-from operator import add
+from operator import add, mul
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import jax
@@ -73,6 +73,23 @@ class FixedPoint:
 def sum_rows(x: Float[Array, "..."], axis: int = 1) -> Float[Array, "..."]:
     """Sum over an axis that is not the last; few rows are written out, which is fastest."""
     return x.sum(axis) if x.shape[axis] > _WRITTEN_OUT else reduce(add, _rows(x, axis))
+
+
+def sum_products(a: Float[Array, "..."], b: Float[Array, "..."], axes: str) -> Float[Array, "..."]:
+    """Sum of products over an axis that both have, such as k of ``lka,nka->lna``.
+
+    Few products are written out; more are a matrix product, which no sum of a large array matches.
+    """
+    of_a, of_b, of_sum = axes.replace("->", ",").split(",")
+    summed = next(name for name in of_a if name not in of_sum)
+    if a.shape[of_a.index(summed)] > _WRITTEN_OUT:
+        return jnp.einsum(axes, a, b, precision="highest")
+
+    def rows(x: Float[Array, "..."], own: str) -> list[Float[Array, "..."]]:
+        missing = [i for i, name in enumerate(of_sum) if name not in own]
+        return [jnp.expand_dims(row, missing) for row in _rows(x, own.index(summed))]
+
+    return reduce(add, map(mul, rows(a, of_a), rows(b, of_b)))
 
 
 def max_rows(x: Float[Array, "..."], axis: int = 1) -> Float[Array, "..."]:

@@ -21,6 +21,7 @@ from taskscape.model.params import Scalar, TaskPosterior, ThemePrior, Themes, Th
 
 # Full precision is asked for because GPUs otherwise multiply float32 in fewer bits.
 _einsum = partial(jnp.einsum, precision="highest")
+_LEAST_COUNT = 1e-3
 
 
 def m_step(
@@ -44,10 +45,15 @@ def m_step(
     offset = jnp.where(
         used[:, None], stats.S1 / jnp.where(used, stats.N_k, 1)[:, None], previous.mu - shift
     )
+    E_log_theta = digamma(prior.alpha0) - digamma(previous.K * prior.alpha0)
     return Themes(
         mu=shift + offset,
         Sigma=_map_covariance(stats, prior, previous, offset),
-        alpha=_map_alpha(stats, prior, previous),
+        alpha=solve_alpha(
+            stats.w + prior.pseudo_classes,
+            stats.E_log_theta_sum + prior.pseudo_classes * E_log_theta,
+            previous.alpha,
+        ),
         delta=previous.delta,
         covariance=previous.covariance,
     )
@@ -74,15 +80,6 @@ def _map_covariance(
     known = weight > 0
     return jnp.where(
         known, (scatter + pseudo_scatter) / jnp.where(known, weight, 1), previous.Sigma
-    )
-
-
-def _map_alpha(stats: ThemeStatistics, prior: ThemePrior, previous: Themes) -> Float[Array, "L K"]:
-    E_log_theta = digamma(prior.alpha0) - digamma(previous.K * prior.alpha0)
-    return solve_alpha(
-        stats.w + prior.pseudo_classes,
-        stats.E_log_theta_sum + prior.pseudo_classes * E_log_theta,
-        previous.alpha,
     )
 
 
@@ -117,7 +114,6 @@ def local_themes(
     r: Float[Array, "C N K"],
     posterior: TaskPosterior,
     themes: Themes,
-    min_count: Scalar = 1e-3,
 ) -> LocalThemes:
     r"""Mean and covariance of every image-theme from the samples of one task.
 
@@ -129,12 +125,12 @@ def local_themes(
     ("tied": numerator and denominator of Sigma summed over k).
 
     Paper: eq:m_step for one task, as alg:online_ldcc uses it.
-    Differs from the paper: a theme with N_k below ``min_count`` keeps its old values.
+    Differs from the paper: a theme with N_k below 0.001 keeps its old values.
     """
     x, r = x.reshape(-1, x.shape[-1]), r.reshape(-1, r.shape[-1])
     x = jnp.where(r.sum(-1, keepdims=True) > 0, x, 0)  # padding may be NaN
     N_k = r.sum(0)
-    used = N_k > min_count
+    used = N_k > _LEAST_COUNT
     count = jnp.where(used, N_k, 1)
     mu = jnp.where(used[:, None], _einsum("sk,sd->kd", r, x) / count[:, None], themes.mu)
 
@@ -168,7 +164,6 @@ def mean_local_themes(
     posterior: TaskPosterior,
     class_mask: Bool[Array, "M C"],
     themes: Themes,
-    min_count: Scalar = 1e-3,
 ) -> LocalThemes:
     """Local themes averaged over a mini-batch, one task in memory at a time.
 
@@ -183,7 +178,7 @@ def mean_local_themes(
         mean: LocalThemes, task: tuple[Array, Array, TaskPosterior, Array]
     ) -> tuple[LocalThemes, None]:
         x_d, r_d, posterior_d, share_d = task
-        local = local_themes(x_d, r_d, posterior_d, themes, min_count)
+        local = local_themes(x_d, r_d, posterior_d, themes)
         return jax.tree.map(lambda m, v: m + share_d * v, mean, local), None
 
     nothing = LocalThemes(

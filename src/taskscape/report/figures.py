@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from taskscape.compare.retrieval import Retrieval
 from taskscape.diagram import CorrelationDiagram, Curve
 from taskscape.plain_text import for_plotly
 from taskscape.report.palette import FAINT, INK, SCALE
 from taskscape.report.tasks import mean_accuracy
 from taskscape.select.trials import Outcome
+from taskscape.similarity.retrieval import Retrieval
 from taskscape.study.result import StudyResult
 from taskscape.themes.co_clustering import CoClustering
 

@@ -16,7 +16,7 @@ from taskscape.arguments import (
     check_whole,
     public,
 )
-from taskscape.compare.rows import class_hashes, read_classes
+from taskscape.compare.posteriors import class_hashes, read_classes
 from taskscape.errors import DataError
 from taskscape.select.auto import (
     Judge,

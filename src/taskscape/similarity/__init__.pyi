@@ -1,6 +1,3 @@
-from taskscape.similarity.distances import DistanceSource as DistanceSource
-from taskscape.similarity.distances import MatrixSource as MatrixSource
-from taskscape.similarity.distances import PosteriorSource as PosteriorSource
 from taskscape.similarity.hardness import TaskHardness as TaskHardness
 from taskscape.similarity.known import DEFAULT_SIMILARITY as DEFAULT_SIMILARITY
 from taskscape.similarity.known import SIMILARITIES as SIMILARITIES
@@ -19,7 +16,10 @@ from taskscape.similarity.retrieval import RetrievalTest as RetrievalTest
 from taskscape.similarity.retrieval import retrieval as retrieval
 from taskscape.similarity.settings import SettingsSearch as SettingsSearch
 from taskscape.similarity.settings import choose_settings as choose_settings
+from taskscape.similarity.similarity import DistanceSource as DistanceSource
 from taskscape.similarity.similarity import FeatureSimilarity as FeatureSimilarity
+from taskscape.similarity.similarity import MatrixSource as MatrixSource
+from taskscape.similarity.similarity import PosteriorSource as PosteriorSource
 from taskscape.similarity.similarity import Similarity as Similarity
 from taskscape.similarity.task2vec import Task2Vec as Task2Vec
 from taskscape.similarity.task2vec import Task2VecConfig as Task2VecConfig

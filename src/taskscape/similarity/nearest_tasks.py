@@ -21,7 +21,7 @@ from taskscape.embeddings import Embeddings
 from taskscape.embeddings.catalogue import PosteriorStream
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.similarity.distances import DistanceSource
+from taskscape.similarity.similarity import DistanceSource
 from taskscape.similarity.transport import squared_distances, transport_classes
 from taskscape.tasks import TaskSet, make_tasks
 

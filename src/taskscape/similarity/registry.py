@@ -9,9 +9,15 @@ from taskscape.compare import distances as divergences_between
 from taskscape.compare.divergences import find_divergence
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
-from taskscape.similarity.distances import DistanceSource, MatrixSource, PosteriorSource
 from taskscape.similarity.known import DEFAULT_SIMILARITY, find_similarity
-from taskscape.similarity.similarity import Rows, Similarity, TaskVectors
+from taskscape.similarity.similarity import (
+    DistanceSource,
+    MatrixSource,
+    PosteriorSource,
+    Rows,
+    Similarity,
+    TaskVectors,
+)
 from taskscape.tasks import TaskSet
 from taskscape.themes.task_model import TaskModel
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from taskscape.arguments import check_choice
-from taskscape.compare.rows import distinct_rows
+from taskscape.compare.posteriors import distinct_rows
 from taskscape.compare.transport import move_equal_weights
 from taskscape.errors import DataError
 from taskscape.similarity.similarity import (
@@ -259,20 +259,17 @@ def transport_classes(
     assignment; with different numbers of classes, a class is divided among several.
     """
     distances = np.empty(costs.shape[:2])
-    for way in np.unique(n_way):
-        for other in np.unique(other_way):
+    for way in np.unique(n_way).tolist():
+        for other in np.unique(other_way).tolist():
             place = np.ix_(n_way == way, other_way == other)
             block = costs[place][..., :way, :other]
-            flat = block.reshape(-1, int(way), int(other))
-            distances[place] = _transport_all(flat).reshape(block.shape[:2])
+            flat = block.reshape(-1, way * other)
+            if way == other and way <= _TRY_ALL:
+                least = (flat @ _assignments(way)).min(axis=1) / way
+            else:
+                least = np.array([move_equal_weights(c.reshape(way, other)) for c in flat])
+            distances[place] = least.reshape(block.shape[:2])
     return distances
-
-
-def _transport_all(costs: Float[np.ndarray, "pairs way other"]) -> Float[np.ndarray, "pairs"]:
-    _, way, other = costs.shape
-    if way == other and way <= _TRY_ALL:
-        return (costs.reshape(len(costs), -1) @ _assignments(way)).min(axis=1) / way
-    return np.array([move_equal_weights(c) for c in costs])
 
 
 @cache

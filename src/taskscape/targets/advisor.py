@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from taskscape.compare.retrieval import Retrieval
 from taskscape.errors import DataError
 from taskscape.meta import (
     Evaluation,
@@ -23,7 +22,7 @@ from taskscape.select.trials import train_and_test
 from taskscape.similarity import SIMILARITIES, Similarity, make_similarity
 from taskscape.similarity.known import PROTOTYPES, THEMES
 from taskscape.similarity.registry import ModelSimilarity
-from taskscape.similarity.retrieval import retrieval_if_any
+from taskscape.similarity.retrieval import Retrieval, retrieval_if_any
 from taskscape.targets.known import RANKS, AdvisorSettings
 from taskscape.targets.target import Target, find_target
 from taskscape.targets.ways import choose, chosen_by, measure_of

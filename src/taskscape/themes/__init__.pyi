@@ -2,7 +2,6 @@ from taskscape.themes.co_clustering import CoClustering as CoClustering
 from taskscape.themes.config import FitConfig as FitConfig
 from taskscape.themes.data import TaskSource as TaskSource
 from taskscape.themes.estimator import TaskThemes as TaskThemes
-from taskscape.themes.into_catalogue import embed_into as embed_into
 from taskscape.themes.loop import Fit as Fit
 from taskscape.themes.loop import FitInfo as FitInfo
 from taskscape.themes.prepare import PrepareConfig as PrepareConfig
@@ -10,3 +9,4 @@ from taskscape.themes.steps import FitState as FitState
 from taskscape.themes.task_model import HealthWarning as HealthWarning
 from taskscape.themes.task_model import OutlierTasksWarning as OutlierTasksWarning
 from taskscape.themes.task_model import TaskModel as TaskModel
+from taskscape.themes.task_model import embed_into as embed_into

@@ -1,6 +1,5 @@
 """The paper's model, a continuous Latent Dirichlet Co-Clustering, as an estimator."""
 
-import hashlib
 import os
 import warnings
 from collections.abc import Iterable
@@ -13,11 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from taskscape.arguments import Seed, check_flag, check_kind, check_seed, check_whole, public
 from taskscape.compare import mean_distance, member_agreement
-from taskscape.distributed.mesh import all_devices
+from taskscape.distributed.mesh import all_devices, losses_named
 from taskscape.embeddings import Embeddings, Factor
 from taskscape.embeddings.factors import TASK_THEMES
 from taskscape.errors import DataError
 from taskscape.io.arrays import arrays_of
+from taskscape.io.values import from_plain
 from taskscape.model import Covariance, Themes
 from taskscape.pools import ClassPool
 from taskscape.tasks import TaskSet
@@ -26,10 +26,9 @@ from taskscape.themes.config import FitConfig
 from taskscape.themes.data import TaskSource, check_enough
 from taskscape.themes.embed import embed
 from taskscape.themes.health import Health, check_health
-from taskscape.themes.loop import Callback, Fit, Restarts, check_no_checkpoint
+from taskscape.themes.loop import Callback, Fit, check_no_checkpoint, run_fits
 from taskscape.themes.prepare import PrepareConfig, PreparedSamples, check_prepare, preparation_for
-from taskscape.themes.steps import FitState
-from taskscape.themes.stored import state_from_arrays
+from taskscape.themes.steps import FitState, state_from_arrays
 from taskscape.themes.task_model import HealthWarning, TaskModel, Tasks, as_tasks, seed_of, usual
 
 _HEALTH_TASKS = 2000
@@ -138,10 +137,12 @@ class CoClustering(TaskModel):
         preparation = preparation_for(self.prepare, tasks.pool, classes)
         every = np.union1d(classes, held_out.class_ids)
         prepared = PreparedSamples(tasks.pool, preparation, every)
-        finished = Restarts(
-            self.get_params(), config, source, held_out, prepared,
-            checkpoint, checkpoint_every, callback, all_devices() if distributed else None,
-        ).run(resume)  # fmt: skip
+        mesh = all_devices() if distributed else None
+        with losses_named():
+            finished = run_fits(
+                source, held_out, prepared, config, self.get_params(),
+                checkpoint, checkpoint_every, resume, callback, mesh,
+            )  # fmt: skip
         # few dead and duplicate themes, then a high bound
         finished.sort(key=lambda fit: (int(fit.state.best_flaws), -float(fit.state.best_bound)))
         kept = finished[: self.ensemble]
@@ -155,7 +156,7 @@ class CoClustering(TaskModel):
         return self
 
     def _source(
-        self, tasks: Tasks, validation: TaskSet | None, config: FitConfig, seed: int = 0
+        self, tasks: Tasks, validation: TaskSet | None, config: FitConfig, seed: int
     ) -> tuple[TaskSource, TaskSet, str]:
         """Tasks to learn from, tasks to judge by, and what these are."""
         if validation is None:
@@ -204,10 +205,7 @@ class CoClustering(TaskModel):
         self._config()
 
     def _config(self) -> FitConfig:
-        values = {f.name: getattr(self, f.name) for f in fields(FitConfig)}
-        config = FitConfig(
-            **{k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()}
-        )
+        config = FitConfig(**{f.name: getattr(self, f.name) for f in fields(FitConfig)})
         check_whole(self.n_restarts, "n_restarts", 1, _MOST_RESTARTS)
         check_whole(self.n_held_out, "n_held_out", 1)
         check_whole(self.ensemble, "ensemble", 1, _MOST_RESTARTS)
@@ -281,15 +279,8 @@ class CoClustering(TaskModel):
         eta = self._embed(alone, prepared).lam - float(self.delta)
         return eta[0] if len(eta) == 1 else eta
 
-    @property
-    def fingerprint_(self) -> str:
-        """Identifies the fitted model: distances mean something within one model only."""
-        check_is_fitted(self, "factors_")
-        h = hashlib.blake2b(digest_size=16)
-        parts = [part for t in self.members_ for part in (t.mu, t.Sigma, t.alpha, t.delta)]
-        for part in (*parts, self.preparation_.mean, self.preparation_.components):
-            h.update(b"" if part is None else np.asarray(part).tobytes())
-        return h.hexdigest()
+    def _learned(self) -> list[Any]:
+        return [part for t in self.members_ for part in (t.mu, t.Sigma, t.alpha, t.delta)]
 
     def _own_to_disk(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays: dict[str, np.ndarray] = {}
@@ -309,10 +300,7 @@ class CoClustering(TaskModel):
         self._set_states([state_from_arrays(arrays, f"member{i}", covariance) for i in members])
         self.elbo_history_ = np.array(header["elbo_history"], dtype=np.float64)
         self.held_out_ = str(header["held_out"])
-        health: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in header["health"].items()
-        }
-        self.health_ = Health(**health)
+        self.health_ = from_plain(Health, header["health"])
 
 
 def _check_validation(validation: TaskSet, pool: ClassPool) -> None:

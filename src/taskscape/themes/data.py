@@ -57,7 +57,11 @@ def padded_size(n: int, least: int = 256) -> int:
 
 
 def gather(
-    tasks: TaskSet, prepared: PreparedSamples, shape: tuple[int, int, int], room: int = 0
+    tasks: TaskSet,
+    prepared: PreparedSamples,
+    shape: tuple[int, int, int],
+    room: int = 0,
+    mesh: Mesh | None = None,
 ) -> FitBatch:
     """The samples of some tasks, padded to (tasks, classes, samples) = ``shape``.
 
@@ -65,6 +69,8 @@ def gather(
     could hold most of the samples that there are, the batch has all of them, which are on the
     device already.
     """
+    if mesh is not None:
+        return _gather_shares(tasks, prepared, shape, mesh)
     M, C, N = shape
     index, mask = (value.T for value in prepared.find(tasks, C, N, M))
     class_mask = jax.device_put(class_rows(tasks, C, M).T >= 0)
@@ -81,7 +87,7 @@ def gather(
     return FitBatch(x, jnp.asarray(own), mask, class_mask)
 
 
-def gather_shares(
+def _gather_shares(
     tasks: TaskSet, prepared: PreparedSamples, shape: tuple[int, int, int], mesh: Mesh
 ) -> FitBatch:
     """The same with the tasks split over devices: this process looks up those of its own devices.

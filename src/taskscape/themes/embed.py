@@ -93,7 +93,9 @@ class SampleTable(SamplePlaces):
                 finite.append(jnp.isfinite(parts[-1]).all(1))
                 continue
             if host is None:
-                host = _room((len(self.rows), width), part.dtype)
+                shape = len(self.rows), width
+                small = math.prod(shape) * part.dtype.itemsize <= _KEEP_BELOW_BYTES
+                host = np.empty(shape, part.dtype) if small else mapped_scratch(shape, part.dtype)
             host[start : start + len(rows)] = np.asarray(part)[: len(rows)]
             finite.append(np.isfinite(host[start : start + len(rows)]).all(1))
         self.values: Float[Array | np.ndarray, "rows width"] = (
@@ -115,13 +117,6 @@ def likelihoods(
     """Log-likelihood under every image-theme of all samples of some classes of a pool."""
     whitening = whiten(themes)
     return SampleTable(prepared, classes, themes.K, lambda x: _log_lik(x, whitening))
-
-
-def _room(shape: tuple[int, int], dtype: np.dtype) -> Float[np.ndarray, "rows K"]:
-    """Room for a table: in memory, or in a file where it is large; classes are read from there."""
-    if math.prod(shape) * dtype.itemsize <= _KEEP_BELOW_BYTES:
-        return np.empty(shape, dtype)
-    return mapped_scratch(shape, dtype)
 
 
 _log_lik = jax.jit(log_likelihood)
@@ -185,11 +180,11 @@ def _parts(
     whole = tasks.takes_everything and not literal
     samples = 0 if whole else tasks.max_shot
     sizes = piece_sizes(4 * tasks.max_way * (2 * samples * themes.K + 12 * themes.L * themes.K))
-    posterior: Callable[[TaskSet, int], Posteriors] = member.of_samples
-    if whole:
-        posterior = member.of_whole_classes(tasks.class_ids)
-    elif literal:
+    posterior: Callable[[TaskSet, int], Posteriors]
+    if literal:
         posterior, sizes = member.literally, [min(sizes[0], _LITERAL_TASKS)]
+    else:
+        posterior = member.of_whole_classes(tasks.class_ids) if whole else member.of_samples
 
     def of_piece(start: int, stop: int | None = None) -> Posteriors:
         piece = tasks[start : stop or start + sizes[-1]]
@@ -279,7 +274,7 @@ class _Member:
         fits = self.fit_classes(*self.table.find(tasks, self.way, self.shot, size))
         class_mask = class_rows(tasks, self.way, size) >= 0
         of_tasks = jax.tree.map(lambda x: x.reshape(*x.shape[:-1], *class_mask.shape), fits)
-        return self.agree(of_tasks, class_mask)
+        return settle_tasks((class_mask, of_tasks), self.themes)
 
     def of_whole_classes(
         self, classes: Int[np.ndarray, "some"]
@@ -305,7 +300,7 @@ class _Member:
 
         def of_tasks(tasks: TaskSet, size: int) -> Posteriors:
             rows = class_rows(tasks, self.way, size)
-            return self.agree(take(fits, of_class[rows]), rows >= 0)
+            return settle_tasks((rows >= 0, take(fits, of_class[rows])), self.themes)
 
         return of_tasks
 
@@ -314,10 +309,6 @@ class _Member:
         problems = (index.reshape(len(index), -1), mask.reshape(len(mask), -1))
         fits = settle_classes(self.table.at, problems, self.themes, self.tol, self.max_iter)
         return fits if self.keep_gamma else fits._replace(gamma=None)
-
-    def agree(self, fits: Fits, class_mask: Bool[np.ndarray, "C M"]) -> Posteriors:
-        """What the classes of each task say together."""
-        return settle_tasks((class_mask, fits), self.themes)
 
     def literally(self, tasks: TaskSet, size: int) -> Posteriors:
         """The posteriors as the paper has them, from a cold start."""

@@ -1,6 +1,5 @@
 """TaskThemes: what tasks are alike, behind one scikit-learn-style estimator."""
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
@@ -8,9 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import jax
 import numpy as np
-from jaxtyping import Int
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from taskscape.arguments import Seed, check_kind, check_seed, public
 from taskscape.embeddings import Embeddings
@@ -23,7 +20,6 @@ from taskscape.themes.co_clustering import CoClustering
 from taskscape.themes.config import FitConfig
 from taskscape.themes.image_themes import (
     WEIGHTS,
-    ImageThemes,
     ImageThemeSettings,
     embed_in_themes,
     explained_without,
@@ -102,7 +98,13 @@ class TaskThemes(TaskModel):
         if len(first) == 0:
             raise DataError("there are no tasks to fit on.")
         settings, seed = self._settings(tasks.pool.is_images), seed_of(self.random_state)
-        factors = self._learn(first, tasks.class_ids, settings, seed)
+        with progress_bar("fitting image-themes", 2) as advance:
+            self.preparation_ = preparation_for(self.prepare, tasks.pool, tasks.class_ids)
+            prepared = PreparedSamples(first.pool, self.preparation_, tasks.class_ids, keep=False)
+            advance()
+            self.themes_, factors = learn_image_themes(first, prepared, settings, seed)
+            advance()
+        self.elbo_reference_ = usual([explained_without(self.themes_, first, prepared)])
         self.co_clustering_: CoClustering | None = None
         if self.co_clustering is not None:
             share = settings.share(TASK_THEMES)
@@ -114,24 +116,6 @@ class TaskThemes(TaskModel):
         self.factors_: tuple[Factor, ...] = factors
         self._learned_from(tasks.pool, seed)
         return self
-
-    def _learn(
-        self,
-        tasks: TaskSet,
-        classes: Int[np.ndarray, "some"],
-        settings: ImageThemeSettings,
-        seed: int,
-    ) -> tuple[Factor, ...]:
-        """Learn the preparation, the image-themes, and how well tasks are usually explained."""
-        with progress_bar("fitting image-themes", 2) as advance:
-            self.preparation_ = preparation_for(self.prepare, tasks.pool, classes)
-            prepared = PreparedSamples(tasks.pool, self.preparation_, classes, keep=False)
-            advance()
-            themes, factors = learn_image_themes(tasks, prepared, settings, seed)
-            advance()
-        self.themes_: ImageThemes = themes
-        self.elbo_reference_ = usual([explained_without(themes, tasks, prepared)])
-        return factors
 
     def check_settings(self) -> None:
         """Raise an error unless the settings can work, whatever the tasks."""
@@ -166,17 +150,9 @@ class TaskThemes(TaskModel):
             logs=np.concatenate(logs, axis=1), elbo=own.elbo, delta=delta,
         )  # fmt: skip
 
-    @property
-    def fingerprint_(self) -> str:
-        """Identifies the fitted model: distances mean something within one model only."""
-        check_is_fitted(self, "themes_")
-        h = hashlib.blake2b(digest_size=16)
-        learned = [*jax.tree.leaves(self.themes_), self.preparation_.mean]
-        for part in (*learned, self.preparation_.components):
-            h.update(b"" if part is None else np.asarray(part).tobytes())
-        if self.co_clustering_ is not None:
-            h.update(self.co_clustering_.fingerprint_.encode())
-        return h.hexdigest()
+    def _learned(self) -> list[Any]:
+        beside = None if self.co_clustering_ is None else self.co_clustering_.fingerprint_.encode()
+        return [*jax.tree.leaves(self.themes_), beside]
 
     def _own_to_disk(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays, beside = arrays_of(self.themes_, "themes"), None

@@ -19,6 +19,7 @@ from jax.tree_util import register_dataclass
 from jaxtyping import Array, Bool, Float, Int
 from scipy.linalg import block_diag
 from scipy.sparse import csr_array
+from scipy.spatial.distance import pdist, squareform
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
@@ -230,15 +231,12 @@ def _clusters(
 
 def _median_distance(x: Float[np.ndarray, "n D"]) -> float:
     """The median squared distance between samples."""
-    squares = (x.astype(np.float64) ** 2).sum(axis=1)
-    apart = squares[:, None] + squares - 2 * x.astype(np.float64) @ x.T
-    return float(np.median(apart[np.triu_indices(len(x), 1)])) or 1.0
+    return float(np.median(pdist(x, "sqeuclidean"))) or 1.0
 
 
 def _kernel_root(mixture: Mixture, width: float) -> Float[np.ndarray, "K directions"]:
     r"""R with :math:`R R^\top` the inverse of the landmarks' kernel, small directions left out."""
-    mu = np.asarray(mixture.mu, dtype=np.float64)
-    apart = ((mu[:, None] - mu) ** 2).sum(axis=-1)
+    apart = squareform(pdist(np.asarray(mixture.mu), "sqeuclidean"))
     with one_thread():
         values, vectors = np.linalg.eigh(np.exp(-apart / width))
     keep = values > _LEAST_EIGENVALUE * values[-1]

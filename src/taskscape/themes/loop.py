@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from taskscape.distributed.interrupts import interrupts_wait
+from taskscape.distributed.engine import interrupts_wait
 from taskscape.distributed.mesh import (
     alike,
     anyone,
     first_process,
-    losses_named,
     on_all_hosts,
     on_one_device,
     one_for_all,
@@ -32,17 +32,25 @@ from taskscape.distributed.mesh import (
 from taskscape.errors import CheckpointError, DataError
 from taskscape.io.arrays import CHECKPOINT, arrays_of, load_checkpoint, save_checkpoint
 from taskscape.io.files import check_output
+from taskscape.io.values import from_plain
 from taskscape.model import ConditionalPosterior, ThemeStatistics, penalised_bound, relative_prior
 from taskscape.progress import progress_bar
 from taskscape.tasks import TaskSet
 from taskscape.themes.config import FitConfig
-from taskscape.themes.data import FitBatch, TaskSource, gather, gather_shares
-from taskscape.themes.mending import flaws, mend
+from taskscape.themes.data import FitBatch, TaskSource, gather
+from taskscape.themes.health import flaws, mend
 from taskscape.themes.prepare import PreparedSamples
-from taskscape.themes.side_by_side import read_ahead
+from taskscape.themes.side_by_side import in_order
 from taskscape.themes.start import starts
-from taskscape.themes.steps import FitState, batch_part, held_out_bound, maximise, step
-from taskscape.themes.stored import posterior_from_arrays, state_from_arrays
+from taskscape.themes.steps import (
+    FitState,
+    batch_part,
+    held_out_bound,
+    maximise,
+    posterior_from_arrays,
+    state_from_arrays,
+    step,
+)
 
 _HELD_OUT_PER_BATCH = 256
 
@@ -131,6 +139,7 @@ class Fit:
             limits.append(self.config.max_tasks)
         return min(n for n in limits if n is not None)
 
+    @property
     def _shape(self) -> tuple[int, int, int]:
         """Tasks, classes and samples of a mini-batch."""
         return self.batch_size, self.source.tasks.max_way, self.source.tasks.max_shot
@@ -154,7 +163,8 @@ class Fit:
 
     def mini_batch(self, t: int) -> FitBatch:
         """The samples of mini-batch ``t`` of the source."""
-        return self._gather(self.source.batch(t, self.batch_size), self._shape())
+        tasks = self.source.batch(t, self.batch_size)
+        return gather(tasks, self.prepared, self._shape, mesh=self.mesh)
 
     def learn(self, batch: FitBatch) -> FitInfo:
         """Learn from a mini-batch, without looking at held-out tasks."""
@@ -170,18 +180,12 @@ class Fit:
             rho=float(report.rho),
         )
 
-    def _gather(self, tasks: TaskSet, shape: tuple[int, int, int], room: int = 0) -> FitBatch:
-        """The samples of some tasks, on the device or on those that share the tasks."""
-        if self.mesh is not None:
-            return gather_shares(tasks, self.prepared, shape, self.mesh)
-        return gather(tasks, self.prepared, shape, room)
-
     def _mini_batches(self) -> Iterator[FitInfo]:
         most = self.most_updates()
         judged = self._held_out_batches()
         t = self.updates
         numbers = count(t) if most is None else range(t, max(t + 1, most))
-        for batch in read_ahead(self.mini_batch, numbers):
+        for batch in in_order(self.mini_batch, numbers, 1):
             info = self.learn(batch)
             last = most is not None and info.t >= most
             if last or info.t % self.config.evaluate_every == 0:
@@ -190,16 +194,16 @@ class Fit:
 
     def _held_out_batches(self) -> list[FitBatch]:
         """The held-out tasks, in the shape of mini-batches where they fit: one program for both."""
-        shape = self._shape()
+        shape = self._shape
         own = (len(self.held_out), self.held_out.max_way, self.held_out.max_shot)
         if shape[0] > _HELD_OUT_PER_BATCH or shape[1] < own[1] or shape[2] < own[2]:
             shape = (min(_HELD_OUT_PER_BATCH, own[0]), *own[1:])
         size = shape[0]
         parts = [self.held_out[i : i + size] for i in range(0, len(self.held_out), size)]
-        batches = [self._gather(part, shape) for part in parts]
+        batches = [gather(part, self.prepared, shape, mesh=self.mesh) for part in parts]
         room = max(len(batch.x) for batch in batches)
         return [
-            batch if len(batch.x) == room else self._gather(part, shape, room)
+            batch if len(batch.x) == room else gather(part, self.prepared, shape, room, self.mesh)
             for part, batch in zip(parts, batches, strict=True)
         ]
 
@@ -243,7 +247,7 @@ class Fit:
         n_tasks = self.source.n_tasks or 0
         while True:
             t = self.updates
-            stats, bound = self._full_pass(self._shape())
+            stats, bound = self._full_pass(self._shape)
             prior = relative_prior(
                 stats, self.state.Psi0, self.config.nu_fraction, self.config.kappa
             )
@@ -266,7 +270,7 @@ class Fit:
         total: ThemeStatistics | None = None
         parts, bound = [], 0.0
         for i, tasks in enumerate(self.source.all_batches(size)):
-            batch = self._gather(tasks, shape)
+            batch = gather(tasks, self.prepared, shape, mesh=self.mesh)
             start = self._where_it_was(slice(i * size, (i + 1) * size))
             stats, posterior, elbo = batch_part(self.state, batch, start, self.config.of_steps())
             total = stats if total is None else total + stats
@@ -298,107 +302,110 @@ class Fit:
 Callback = Callable[[FitInfo, int], None]
 
 
-@dataclass
-class Restarts:
-    """The restarts of one call of ``fit``, with their checkpoint."""
+def run_fits(
+    source: TaskSource,
+    held_out: TaskSet,
+    prepared: PreparedSamples,
+    config: FitConfig,
+    params: Mapping[str, Any],
+    checkpoint: str | os.PathLike[str] | None,
+    every: int,
+    resume: bool,
+    callback: Callback | None,
+    mesh: Mesh | None,
+) -> list[Fit]:
+    """The restarts of one call of ``fit``, but for what a checkpoint holds already."""
+    n = int(max(params["n_restarts"], params["ensemble"]))
+    given, identity = (source, held_out, prepared, config), _identity(params, source, held_out)
+    path = None if checkpoint is None else Path(checkpoint)
+    if not alike(identity):
+        raise DataError(
+            "the processes that share this fit have different settings, data or tasks (with "
+            "random_state=None, each draws its own). Start the same in all of them."
+        )
+    fits: list[Fit] = []
+    if resume and path is not None and path.exists():
+        fits = _read(path, identity, given, mesh)
+    if not alike(str([len(fit.history) for fit in fits])):
+        raise CheckpointError(
+            f"the processes see different checkpoints at {path}. It must be on a disk that all of "
+            "them share."
+        )
+    fits = fits or Fit.several(*given, n, mesh)
 
-    params: Mapping[str, Any]
-    config: FitConfig
-    source: TaskSource
-    held_out: TaskSet
-    prepared: PreparedSamples
-    checkpoint: str | os.PathLike[str] | None
-    every: int
-    callback: Callback | None
-    mesh: Mesh | None = None
+    def save() -> None:
+        if path is not None and first_process():
+            _write(path, identity, fits)
 
-    def __post_init__(self) -> None:
-        self.path = None if self.checkpoint is None else Path(self.checkpoint)
-        self.n = int(max(self.params["n_restarts"], self.params["ensemble"]))
-        self.identity = _identity(self.params, self.source, self.held_out)
+    def after(info: FitInfo, restart: int) -> None:
+        if info.t % every == 0 or info.done:
+            save()
+        if callback is not None:
+            callback(info, restart)
 
-    @losses_named()
-    def run(self, resume: bool) -> list[Fit]:
-        """Run all fits that a checkpoint does not hold already."""
-        if not alike(self.identity):
-            raise DataError(
-                "the processes that share this fit have different settings, data or tasks (with "
-                "random_state=None, each draws its own). Start the same in all of them."
-            )
-        fits = self._read() if resume else []
-        if not alike(str([len(fit.history) for fit in fits])):
-            raise CheckpointError(
-                f"the processes see different checkpoints at {self.path}. It must be on a disk "
-                "that all of them share."
-            )
-        given = self.source, self.held_out, self.prepared, self.config
-        fits = fits or Fit.several(*given, self.n, self.mesh)
-        for i, fit in enumerate(fits):
-            label = "fitting" if self.n == 1 else f"fitting {i + 1}/{self.n}"
-            with progress_bar(label, fit.most_updates()) as advance:
-                self._finish(fits, i, advance)
-        for fit in fits:
-            fit.state = on_one_device(fit.state)
-        return fits
+    for i, fit in enumerate(fits):
+        label = "fitting" if n == 1 else f"fitting {i + 1}/{n}"
+        _finish(fit, label, partial(after, restart=i), save)
+    for fit in fits:
+        fit.state = on_one_device(fit.state)
+    return fits
 
-    def _finish(self, fits: list[Fit], i: int, advance: Callable[[int], None]) -> None:
-        agreed = False
+
+def _finish(
+    fit: Fit, label: str, after: Callable[[FitInfo], None], save: Callable[[], None]
+) -> None:
+    agreed = False
+    with progress_bar(label, fit.most_updates()) as advance:
         try:
             with interrupts_wait(several_processes()) as asked:
-                for info in fits[i]:
+                for info in fit:
                     advance(1)
-                    if self.path is not None and (info.t % self.every == 0 or info.done):
-                        self._write(fits)
-                    if self.callback is not None:
-                        self.callback(info, i)
+                    after(info)
                     if several_processes() and info.held_out is not None:
                         agreed = anyone(bool(asked))
                     if agreed:
                         raise KeyboardInterrupt
         except KeyboardInterrupt:
-            if self.path is not None:
-                self._write(fits)
+            save()
             if agreed:
                 part_ways()  # no process leaves before the checkpoint is written
             raise
 
-    def _write(self, fits: list[Fit]) -> None:
-        assert self.path is not None
-        if not first_process():
-            return
-        arrays: dict[str, np.ndarray] = {}
-        for i, fit in enumerate(fits):
-            arrays |= arrays_of(fit.state, f"fit{i}")
-            if fit.posteriors is not None and not (fit.history and fit.history[-1].done):
-                arrays |= arrays_of(fit.posteriors, f"posteriors{i}")
-        header = {
-            "what": "fit checkpoint",
-            "identity": self.identity,
-            "histories": [[asdict(info) for info in fit.history] for fit in fits],
-        }
-        save_checkpoint(self.path, arrays, header)
 
-    def _read(self) -> list[Fit]:
-        assert self.path is not None
-        if not self.path.exists():
-            return []
-        arrays, header = load_checkpoint(self.path, "fit", self.identity)
-        return [self._fit(arrays, i, history) for i, history in enumerate(header["histories"])]
-
-    def _fit(self, arrays: Mapping[str, np.ndarray], i: int, history: list[dict[str, Any]]) -> Fit:
-        """Restart ``i`` as a checkpoint holds it."""
-        given = self.source, self.held_out, self.prepared, self.config
-        state = state_from_arrays(arrays, f"fit{i}", self.config.covariance)
-        steps = [FitInfo(**{**info, "usage": tuple(info["usage"])}) for info in history]
-        return Fit(*given, state, steps, posterior_from_arrays(arrays, f"posteriors{i}"), self.mesh)
+def _write(path: Path, identity: str, fits: list[Fit]) -> None:
+    arrays: dict[str, np.ndarray] = {}
+    for i, fit in enumerate(fits):
+        arrays |= arrays_of(fit.state, f"fit{i}")
+        if fit.posteriors is not None and not (fit.history and fit.history[-1].done):
+            arrays |= arrays_of(fit.posteriors, f"posteriors{i}")
+    histories = [[asdict(info) for info in fit.history] for fit in fits]
+    header = {"what": "fit checkpoint", "identity": identity, "histories": histories}
+    save_checkpoint(path, arrays, header)
 
 
-def check_no_checkpoint(path: str | os.PathLike[str], of: str = "fit") -> None:
+def _read(
+    path: Path,
+    identity: str,
+    given: tuple[TaskSource, TaskSet, PreparedSamples, FitConfig],
+    mesh: Mesh | None,
+) -> list[Fit]:
+    """The fits as a checkpoint holds them."""
+    arrays, header = load_checkpoint(path, "fit", identity)
+    fits = []
+    for i, history in enumerate(header["histories"]):
+        state = state_from_arrays(arrays, f"fit{i}", given[-1].covariance)
+        steps = list(from_plain(tuple[FitInfo, ...], history))
+        posteriors = posterior_from_arrays(arrays, f"posteriors{i}")
+        fits.append(Fit(*given, state, steps, posteriors, mesh))
+    return fits
+
+
+def check_no_checkpoint(path: str | os.PathLike[str]) -> None:
     """Raise an error if what starts anew would replace a checkpoint, or anything else."""
     check_output(path, CHECKPOINT)
     if Path(path).exists() and Path(path).stat().st_size:
         raise DataError(
-            f"{os.fspath(path)} is the checkpoint of a {of} that did not finish. Go on from it "
+            f"{os.fspath(path)} is the checkpoint of a fit that did not finish. Go on from it "
             "with resume=True (on the command line: --resume), or delete it to start anew."
         )
 

@@ -5,9 +5,9 @@ likelihood. A power transform, unit length, centring and a few principal compone
 images, pixels tell little: two strokes that lie beside each other share none. Edges do.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -23,7 +23,6 @@ from taskscape.distributed.mesh import own_places, split_over_devices
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.settings import check_settings, setting
-from taskscape.themes.edges import edge_histograms
 from taskscape.themes.places import SamplePlaces, all_rows, evenly_spaced
 
 _ROWS_TO_LEARN_FROM = 50_000
@@ -36,6 +35,9 @@ _EDGES_BELOW_BYTES = 1 << 28
 """Of all images of a pool; of larger pools they are computed whenever they are needed."""
 _COMPONENTS = 32
 _CELLS, _LEAST_SIDE = 5, 16
+_DIRECTIONS = 9
+"""Of edges."""
+_PIXELS_AT_ONCE = 1 << 20
 _LARGEST = 1e15
 """Of a prepared feature: the squares of many must fit into float32."""
 
@@ -194,12 +196,7 @@ def learn_preparation(
     most = min(_ROWS_TO_LEARN_FROM, max(_NUMBERS_TO_LEARN_FROM // raw, 1024))
     rows = evenly_spaced(all_rows(pool, classes), most)
     dims = _of_rows(pool, rows[:1], config).shape[1]
-    X = np.empty((len(rows), dims), dtype=np.float32)
-    alike, at = True, 0
-    for part in _parts(rows, raw):
-        X[at : at + len(part)] = _of_rows(pool, part, config)
-        alike = alike and bool((X[at : at + len(part)] == X[0]).all())
-        at += len(part)
+    X = _by_parts(lambda part: _of_rows(pool, part, config), rows, raw, dims)
     weights = source_weights(pool, classes, rows)
     if weights is None:
         mean = X.mean(axis=0, dtype=np.float64).astype(np.float32)
@@ -213,7 +210,7 @@ def learn_preparation(
             f"pca={config.pca} is more than the {min(X.shape)} that {len(X)} samples of "
             f"{dims} dimensions allow. Lower it, or leave it out with pca=None."
         )
-    if alike:
+    if np.array_equal(X.min(axis=0), X.max(axis=0)):
         raise DataError("all samples are the same; there is nothing to tell apart.")
     X -= mean
     if weights is not None:
@@ -240,22 +237,18 @@ class PreparedSamples(SamplePlaces):
         self.pool, self.preparation = pool, preparation
         self._kept: Float[np.ndarray, "rows dims"] | None = None
         self._on_meshes: dict[Mesh, Float[Array, "copies dims"]] = {}
-        self._raw = int(np.prod(pool.sample_shape))
         if keep and len(self.rows) * preparation.dims * 4 <= _KEEP_BELOW_BYTES:
-            self._kept = np.empty((len(self.rows), preparation.dims), dtype=np.float32)
-            at = 0
-            for part in _parts(self.rows, self._raw):
-                self._kept[at : at + len(part)] = preparation.of_rows(pool, part)
-                at += len(part)
+            self._kept = self._prepare(self.rows)
 
     def take(self, rows: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dims"]:
         """The prepared features of these rows of the pool, which must belong to the classes."""
         if self._kept is not None:
             return self._kept[self.where[rows]]
-        return np.concatenate(
-            [self.preparation.of_rows(self.pool, part) for part in _parts(rows, self._raw)]
-            or [np.empty((0, self.preparation.dims), dtype=np.float32)]
-        )
+        return self._prepare(rows)
+
+    def _prepare(self, rows: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dims"]:
+        raw, of_rows = int(np.prod(self.pool.sample_shape)), self.preparation.of_rows
+        return _by_parts(partial(of_rows, self.pool), rows, raw, self.preparation.dims)
 
     @cached_property
     def on_device(self) -> Float[Array, "rows dims"] | None:
@@ -307,11 +300,18 @@ def source_weights(
     return (len(rows) / (len(names) * counts[index])).astype(np.float32)
 
 
-def _parts(rows: Int[np.ndarray, "rows"], raw: int) -> Iterator[Int[np.ndarray, "_"]]:
-    """The rows in parts that are small in memory while samples have ``raw`` dimensions."""
+def _by_parts(
+    make: Callable[[Int[np.ndarray, "_"]], Float[np.ndarray, "_ dims"]],
+    rows: Int[np.ndarray, "rows"],
+    raw: int,
+    dims: int,
+) -> Float[np.ndarray, "rows dims"]:
+    """What is made of rows, in parts that are small while samples have ``raw`` dimensions."""
+    made = np.empty((len(rows), dims), dtype=np.float32)
     size = max(1, min(_ROWS_AT_ONCE, _NUMBERS_AT_ONCE // raw))
     for start in range(0, len(rows), size):
-        yield rows[start : start + size]
+        made[start : start + size] = make(rows[start : start + size])
+    return made
 
 
 _edges: WeakKeyDictionary[ClassPool, dict[int, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
@@ -432,20 +432,13 @@ def prepared_pool(
     how: PrepareConfig | Preparation,
     *,
     unit_length: bool = False,
-    rows_at_once: int = 8192,
 ) -> ClassPool:
-    """The pool with prepared samples: as a model does, or learned on the training classes.
-
-    How many rows are prepared at once decides the last bits of principal components.
-    """
+    """The pool with prepared samples: as a model does, or learned on the training classes."""
     if isinstance(how, PrepareConfig):
         how = learn_preparation(pool, pool.classes_in("train"), how)
-    n, name = len(pool.samples), how.config.describe()
-    parts = [
-        how(pool.take(np.arange(start, min(start + rows_at_once, n))))
-        for start in range(0, n, rows_at_once)
-    ]
-    x = np.concatenate(parts).astype(np.float32)
+    learned, name = how, how.config.describe()
+    rows, raw = np.arange(len(pool.samples)), int(np.prod(pool.sample_shape))
+    x = _by_parts(lambda part: learned(pool.take(part)), rows, raw, learned.dims)
     if unit_length:
         x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), np.float32(1e-12))
         name = f"{name} → unit length"
@@ -459,4 +452,63 @@ def unit_length(pool: ClassPool, power: float | None = None, pca: int | None = N
     classes about their mean.
     """
     config = PrepareConfig(power=power, l2=True, centre=pca is not None, pca=pca)
-    return prepared_pool(pool, config, unit_length=True, rows_at_once=len(pool.samples))
+    return prepared_pool(pool, config, unit_length=True)
+
+
+# -- edges --------------------------------------------------------------------------------------
+
+
+def edge_histograms(
+    images: Float[np.ndarray, "rows height width *channels"], cells: int
+) -> Float[np.ndarray, "rows numbers"]:
+    """How much edge of each direction lies in each of ``cells`` × ``cells`` cells of an image.
+
+    After Dalal and Triggs, "Histograms of oriented gradients for human detection" (2005): an edge
+    counts by its contrast for the two nearest of nine directions, and for the nearest cells. Roots
+    are taken, and each image is scaled to unit length. The mean colour of every cell follows, since
+    edges are those of the brightness, and the same on light and on dark ground.
+    """
+    if images.ndim == 3:
+        images = images[..., None]
+    _, height, width, _ = images.shape
+    rows, columns = _cell_weights(height, cells), _cell_weights(width, cells)
+    step = max(1, _PIXELS_AT_ONCE // (height * width))
+    parts = [
+        _histograms(images[start : start + step], rows, columns)
+        for start in range(0, len(images), step)
+    ]
+    return np.concatenate(parts or [_histograms(images, rows, columns)])
+
+
+def _cell_weights(side: int, cells: int) -> Float[np.ndarray, "side cells"]:
+    """How much each pixel of a side counts for each cell: linear between the nearest two."""
+    at = (np.arange(side) + 0.5) * cells / side - 0.5
+    weights = np.maximum(0, 1 - np.abs(at[:, None] - np.arange(cells)))
+    return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def _histograms(
+    images: Float[np.ndarray, "n height width channels"],
+    rows: Float[np.ndarray, "height cells"],
+    columns: Float[np.ndarray, "width cells"],
+) -> Float[np.ndarray, "n numbers"]:
+    n, light = len(images), images.mean(axis=3)
+    framed = np.pad(light, ((0, 0), (1, 1), (1, 1)), mode="edge")
+    down = framed[:, 2:, 1:-1] - framed[:, :-2, 1:-1]
+    across = framed[:, 1:-1, 2:] - framed[:, 1:-1, :-2]
+    image, y, x = np.nonzero((down != 0) | (across != 0))
+    down, across = down[image, y, x], across[image, y, x]
+    contrast = np.hypot(down, across)
+    turn = np.arctan2(down, across) * np.float32(_DIRECTIONS / np.pi) % _DIRECTIONS
+    below = np.minimum(turn.astype(np.intp), _DIRECTIONS - 1)
+    share = turn - below
+    edges = np.zeros((n, _DIRECTIONS, *light.shape[1:]), dtype=np.float32)
+    edges[image, below, y, x] = contrast * (1 - share)
+    edges[image, (below + 1) % _DIRECTIONS, y, x] = contrast * share
+    shares = np.sqrt(np.swapaxes(edges @ columns, 2, 3) @ rows).reshape(n, -1)
+    shares /= np.maximum(np.linalg.norm(shares, axis=1, keepdims=True), np.float32(1e-12))
+    colours = np.einsum(
+        "nyxc,yi,xj->nijc", images, rows / rows.sum(axis=0), columns / columns.sum(axis=0),
+        optimize=True,
+    ).reshape(n, -1)  # fmt: skip
+    return np.concatenate([shares, colours / np.float32(np.sqrt(colours.shape[1]))], axis=1)

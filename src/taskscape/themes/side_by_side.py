@@ -8,10 +8,12 @@ at once; what still moves goes on in a batch a quarter of the size, and so on, a
 never waits for a count, runs ahead.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -42,38 +44,25 @@ def on_cpu() -> bool:
     return jax.default_backend() == "cpu"
 
 
-def in_order(job: Callable[[int], T], inputs: Sequence[int], at_once: int) -> Iterator[T]:
-    """The results of a job, so many at a time."""
-    threads = ThreadPoolExecutor(at_once)
-    try:
-        yield from threads.map(_as_here(job), inputs)
-    finally:
-        threads.shutdown(cancel_futures=True)
-
-
-def read_ahead(job: Callable[[int], T], inputs: Iterable[int]) -> Iterator[T]:
-    """The results of a job, one by one; the next one is under way while one is worked with."""
-    job, thread = _as_here(job), ThreadPoolExecutor(1)
-    coming = (thread.submit(job, item) for item in inputs)
-    try:
-        ahead = next(coming, None)
-        while ahead is not None:
-            now, ahead = ahead, next(coming, None)
-            yield now.result()
-    finally:
-        thread.shutdown(cancel_futures=True)
-
-
-def _as_here(job: Callable[[int], T]) -> Callable[[int], T]:
-    """A job for another thread, with JAX's settings of this one."""
+def in_order(job: Callable[[int], T], inputs: Iterable[int], at_once: int) -> Iterator[T]:
+    """The results of a job, with so many more under way while one is worked with."""
     names = "jax_enable_x64", "jax_default_device"
     precision, device = (jax.config.values[name] for name in names)
 
-    def job_as_here(item: int) -> T:
+    def job_as_here(item: int) -> T:  # other threads have settings of JAX of their own
         with jax.enable_x64(precision), jax.default_device(device):
             return job(item)
 
-    return job_as_here
+    threads = ThreadPoolExecutor(at_once)
+    coming = (threads.submit(job_as_here, item) for item in inputs)
+    try:
+        ahead = deque(islice(coming, at_once))
+        while ahead:
+            now = ahead.popleft()
+            ahead.extend(islice(coming, 1))
+            yield now.result()
+    finally:
+        threads.shutdown(cancel_futures=True)
 
 
 def block_size(numbers: int) -> int:

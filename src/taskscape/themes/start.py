@@ -17,7 +17,7 @@ from taskscape.progress import track
 from taskscape.tasks import TaskSet
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import FitBatch
-from taskscape.themes.mending import flaws, mend
+from taskscape.themes.health import flaws, mend
 from taskscape.themes.places import all_rows, evenly_spaced
 from taskscape.themes.prepare import PreparedSamples, check_samples
 from taskscape.themes.steps import FitState, batch_part, init, maximise

@@ -1,5 +1,6 @@
 """One step of a fit, compiled: E-step over a mini-batch, statistics, M-step."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,8 +12,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from taskscape.compiling import compiled, keep_programs
 from taskscape.distributed.mesh import SAME, SPLIT, on_each_device, sum_over_devices
+from taskscape.io.arrays import get_array, tree_from
 from taskscape.model import (
     ConditionalPosterior,
+    Covariance,
     LocalThemes,
     TaskPosterior,
     Themes,
@@ -204,21 +207,17 @@ def _infer(
     settings: StepSettings,
     start: ConditionalPosterior | None = None,
 ) -> _Inferred:
-    """The E-step; a program of its own, so that mini-batches and held-out tasks share it."""
+    """The E-step; a program of its own, so that mini-batches and held-out tasks share it.
+
+    On a CPU by the programs that embed tasks: what still moves goes on by itself.
+    """
     if batch.mesh is not None:
         return _infer_on_each_device(themes, batch, settings, start)
-    if on_cpu() and settings.update != "paper":
-        return _infer_in_blocks(themes, batch, settings, start)
-    given = _given(themes, batch, _log_lik(themes, batch))
-    if start is None and settings.update != "paper":
-        start = _cold(*given)
-    return _infer_from(*given, settings, start)
-
-
-def _infer_in_blocks(
-    themes: Themes, batch: FitBatch, settings: StepSettings, start: ConditionalPosterior | None
-) -> _Inferred:
-    """The same on a CPU, by the programs that embed tasks: what still moves goes on by itself."""
+    if not on_cpu() or settings.update == "paper":
+        given = _given(themes, batch, _log_lik(themes, batch))
+        if start is None and settings.update != "paper":
+            start = _cold(*given)
+        return _infer_from(*given, settings, start)
     table = np.asarray(_log_lik_of_samples(themes, batch.x))
     class_mask = np.asarray(batch.class_mask).T
     C, M = class_mask.shape
@@ -376,4 +375,36 @@ def _sums_of_share(
         samples=batch.sample_mask.sum(dtype=r.dtype),
         sweeps=inferred.sweeps.sum(dtype=r.dtype),
         local=local,
+    )
+
+
+# -- from disk ----------------------------------------------------------------------------------
+
+
+def state_from_arrays(
+    arrays: Mapping[str, np.ndarray], prefix: str, covariance: Covariance
+) -> FitState:
+    """The state of a fit that :func:`taskscape.io.arrays.arrays_of` took apart."""
+    L, K = get_array(arrays, f"{prefix}.themes.alpha", axes=2).shape
+    (D,) = get_array(arrays, f"{prefix}.shift", axes=1).shape
+    shape = {"full": (K, D, D), "diag": (K, D), "tied": (D, D)}[covariance]
+    themes = Themes(
+        mu=jnp.zeros((K, D)),
+        Sigma=jnp.zeros(shape),
+        alpha=jnp.ones((L, K)),
+        delta=jnp.ones(L),
+        covariance=covariance,
+    )
+    return tree_from(arrays, init(themes, jnp.zeros(D), jnp.zeros(D)), prefix)
+
+
+def posterior_from_arrays(
+    arrays: Mapping[str, np.ndarray], prefix: str
+) -> ConditionalPosterior | None:
+    """Posteriors of tasks, if there are any."""
+    if f"{prefix}.lam" not in arrays:
+        return None
+    names = ("lam", "eta", "gamma")
+    return ConditionalPosterior(
+        **{name: jnp.asarray(get_array(arrays, f"{prefix}.{name}")) for name in names}
     )

@@ -1,6 +1,6 @@
 import numpy as np
 
-from taskscape.compare.rows import class_hashes, distinct_rows, row_hashes
+from taskscape.compare.posteriors import class_hashes, distinct_rows, row_hashes
 
 RNG = np.random.default_rng(0)
 
@@ -18,7 +18,7 @@ def test_distinct_rows_are_found_whatever_their_order():
 
 
 def test_rows_that_meet_in_a_hash_are_still_told_apart(monkeypatch):
-    import taskscape.compare.rows as module
+    import taskscape.compare.posteriors as module
 
     true_hashes = module.row_hashes
     monkeypatch.setattr(

@@ -135,8 +135,6 @@ def test_damage_is_noticed(catalogue):
     part.write_bytes(flipped)
     damaged = Catalogue(catalogue.path)
     with pytest.raises(DataError, match="does not match its own checksum"):
-        damaged.check()
-    with pytest.raises(DataError, match="does not match its own checksum"):
         damaged.read()
 
 

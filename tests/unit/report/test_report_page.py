@@ -13,13 +13,12 @@ import pytest
 from scipy import stats
 
 from report_cases import EVIL, awkward_study, bare_study, with_outcomes
-from taskscape.compare.retrieval import score_retrieval
 from taskscape.diagram import correlation_diagram
 from taskscape.embeddings import Embeddings
 from taskscape.report import render_report, write_report
 from taskscape.select.trials import Trial, gains_of
 from taskscape.similarity import RetrievalTest
-from taskscape.similarity.retrieval import TOO_FEW
+from taskscape.similarity.retrieval import TOO_FEW, score_retrieval
 from taskscape.study.result import StudyResult
 
 

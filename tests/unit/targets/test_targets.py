@@ -13,10 +13,10 @@ from scipy.stats import t as student
 
 from target_cases import DIMS, mixed_pool
 from taskscape import DataError, TaskSet, TaskThemes, make_tasks, sample_tasks
-from taskscape.compare.retrieval import score_retrieval
 from taskscape.pools import ClassPool
 from taskscape.pools.glyphs import BLOCKS, SCRIPTS
 from taskscape.similarity import make_similarity
+from taskscape.similarity.retrieval import score_retrieval
 from taskscape.statistics import Interval
 from taskscape.targets import (
     Advice,

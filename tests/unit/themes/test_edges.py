@@ -5,8 +5,7 @@ import pytest
 
 from taskscape import ClassPool, DataError
 from taskscape.themes import prepare
-from taskscape.themes.edges import edge_histograms
-from taskscape.themes.prepare import PrepareConfig, learn_preparation
+from taskscape.themes.prepare import PrepareConfig, edge_histograms, learn_preparation
 
 RNG = np.random.default_rng(0)
 
@@ -79,7 +78,7 @@ def test_edges_are_learned_from_images_in_parts(monkeypatch):
     config = PrepareConfig(edges=3, pca=7)
     made = learn_preparation(pool, np.arange(4), config)
     assert made.dims == 7
-    monkeypatch.setattr("taskscape.themes.edges._PIXELS_AT_ONCE", 16 * 18 * 3)
+    monkeypatch.setattr("taskscape.themes.prepare._PIXELS_AT_ONCE", 16 * 18 * 3)
     again = learn_preparation(pool, np.arange(4), config)
     rows = np.arange(0, 40, 3)
     np.testing.assert_allclose(made(pool.take(rows)), again(pool.take(rows)), atol=1e-5)

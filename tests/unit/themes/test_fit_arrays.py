@@ -10,8 +10,7 @@ import pytest
 from taskscape.errors import DataError
 from taskscape.io.arrays import arrays_of
 from taskscape.model import ConditionalPosterior, Themes
-from taskscape.themes.steps import FitState, init
-from taskscape.themes.stored import posterior_from_arrays, state_from_arrays
+from taskscape.themes.steps import FitState, init, posterior_from_arrays, state_from_arrays
 
 K, L, D = 3, 2, 4
 WRONG = "the model is damaged, or of other settings or another version."

@@ -11,7 +11,7 @@ from fit_cases import SMALL, small_pool, small_tasks
 from taskscape import ClassPool, sample_tasks
 from taskscape.tasks import TaskSet, TaskStream
 from taskscape.themes import Fit, FitConfig, TaskSource, loop
-from taskscape.themes.mending import dead_themes, duplicates
+from taskscape.themes.health import dead_themes, duplicates
 from taskscape.themes.prepare import PrepareConfig, PreparedSamples, learn_preparation
 from taskscape.themes.steps import FitState
 

@@ -13,7 +13,7 @@ from taskscape.errors import DataError
 from taskscape.model import Themes
 from taskscape.themes import FitConfig, start
 from taskscape.themes.data import gather
-from taskscape.themes.mending import flaws
+from taskscape.themes.health import flaws
 from taskscape.themes.prepare import Preparation, PrepareConfig, PreparedSamples
 from taskscape.themes.start import Scale, start_themes, starts
 from taskscape.themes.steps import FitState, held_out_bound

@@ -12,7 +12,7 @@ from scipy.special import digamma, gammaln, softmax
 from taskscape.model import Themes, ThemeStatistics, m_step, relative_prior
 from taskscape.themes import FitConfig, steps
 from taskscape.themes.data import FitBatch
-from taskscape.themes.mending import dead_themes, duplicates, flaws, mend, revive, split
+from taskscape.themes.health import dead_themes, duplicates, flaws, mend, revive, split
 from taskscape.themes.steps import FitState, held_out_bound, init, step
 
 M, C, N, K, L, D = 4, 3, 4, 3, 2, 2

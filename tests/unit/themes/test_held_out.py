@@ -14,9 +14,9 @@ from fit_cases import N, blobs, fitted, small_model, small_tasks
 from taskscape import ClassPool, TaskSet, TaskThemes, make_tasks, sample_tasks
 from taskscape.compare import mean_distance
 from taskscape.statistics import spearman
-from taskscape.themes import CoClustering, HealthWarning, PrepareConfig
+from taskscape.themes import CoClustering, HealthWarning, PrepareConfig, co_clustering
 from taskscape.themes.data import classes_to_hold_out
-from taskscape.themes.loop import Restarts
+from taskscape.themes.loop import run_fits
 from taskscape.themes.places import all_rows
 from taskscape.themes.task_model import usual
 
@@ -129,10 +129,8 @@ def test_the_preparation_is_learned_without_held_out_classes():
 
 
 def test_fewer_flaws_count_before_a_higher_bound(monkeypatch: pytest.MonkeyPatch):
-    run = Restarts.run
-
-    def marked(self: Restarts, resume: bool) -> list:
-        fits = run(self, resume)
+    def marked(*given: object) -> list:
+        fits = run_fits(*given)
         for each, flaws, bound in zip(fits, (1, 0, 0), (5.0, -4.0, -3.0), strict=True):
             each.state = replace(
                 each.state,
@@ -141,7 +139,7 @@ def test_fewer_flaws_count_before_a_higher_bound(monkeypatch: pytest.MonkeyPatch
             )
         return fits
 
-    monkeypatch.setattr(Restarts, "run", marked)
+    monkeypatch.setattr(co_clustering, "run_fits", marked)
     model = small_model(n_restarts=3, ensemble=3).fit(small_tasks())
     assert [float(state.best_bound) for state in model.states_] == [-3, -4, 5]
     best = small_model(n_restarts=3).fit(small_tasks())

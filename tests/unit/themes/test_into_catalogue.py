@@ -10,7 +10,7 @@ from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.tasks import sample_tasks
 from taskscape.themes import TaskThemes
-from taskscape.themes.into_catalogue import embed_into
+from taskscape.themes.task_model import embed_into
 
 POOL = ClassPool.from_arrays(np.zeros((400, 2), np.float32), np.repeat(np.arange(20), 20))
 
