@@ -24,7 +24,6 @@ import typer
 
 import taskscape
 from taskscape.cli import app
-from taskscape.io.values import plain
 from taskscape.meta import LEARNERS
 from taskscape.plain_text import markdown_table
 from taskscape.settings import settings_in, values_of
@@ -181,18 +180,14 @@ def settings() -> str:
         config = getattr(importlib.import_module(module), name)
         lines.append(f"## {title}\n\n{first_line(config)}\n\n")
         if title in learners:
-            own = ", ".join(f"`{k} = {v}`" for k, v in learners[title].start().items())
-            lines.append(f"On features `{learners[title].name}` starts from {own}.\n\n")
-        written = ModuleAnalyzer.for_module(config.__module__).find_attr_docs()
-        told = {field: " ".join(words) for (of, field), words in written.items() if of == name}
-        rows = [
-            (
-                f"`{f.name}`",
-                default_of(f),
-                f.metadata.get("help") or in_markdown(told.get(f.name, "")),
-            )
-            for f in dataclasses.fields(config)
-        ]
+            for samples, values in learners[title].settings.items():
+                own = ", ".join(f"`{k} = {v}`" for k, v in values.items())
+                lines.append(f"Where `run` and `advise` start on {samples}: {own}.\n\n")
+        meanings = ModuleAnalyzer.for_module(config.__module__).find_attr_docs()
+        rows = []
+        for f in dataclasses.fields(config):
+            below = in_markdown(" ".join(meanings.get((name, f.name), [])))
+            rows.append((f"`{f.name}`", default_of(f), f.metadata.get("help") or below))
         lines.append(markdown_table(("setting", "default", "meaning"), rows) + "\n")
     return "".join(lines)
 
@@ -210,12 +205,11 @@ The following are the settings of its parts, for use from Python.
 
 def study_settings() -> list[tuple[str, ...]]:
     """Every setting of a study by its full name, its value in each preset and its meaning."""
-    presets = [values_of(config) for config in PRESETS.values()]
-    rows = []
+    presets, rows = [values_of(config) for config in PRESETS.values()], []
     for name, of in settings_in(StudyConfig).items():
-        flag = of.metadata["flag"]
-        values = (f"`{json.dumps(plain(preset[name]))}`" for preset in presets)
-        rows.append((f"`{name}`", *values, of.metadata["help"] + (f" (`{flag}`)" if flag else "")))
+        flag = f" (`{of.metadata['flag']}`)" if of.metadata["flag"] else ""
+        values = (f"`{json.dumps(preset[name])}`" for preset in presets)
+        rows.append((f"`{name}`", *values, of.metadata["help"] + flag))
     return rows
 
 

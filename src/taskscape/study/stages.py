@@ -110,8 +110,8 @@ class StageRunner:
         self.listener.begin(missing[0].name)
         with Steps(self.listener).step(1.0, f"{len(missing)} stages on workers"):
             maker = replace(self, listener=Listener())
-            made = map_work(_make_elsewhere, missing, shared=(maker,), description="stages")
-            self.made_elsewhere.update(made)
+            for note in map_work(maker._make, missing, description="stages"):
+                self.made_elsewhere.add(note["stage"])
 
     def run(self, stage: Stage[T]) -> T:
         """The result of a stage, made now or before; always as it was read back from disk."""
@@ -121,7 +121,7 @@ class StageRunner:
         note = self._finished(stage) if self.resume or self.read_only or elsewhere else None
         reused = note is not None and not elsewhere
         elsewhere = elsewhere and note is not None
-        note = note or self._make(stage, began)
+        note = note or self._make(stage)
         try:
             result = stage.load(self.out / stage.name)
         except (DataError, OSError, KeyError, ValueError, TypeError) as error:
@@ -165,7 +165,8 @@ class StageRunner:
         what = "is not finished" if note is None else what
         raise DataError(f"stage {stage.name!r} in {self.out} {what}. {_RESUME}.")
 
-    def _make(self, stage: Stage[Any], began: float) -> dict[str, Any]:
+    def _make(self, stage: Stage[Any]) -> dict[str, Any]:
+        began = time.perf_counter()
         with folder_in_one_piece(self.out / stage.name) as new:
             with warnings.catch_warnings(record=True) as heard:
                 for kind in _KEPT:
@@ -196,12 +197,6 @@ class StageRunner:
         inputs = {"format": _FORMAT, "stage": stage.name, "of": self.identity}
         text = json.dumps({**inputs, **self._inputs(stage)}, sort_keys=True, ensure_ascii=False)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _make_elsewhere(stage: Stage[Any], runner: StageRunner) -> str:
-    """Make a stage on a worker, into the folder that all of them share."""
-    runner._make(stage, time.perf_counter())
-    return stage.name
 
 
 def read_note(folder: Path, name: str) -> dict[str, Any] | None:

@@ -1,18 +1,26 @@
 """What is settled before a study starts: splits, tasks, and what the data cannot give."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from taskscape.study.distances import distances_stage
+from taskscape.study.targets import targets_stage
 
 from meta_cases import toy_pool
 from run_cases import own_features, tiny
-from taskscape import load_pool
+from taskscape import TaskThemes, load_pool
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.pools.splits import deal_splits
+from taskscape.settings import settings_in
+from taskscape.study import StudyConfig
+from taskscape.study.choosing import chosen_stage, selection_stage
 from taskscape.study.config import TaskSettings
+from taskscape.study.learn import diagram_stage, forecast_stage, learner_stage
 from taskscape.study.plan import make_plan
+from taskscape.study.represent import SplitEmbeddings, embed_stage, fit_stage, health_stage
 
 
 def counts(pool: ClassPool) -> dict[str, int]:
@@ -133,3 +141,22 @@ def test_too_few_samples_are_named_before_any_work(changes: dict, message: str):
         make_plan(load_pool(own_features(n_classes=30, n_samples=5)), tiny(**changes))
     with pytest.raises(DataError, match=r"has 1 train classes \(1 train, 0 test\)"):
         make_plan(load_pool((np.zeros((9, 2)), np.zeros(9, int))), tiny())
+
+
+def test_every_setting_is_covered_by_the_hash_of_some_stage(tmp_path: Path):
+    """Or by what the data are, which all of them cover, or it decides which stages there are."""
+    plan = make_plan(toy_pool(), tiny())
+    model, embedded, pool = TaskThemes(), object.__new__(SplitEmbeddings), plan.pool
+    stages = [
+        fit_stage(plan, tmp_path), embed_stage(plan, model), health_stage(plan, model),
+        distances_stage(plan, model, embedded, pool), learner_stage(plan, pool, "protonet"),
+        diagram_stage(plan, {}, []), chosen_stage(plan, model, embedded),
+        selection_stage(plan, pool, "protonet", []), targets_stage(plan, model, ()),
+        forecast_stage(plan, model, embedded, []),
+    ]  # fmt: skip
+    covered = {name for stage in stages for name in stage.settings}
+    others = {name for name in settings_in(StudyConfig) if name.startswith("source.")}
+    others |= {"preset", "data", "learners.names", "learners.settings", "report.enabled"}
+    assert set(settings_in(StudyConfig)) - covered == others
+    assert "tasks.within_group" in stages[0].settings  # which tasks the model learns from
+    assert stages[4].settings["own"] == plan.config.learners.settings["protonet"]
