@@ -1,4 +1,4 @@
-"""How far apart two tasks are: one contract for every divergence between Dirichlet posteriors."""
+"""How far apart tasks are: one contract for every divergence between posteriors, and its means."""
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor

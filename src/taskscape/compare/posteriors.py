@@ -1,4 +1,4 @@
-"""Reading the posteriors of tasks, and the affine form of the distance between them."""
+"""The posteriors of tasks: read, told apart, and the affine form of the distance between them."""
 
 import os
 from collections.abc import Iterable, Iterator

@@ -2,7 +2,8 @@
 
 The mathematics is a map over tasks, so all that needs more than one machine is a map over pieces of
 work: :func:`map_work`. Every piece is a function of its item alone, so that who does it, in which
-order and how often changes nothing. :func:`use_engine` says who does it.
+order and how often changes nothing. :func:`use_engine` says who does it. Signals that would end
+work that several processes share wait until all can stop (:func:`interrupts_wait`).
 """
 
 import importlib

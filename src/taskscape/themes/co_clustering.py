@@ -156,7 +156,7 @@ class CoClustering(TaskModel):
         return self
 
     def _source(
-        self, tasks: Tasks, validation: TaskSet | None, config: FitConfig, seed: int
+        self, tasks: Tasks, validation: TaskSet | None, config: FitConfig, seed: int = 0
     ) -> tuple[TaskSource, TaskSet, str]:
         """Tasks to learn from, tasks to judge by, and what these are."""
         if validation is None:

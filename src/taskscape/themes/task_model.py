@@ -1,4 +1,4 @@
-"""What every model of tasks has in common: tasks in, posteriors out, and a folder on disk."""
+"""What all models of tasks have in common: tasks in, posteriors out, folders and catalogues."""
 
 import hashlib
 import os
