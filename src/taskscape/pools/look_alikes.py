@@ -2,12 +2,12 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, UInt8
 
-from taskscape.arguments import check_kind, check_number
+from taskscape.arguments import check_number, public
 from taskscape.pools.pool import ClassPool
 
 SAME_LOOKS = 0.65
@@ -59,16 +59,8 @@ class LookAlikes:
         text = "; ".join(shared) + (f"; and {more} more" if more else "")
         return f"{' and '.join(map(repr, self.pools))}: {text or 'nothing in common'}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "pools": list(self.pools),
-            "groups": [list(pair) for pair in self.groups],
-            "classes": list(self.classes),
-            "pairs": [pair._asdict() for pair in self.pairs],
-        }
 
-
+@public
 def find_look_alikes(
     pool: ClassPool,
     other: ClassPool,
@@ -86,8 +78,6 @@ def find_look_alikes(
     spread within the classes apart. This is quick and errs both ways; it is a hint, no proof.
     Whoever has the :class:`Looks` of a pool already can hand them over.
     """
-    for given, name in ((pool, "pool"), (other, "other")):
-        check_kind(given, ClassPool, name, "Open one with load_pool.")
     check_number(same_looks, "same_looks", 0)
     groups = [
         (a, b)

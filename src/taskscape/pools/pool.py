@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from numpy.typing import ArrayLike
 
-from taskscape.arguments import check_whole
+from taskscape.arguments import check_whole, refuse_masked
 from taskscape.errors import DataError
 from taskscape.io.files import check_output
 from taskscape.notebook import ShownInNotebooks
@@ -101,6 +101,7 @@ class ClassPool(ShownInNotebooks):
             self._check_finite()
 
     def _check_shapes(self) -> None:
+        refuse_masked(self.samples, "samples")
         n = len(self.class_names)
         if n == 0:
             raise DataError(f"pool {self.name!r} has no classes.")
@@ -230,10 +231,10 @@ class ClassPool(ShownInNotebooks):
             return None
         return tuple(group.split("/")[0] for group in self.groups)
 
-    def class_index(self, name: int | str) -> int:
+    def class_index(self, name: Any) -> int:
         """The index of a class given its name, or its index."""
         if not isinstance(name, str):
-            return name
+            return check_whole(name, "class", 0, len(self) - 1)
         try:
             return self._index_of_name[name]
         except KeyError:
@@ -358,10 +359,7 @@ class ClassPool(ShownInNotebooks):
 
     def subset(self, classes: Int[np.ndarray, "some"] | Sequence[Any]) -> "ClassPool":
         """A pool of only these classes (indices or names); it shares the samples."""
-        index = [
-            self.class_index(c) if isinstance(c, str) else check_whole(c, "class", 0, len(self) - 1)
-            for c in classes
-        ]
+        index = [self.class_index(c) for c in classes]
         rows = np.array(index, dtype=np.int64)
         return replace(
             self,

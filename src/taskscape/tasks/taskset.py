@@ -352,7 +352,7 @@ def make_tasks(
     if query is not None:
         raise DataError("query was given without support; list both, or draw both by n_query.")
     if not isinstance(n_shot, int | np.integer | str):
-        shots = np.asarray(n_shot)
+        shots = as_array(n_shot)
         if shots.shape != (len(ids),) or shots.dtype.kind not in "iu" or (shots < 1).any():
             raise DataError(
                 f"n_shot={n_shot!r}: give one number, 'all', or a whole number from 1 up for each "

@@ -78,7 +78,9 @@ def test_data_frames(kind: type) -> None:
     [
         ("1,2,a\n3,4,a\n", "line 1: 'a' is also in a row below. Is this the first row of data?"),
         ("1,2,0.5\n3,4,0.5\n", "line 1: numbers in every column (1, 2, 0.5, …). Is this the fir"),
+        ("1,,2, nan\n3,4,5,6\n", "line 1: numbers in every column (1, , 2,  nan, …). Is this the"),
         ('x,label\n1,a\n2,"b\n3,c\n', "line 3: a quote is opened and never closed."),
+        ('x,label\n1,a\n2,"b\n3,"c\n4,d\n', "line 3: ',' expected after"),
     ],
 )
 def test_a_csv_file_without_a_header_or_with_an_open_quote(tmp_path, text, message) -> None:
@@ -168,7 +170,7 @@ def test_rows_with_gaps_can_be_skipped(tmp_path: Path) -> None:
 
 def test_a_table_of_gaps_alone_is_an_error() -> None:
     lists = pa.array([None, None], type=pa.list_(pa.float32()))
-    with pytest.raises(DataError, match="every row lacks a value in 'label', 'f'"):
+    with pytest.raises(DataError, match="no row has a value in column 'f'"):
         load_pool(pa.table({"label": ["x", "y"], "f": lists}), skip_damaged=True)
 
 
