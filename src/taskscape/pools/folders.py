@@ -23,7 +23,7 @@ from taskscape.pools.images import (
     check_image_size,
     read_pictures,
 )
-from taskscape.pools.pool import SPLITS, ClassPool, left_out, one_split, with_notes
+from taskscape.pools.pool import SPLITS, ClassPool, left_out, split_named, with_notes
 
 _VERSION = 2
 _SKIP = " Or leave such folders out, with a note: skip_damaged=True (--skip-damaged)."
@@ -42,7 +42,7 @@ class Entry:
     changed: int
     where: str
     """The file, in words for a message."""
-    raw: Callable[[], BufferedReader | BytesIO]
+    raw: Callable[[], Any]
 
     def open(self) -> BufferedReader | BytesIO:
         """The entry as an open file."""
@@ -129,7 +129,7 @@ def _list_folder(path: Path, around: Parts) -> tuple[list[Entry], dict[Parts, st
         for name in (name for name in names if not _is_hidden(name)):
             file = folder / name
             if file.is_file():
-                about, raw = file.stat(), partial(open, file, "rb")
+                about, raw = file.stat(), partial(file.open, "rb")
                 entries.append(
                     Entry((*parts, name), about.st_size, about.st_mtime_ns, str(file), raw)
                 )
@@ -167,14 +167,11 @@ def _list_zip(path: Path) -> tuple[list[Entry], dict[Parts, str]]:
         for depth in range(1, len(parts) + info.is_dir()):
             folders[parts[:depth]] = f"{path}: member {'/'.join(parts[:depth])}"
         if not info.is_dir():
+            whole = partial(archive.read, info)  # small (see open), and read back and forth
             entries[parts] = Entry(
-                parts, info.file_size, 0, where, partial(_read_whole, archive, info)
+                parts, info.file_size, 0, where, lambda get=whole: BytesIO(get())
             )
     return list(entries.values()), folders
-
-
-def _read_whole(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> BytesIO:
-    return BytesIO(archive.read(member))  # small (see Entry.open), and read back and forth
 
 
 # -- class folders --------------------------------------------------------------------------------
@@ -331,19 +328,12 @@ def _check_depth(tree: FileTree) -> int:
         )
     # In a zip, a single folder around everything is neither a class nor a split.
     around = tree.is_zip and len({entry.parts[0] for entry in pictures}) == 1
-    return int(around and len(first.parts) > 2 and _as_split(first.parts[0]) is None)
-
-
-def _as_split(word: str) -> str | None:
-    try:
-        return one_split(word)
-    except DataError:
-        return None
+    return int(around and len(first.parts) > 2 and split_named(first.parts[0]) is None)
 
 
 def _split_words(tree: FileTree, topmost: Iterable[str]) -> dict[str, str]:
     """What split each topmost folder stands for; nothing if none of them names a split."""
-    words = {top: _as_split(top) for top in sorted(topmost)}
+    words = {top: split_named(top) for top in sorted(topmost)}
     named = {top: split for top, split in words.items() if split is not None}
     if named and len(named) < len(words):
         odd = next(top for top in words if top not in named)

@@ -2,9 +2,8 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from io import BufferedReader, BytesIO
@@ -59,24 +58,11 @@ def check_colour(colour: Any) -> bool | None:
     return None if colour is None else check_flag(colour, "colour")
 
 
-@contextmanager
-def careful_decoding() -> Iterator[None]:
-    """Around a loop that opens pictures: refuse bombs, and keep PIL's asides to itself.
-
-    Entered once for a loop and in the main thread, because Python's warning filters belong to the
-    whole process.
-    """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=r"PIL\.")
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        yield
-
-
 def open_picture(data: BufferedReader | BytesIO, where: str) -> Image.Image:
     """A picture whose header has been read and found sane; its pixels are not decoded yet."""
     try:
         picture = Image.open(data, formats=_FORMATS)
-    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+    except Image.DecompressionBombError as error:
         raise _too_large(where) from error
     except UnidentifiedImageError as error:
         raise DataError(
@@ -172,7 +158,9 @@ def images_in_shape(
     if images.shape[1:] == shape:
         return images
     pictures = (Image.fromarray(np.ascontiguousarray(image)) for image in images)
-    return np.stack([_pixels(picture, shape[:2], len(shape) == 3) for picture in pictures])
+    return np.stack(
+        [_pixels(picture, (shape[0], shape[1]), len(shape) == 3) for picture in pictures]
+    )
 
 
 def _pixels(
@@ -225,7 +213,8 @@ def read_pictures(
             damaged.add(index)
             return None
 
-    with careful_decoding():
+    with warnings.catch_warnings():  # in the main thread: filters belong to the whole process
+        warnings.filterwarnings("ignore", module=r"PIL\.")
         headers = [careful(i, _header) for i in track(range(len(pictures)), "looking at pictures")]
         sizes = {header[0] for header in headers if header is not None}
         if size is None:

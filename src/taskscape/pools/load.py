@@ -291,8 +291,6 @@ def _open_path(source: str | Path, options: Mapping[str, Any]) -> ClassPool:
         raise _not_found(source, path)
     if path.is_dir():
         return _open_folder(path, options)
-    if not path.is_file():  # to read a pipe that nobody writes to would wait for ever
-        raise DataError(f"source={_shown(source)} is neither a file nor a folder. Save it as one.")
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return _call(load_npz, options, "an npz file", path)

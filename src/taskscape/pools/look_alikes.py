@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, UInt8
+from scipy import ndimage
 
 from taskscape.arguments import check_number, public
 from taskscape.pools.pool import ClassPool
@@ -164,32 +165,17 @@ def _normalised(
     images: UInt8[np.ndarray, "n height width *channels"],
 ) -> Float[np.ndarray, "n pixels"]:
     """Drawings with the centre and the size of their ink made the same, and unit length."""
-    ink = images.reshape(*images.shape[:3], -1).mean(axis=3)
-    (row, high), (column, wide) = _places(ink.sum(axis=2)), _places(ink.sum(axis=1))
-    reach = _REACH * np.sqrt(high + wide).clip(0.5)[:, None] * np.linspace(-1, 1, _SIDE)
-    y, x = row[:, None] + reach, column[:, None] + reach
-    small = _by_columns(_by_columns(ink, x).transpose(0, 2, 1), y).reshape(len(ink), -1)
-    length = np.linalg.norm(small, axis=1, keepdims=True)
-    return small / np.where(length > 0, length, 1)
-
-
-def _places(
-    ink: Float[np.ndarray, "n places"],
-) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
-    """Centre and variance of where along an axis the ink of every drawing lies."""
-    place = np.arange(ink.shape[1])
-    total = ink.sum(axis=1).clip(1e-9)
-    centre = ink @ place / total
-    return centre, (ink * (place - centre[:, None]) ** 2).sum(axis=1) / total
-
-
-def _by_columns(
-    images: Float[np.ndarray, "n height width"], at: Float[np.ndarray, "n side"]
-) -> Float[np.ndarray, "n height side"]:
-    """The images at fractional columns, linearly between neighbours; nothing beyond the edges."""
-    padded = np.pad(images, ((0, 0), (0, 0), (1, 1)))
-    at = np.clip(at + 1, 0, padded.shape[2] - 1.001)
-    low = at.astype(np.int64)
-    share = (at - low)[:, None]
-    left, right = (np.take_along_axis(padded, column[:, None], axis=2) for column in (low, low + 1))
-    return left * (1 - share) + right * share
+    small = np.zeros((len(images), _SIDE, _SIDE))
+    place = np.indices(images.shape[1:3])
+    for i, ink in enumerate(images.reshape(*images.shape[:3], -1).mean(axis=3)):
+        total = max(ink.sum(), 1e-9)
+        centre = (place * ink).sum(axis=(1, 2)) / total
+        far = (np.square(place - centre[:, None, None]) * ink).sum() / total
+        reach = _REACH * max(np.sqrt(far), 0.5)
+        ndimage.affine_transform(
+            ink, np.eye(2) * 2 * reach / (_SIDE - 1), centre - reach, output=small[i], order=1,
+            mode="grid-constant",
+        )  # fmt: skip
+    flat = small.reshape(len(images), -1)
+    length = np.linalg.norm(flat, axis=1, keepdims=True)
+    return flat / np.where(length > 0, length, 1)

@@ -12,7 +12,7 @@ from taskscape.errors import DataError
 from taskscape.io.files import expanded
 from taskscape.pools.arrays import as_numpy, clean_labels, load_arrays
 from taskscape.pools.cache import cache_key, cached, file_stamp
-from taskscape.pools.pool import SPLITS, ClassPool, few_names, one_split
+from taskscape.pools.pool import SPLITS, ClassPool, few_names, split_named
 
 _VERSION = 3
 _ROLES: dict[str, tuple[str, ...]] = {
@@ -129,11 +129,8 @@ def _meaning(key: str) -> tuple[str | None, str | None]:
     if word in _ROLE_OF:
         return None, _ROLE_OF[word]
     for split_word, rest in (word.rpartition("_")[::-2], word.partition("_")[::2]):
-        try:
-            split = one_split(split_word)
-        except DataError:
-            continue
-        if _ROLE_OF.get(rest) in ("samples", "labels"):
+        split = split_named(split_word)
+        if split is not None and _ROLE_OF.get(rest) in ("samples", "labels"):
             return split, _ROLE_OF[rest]
     return None, None
 

@@ -35,6 +35,15 @@ PHOTOGRAPHS = (
 """Of colour pictures that were opened without an encoder."""
 
 
+def split_named(word: str) -> str | None:
+    """The split that a word stands for, if it stands for one.
+
+    >>> split_named("Validation")
+    'val'
+    """
+    return _SPLIT_WORDS.get(word.strip().lower())
+
+
 def parse_split(split: str) -> tuple[str, ...]:
     """Read a split such as ``"train"`` or ``"train+val"``; common synonyms are understood.
 
@@ -43,7 +52,7 @@ def parse_split(split: str) -> tuple[str, ...]:
     """
     names = []
     for word in str(split).split("+"):
-        name = _SPLIT_WORDS.get(word.strip().lower())
+        name = split_named(word)
         if name is None:
             raise DataError(
                 f"split={split!r}: {word.strip()!r} is not a split. "
