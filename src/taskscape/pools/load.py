@@ -123,7 +123,8 @@ def load_pool(
         min_samples: for any source, leave out classes with fewer samples; ``pool.info["notes"]``
             names them.
         skip_damaged: leave out pictures that cannot be read, and rows with missing or infinite
-            numbers, instead of an error; for folders, tables, npz and arrays. Notes name them.
+            numbers, instead of an error; for folders, Omniglot, tables, npz and arrays. Notes name
+            them.
         features_key: for npz, the array of samples; else it is found by its name.
         labels_key: for npz, the array of labels.
         label_column: for tables, the column of labels; else it is found by its name.
