@@ -69,8 +69,8 @@ def load_table(
 ) -> ClassPool:
     """Open a table with a row per sample: a file, a data frame, or a dataset of `datasets`.
 
-    A folder of Parquet files is one table, in the order of their names. It, and a large Parquet
-    file, may be larger than memory (unless they hold pictures, or damaged rows are to be skipped).
+    A folder of Parquet files is one table, in the order of their names. It, and a Parquet file, may
+    be larger than memory, unless it holds pictures.
 
     The label column is ``label``, ``y``, ``class`` or ``target``, else the only column of text, or
     is named by ``label_column``; ``split`` and ``group`` columns are optional, and so is a column

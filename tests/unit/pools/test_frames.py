@@ -108,6 +108,19 @@ def test_views_of_text_as_polars_exports() -> None:
         np.testing.assert_array_equal(pool.samples_of(2), X[Y == 2])
 
 
+def test_pictures_in_views_of_bytes_as_polars_exports() -> None:
+    pictures = pa.array([files.drawing(i, 8) for i in range(30)], pa.binary_view())
+    assert load_pool(Frame({"label": NAMES, "image": pictures})).sample_shape == (8, 8)
+
+
+def test_rows_without_a_list_are_skipped_like_others_without_numbers() -> None:
+    lists = [None if i in (0, 7) else row for i, row in enumerate(X.tolist())]
+    pool = load_pool(pa.table({"label": NAMES, "x": pa.array(lists)}), skip_damaged=True)
+    assert pool.n_samples == 28
+    np.testing.assert_array_equal(pool.samples, X[pool.given_rows])
+    assert not {0, 7} & set(pool.given_rows.tolist())
+
+
 def test_datasets_with_names_and_pictures() -> None:
     pictures = [{"bytes": files.drawing(i, 8 + i % 3), "path": None} for i in range(30)]
     data = Dataset({"image": pictures, "label": Y}, {"label": ClassLabel()})

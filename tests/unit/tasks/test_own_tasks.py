@@ -42,6 +42,7 @@ def test_shots_of_each_task(pool: ClassPool) -> None:
     for shots, message in (
         ([1], "a whole number from 1 up for each of the 2 tasks"),
         ([1, 0], "a whole number from 1 up"),
+        (np.ma.masked_equal([1, 3], 3), "an array has 1 masked values"),
         ([1, 5], "needs 7 samples per class; 'c' has 5"),
     ):
         with pytest.raises(DataError, match=message):
