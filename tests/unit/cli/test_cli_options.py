@@ -25,6 +25,8 @@ from taskscape.errors import DataError
         ("select a b -n 3 --learner maml", "--learner has no effect with --rule coverage"),
         ("select a b -n 3 --data d", "--data has no effect with --rule coverage and --similarity"),
         ("select a b -n 3 --samples-per-class 3", "--samples-per-class has no effect with --unit"),
+        ("select a b -n 3 --tasks t", "--tasks has no effect with no --out-tasks"),
+        ("compare --retrieval --data d -k 3", "-k has no effect with --retrieval"),
         ("select a b -n 3 --similarity prototypes --tasks t", "--tasks has no effect with --simi"),
         ("compare a b --validation v", "--validation has no effect with TEST and TRAIN alone"),
         ("compare a b --seed 1", "--seed has no effect with TEST and TRAIN alone"),
