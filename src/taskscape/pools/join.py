@@ -8,11 +8,10 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped, UInt8
+from jaxtyping import Float, Shaped, UInt8
 
 from taskscape.arguments import check_choice, check_kind, check_number, public
 from taskscape.errors import DataError
@@ -260,20 +259,20 @@ def in_form_of(pool: ClassPool, like: ClassPool, name: str) -> tuple[ClassPool, 
 
 def _between(pools: Mapping[str, ClassPool]) -> list[tuple[str, str, str, "LookAlikes"]]:
     """(source, split, other source, what its training classes share with that split)."""
-    if any(pool.splits is None for pool in pools.values()):
-        return []
-    looks = {source: Looks.of(pool) for source, pool in pools.items()}
-
-    def part(source: str, split: str) -> tuple[ClassPool, "Looks"]:
-        pool = pools[source]
-        return pool.split(split), looks[source].subset(pool.classes_in(split))
-
+    parts = {
+        (source, split): pool.split(split)
+        for source, pool in pools.items()
+        for split in dict.fromkeys(pool.splits or ())
+    }
+    looks = {place: Looks.of(part) for place, part in parts.items()}
     shared = []
-    for source, other in permutations(pools, 2):
-        for split in (s for s in _HELD_OUT if s in (pools[source].splits or ())):
-            if "train" in (pools[other].splits or ()):
-                (held, seen), (known, known_looks) = part(source, split), part(other, "train")
-                alike = find_look_alikes(held, known, looks=seen, other_looks=known_looks)
+    for (source, split), held in parts.items():
+        for other in pools:
+            known = (other, "train")
+            if split in _HELD_OUT and other != source and known in parts:
+                alike = find_look_alikes(
+                    held, parts[known], looks=looks[source, split], other_looks=looks[known]
+                )
                 shared.append((source, split, other, alike))
     return [entry for entry in shared if len(entry[3])]
 
@@ -449,10 +448,6 @@ class Looks:
         several = spread > 0  # a class of one sample has no spread of its own
         usual = np.median(spread[several]) if several.any() else 1.0
         return Looks(mean, np.where(spread == 0, usual, spread))
-
-    def subset(self, classes: Int[np.ndarray, "some"]) -> "Looks":
-        """The looks of some of the classes."""
-        return Looks(self.mean[classes], self.spread[classes])
 
     def nearer_than(self, most: float, other: "Looks") -> list[tuple[int, int, float]]:
         """Classes of these and of other looks, and their distance, the nearest first."""
