@@ -449,7 +449,7 @@ class ClassPool(ShownInNotebooks):
 # -- notes: what was left out of a pool, dealt out or changed, in words -------------------------
 
 
-def few_names(names: Sequence[str], most: int = 3) -> str:
+def few_names(names: Sequence[Any], most: int = 3) -> str:
     """The first names, quoted, for a message.
 
     >>> few_names(["a", "b", "c"], 2)
