@@ -365,6 +365,10 @@ class LookAlikes:
         text = "; ".join(shared) + (f"; and {more} more" if more else "")
         return f"{' and '.join(map(repr, self.pools))}: {text or 'nothing in common'}"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**vars(self), "pairs": [pair._asdict() for pair in self.pairs]}
+
 
 @public
 def find_look_alikes(

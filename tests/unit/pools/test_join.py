@@ -158,7 +158,7 @@ def test_look_alikes_are_found_by_their_looks() -> None:
         ("sign4", "other0"), ("sign5", "other1")
     }  # fmt: skip
     assert "'sign4' looks like 'other0'" in found.summary()
-    assert found.pairs[0].distance < 0.65
+    assert found.to_dict()["pairs"][0]["distance"] < 0.65
     assert "nothing in common" in repr(find_look_alikes(one, features(3)))
 
 
