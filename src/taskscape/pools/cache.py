@@ -20,6 +20,7 @@ from jaxtyping import Int, Shaped
 
 from taskscape.errors import DataError
 from taskscape.io.files import Kind, cache_dir, expanded, folder_in_one_piece
+from taskscape.io.values import plain
 from taskscape.pools.pool import ClassPool
 
 _FORMAT = 1
@@ -117,13 +118,14 @@ def write_pool(pool: ClassPool, folder: Path, *, replace: bool = False) -> None:
             "splits": pool.splits,
             "class_digests": pool.digests,
             "fingerprint": pool.fingerprint,
-            "info": dict(pool.info),
+            "info": plain(pool.info),
         }
         if pool.sample_names is not None:
             header["sample_names"] = [pool.sample_names[row] for row in pool.rows]
         if pool.given_rows is not None:
             header["given_rows"] = pool.given(pool.rows).tolist()
-        (draft / "pool.json").write_text(json.dumps(header, ensure_ascii=False), encoding="utf-8")
+        text = json.dumps(header, ensure_ascii=False)
+        (draft / "pool.json").write_text(text, encoding="utf-8")
 
 
 def read_pool(folder: Path) -> ClassPool:

@@ -167,11 +167,13 @@ def _list_zip(path: Path) -> tuple[list[Entry], dict[Parts, str]]:
         for depth in range(1, len(parts) + info.is_dir()):
             folders[parts[:depth]] = f"{path}: member {'/'.join(parts[:depth])}"
         if not info.is_dir():
-            whole = partial(archive.read, info)  # small (see open), and read back and forth
-            entries[parts] = Entry(
-                parts, info.file_size, 0, where, lambda get=whole: BytesIO(get())
-            )
+            raw = partial(_read_whole, archive, info)
+            entries[parts] = Entry(parts, info.file_size, 0, where, raw)
     return list(entries.values()), folders
+
+
+def _read_whole(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> BytesIO:
+    return BytesIO(archive.read(member))  # small (see Entry.open), and read back and forth
 
 
 # -- class folders --------------------------------------------------------------------------------
