@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,10 @@ import pytest
 import kill_cases
 from experiments.lab import Lab, Store
 from taskscape.errors import DataError
-from taskscape.io.arrays import forget_checkpoint, load_checkpoint, save_checkpoint
+from taskscape.io.arrays import forget_checkpoint, load_checkpoint, save_arrays, save_checkpoint
 from taskscape.io.files import folder_in_one_piece, written_in_one_piece
+from taskscape.io.tables import write_table
+from taskscape.pools import ClassPool
 from taskscape.study.stages import Stage, StageRunner
 
 TESTS = Path(kill_cases.__file__).parent
@@ -46,6 +49,32 @@ def test_a_full_disk_is_said_in_words(kind, tmp_path: Path) -> None:  # type: ig
         kind(tmp_path / "result"),
     ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert list(tmp_path.iterdir()) == []
+
+
+WRITERS = {
+    "checkpoint": lambda path, x: save_checkpoint(path, {"x": x}, {"what": "test"}),
+    "arrays": lambda path, x: save_arrays(path, {"x": x}, {"what": "test"}),
+    "pool": lambda path, x: ClassPool.from_classes({"a": x[:, None]}).save(path),
+    "table": lambda path, x: write_anew(path, lambda file: write_table(file, {"x": x})),
+}
+
+
+def write_anew(path: Path, write: Callable[[Path], None]) -> None:
+    with written_in_one_piece(path) as file:
+        write(file)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_whatever_is_written_says_that_the_disk_is_full(kind: str, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    values, (soft, hard) = np.arange(9000.0), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+    try:
+        with pytest.raises(DataError, match=r"File too large\. What was there before is as it"):
+            WRITERS[kind](tmp_path / "result", values)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list(tmp_path.iterdir()) == []
 
 
