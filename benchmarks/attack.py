@@ -27,7 +27,7 @@ _START_SECONDS = 600
 _WRITE_EVERY = 100
 
 
-def worker(pipe: Connection, folder: str, seed: int, fits: bool) -> None:
+def worker(pipe: Connection, folder: str, seed: int, fits: bool, only: str | None) -> None:
     """Run the cases whose numbers come through the pipe."""
     os.environ["TASKSCAPE_CACHE"] = str(Path(folder) / "cache")
     import attack_cases as cases
@@ -45,7 +45,7 @@ def worker(pipe: Connection, folder: str, seed: int, fits: bool) -> None:
     pipe.send(None)
     while (number := pipe.recv()) is not None:
         rng = np.random.default_rng([seed, number])
-        kind = names[int(rng.choice(len(names), p=chances))]
+        kind = only or names[int(rng.choice(len(names), p=chances))]
         case = cases.KINDS[kind][1](ground, rng, fits)
         pipe.send((kind, case.words))
         said = ""
@@ -71,10 +71,8 @@ class Workers:
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, other = context.Pipe()
-        fits = not self.args.without_fits
-        self.process = context.Process(
-            target=worker, args=(other, self.folder, self.args.seed, fits)
-        )
+        how = (self.args.seed, not self.args.without_fits, self.args.only)
+        self.process = context.Process(target=worker, args=(other, self.folder, *how))
         self.process.start()
         other.close()
         if not self.pipe.poll(_START_SECONDS):
@@ -111,6 +109,7 @@ def main() -> None:
     made.add_argument("--cases", type=int, default=500)
     made.add_argument("--first", type=int, default=0, help="the number of the first case")
     made.add_argument("--limit", type=float, default=60.0, help="seconds for a case")
+    made.add_argument("--only", metavar="KIND", help="such as 'files in the way'")
     made.add_argument("--without-fits", action="store_true", help="leave out models and studies")
     args = made.parse_args()
     counts: Counter[tuple[str, str]] = Counter()

@@ -306,6 +306,7 @@ _FILES = (
     ),
     Artefact("checkpoint", _save_checkpoint, lambda g, p: load_checkpoint(p)),
     Artefact("learner", _save_learner, lambda g, p: _learner(p)),
+    Artefact("pool", lambda g, p: g.pool.save(p), lambda g, p: _pool(p)),
     Artefact("own.npz", lambda g, p: np.savez(p, X=g.X, y=g.y), lambda g, p: _pool(p), False),
     Artefact(
         "own.parquet", lambda g, p: pq.write_table(_own_table(g), p), lambda g, p: _pool(p), False
@@ -731,6 +732,7 @@ def odd_command(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
     ground.tasks.save(place / "t.parquet")
     ground.embedded.save(place / "e.parquet")
     (place / "file").write_text("x", encoding="utf-8")
+    _write(place / "d.csv", "distance,x\n" + "".join(f"{i / 9},{1 - i / 20}\n" for i in range(20)))
     (place / "circle").symlink_to("circle")
     (place / "folder").mkdir()
     _write(place / "s.toml", to_toml(config_from(TINY)).replace("n_way = 3", "n_way = 1"))
@@ -739,30 +741,30 @@ def odd_command(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
                            "--n-shot": span(1, 8), "--n-query": whole(0, 3), "--split": nothing,
                            "--seed": seed, "--out": None},
          "--n-tasks 3 --n-shot 1 --out o.parquet"),
-        ("compare e.parquet e.parquet", {"--out": None, "--kind": nothing}, ""),
+        ("compare e.parquet e.parquet", {"--out": None, "--similarity": choice("themes"),
+                                         "-k": whole(1), "--validation": None}, ""),
+        ("diagram d.csv", {"--n-bins": whole(1), "--bins": choice("paper", "quantile"),
+                           "--accuracy": choice("x"), "--distance": nothing, "--seed": seed,
+                           "--out": None}, ""),
         ("nearest", {"-k": whole(1, 60), "--task": whole(0, 59), "--catalogue": None,
                      "--query": None}, "--catalogue e.parquet --query e.parquet --task 1"),
         ("select e.parquet e.parquet", {"--budget": whole(1, 60), "--rule": choice(*_RULES),
                                         "--seed": seed, "--max-shared": whole(0), "--out": None,
                                         "--out-tasks": None, "--tasks": None},
          "--budget 3 --out o.json"),
-        ("data show own.npz", {"--out": None}, ""),
+        ("data show own.npz", {"--out": None, "--split": nothing}, ""),
+        ("data save own.npz", {"--out": None, "--min-samples": whole(1, 8), "--deal": seed,
+                               "--image-size": nothing, "--option": nothing, "--encoder": nothing,
+                               "--split-file": None}, "--out o"),
         ("fit own.npz", {"--n-tasks": nothing, "--set": nothing, "--tasks": None},
          "--n-way 99 --out o"),
         ("embed nowhere own.npz", {"--out": None, "--n-tasks": nothing}, "--out o.parquet"),
-        ("score nowhere own.npz", {"--n-tasks": nothing}, ""),
         ("run", {"--learners": nothing, "--set": nothing, "--preset": nothing, "--seed": nothing,
                  "--out": None, "--data": None, "--target": None}, "--config s.toml --out o"),
         ("report", {"--out": None}, "folder"),
-        ("reproduce fig3", {"--minutes": nothing, "--scale": nothing, "--learners": nothing,
-                            "--versions": nothing, "--only": nothing, "--out": None},
-         "--learners x --out o"),
-        ("train own.npz", {"--learner": nothing, "--n-tasks": nothing, "--model": None},
-         "--learner x --model nowhere --out o"),
-        ("evaluate nowhere own.npz", {"--out": None}, "--model nowhere --out o.csv"),
-        ("sizes own.npz", {"--task-themes": nothing, "--image-themes": nothing}, ""),
         ("advise --data own.npz", {"--target": None, "--budget": nothing}, "--target nowhere"),
-        ("forecast nowhere", {"--out": None}, ""),
+        ("forecast nowhere own.npz", {"--out": None, "--n-tasks": nothing, "--seed": nothing},
+         "--forecaster nowhere"),
     ]  # fmt: skip
     words, options, rest = commands[int(rng.integers(len(commands)))]
     option = list(options)[int(rng.integers(len(options)))]

@@ -21,8 +21,18 @@ from jaxtyping import Bool, Float, Int
 from PIL import Image
 from scipy import ndimage
 
-from taskscape.pools.glyph_drawing import FACE_NAMES, Shape, centred, open_faces
-from taskscape.pools.glyphs import BLOCKS, CHARACTERS, SCRIPTS, Glyph, GlyphGroup, read_shapes
+from taskscape.pools.glyphs import (
+    BLOCKS,
+    CHARACTERS,
+    FACE_NAMES,
+    SCRIPTS,
+    Glyph,
+    GlyphGroup,
+    Shape,
+    centred,
+    open_faces,
+    read_shapes,
+)
 from taskscape.pools.pool import SPLITS
 from taskscape.progress import track
 

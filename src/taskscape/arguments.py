@@ -146,7 +146,9 @@ def check_kind(value: Any, kind: Any, name: str, remedy: str) -> None:
 
 
 def refuse_masked(value: Any, what: str = "an array") -> Any:
-    """The value, unless it is an array with a mask, which would be lost."""
+    """The value, unless it is an array with a mask, or a list of such, which would be lost."""
+    if isinstance(value, list | tuple) and value and isinstance(value[0], np.ma.MaskedArray):
+        value = np.ma.stack(value)
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         n_masked = int(np.ma.getmaskarray(value).sum())
         raise DataError(

@@ -13,8 +13,17 @@ from experiments.glyph_choice import (
     choose_glyphs,
     unmatched_ink,
 )
-from taskscape.pools.glyph_drawing import draw, open_faces, shape_of
-from taskscape.pools.glyphs import BLOCKS, CHARACTERS, SCRIPTS, Glyph, characters_of, read_shapes
+from taskscape.pools.glyphs import (
+    BLOCKS,
+    CHARACTERS,
+    SCRIPTS,
+    Glyph,
+    characters_of,
+    draw,
+    open_faces,
+    read_shapes,
+    shape_of,
+)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,10 @@ import pytest
 import kill_cases
 from experiments.lab import Lab, Store
 from taskscape.errors import DataError
+from taskscape.io.arrays import save_arrays, save_checkpoint
 from taskscape.io.files import folder_in_one_piece, written_in_one_piece
+from taskscape.io.tables import write_table
+from taskscape.pools import ClassPool
 
 TESTS = Path(kill_cases.__file__).parent
 
@@ -35,6 +39,42 @@ def test_a_full_disk_is_said_in_words(kind, tmp_path: Path) -> None:  # type: ig
     ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert list(tmp_path.iterdir()) == []
+
+
+WRITERS = {
+    "checkpoint": lambda path, x: save_checkpoint(path, {"x": x}, {"what": "test"}),
+    "arrays": lambda path, x: save_arrays(path, {"x": x}, {"what": "test"}),
+    "pool": lambda path, x: ClassPool.from_classes({"a": x[:, None]}).save(path),
+    "table": lambda path, x: write_anew(path, lambda file: write_table(file, {"x": x})),
+}
+
+
+def write_anew(path: Path, write: Callable[[Path], None]) -> None:
+    with written_in_one_piece(path) as file:
+        write(file)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_whatever_is_written_says_that_the_disk_is_full(kind: str, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    values, (soft, hard) = np.arange(9000.0), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+    try:
+        with pytest.raises(DataError, match=r"File too large\. What was there before is as it"):
+            WRITERS[kind](tmp_path / "result", values)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_number_in_a_ledger_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    for number in (1, 2):
+        Lab(path).add({"number": number}, {"accuracy": 0.5})
+    assert [cell["accuracy"] for cell in Lab(path).cells.values()] == [0.5, 0.5]
+    path.write_text(path.read_text().replace('"accuracy": 0.5', '"accuracy": 0.6', 1))
+    with pytest.raises(DataError, match="line 1 of"):
+        Lab(path)
 
 
 def test_arrays_that_are_damaged_are_made_anew(tmp_path: Path) -> None:

@@ -61,6 +61,9 @@ def compare(
     opt.refuse_given(compare, "TEST and TRAIN, which have sizes", n_way=n_way, n_shot=n_shot)
     if test is None or train is None:
         raise DataError("give TEST and TRAIN, files of tasks; or --retrieval and --data.")
+    if data is None:
+        beside = "TEST and TRAIN alone, without --data"
+        opt.refuse_given(compare, beside, validation=validation, seed=seed)
     if out is not None:
         check_output(out, TABLE)
     measure = by_samples if factor is None else by_posteriors
@@ -194,6 +197,8 @@ def diagram(
         if path.suffix.lower() not in (*FORMATS, ".json"):
             raise DataError(f"--out {path}: expected .json, {', '.join(FORMATS)}.")
         check_output(path, diagrams.DIAGRAM_FILE if path.suffix.lower() == ".json" else PICTURE)
+    if all(path.suffix.lower() == ".json" for path in out or []):
+        opt.refuse_given(diagram, "no picture in --out", title=title)
     if (train is None) != (accuracies is None):
         raise DataError(
             "give TEST and TRAIN with --accuracies, such as: taskscape diagram test.parquet "
@@ -210,6 +215,7 @@ def diagram(
         )
         typer.echo(how, err=True)
     else:
+        opt.refuse_given(diagram, "a table that has distances", similarity=similarity)
         data = diagrams.read_diagram_csv(
             table, distance=distance, accuracy=accuracy, difficulty=difficulty, classes=classes
         )

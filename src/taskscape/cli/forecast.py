@@ -82,8 +82,11 @@ def forecast(
     if calibration is not None:
         sizes = {"calibration_split": calibration_split, "n_calibration": n_calibration}
         opt.refuse_given(forecast, "--calibration", n_query=n_query, **sizes)
-        if tasks is not None:
-            opt.refuse_given(forecast, "--tasks and --calibration", n_way=n_way, n_shot=n_shot)
+    for given, beside in ((calibration, "--calibration"), (forecaster, "--forecaster")):
+        if tasks is not None and given is not None:
+            opt.refuse_given(forecast, f"--tasks and {beside}", n_way=n_way, n_shot=n_shot)
+            if trained is None:
+                opt.refuse_given(forecast, f"--tasks and {beside}", seed=seed)
     if accuracy is not None:
         opt.refuse_given(forecast, "--accuracy, already measured", episodes=episodes)
     if forecaster is not None:

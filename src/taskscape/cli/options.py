@@ -246,7 +246,7 @@ def refuse_given(command: Callable[..., Any], beside: str, **values: Any) -> Non
     """Raise an error if one of these options is not as usual: it would not be looked at."""
     for name, value in values.items():
         if value != signature(command).parameters[name].default:
-            option = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
+            option = f"{'-' if len(name) == 1 else '--'}{name.replace('_', '-')}"
             raise DataError(f"{option} has no effect with {beside}. Leave it out.")
 
 

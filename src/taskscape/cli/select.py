@@ -107,6 +107,8 @@ def select(
         opt.refuse_given(select, f"--similarity {similarity}, where TRAIN has them", tasks=tasks)
     if unit == "tasks":
         opt.refuse_given(select, "--unit tasks", samples_per_class=samples_per_class)
+        if out_tasks is None and rule != "auto":
+            opt.refuse_given(select, "no --out-tasks", tasks=tasks)
     asked, known = opt.read_tasks_of(similarity, source, test, train)
     listed = _read_embedded_tasks(tasks, known, train) if embedded and tasks is not None else None
     judge: dict[str, Any] = {}

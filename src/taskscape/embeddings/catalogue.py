@@ -272,11 +272,11 @@ def read_shards(folder: Path) -> list[Shard]:
         content = json.loads(manifest.read_text(encoding="utf-8"))
         check_format(content, manifest)
         shards = list(from_plain(tuple[Shard, ...], content["shards"]))
-    for shard in shards:
-        size = _size(folder / shard.file)
-        if size != shard.bytes:
-            state = "is missing" if size is None else f"has {size:,} bytes, not {shard.bytes:,}"
-            raise DataError(f"{folder} is damaged: {shard.file} {state}.")
+        for shard in shards:
+            size = _size(folder / shard.file)
+            if size != shard.bytes:
+                state = "is missing" if size is None else f"has {size:,} bytes, not {shard.bytes:,}"
+                raise DataError(f"{folder} is damaged: {shard.file} {state}.")
     return shards
 
 

@@ -171,7 +171,7 @@ class Embeddings(ShownInNotebooks):
         if logs is None:
             logs = Posterior.of(numbers, factors).logs
         pool = tasks.pool
-        bound = np.nan if elbo is None else np.asarray(elbo, dtype=numbers.dtype)
+        bound = np.nan if elbo is None else as_array(elbo).astype(numbers.dtype)
         return Embeddings(
             header=Header(
                 model=model,
@@ -185,7 +185,7 @@ class Embeddings(ShownInNotebooks):
             ids=np.arange(len(tasks)),
             classes=tasks.classes,
             values=numbers,
-            logs=np.asarray(logs, dtype=np.float64).reshape(len(tasks), len(factors)),
+            logs=as_array(logs).astype(np.float64).reshape(len(tasks), len(factors)),
             elbo=np.broadcast_to(bound, len(numbers)).astype(numbers.dtype),
             keys=tasks.keys,
         )

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import load, load_file, save, save_file
+from safetensors.numpy import load, load_file, save
 
 from taskscape.errors import CheckpointError, DataError
 from taskscape.io.files import (
@@ -101,7 +101,7 @@ def save_checkpoint(
     """Write one safetensors file with the header inside; an atomic write."""
     inside = {"taskscape": _to_json(header, {}), "sha256": NO_CHECKSUM_YET}
     with written_in_one_piece(path, CHECKPOINT) as file:
-        save_file(_in_order(arrays), file, inside)
+        file.write_bytes(save(_in_order(arrays), inside))
         add_checksum(file)
 
 

@@ -27,7 +27,7 @@ from taskscape.io.files import (
 )
 from taskscape.io.values import FORMAT
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_NUMBER = re.compile(r"\s*([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|nan|NaN)\s*", re.ASCII)
 _FORMULA = re.compile("'*[=+@-]")
 _AS_TEXT = re.compile("^'('*[=+@-])")
 _HEADER = b"taskscape"
@@ -266,10 +266,10 @@ def csv_rows(path: str | os.PathLike[str], delimiter: str = ",") -> Iterator[tup
 
 
 def check_header(where: str, names: Sequence[str]) -> None:
-    """Raise an error if the first row is numbers: they are data, unless they count the columns."""
-    if all(_NUMBER.fullmatch(name) for name in names) and list(names) != [
-        str(c) for c in range(len(names))
-    ]:
+    """Raise an error if the first row is numbers or gaps: data, unless they count the columns."""
+    named = [name for name in names if name.strip()]
+    counted = [str(c) for c in range(len(named))]
+    if named != counted and all(_NUMBER.fullmatch(name) for name in named):
         raise DataError(
             f"{where}, line 1: numbers in every column ({', '.join(names[:4])}, …). Is this the "
             "first row of data? Add a line above it that names the columns."

@@ -1,10 +1,9 @@
 """Where samples come from: images or feature vectors, grouped by class."""
 
 from taskscape.pools.cache import data_dir
-from taskscape.pools.join import LookAlikeWarning, join_pools
+from taskscape.pools.join import LookAlikes, LookAlikeWarning, find_look_alikes, join_pools
 from taskscape.pools.known import POOLS
 from taskscape.pools.load import load_pool
-from taskscape.pools.look_alikes import LookAlikes, find_look_alikes
 from taskscape.pools.pool import SPLITS, ClassPool, parse_split
 from taskscape.pools.splits import split_classes
 

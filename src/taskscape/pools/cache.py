@@ -20,6 +20,7 @@ from jaxtyping import Int, Shaped
 
 from taskscape.errors import DataError
 from taskscape.io.files import Kind, cache_dir, expanded, folder_in_one_piece
+from taskscape.io.values import plain
 from taskscape.pools.pool import ClassPool
 
 _FORMAT = 1
@@ -78,6 +79,9 @@ def mapped_scratch(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     folder = cache_dir() / "pools"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder) as file:
+        if hasattr(os, "posix_fallocate"):  # a disk that gets full later would end the process
+            n_bytes = int(np.prod(shape, dtype=np.float64)) * np.dtype(dtype).itemsize
+            os.posix_fallocate(file.fileno(), 0, max(1, n_bytes))
         return np.memmap(file, dtype, "w+", shape=shape)
 
 
@@ -100,14 +104,13 @@ def rows_in_room(
 def write_pool(pool: ClassPool, folder: Path, *, replace: bool = False) -> None:
     """Store a pool as a folder; an atomic write."""
     with folder_in_one_piece(folder, replace=replace) as draft:
+        kind = np.lib.format.dtype_to_descr(pool.samples.dtype)
         shape = (pool.n_samples, *pool.sample_shape)
-        rows = np.lib.format.open_memmap(draft / "samples.npy", "w+", pool.samples.dtype, shape)
-        at = 0
-        for c, count in enumerate(pool.counts):
-            rows[at : at + count] = pool.samples_of(c)
-            at += count
-        rows.flush()
-        del rows
+        about = {"descr": kind, "fortran_order": False, "shape": shape}
+        with (draft / "samples.npy").open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, about)
+            for c in range(len(pool)):
+                file.write(np.ascontiguousarray(pool.samples_of(c)).data)
         header = {
             "format": _FORMAT,
             "name": pool.name,
@@ -117,13 +120,14 @@ def write_pool(pool: ClassPool, folder: Path, *, replace: bool = False) -> None:
             "splits": pool.splits,
             "class_digests": pool.digests,
             "fingerprint": pool.fingerprint,
-            "info": dict(pool.info),
+            "info": plain(pool.info),
         }
         if pool.sample_names is not None:
             header["sample_names"] = [pool.sample_names[row] for row in pool.rows]
         if pool.given_rows is not None:
             header["given_rows"] = pool.given(pool.rows).tolist()
-        (draft / "pool.json").write_text(json.dumps(header, ensure_ascii=False), encoding="utf-8")
+        text = json.dumps(header, ensure_ascii=False)
+        (draft / "pool.json").write_text(text, encoding="utf-8")
 
 
 def read_pool(folder: Path) -> ClassPool:

@@ -3,9 +3,9 @@
 import os
 import stat
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from taskscape.pools.images import (
     check_image_size,
     read_pictures,
 )
-from taskscape.pools.pool import SPLITS, ClassPool, left_out, one_split
+from taskscape.pools.pool import SPLITS, ClassPool, left_out, split_named, with_notes
 
 _VERSION = 2
 _SKIP = " Or leave such folders out, with a note: skip_damaged=True (--skip-damaged)."
@@ -42,7 +42,7 @@ class Entry:
     changed: int
     where: str
     """The file, in words for a message."""
-    raw: Callable[[], BufferedReader | BytesIO]
+    raw: Callable[[], Any]
 
     def open(self) -> BufferedReader | BytesIO:
         """The entry as an open file."""
@@ -129,11 +129,7 @@ def _list_folder(path: Path, around: Parts) -> tuple[list[Entry], dict[Parts, st
         for name in (name for name in names if not _is_hidden(name)):
             file = folder / name
             if file.is_file():
-                about = file.stat()
-
-                def raw(file: Path = file) -> BufferedReader:
-                    return file.open("rb")
-
+                about, raw = file.stat(), partial(file.open, "rb")
                 entries.append(
                     Entry((*parts, name), about.st_size, about.st_mtime_ns, str(file), raw)
                 )
@@ -171,19 +167,20 @@ def _list_zip(path: Path) -> tuple[list[Entry], dict[Parts, str]]:
         for depth in range(1, len(parts) + info.is_dir()):
             folders[parts[:depth]] = f"{path}: member {'/'.join(parts[:depth])}"
         if not info.is_dir():
-
-            def raw(info: zipfile.ZipInfo = info) -> BytesIO:
-                return BytesIO(archive.read(info))  # small (see open), and read back and forth
-
+            raw = partial(_read_whole, archive, info)
             entries[parts] = Entry(parts, info.file_size, 0, where, raw)
     return list(entries.values()), folders
+
+
+def _read_whole(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> BytesIO:
+    return BytesIO(archive.read(member))  # small (see Entry.open), and read back and forth
 
 
 # -- class folders --------------------------------------------------------------------------------
 
 
 @dataclass
-class _PictureClass:
+class PictureClass:
     """A class of a folder: its pictures, and the group and split that its place gives it."""
 
     name: str
@@ -228,9 +225,30 @@ def _read(
     classes = _classes_of(tree, wrapper)
     if not skip:
         tree.refuse_empty_folders(_SKIP)
+    info = {"source": str(tree.path), "ignored_files": len(tree.entries) - len(tree.pictures)}
+    pool = pool_of_pictures(
+        name, classes, info, names_from=wrapper, size=size, colour=colour, skip_damaged=skip
+    )
+    return with_notes(pool, *left_out(tree.empty_folders(), "folders have no pictures"))
+
+
+def pool_of_pictures(
+    name: str,
+    classes: Sequence[PictureClass],
+    info: Mapping[str, Any],
+    *,
+    names_from: int,
+    skip_damaged: bool = False,
+    **options: Any,
+) -> ClassPool:
+    """The pool of these classes, without damaged pictures if they are to be skipped.
+
+    The names of samples are their paths from the part ``names_from`` on; ``options`` are those of
+    :func:`read_pictures`.
+    """
     entries = [entry for c in classes for entry in c.entries]
     pictures = read_pictures(
-        [(e.open, e.where) for e in entries], size=size, colour=colour, skip_damaged=skip
+        [(e.open, e.where) for e in entries], skip_damaged=skip_damaged, **options
     )
     owner = np.repeat(np.arange(len(classes)), [len(c.entries) for c in classes])
     counts = np.bincount(owner[pictures.kept], minlength=len(classes))
@@ -238,11 +256,10 @@ def _read(
     notes = [
         *left_out(pictures.damaged, f"of {len(entries):,} pictures could not be read"),
         *left_out(empty, f"of {len(classes):,} classes had no other pictures"),
-        *left_out(tree.empty_folders(), "folders have no pictures"),
     ]
     classes = [c for c, count in zip(classes, counts, strict=True) if count > 0]
     if not classes:
-        raise DataError(f"{tree.path}: none of its {len(entries)} pictures can be read.")
+        raise DataError(f"{info['source']}: none of its {len(entries)} pictures can be read.")
     counts = counts[counts > 0]
     groups = tuple(c.group for c in classes if c.group is not None)
     splits = tuple(c.split for c in classes if c.split is not None)
@@ -254,20 +271,15 @@ def _read(
         class_names=tuple(c.name for c in classes),
         groups=groups or None,
         splits=splits or None,
-        info={
-            "source": str(tree.path),
-            "image_size": list(pictures.samples.shape[1:3]),
-            "ignored_files": len(tree.entries) - len(entries),
-            "notes": notes,
-        },
-        sample_names=tuple("/".join(entries[i].parts[wrapper:]) for i in pictures.kept),
+        info={**info, "image_size": list(pictures.samples.shape[1:3]), "notes": notes},
+        sample_names=tuple("/".join(entries[i].parts[names_from:]) for i in pictures.kept),
     )
 
 
 # -- layout -------------------------------------------------------------------------------------
 
 
-def _classes_of(tree: FileTree, wrapper: int) -> list[_PictureClass]:
+def _classes_of(tree: FileTree, wrapper: int) -> list[PictureClass]:
     """The classes of a tree of pictures, from the depth and the names of its folders."""
     pictures = tree.pictures
     depth = len(pictures[0].parts) - 1 - wrapper
@@ -277,13 +289,13 @@ def _classes_of(tree: FileTree, wrapper: int) -> list[_PictureClass]:
         raise DataError(
             f"{pictures[0].where}: pictures lie {depth} folders deep; expected {_LAYOUTS}."
         )
-    classes: dict[str, _PictureClass] = {}
+    classes: dict[str, PictureClass] = {}
     for entry in pictures:
         folders = entry.parts[wrapper:-1]
         split = split_of.get(folders[0])
         place = folders[1:] if split else folders
         name, group = "/".join(place), place[0] if levels == 2 else None
-        known = classes.setdefault(name, _PictureClass(name, group, split))
+        known = classes.setdefault(name, PictureClass(name, group, split))
         if known.split != split:
             raise DataError(
                 f"class {name!r} is in both {known.split!r} and {split!r} ({entry.where}). "
@@ -318,19 +330,12 @@ def _check_depth(tree: FileTree) -> int:
         )
     # In a zip, a single folder around everything is neither a class nor a split.
     around = tree.is_zip and len({entry.parts[0] for entry in pictures}) == 1
-    return int(around and len(first.parts) > 2 and _as_split(first.parts[0]) is None)
-
-
-def _as_split(word: str) -> str | None:
-    try:
-        return one_split(word)
-    except DataError:
-        return None
+    return int(around and len(first.parts) > 2 and split_named(first.parts[0]) is None)
 
 
 def _split_words(tree: FileTree, topmost: Iterable[str]) -> dict[str, str]:
     """What split each topmost folder stands for; nothing if none of them names a split."""
-    words = {top: _as_split(top) for top in sorted(topmost)}
+    words = {top: split_named(top) for top in sorted(topmost)}
     named = {top: split for top, split in words.items() if split is not None}
     if named and len(named) < len(words):
         odd = next(top for top in words if top not in named)

@@ -9,22 +9,29 @@ Scripts borrow letters from each other, and symbols look like letters: Latin A, 
 А are one drawing, and so are the letter O and a white circle. Each drawing is kept once in the
 whole pool. Which characters that leaves is found by :mod:`experiments.glyph_choice` and kept
 in ``glyph_characters.json``, so that nobody has to wait for the comparison.
+
+A character is held as its *signed distance field*: for every pixel, how far inside (positive) or
+outside (negative) the ink it lies. Where the field is cut decides the weight of the stroke, so one
+field gives every pen; and since the field is smooth it can be turned, slanted and bent by sampling.
 """
 
 import json
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 import PIL
-from PIL import features
+from jaxtyping import Bool, Float, Int, UInt8
+from matplotlib.ft2font import FT2Font
+from PIL import Image, ImageDraw, ImageFont, features
+from scipy import ndimage
 
 from taskscape.arguments import Seed, check_seed, check_whole
+from taskscape.errors import DataError
 from taskscape.pools.cache import cache_key, cached
-from taskscape.pools.glyph_drawing import FACE_NAMES, Shape, draw, open_faces, shape_of
 from taskscape.pools.pool import ClassPool
 from taskscape.progress import track
 
@@ -37,6 +44,236 @@ _DRAWING_VERSION = 1
 _TILE = 64
 _IMAGE_SIZES = (8, 256)
 _UPRIGHT = ("DejaVuSans", "DejaVuSerif", "DejaVuSansMono")
+FACE_NAMES = (
+    "DejaVuSans", "DejaVuSerif", "DejaVuSansMono",
+    "DejaVuSans-Bold", "DejaVuSerif-Bold", "DejaVuSansMono-Bold",
+)  # fmt: skip
+"""The upright faces. The oblique ones are these sheared, which the drawings do by themselves; and
+the italics of the Serif draw some letters as other letters (Cyrillic т as m, Greek α as ɑ)."""
+
+_INK = 0.75  # of a tile's side is for the ink; the rest is room for growth by the pen
+_KNOTS = 4  # a drawing is bent by a lattice of this many knots a side
+_DEEP = 8.0  # distances beyond this many 64ths of a tile are never asked for
+_GAP = 0.3  # of a gap between strokes is what a heavy pen may fill on either side
+
+_HAND = (0.2, 0.22, 0.12)  # turn (radians), slant, log of the stretch: each from -b to b
+_FILL = (0.66, 0.84)  # of the image's side, by the longer side of the character
+_SHIFT = 0.05  # of the image's side, at most
+_BEND = 0.04  # of the image's side, at most, at each knot
+_PEN = (1.5, 3.4)  # half-widths of pens are in 64ths of a tile
+
+
+# -- shapes of characters -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Face:
+    """One font file: what it draws with and which characters it has."""
+
+    name: str
+    font: ImageFont.FreeTypeFont
+    has: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A character in one face: its ink box centred in a square tile, filling 3/4 of the side."""
+
+    field: Float[np.ndarray, "tile tile"]
+    """Signed distance to the edge of the ink, in pixels, positive inside."""
+    half: Float[np.ndarray, "2"]
+    """Half the width and half the height of the ink box, in pixels."""
+    pen: float
+    """Half the width of a usual stroke, in pixels."""
+    fine: float
+    """Half the width of the finest stroke or dot, in pixels."""
+    gap: float = float("inf")
+    """Half the width of the finest gap that has to stay open, in pixels; infinite for none."""
+
+    def cut(self, pen: float) -> float:
+        """Where to cut the field so that a usual stroke is ``pen`` 64ths of a tile in half-width.
+
+        Fine strokes and dots always keep a good part of their width, so nothing gets lost; and so
+        do fine gaps.
+        """
+        unit = len(self.field) / 64
+        return max(min(self.pen - pen * unit, 0.6 * self.fine, 3 * unit), -unit, -_GAP * self.gap)
+
+
+def open_faces(tile: int) -> tuple[Face, ...]:
+    """The upright DejaVu faces that ship inside matplotlib, ready to fill tiles of this size."""
+    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    faces = []
+    for name in FACE_NAMES:
+        path = folder / f"{name}.ttf"
+        if not path.is_file():
+            raise DataError(
+                f"the font {name}.ttf is not in {folder}, where matplotlib keeps its own. "
+                "Reinstall matplotlib from PyPI or conda-forge."
+            )
+        font = ImageFont.truetype(str(path), 2 * tile, layout_engine=ImageFont.Layout.BASIC)
+        # Glyph 0 is the box that stands for a missing character.
+        has = frozenset(c for c, glyph in FT2Font(str(path)).get_charmap().items() if glyph != 0)
+        faces.append(Face(name, font, has))
+    return tuple(faces)
+
+
+def shape_of(face: Face, character: str, tile: int, *, keep_gaps: bool = False) -> Shape | None:
+    """The shape of a character in a face; None where the face lacks it or it has no ink.
+
+    ``keep_gaps`` is for characters of many parts, such as hexagrams: no pen then fills their gaps.
+    """
+    if ord(character) not in face.has:
+        return None
+    left, top, right, bottom = (int(edge) for edge in face.font.getbbox(character))
+    page = Image.new("L", (right - left + 8, bottom - top + 8))
+    ImageDraw.Draw(page).text((4 - left, 4 - top), character, font=face.font, fill=255)
+    box = page.getbbox()
+    if box is None:
+        return None
+    page = page.crop(box)
+    scale = _INK * tile / max(page.size)
+    width, height = (max(1, round(side * scale)) for side in page.size)
+    ink = centred(page, width, height, tile)
+    field = _signed_distance(ink)
+    deep = _DEEP * tile / 64
+    return Shape(
+        field=np.maximum(field, -deep),
+        half=np.array([width / 2, height / 2]),
+        pen=float(ink.sum() / _edge(ink)),  # area by length of the edge
+        fine=_finest(field),
+        gap=_finest(-field) if keep_gaps else float("inf"),
+    )
+
+
+def _edge(ink: Float[np.ndarray, "tile tile"]) -> np.floating:
+    """The length of the edge of the ink, which does not reach the rim of the tile."""
+    slope = np.zeros((2, *ink.shape), dtype=ink.dtype)
+    slope[0, 1:-1] = (ink[2:] - ink[:-2]) / 2
+    slope[1, :, 1:-1] = (ink[:, 2:] - ink[:, :-2]) / 2
+    return np.hypot(*slope).sum()
+
+
+def _signed_distance(ink: Float[np.ndarray, "tile tile"]) -> Float[np.ndarray, "tile tile"]:
+    """How far inside the ink every pixel lies, to a fraction of a pixel.
+
+    The distance to the nearest pixel across the edge, set right by how much ink that pixel has: the
+    edge of the ink runs through it there.
+    """
+    inside = ink > 0.5
+    across = np.where(inside, _nearest_outside(inside), _nearest_outside(~inside))
+    y, x = across
+    down, right = across - np.indices(ink.shape)
+    distance = np.sqrt((down**2 + right**2).astype(np.float64))
+    signed = np.where(inside, distance + ink[y, x], ink[y, x] - distance)
+    return signed.astype(np.float32) - np.float32(0.5)
+
+
+def _nearest_outside(region: Bool[np.ndarray, "tile tile"]) -> Int[np.ndarray, "2 tile tile"]:
+    """Row and column of the nearest pixel that is not in a region."""
+    return ndimage.distance_transform_edt(region, return_distances=False, return_indices=True)
+
+
+def _finest(field: Float[np.ndarray, "tile tile"]) -> float:
+    """Half the width of the finest stroke or dot, from the ridges: the middles of strokes."""
+    top = (field > 0) & (field >= _highest_around(field))
+    ridge = np.sort(field[top])
+    part, parts = ndimage.label(field > 0)
+    thickest = np.zeros(parts + 1)
+    np.maximum.at(thickest, part[top], field[top])
+    return float(min(ridge[len(ridge) // 10], thickest[1:].min()))
+
+
+def _highest_around(field: Float[np.ndarray, "tile tile"]) -> Float[np.ndarray, "tile tile"]:
+    """The highest value within a step of every pixel."""
+    padded = np.pad(field, 1, constant_values=-np.inf)
+    columns = np.maximum(np.maximum(padded[:-2], padded[1:-1]), padded[2:])
+    return np.maximum(np.maximum(columns[:, :-2], columns[:, 1:-1]), columns[:, 2:])
+
+
+def centred(
+    image: Image.Image, width: int, height: int, side: int
+) -> Float[np.ndarray, "side side"]:
+    """The image resized to width × height, in the middle of an empty square."""
+    pixels = np.zeros((side, side), dtype=np.float32)
+    x, y = (side - width) // 2, (side - height) // 2
+    resized = image.resize((width, height), Image.Resampling.BILINEAR)
+    pixels[y : y + height, x : x + width] = np.asarray(resized, dtype=np.float32) / 255
+    return pixels
+
+
+# -- drawing ------------------------------------------------------------------------------------
+
+
+def draw(
+    shapes: Sequence[Shape], rng: np.random.Generator, n_drawings: int, size: int
+) -> UInt8[np.ndarray, "n_drawings size size"]:
+    """Draw a character many times, each in one of its shapes and by another hand; ink is 255.
+
+    A hand has its face, slant, turn, proportions, size, place, pen and unsteadiness. The character
+    always lies wholly inside the image. The first drawings are the same however many are asked for.
+    """
+    chance = rng.random((n_drawings, 8 + 2 * _KNOTS**2))
+    face = (chance[:, 0] * len(shapes)).astype(np.int64)
+    half = np.stack([s.half for s in shapes])[face]
+    tile = len(shapes[0].field)
+
+    hand = _hands(chance[:, 1:4])
+    reach = np.einsum("nij,nj->ni", np.abs(hand), half)  # half the box that it needs when turned
+    scale = _between(chance[:, 4], _FILL) * size / (2 * reach.max(axis=1))
+    room = (0.5 - _BEND) * size - 1 - reach * scale[:, None]
+    shift = (2 * chance[:, 5:7] - 1) * np.clip(room, 0, _SHIFT * size)
+
+    middle = np.arange(size) + 0.5 - size / 2
+    at = np.stack(np.meshgrid(middle, middle), axis=0)  # x, y of every pixel
+    bend = _lattice(size) @ (2 * chance[:, 8:].reshape(-1, 2, _KNOTS, _KNOTS) - 1)
+    bend = _BEND * size * (bend @ _lattice(size).T)
+    back = np.linalg.inv(hand * scale[:, None, None])
+    source = np.einsum("nij,njyx->niyx", back, at - shift[:, :, None, None] + bend)
+    field = _sample(np.stack([s.field for s in shapes]), face, source + (tile - 1) / 2)
+
+    pens = _between(chance[:, 7], _PEN)
+    cut = np.array([shapes[f].cut(pen) for f, pen in zip(face, pens, strict=True)])
+    ink = 0.5 + (field - cut[:, None, None]) * scale[:, None, None]
+    return np.round(255 * np.clip(ink, 0, 1)).astype(np.uint8)
+
+
+def _between(chance: Float[np.ndarray, "n"], limits: tuple[float, float]) -> Float[np.ndarray, "n"]:
+    return limits[0] + (limits[1] - limits[0]) * chance
+
+
+def _hands(chance: Float[np.ndarray, "n 3"]) -> Float[np.ndarray, "n 2 2"]:
+    """The matrices turn × slant × proportions, each drawn from its range."""
+    turn, slant, stretch = (_between(chance[:, k], (-b, b)) for k, b in enumerate(_HAND))
+    cos, sin, wide = np.cos(turn), np.sin(turn), np.exp(stretch)
+    hands = [wide * cos, slant * cos - sin, wide * sin, slant * sin + cos]
+    return np.stack(hands, axis=1).reshape(-1, 2, 2)
+
+
+def _lattice(size: int) -> Float[np.ndarray, "size knots"]:
+    """Weights that carry values at the knots of a lattice smoothly to every pixel."""
+    place = np.linspace(0, _KNOTS - 1, size)[:, None] - np.arange(_KNOTS)
+    return np.where(np.abs(place) < 1, 0.5 + 0.5 * np.cos(np.pi * place), 0.0)
+
+
+def _sample(
+    fields: Float[np.ndarray, "shapes tile tile"],
+    which: Int[np.ndarray, "n"],
+    at: Float[np.ndarray, "n 2 size size"],
+) -> Float[np.ndarray, "n size size"]:
+    """The fields at fractional places (x, y), bilinearly; beyond the tile as at its edge."""
+    tile = fields.shape[1]
+    at = np.clip(at, 0, tile - 1.001)
+    low = at.astype(np.int64)
+    x, y = np.moveaxis(at - low, 1, 0)
+    start = which[:, None, None] * tile**2 + low[:, 1] * tile + low[:, 0]
+    flat = fields.reshape(-1)
+    upper = flat[start] * (1 - x) + flat[start + 1] * x
+    lower = flat[start + tile] * (1 - x) + flat[start + tile + 1] * x
+    return upper * (1 - y) + lower * y
+
+
+# -- which characters -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

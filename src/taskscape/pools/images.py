@@ -2,9 +2,8 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from io import BufferedReader, BytesIO
@@ -40,6 +39,8 @@ _DEEP_MODES = frozenset({"F", "I", "I;16", "I;16B", "I;16L", "I;16N"})
 _GREY_MODES = _DEEP_MODES | {"1", "L", "LA", "La"}
 
 T = TypeVar("T")
+Smooth = Image.Resampling
+"""How pixels are put together where pictures shrink."""
 
 
 def check_image_size(image_size: Any) -> tuple[int, int] | None:
@@ -58,24 +59,11 @@ def check_colour(colour: Any) -> bool | None:
     return None if colour is None else check_flag(colour, "colour")
 
 
-@contextmanager
-def careful_decoding() -> Iterator[None]:
-    """Around a loop that opens pictures: refuse bombs, and keep PIL's asides to itself.
-
-    Entered once for a loop and in the main thread, because Python's warning filters belong to the
-    whole process.
-    """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=r"PIL\.")
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        yield
-
-
-def open_picture(data: bytes | BufferedReader | BytesIO, where: str) -> Image.Image:
+def open_picture(data: BufferedReader | BytesIO, where: str) -> Image.Image:
     """A picture whose header has been read and found sane; its pixels are not decoded yet."""
     try:
-        picture = Image.open(BytesIO(data) if isinstance(data, bytes) else data, formats=_FORMATS)
-    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+        picture = Image.open(data, formats=_FORMATS)
+    except Image.DecompressionBombError as error:
         raise _too_large(where) from error
     except UnidentifiedImageError as error:
         raise DataError(
@@ -121,7 +109,7 @@ def upright_size(picture: Image.Image) -> tuple[int, int]:
 
 
 def picture_array(
-    data: bytes | BufferedReader | BytesIO, where: str, size: tuple[int, int], *, colour: bool
+    data: BufferedReader | BytesIO, where: str, size: tuple[int, int], colour: bool, smooth: Smooth
 ) -> UInt8[np.ndarray, "height width *channels"]:
     """The pixels of a picture, upright, 8 bits deep, (height, width) or (height, width, 3).
 
@@ -132,7 +120,7 @@ def picture_array(
         if picture.format == "JPEG":  # decodes at a half, quarter or eighth where that is enough
             picture.draft(None, (3 * max(size), 3 * max(size)))
         picture = _eight_bits(ImageOps.exif_transpose(picture), where)
-        return _pixels(_on_white(picture), *size, colour)
+        return _pixels(_on_white(picture), size, colour, smooth)
     except DataError:
         raise
     except Exception as error:  # as above: decoders raise nearly anything on damaged data
@@ -171,15 +159,17 @@ def images_in_shape(
     if images.shape[1:] == shape:
         return images
     pictures = (Image.fromarray(np.ascontiguousarray(image)) for image in images)
-    return np.stack([_pixels(picture, shape[0], shape[1], len(shape) == 3) for picture in pictures])
+    return np.stack(
+        [_pixels(picture, (shape[0], shape[1]), len(shape) == 3) for picture in pictures]
+    )
 
 
 def _pixels(
-    picture: Image.Image, height: int, width: int, colour: bool
+    picture: Image.Image, size: tuple[int, int], colour: bool, smooth: Smooth = Smooth.LANCZOS
 ) -> UInt8[np.ndarray, "height width *channels"]:
     picture = picture.convert("RGB" if colour else "L")
-    if picture.size != (width, height):
-        picture = picture.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
+    if picture.size != size[::-1]:
+        picture = picture.resize(size[::-1], smooth, reducing_gap=3.0)
     return np.asarray(picture)
 
 
@@ -203,6 +193,7 @@ def read_pictures(
     size: tuple[int, int] | None = None,
     colour: bool | None = None,
     skip_damaged: bool = False,
+    smooth: Smooth = Smooth.LANCZOS,
 ) -> Pictures:
     """Decode pictures, each given by what opens it and by its place in words.
 
@@ -223,7 +214,8 @@ def read_pictures(
             damaged.add(index)
             return None
 
-    with careful_decoding():
+    with warnings.catch_warnings():  # in the main thread: filters belong to the whole process
+        warnings.filterwarnings("ignore", module=r"PIL\.")
         headers = [careful(i, _header) for i in track(range(len(pictures)), "looking at pictures")]
         sizes = {header[0] for header in headers if header is not None}
         if size is None:
@@ -231,7 +223,7 @@ def read_pictures(
             size = size if max(size) <= _KEEP_UP_TO else (_USUAL_SIZE, _USUAL_SIZE)
         coloured = any(h is not None and h[1] for h in headers) if colour is None else colour
         samples = np.zeros((len(pictures), *size, *((3,) if coloured else ())), dtype=np.uint8)
-        pixels = partial(picture_array, size=size, colour=coloured)
+        pixels = partial(picture_array, size=size, colour=coloured, smooth=smooth)
 
         def decode(index: int) -> None:
             decoded = None if index in damaged else careful(index, pixels)

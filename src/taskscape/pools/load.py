@@ -27,7 +27,7 @@ from taskscape.pools.join import (
     warn_of_look_alikes,
 )
 from taskscape.pools.known import POOLS, KnownSet
-from taskscape.pools.mini_imagenet import has_leo_pickles, load_leo
+from taskscape.pools.mini_imagenet import leo_pickles, load_leo
 from taskscape.pools.npz import load_npz
 from taskscape.pools.omniglot import load_omniglot, looks_like_omniglot
 from taskscape.pools.pool import PHOTOGRAPHS, ClassPool, parse_split, with_notes
@@ -123,7 +123,8 @@ def load_pool(
         min_samples: for any source, leave out classes with fewer samples; ``pool.info["notes"]``
             names them.
         skip_damaged: leave out pictures that cannot be read, and rows with missing or infinite
-            numbers, instead of an error; for folders, tables, npz and arrays. Notes name them.
+            numbers, instead of an error; for folders, Omniglot, tables, npz and arrays. Notes name
+            them.
         features_key: for npz, the array of samples; else it is found by its name.
         labels_key: for npz, the array of labels.
         label_column: for tables, the column of labels; else it is found by its name.
@@ -137,21 +138,14 @@ def load_pool(
     >>> load_pool({"a": [[0.0, 1.0]], "b": [[2.0, 3.0], [4.0, 5.0]]})
     ClassPool('arrays': 2 classes, 3 samples of 2 features)
     """
+    options = {option: value for option, value in locals().items() if value is not None}
+    for option in ("source", "split", "encoder", "encoder_name", "encoder_batch", "download"):
+        options.pop(option, None)
     if split is not None:
         if not isinstance(split, str):
             raise DataError(f"split={split!r}: expected text such as 'train' or 'train+val'.")
         parse_split(split)
     check_encoder(encoder, encoder_name, encoder_batch)
-    given = {
-        "image_size": image_size, "colour": colour, "path": path, "seed": seed,
-        "n_drawings": n_drawings, "rotations": rotations, "name": name,
-        "class_names": class_names, "groups": groups, "splits": splits,
-        "features_key": features_key, "labels_key": labels_key, "label_column": label_column,
-        "feature_columns": feature_columns, "split_column": split_column,
-        "group_column": group_column, "id_column": id_column, "sample_names": sample_names,
-        "min_samples": min_samples, "skip_damaged": skip_damaged,
-    }  # fmt: skip
-    options = {option: value for option, value in given.items() if value is not None}
     pool = _open(source, bool(download), options)
     if split is not None:
         pool = pool.split(split)
@@ -298,8 +292,6 @@ def _open_path(source: str | Path, options: Mapping[str, Any]) -> ClassPool:
         raise _not_found(source, path)
     if path.is_dir():
         return _open_folder(path, options)
-    if not path.is_file():  # to read a pipe that nobody writes to would wait for ever
-        raise DataError(f"source={_shown(source)} is neither a file nor a folder. Save it as one.")
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return _call(load_npz, options, "an npz file", path)
@@ -320,7 +312,7 @@ def _open_path(source: str | Path, options: Mapping[str, Any]) -> ClassPool:
 def _open_folder(path: Path, options: Mapping[str, Any]) -> ClassPool:
     if (path / "pool.json").is_file() and (path / "samples.npy").is_file():
         return _call(lambda: read_pool(path), options, "a stored pool")
-    if has_leo_pickles(path):
+    if leo_pickles(path):
         return _call(load_leo, options, "a folder of LEO's pickles", path)
     if parquet_files(path):
         return _call(load_table, options, "a folder of tables", path)

@@ -41,14 +41,10 @@ def _npz_files() -> list[Path]:
     return sorted(file for folder in folders for file in folder.glob("mini_imagenet*.npz"))
 
 
-def _pickles(folder: Path) -> dict[str, Path]:
+def leo_pickles(folder: Path) -> dict[str, Path]:
+    """LEO's embeddings in a folder, by the split that they are of."""
     files = {split: folder / f"{split}_embeddings.pkl" for split in SPLITS}
     return {split: file for split, file in files.items() if file.is_file()}
-
-
-def has_leo_pickles(folder: Path) -> bool:
-    """Whether a folder holds LEO's embeddings of at least one split."""
-    return bool(_pickles(folder))
 
 
 def locate_mini_imagenet() -> Path | None:
@@ -57,7 +53,7 @@ def locate_mini_imagenet() -> Path | None:
     if files:
         return files[0]
     folders = (data_dir() / place for place in _PLACES)
-    return next((f for f in folders if len(_pickles(f)) == len(SPLITS)), None)
+    return next((f for f in folders if len(leo_pickles(f)) == len(SPLITS)), None)
 
 
 def load_mini_imagenet(*, path: Any = None) -> ClassPool:
@@ -86,7 +82,7 @@ def load_leo(folder: str | Path, *, name: Any = None) -> ClassPool:
     take the class names in ``keys`` where the two agree.
     """
     folder = expanded(folder)
-    files = _pickles(folder)
+    files = leo_pickles(folder)
     if not files:
         raise DataError(f"{folder} has none of train_, val_ and test_embeddings.pkl.")
     name = folder.name if name is None else str(name)

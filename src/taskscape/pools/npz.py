@@ -1,7 +1,6 @@
 """An npz file of samples and labels, under any sensible key names."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from taskscape.errors import DataError
 from taskscape.io.files import expanded
 from taskscape.pools.arrays import as_numpy, clean_labels, load_arrays
 from taskscape.pools.cache import cache_key, cached, file_stamp
-from taskscape.pools.pool import SPLITS, ClassPool, few_names, one_split
+from taskscape.pools.pool import SPLITS, ClassPool, few_names, split_named
 
 _VERSION = 3
 _ROLES: dict[str, tuple[str, ...]] = {
@@ -27,15 +26,6 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "sample_names": ("sample_names", "sample_name", "ids", "filenames", "file_names", "paths"),
 }  # fmt: skip
 _ROLE_OF = {key: role for role, keys in _ROLES.items() for key in keys}
-
-
-@dataclass
-class _Keys:
-    """Which key holds what: for the file as a whole, and for each split that has its own arrays."""
-
-    whole: dict[str, str] = field(default_factory=dict)
-    parts: dict[str, dict[str, str]] = field(default_factory=dict)
-    unused: list[str] = field(default_factory=list)
 
 
 def load_npz(
@@ -73,20 +63,18 @@ def _read(path: Path, name: str, chosen: Mapping[str, Any], skip_damaged: bool) 
             ) from error
         if not hasattr(arrays, "files"):
             raise DataError(f"{path} holds a single array and no labels. Save both with np.savez.")
-        keys = _find_keys(path, list(arrays), chosen)
-        by_role: dict[str, Any] = {r: _array(path, arrays, key) for r, key in keys.whole.items()}
-        parts = {
+        whole, parts, unused = _find_keys(path, list(arrays), chosen)
+        by_role: dict[str, Any] = {r: _array(path, arrays, key) for r, key in whole.items()}
+        by_split = {
             split: {role: _array(path, arrays, key) for role, key in part.items()}
-            for split, part in keys.parts.items()
+            for split, part in parts.items()
         }
-    by_sample = not parts and not any(k.lower().startswith("class") for k in keys.whole.values())
-    if parts:
-        by_role = {**by_role, **join_splits(path, parts)}
+    by_sample = not parts and not any(key.lower().startswith("class") for key in whole.values())
+    by_role |= join_splits(path, by_split) if by_split else {}
     samples, labels = by_role.pop("samples"), by_role.pop("labels")
-    info = {"source": str(path), "unused_keys": keys.unused}
     return load_arrays(
-        samples, labels, name=name, info=info, by_sample=by_sample, skip_damaged=skip_damaged,
-        **by_role,
+        samples, labels, name=name, info={"source": str(path), "unused_keys": unused},
+        by_sample=by_sample, skip_damaged=skip_damaged, **by_role,
     )  # fmt: skip
 
 
@@ -105,29 +93,34 @@ def _array(path: Path, arrays: Any, key: str) -> Shaped[np.ndarray, "..."]:
     return as_numpy(array, f"{path}: {key}")
 
 
-def _find_keys(path: Path, names: list[str], chosen: Mapping[str, Any]) -> _Keys:
-    keys = _Keys()
-    for kind, named in chosen.items():
+def _find_keys(
+    path: Path, names: list[str], chosen: Mapping[str, Any]
+) -> tuple[dict[str, str], dict[str, dict[str, str]], list[str]]:
+    """Which key holds what: for the file as a whole, and for each split; and keys without use."""
+    whole: dict[str, str] = {}
+    parts: dict[str, dict[str, str]] = {}
+    unused = []
+    for role, named in chosen.items():
         if named is not None and named not in names:
             raise DataError(f"{path} has no key {named!r}; it has {few_names(names, 12)}.")
         if named is not None:
-            keys.whole[kind] = named
+            whole[role] = named
     for key in names:
-        split, role = _meaning(key)
-        if key in keys.whole.values() or (role is not None and chosen.get(role) is not None):
+        split, meant = _meaning(key)
+        if key in whole.values() or (meant is not None and chosen.get(meant) is not None):
             continue
-        if role is None:
-            keys.unused.append(key)
+        if meant is None:
+            unused.append(key)
             continue
-        place = keys.whole if split is None else keys.parts.setdefault(split, {})
-        if role in place:
+        place = whole if split is None else parts.setdefault(split, {})
+        if meant in place:
             raise DataError(
-                f"{path}: {place[role]!r} and {key!r} could both be the {role}. "
+                f"{path}: {place[meant]!r} and {key!r} could both be the {meant}. "
                 "Keep one, or say which with features_key=… and labels_key=…"
             )
-        place[role] = key
-    _check(path, keys, names)
-    return keys
+        place[meant] = key
+    _check(path, whole, parts, names)
+    return whole, parts, unused
 
 
 def _meaning(key: str) -> tuple[str | None, str | None]:
@@ -136,37 +129,33 @@ def _meaning(key: str) -> tuple[str | None, str | None]:
     if word in _ROLE_OF:
         return None, _ROLE_OF[word]
     for split_word, rest in (word.rpartition("_")[::-2], word.partition("_")[::2]):
-        try:
-            split = one_split(split_word)
-        except DataError:
-            continue
-        if _ROLE_OF.get(rest) in ("samples", "labels"):
+        split = split_named(split_word)
+        if split is not None and _ROLE_OF.get(rest) in ("samples", "labels"):
             return split, _ROLE_OF[rest]
     return None, None
 
 
-def _check(path: Path, keys: _Keys, names: list[str]) -> None:
-    needed = {"samples", "labels"}
-    incomplete = [s for s, part in keys.parts.items() if set(part) != needed]
-    if incomplete and not needed <= keys.whole.keys():
-        has = next(iter(keys.parts[incomplete[0]].values()))
+def _check(
+    path: Path, whole: Mapping[str, str], parts: Mapping[str, Mapping[str, str]], names: list[str]
+) -> None:
+    missing = [role for role in ("samples", "labels") if role not in whole]
+    for split, part in parts.items():
+        one = next(iter(part.values()))
+        if len(part) < 2 and missing:
+            raise DataError(
+                f"{path}: {one!r} has no partner for {split!r}; samples and labels come in pairs "
+                f"such as X_train, y_train. Found {few_names(names, 12)}."
+            )
+        if len(missing) < 2:
+            raise DataError(
+                f"{path} has arrays for single splits ({one!r}) and for the whole "
+                f"({next(iter(whole.values()))!r}). Keep one kind."
+            )
+    if missing and not parts:
         raise DataError(
-            f"{path}: {has!r} has no partner for {incomplete[0]!r}; samples and labels come in "
-            f"pairs such as X_train, y_train. Found {few_names(names, 12)}."
-        )
-    if keys.parts and needed & keys.whole.keys():
-        part = next(iter(keys.parts.values()))
-        first, second = (next(iter(named.values())) for named in (part, keys.whole))
-        raise DataError(
-            f"{path} has arrays for single splits ({first!r}) and for the whole ({second!r}). "
-            "Keep one kind."
-        )
-    if not keys.parts and not needed <= keys.whole.keys():
-        missing = "samples" if "samples" not in keys.whole else "labels"
-        raise DataError(
-            f"{path} has no {missing} under a known key: found {few_names(names, 12)}; expected "
-            f"one of {few_names(_ROLES[missing][:6], 6)}, or pairs such as X_train, y_train. "
-            f"Or name it with {'features_key' if missing == 'samples' else 'labels_key'}=…"
+            f"{path} has no {missing[0]} under a known key: found {few_names(names, 12)}; expected "
+            f"one of {few_names(_ROLES[missing[0]][:6], 6)}, or pairs such as X_train, y_train. "
+            f"Or name it with {'features_key' if missing[0] == 'samples' else 'labels_key'}=…"
         )
 
 

@@ -5,21 +5,19 @@ program induction", Science 350 (2015). https://github.com/brendenlake/omniglot
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
-from PIL import Image
 
 from taskscape.arguments import check_flag
 from taskscape.errors import DataError
 from taskscape.io.files import expanded
 from taskscape.pools.cache import cache_key, cached, data_dir
-from taskscape.pools.folders import Entry, FileTree
-from taskscape.pools.images import careful_decoding, check_image_size, open_picture
+from taskscape.pools.folders import FileTree, PictureClass, pool_of_pictures
+from taskscape.pools.images import Smooth, check_image_size
 from taskscape.pools.pool import ClassPool
-from taskscape.progress import track
 
 HALVES = {"images_background": "train", "images_evaluation": "test"}
 """The two halves of the official release, and the split that each is."""
@@ -52,7 +50,9 @@ def looks_like_omniglot(path: Path) -> bool:
     return any(half in parts for parts in FileTree(path).folders for half in HALVES)
 
 
-def load_omniglot(*, rotations: Any = False, image_size: Any = 28, path: Any = None) -> ClassPool:
+def load_omniglot(
+    *, rotations: Any = False, image_size: Any = 28, path: Any = None, skip_damaged: Any = False
+) -> ClassPool:
     """Open the official release of Omniglot: folders or zips, at ``path`` or among known data.
 
     A class is a character, named ``"Alphabet/characterNN"``; its group is the alphabet. The split
@@ -60,18 +60,19 @@ def load_omniglot(*, rotations: Any = False, image_size: Any = 28, path: Any = N
     white; here ink is 255 on a background of 0, so that empty paper is zero. They are shrunk,
     antialiased, from 105×105 to ``image_size``. ``rotations=True`` adds every character turned
     counter-clockwise by 90°, 180° and 270° as further classes ``"…/rot090"`` and so on, in the
-    same group and split.
+    same group and split. ``skip_damaged=True`` leaves out drawings that cannot be read.
     """
     size = check_image_size(image_size) or (28, 28)
     if check_flag(rotations, "rotations") and size[0] != size[1]:
         raise DataError(f"image_size={image_size!r} is not square; rotations=True needs it to be.")
+    skip = check_flag(skip_damaged, "skip_damaged")
     place = locate_omniglot() if path is None else expanded(path)
     if place is None or not place.exists():
         at = data_dir() if place is None else place
         raise DataError(f"no Omniglot at {at}: expected {_EXPECTED}.")
     trees = _halves(place)
-    key = [_VERSION, [tree.stamp for tree in trees], size]
-    plain = cached("omniglot", cache_key(*key), lambda: _read(trees, size, place))
+    key = [_VERSION, [tree.stamp for tree in trees], size, skip]
+    plain = cached("omniglot", cache_key(*key), lambda: _read(trees, size, place, skip))
     if not rotations:
         return plain
     return cached("omniglot", cache_key(*key, "rotations"), lambda: _with_rotations(plain))
@@ -88,54 +89,30 @@ def _halves(path: Path) -> list[FileTree]:
     return [FileTree(place, (place.name,)) for place in places if place.exists()]
 
 
-def _read(trees: Sequence[FileTree], size: tuple[int, int], path: Path) -> ClassPool:
-    classes: dict[tuple[str, str, str], list[Entry]] = {}
+def _read(trees: Sequence[FileTree], size: tuple[int, int], path: Path, skip: bool) -> ClassPool:
+    classes: dict[tuple[str, str, str], PictureClass] = {}
     for tree in trees:
-        tree.refuse_empty_folders()
+        if not skip:
+            tree.refuse_empty_folders()
         for entry in tree.pictures:
             half = next((h for h in HALVES if h in entry.parts), None)
-            if half is not None:
-                names = entry.parts[entry.parts.index(half) + 1 :]
-                if len(names) != 3:
-                    raise DataError(
-                        f"{entry.where}: expected {half}/alphabet/character/drawing.png."
-                    )
-                classes.setdefault((half, names[0], names[1]), []).append(entry)
+            if half is None:
+                continue
+            names = entry.parts[entry.parts.index(half) + 1 :]
+            if len(names) != 3:
+                raise DataError(f"{entry.where}: expected {half}/alphabet/character/drawing.png.")
+            alphabet, character, _ = names
+            empty = PictureClass(f"{alphabet}/{character}", alphabet, HALVES[half])
+            classes.setdefault((half, alphabet, character), empty).entries.append(entry)
     if not classes:
         raise DataError(f"{path} is not Omniglot: expected {_EXPECTED}.")
-    ordered = sorted(classes)
-    counts = np.array([len(classes[c]) for c in ordered], dtype=np.int64)
-    return ClassPool(
-        name="omniglot",
-        samples=_ink([drawing for c in ordered for drawing in classes[c]], size),
-        starts=np.cumsum(counts) - counts,
-        counts=counts,
-        class_names=tuple(f"{alphabet}/{character}" for _, alphabet, character in ordered),
-        groups=tuple(alphabet for _, alphabet, _ in ordered),
-        splits=tuple(HALVES[half] for half, _, _ in ordered),
-        info={"source": str(path), "image_size": list(size), "ink": 255, "background": 0},
-        sample_names=tuple("/".join(e.parts[-3:]) for c in ordered for e in classes[c]),
-    )
-
-
-def _ink(
-    drawings: Sequence[Entry], size: tuple[int, int]
-) -> UInt8[np.ndarray, "rows height width"]:
-    """The drawings as arrays, ink 255 on 0."""
-    height, width = size
-    samples = np.empty((len(drawings), height, width), dtype=np.uint8)
-    with careful_decoding():
-        for row, entry in enumerate(track(drawings, "reading Omniglot")):
-            with entry.open() as file:
-                picture = open_picture(file, entry.where)
-                try:
-                    small = picture.convert("L").resize((width, height), Image.Resampling.HAMMING)
-                    samples[row] = np.asarray(small)
-                except Exception as error:  # decoders raise nearly anything on damaged data
-                    raise DataError(
-                        f"{entry.where} is damaged or cut short ({error}). Fetch the data again."
-                    ) from error
-    return np.subtract(255, samples, out=samples)
+    ordered = [classes[c] for c in sorted(classes)]
+    info = {"source": str(path), "ink": 255, "background": 0}
+    pool = pool_of_pictures(
+        "omniglot", ordered, info, names_from=-3, size=size, colour=False, skip_damaged=skip,
+        smooth=Smooth.HAMMING,
+    )  # fmt: skip
+    return replace(pool, samples=255 - pool.samples)
 
 
 def _with_rotations(pool: ClassPool) -> ClassPool:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from numpy.typing import ArrayLike
 
-from taskscape.arguments import check_whole
+from taskscape.arguments import check_whole, refuse_masked
 from taskscape.errors import DataError
 from taskscape.io.files import check_output
 from taskscape.notebook import ShownInNotebooks
@@ -35,6 +35,15 @@ PHOTOGRAPHS = (
 """Of colour pictures that were opened without an encoder."""
 
 
+def split_named(word: str) -> str | None:
+    """The split that a word stands for, if it stands for one.
+
+    >>> split_named("Validation")
+    'val'
+    """
+    return _SPLIT_WORDS.get(word.strip().lower())
+
+
 def parse_split(split: str) -> tuple[str, ...]:
     """Read a split such as ``"train"`` or ``"train+val"``; common synonyms are understood.
 
@@ -43,7 +52,7 @@ def parse_split(split: str) -> tuple[str, ...]:
     """
     names = []
     for word in str(split).split("+"):
-        name = _SPLIT_WORDS.get(word.strip().lower())
+        name = split_named(word)
         if name is None:
             raise DataError(
                 f"split={split!r}: {word.strip()!r} is not a split. "
@@ -101,6 +110,7 @@ class ClassPool(ShownInNotebooks):
             self._check_finite()
 
     def _check_shapes(self) -> None:
+        refuse_masked(self.samples, "samples")
         n = len(self.class_names)
         if n == 0:
             raise DataError(f"pool {self.name!r} has no classes.")
@@ -230,10 +240,10 @@ class ClassPool(ShownInNotebooks):
             return None
         return tuple(group.split("/")[0] for group in self.groups)
 
-    def class_index(self, name: int | str) -> int:
+    def class_index(self, name: Any) -> int:
         """The index of a class given its name, or its index."""
         if not isinstance(name, str):
-            return name
+            return check_whole(name, "class", 0, len(self) - 1)
         try:
             return self._index_of_name[name]
         except KeyError:
@@ -358,10 +368,7 @@ class ClassPool(ShownInNotebooks):
 
     def subset(self, classes: Int[np.ndarray, "some"] | Sequence[Any]) -> "ClassPool":
         """A pool of only these classes (indices or names); it shares the samples."""
-        index = [
-            self.class_index(c) if isinstance(c, str) else check_whole(c, "class", 0, len(self) - 1)
-            for c in classes
-        ]
+        index = [self.class_index(c) for c in classes]
         rows = np.array(index, dtype=np.int64)
         return replace(
             self,
@@ -442,7 +449,7 @@ class ClassPool(ShownInNotebooks):
 # -- notes: what was left out of a pool, dealt out or changed, in words -------------------------
 
 
-def few_names(names: Sequence[str], most: int = 3) -> str:
+def few_names(names: Sequence[Any], most: int = 3) -> str:
     """The first names, quoted, for a message.
 
     >>> few_names(["a", "b", "c"], 2)

@@ -20,25 +20,24 @@ _COLOURS = {"train": "#0072B2", "val": "#E69F00", "test": "#D55E00", "": "#0072B
 def contact_sheet(pool: ClassPool, path: str | os.PathLike[str]) -> None:
     """Write a PNG: for images a row of classes per group, for features a two-dimensional map."""
     figure = _images(pool) if pool.is_images else _features(pool)
+    figure.axes[0].set_title(for_matplotlib(repr(pool)[len("ClassPool(") : -1]), fontsize=10)
     save_picture(figure, path, dpi=150, facecolor="white", bbox_inches="tight", pad_inches=0.1)
 
 
 def _rows(pool: ClassPool) -> list[tuple[str, str, list[int]]]:
     """(split, group, classes) in the order of the sheet, at most ``_ROWS`` of them."""
     rows: dict[tuple[str, str], list[int]] = {}
-    for c in range(len(pool)):
-        split = "" if pool.splits is None else pool.splits[c]
-        group = "" if pool.groups is None else pool.groups[c]
-        rows.setdefault((split, group), []).append(c)
+    names = ("",) * len(pool)
+    for c, place in enumerate(zip(pool.splits or names, pool.groups or names, strict=True)):
+        rows.setdefault(place, []).append(c)
     if pool.groups is None:  # without groups, a split fills several rows
         rows = {
             (s, f"{1 + i // _COLUMNS}"): classes[i : i + _COLUMNS]
             for (s, _), classes in rows.items()
             for i in range(0, len(classes), _COLUMNS)
         }
-    order = {s: i for i, s in enumerate(SPLITS)}
-    shown = sorted(rows, key=lambda key: order.get(key[0], 9))
-    return [(s, g, rows[s, g]) for s, g in shown[:_ROWS]]
+    shown = sorted(rows, key=lambda place: (*SPLITS, "").index(place[0]))[:_ROWS]
+    return [(split, group, rows[split, group]) for split, group in shown]
 
 
 def _images(pool: ClassPool) -> "Figure":
@@ -72,7 +71,6 @@ def _images(pool: ClassPool) -> "Figure":
     axes.set_xticks([])
     axes.tick_params(length=0, labelsize=8)
     axes.spines[:].set_visible(False)
-    axes.set_title(for_matplotlib(repr(pool)[len("ClassPool(") : -1]), fontsize=10)
     return figure
 
 
@@ -102,5 +100,4 @@ def _features(pool: ClassPool) -> "Figure":
     if pool.splits is not None:
         axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(for_matplotlib(repr(pool)[len("ClassPool(") : -1]), fontsize=10)
     return figure

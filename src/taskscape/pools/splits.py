@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from taskscape.arguments import Seed, check_flag, check_kind, check_number, check_seed, check_whole
+from taskscape.arguments import Seed, check_flag, check_number, check_seed, check_whole, public
 from taskscape.errors import DataError
 from taskscape.io.tables import read_csv
 from taskscape.pools.arrays import as_numpy
@@ -17,6 +17,7 @@ from taskscape.pools.pool import SPLITS, ClassPool, few_names, left_out, one_spl
 _CLASS_COLUMNS = ("class", "class_name", "name", "label")
 
 
+@public
 def split_classes(
     pool: ClassPool,
     seed: Seed = 0,
@@ -37,7 +38,6 @@ def split_classes(
     >>> split_classes(pool, seed=0)
     ClassPool('pool': 20 classes, 12 train, 4 val, 4 test, 60 samples of 2 features)
     """
-    check_kind(pool, ClassPool, "pool", "Open one with load_pool.")
     check_number(test_share, "test_share", 0, 0.8)
     check_number(val_share, "val_share", 0, 0.8)
     check_whole(n_way, "n_way", 1)

@@ -2,21 +2,27 @@
 
 import codecs
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Shaped
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+from jaxtyping import Float, Int
 
 from taskscape.arguments import check_flag
 from taskscape.errors import DataError
 from taskscape.io.files import expanded
 from taskscape.io.tables import check_header, csv_rows
-from taskscape.pools.arrays import clean_labels, load_arrays
-from taskscape.pools.cache import cache_key, cached, file_stamp, mapped_scratch
+from taskscape.pools.arrays import load_arrays
+from taskscape.pools.cache import cache_key, cached, file_stamp, room
 from taskscape.pools.images import Pictures, check_colour, check_image_size, read_pictures
 from taskscape.pools.pool import ClassPool, as_samples, few_names, left_out, with_notes
 
@@ -24,7 +30,6 @@ PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".tsv")
 SUFFIXES = (*PARQUET, ".arrow", ".feather", ".ipc", *TEXT)
 _VERSION = 4
-_IN_PIECES_ABOVE_BYTES = 1 << 28
 _ROWS_AT_ONCE = 1 << 14
 _LABELS = ("label", "labels", "y", "class", "class_name", "target", "targets")
 _SPLITS = ("split", "class_split")
@@ -33,7 +38,6 @@ _IDS = ("id", "ids", "sample", "sample_name", "filename", "file_name", "file", "
 _FEATURES = ("features", "feature", "embedding", "embeddings", "x", "vector", "data")
 _NOT_FEATURES = (*_IDS, "index", "__index_level_0__", "unnamed: 0", "")
 _NUMBERS = ("whole", "fraction")
-_ROW = "row of the table"
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,8 @@ def load_table(
 ) -> ClassPool:
     """Open a table with a row per sample: a file, a data frame, or a dataset of `datasets`.
 
-    A folder of Parquet files is one table, in the order of their names. It, and a large Parquet
-    file, may be larger than memory (unless they hold pictures, or damaged rows are to be skipped).
+    A folder of Parquet files is one table, in the order of their names. It, and a Parquet file, may
+    be larger than memory, unless it holds pictures.
 
     The label column is ``label``, ``y``, ``class`` or ``target``, else the only column of text, or
     is named by ``label_column``; ``split`` and ``group`` columns are optional, and so is a column
@@ -87,15 +91,12 @@ def load_table(
     if not isinstance(source, str | Path):
         table, where = _in_memory(source)
         features = source.features if _is_dataset(source) else {}
-        return _read(table, where, "table" if name is None else str(name), asked, features)
+        return _read(ds.dataset(table), where, str(name or "table"), asked, features)
     path = expanded(source)
     name = path.stem if name is None else str(name)
     files = parquet_files(path) if path.is_dir() else [path]
-    stamps = [file_stamp(file) for file in files]
-    key = cache_key("table", _VERSION, stamps, name, asdict(asked))
-    large = sum(size for _, size, _ in stamps) > _IN_PIECES_ABOVE_BYTES
-    in_pieces = path.is_dir() or (large and path.suffix.lower() in PARQUET)
-    return cached("table", key, lambda: _read_files(path, files, name, asked, in_pieces))
+    key = cache_key("table", _VERSION, [file_stamp(file) for file in files], name, asdict(asked))
+    return cached("table", key, lambda: _read_files(path, files, name, asked))
 
 
 def parquet_files(folder: Path) -> list[Path]:
@@ -117,8 +118,6 @@ def _is_dataset(source: Any) -> bool:
 
 def _in_memory(source: Any) -> tuple[Any, str]:
     """An Arrow table, and what it is in words."""
-    import pyarrow as pa  # slow to import, and most pools are not tables
-
     if isinstance(source, Mapping):
         first = next(iter(source))
         raise DataError(
@@ -136,95 +135,68 @@ def _in_memory(source: Any) -> tuple[Any, str]:
         ) from error
 
 
-def _read_files(
-    path: Path, files: Sequence[Path], name: str, asked: _Asked, in_pieces: bool
-) -> ClassPool:
+def _read_files(path: Path, files: Sequence[Path], name: str, asked: _Asked) -> ClassPool:
     """The pool of one file, or of several that make one table."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if not in_pieces:
-        named = (asked.label, asked.group, asked.ids)
-        return _read(_open(path, named), str(path), name, asked)
-    opened = []
-    for file in files:
-        try:
-            opened.append(pq.ParquetFile(file))
-        except (OSError, pa.ArrowException) as error:
-            raise _unreadable(file, error) from error
-        if not opened[-1].schema_arrow.equals(opened[0].schema_arrow):
-            raise DataError(f"{file} has other columns than {files[0]}; write all alike.")
-    empty = _plainly_typed(opened[0].schema_arrow.empty_table())
-    columns = _Columns.find(str(path), empty, asked)
-    if asked.skip_damaged or _kind(empty, columns.features[0]) == "picture":
-        whole = pa.concat_tables([_open(file) for file in files])
-        return _read(whole, str(path), name, asked)
-    _refuse_image_options(str(path), asked)
+    file = files[0]
     try:
-        return _read_in_pieces(str(path), opened, name, columns)
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
-
-
-def _read_in_pieces(where: str, opened: Sequence[Any], name: str, columns: "_Columns") -> ClassPool:
-    """Labels first, all of them; then the features, piece by piece, each to its place on disk."""
-    import pyarrow as pa
-
-    about = _plainly_typed(pa.concat_tables([one.read(columns.about) for one in opened]))
-    if about.num_rows == 0:
-        raise DataError(f"{where} has no rows.")
-    _without_gaps(where, about, columns.needed, skip=False)
-    labels = clean_labels(_values(about, columns.label))
-    place = np.empty(len(labels), dtype=np.int64)
-    place[np.argsort(labels, kind="stable")] = np.arange(len(labels))
-    samples: Any = None
-    begin = 0
-    for one in opened:
-        for batch in one.iter_batches(_ROWS_AT_ONCE, columns=columns.features):
-            piece = _plainly_typed(pa.Table.from_batches([batch]))
-            _without_gaps(where, piece, columns.features, skip=False, first_row=begin)
-            X = as_samples(_features(where, piece, columns.features, False, begin))
-            if samples is None:
-                samples = mapped_scratch((len(labels), X.shape[1]), X.dtype)
-            if X.shape[1] != samples.shape[1]:
-                raise DataError(
-                    f"{where} has {X.shape[1]} features in row {begin} and {samples.shape[1]} "
-                    "in row 0; all rows need the same number."
-                )
-            samples[place[begin : begin + len(X)]] = X
-            begin += len(X)
-    pool = _pool(where, name, columns, about, np.zeros((len(labels), 1), np.float32))
-    return replace(pool, samples=samples)
+        if file.suffix.lower() not in PARQUET:
+            data = ds.dataset(_open(path, (asked.label, asked.group, asked.ids)))
+        else:
+            data = ds.dataset([str(one) for one in files], format="parquet")
+            for file in files:
+                if not pq.read_schema(file).equals(data.schema):
+                    raise DataError(f"{file} has other columns than {files[0]}; write all alike.")
+            file = path
+        return _read(data, str(path), name, asked)
+    except DataError:
+        raise
+    except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
+        raise DataError(
+            f"{file} is not a readable {file.suffix[1:] or 'Parquet'} table ({error}); it may be "
+            "cut short. Write it again."
+        ) from error
 
 
 def _read(
-    table: Any, where: str, name: str, asked: _Asked, features: Mapping[str, Any] | None = None
+    data: Any, where: str, name: str, asked: _Asked, features: Mapping[str, Any] | None = None
 ) -> ClassPool:
-    """The pool of an Arrow table; ``features`` of `datasets` know the names of its classes."""
-    if table.num_rows == 0:
+    """The pool of an Arrow dataset; ``features`` of `datasets` know the names of its classes.
+
+    Labels first, all of them; then the features, piece by piece.
+    """
+    names = data.schema.names
+    twice = [name for i, name in enumerate(names) if name in names[:i]]
+    if twice:
+        raise DataError(f"{where} has several columns called {twice[0]!r}. Rename or drop one.")
+    if data.count_rows() == 0:
         raise DataError(f"{where} has no rows.")
-    table = _plainly_typed(table)
-    columns = _Columns.find(where, table, asked)
-    table = table.append_column(_ROW, [np.arange(table.num_rows)])
-    table, notes = _without_gaps(
-        where, table, [*columns.needed, *columns.features], asked.skip_damaged
-    )
-    if _kind(table, columns.features[0]) == "picture":
-        pictures = _pictures(where, table, columns.features[0], asked)
-        of_all = len(pictures.kept) + len(pictures.damaged)
-        notes += left_out(pictures.damaged, f"of {of_all:,} pictures could not be read")
-        samples, table = pictures.samples, table.take(pictures.kept)
-    else:
-        _refuse_image_options(where, asked)
-        samples = _features(where, table, columns.features, asked.skip_damaged)
-    class_names = getattr((features or {}).get(columns.label), "names", None)
-    pool = _pool(where, name, columns, table, samples, class_names, asked.skip_damaged)
-    return with_notes(pool, *notes)
-
-
-def _refuse_image_options(where: str, asked: _Asked) -> None:
-    if asked.image_size is not None or asked.colour is not None:
+    empty = _plainly_typed(data.schema.empty_table())
+    columns = _Columns.find(where, empty, asked)
+    about = _plainly_typed(data.to_table(columns.about))
+    rows, notes = _sound_rows(where, about, columns.needed, asked.skip_damaged)
+    samples: Any
+    if _kind(empty, columns.features[0]) == "picture":
+        cells = _plainly_typed(data.to_table(columns.features)).column(0).take(rows).to_pylist()
+        places = [f"{where}, row {row}, column {columns.features[0]!r}" for row in rows]
+        pictures = _pictures(cells, places, asked)
+        notes += left_out(pictures.damaged, f"of {len(rows):,} pictures could not be read")
+        samples, rows = pictures.samples, rows[pictures.kept]
+    elif asked.image_size is not None or asked.colour is not None:
         raise DataError(f"image_size and colour are for pictures; {where} has features.")
+    else:
+        samples = _features(where, data, columns.features, rows, asked.skip_damaged)
+
+    def values(column: str | None) -> Any:
+        return None if column is None else np.asarray(about.column(column).take(rows).to_numpy())
+
+    pool = load_arrays(
+        samples, values(columns.label), name=name, splits=values(columns.split),
+        groups=values(columns.group), sample_names=values(columns.ids), by_sample=True,
+        class_names=getattr((features or {}).get(columns.label), "names", None),
+        skip_damaged=asked.skip_damaged, given_rows=rows,
+        info={"source": where, "unused_columns": columns.unused},
+    )  # fmt: skip
+    return with_notes(pool, *columns.notes, *notes)
 
 
 @dataclass(frozen=True)
@@ -253,9 +225,6 @@ class _Columns:
     @staticmethod
     def find(where: str, table: Any, asked: _Asked) -> "_Columns":
         names = table.column_names
-        twice = [name for i, name in enumerate(names) if name in names[:i]]
-        if twice:
-            raise DataError(f"{where} has several columns called {twice[0]!r}. Rename or drop one.")
         split = _column(where, table, _SPLITS, asked.split, "split_column")
         group = _column(where, table, _GROUPS, asked.group, "group_column")
         ids = _column(where, table, (), asked.ids, "id_column")
@@ -339,8 +308,6 @@ def _feature_columns(
 
 def _kind(table: Any, column: str) -> str:
     """What a column holds: "text", "whole" or "fraction", "list" of numbers, "picture", or ""."""
-    import pyarrow.types as pt
-
     kind = table.schema.field(column).type
     if pt.is_string(kind) or pt.is_large_string(kind):
         return "text"
@@ -355,60 +322,24 @@ def _kind(table: Any, column: str) -> str:
     return "picture" if encoded or pt.is_binary(kind) or pt.is_large_binary(kind) else ""
 
 
-def _pool(
-    where: str,
-    name: str,
-    columns: _Columns,
-    table: Any,
-    samples: Shaped[np.ndarray, "rows ..."],
-    class_names: Any = None,
-    skip_damaged: bool = False,
-) -> ClassPool:
-    def values(column: str | None) -> Any:
-        return None if column is None else _values(table, column)
-
-    pool = load_arrays(
-        samples, values(columns.label), name=name, class_names=class_names,
-        splits=values(columns.split), groups=values(columns.group),
-        sample_names=values(columns.ids), by_sample=True, skip_damaged=skip_damaged,
-        info={"source": where, "unused_columns": columns.unused},
-        given_rows=values(_ROW if _ROW in table.column_names else None),
-    )  # fmt: skip
-    return with_notes(pool, *columns.notes)
-
-
 # -- reading ------------------------------------------------------------------------------------
 
 
-def _open(path: Path, named: Sequence[Any] = ()) -> Any:
-    import pyarrow as pa
-
-    try:
-        if path.suffix.lower() in TEXT:
-            return _open_text(path, named)
-        if path.suffix.lower() in PARQUET:
-            import pyarrow.parquet
-
-            table = pyarrow.parquet.read_table(path)
-        else:
-            with pa.OSFile(str(path), "rb") as file:
-                try:
-                    table = pa.ipc.open_file(file).read_all()
-                except pa.ArrowInvalid:  # the streaming form of the same format
-                    file.seek(0)
-                    table = pa.ipc.open_stream(file).read_all()
-        table.validate(full=True)  # to use a damaged one could end the process
-        return table
-    except DataError:
-        raise
-    except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
+def _open(path: Path, named: Sequence[Any]) -> Any:
+    """The table of an Arrow or CSV file."""
+    if path.suffix.lower() in TEXT:
+        return _open_text(path, named)
+    with pa.OSFile(str(path), "rb") as file:
+        try:
+            return pa.ipc.open_file(file).read_all()
+        except pa.ArrowInvalid:  # the streaming form of the same format
+            file.seek(0)
+            return pa.ipc.open_stream(file).read_all()
 
 
 def _plainly_typed(table: Any) -> Any:
     """The table without dictionaries and views, as of polars, which Arrow hardly computes with."""
-    import pyarrow as pa
-
+    table.validate(full=True)  # to use a damaged one could end the process
     views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     for i, field in enumerate(table.schema):
         coded = pa.types.is_dictionary(field.type)
@@ -420,29 +351,22 @@ def _plainly_typed(table: Any) -> Any:
     return table
 
 
-def _unreadable(path: Path, error: Exception) -> DataError:
-    kind = path.suffix[1:] or "Parquet"
-    return DataError(
-        f"{path} is not a readable {kind} table ({error}); it may be cut short. Write it again."
-    )
-
-
 def _open_text(path: Path, named: Sequence[Any]) -> Any:
     """A CSV file with a header, which shows whether commas, semicolons or tabs divide it."""
-    import pyarrow.csv
-
     with path.open("rb") as file:
         header = file.readline(1 << 20)
         file.seek(0)
-        quotes = sum(block.count(b'"') for block in iter(lambda: file.read(1 << 20), b""))
+        counts = [(b.count(b'"'), b.count(b"\n")) for b in iter(lambda: file.read(1 << 20), b"")]
     if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise DataError(f"{path} is UTF-16 text. Save it as UTF-8.")
     delimiter = chr(max(b",;\t", key=header.count))
-    if quotes % 2:  # Arrow would take all that follows for one cell
-        for _ in csv_rows(path, delimiter):
-            pass
+    quotes, line_ends = map(sum, zip(*counts, strict=True))
+    if quotes % 2:
+        _check_quotes(path, delimiter)
     options = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     table = pyarrow.csv.read_csv(path, parse_options=options)
+    if quotes and line_ends > table.num_rows + 1:
+        _check_quotes(path, delimiter)
     check_header(str(path), table.column_names)
     for i, column in enumerate(table.schema):
         if pyarrow.types.is_string(column.type) and column.name in table[i].to_pylist():
@@ -458,12 +382,14 @@ def _open_text(path: Path, named: Sequence[Any]) -> Any:
     return _with_padded_names(path, table, options, named)
 
 
+def _check_quotes(path: Path, delimiter: str) -> None:
+    """Arrow takes what follows an open quote for one cell; here it is an error."""
+    for _ in csv_rows(path, delimiter):
+        pass
+
+
 def _with_padded_names(path: Path, table: Any, options: Any, named: Sequence[Any]) -> Any:
     """The table with 007 as text, not as 7, in columns of labels and of other names."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.csv
-
     usual = (*_LABELS, *_GROUPS, *_IDS)
     names = [
         field.name
@@ -484,76 +410,101 @@ def _with_padded_names(path: Path, table: Any, options: Any, named: Sequence[Any
     return table
 
 
-def _without_gaps(
-    where: str, table: Any, columns: Sequence[str], skip: bool, first_row: int = 0
-) -> tuple[Any, list[str]]:
-    """The table without rows that lack a value, if they may be skipped; missing numbers stay."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    missing = np.zeros(table.num_rows, dtype=bool)
+def _sound_rows(
+    where: str, about: Any, columns: Sequence[str], skip: bool
+) -> tuple[Int[np.ndarray, "rows"], list[str]]:
+    """The rows that have a value in all of these columns, and a note on the others."""
+    missing = np.zeros(about.num_rows, dtype=bool)
     for name in columns:
-        column, kind = table.column(name), _kind(table, name)
-        gaps = pc.is_null(column)
-        if kind == "text":
-            gaps = pc.or_(gaps, pc.fill_null(pc.equal(column, ""), True))
-        here = np.asarray(gaps.to_numpy())
-        if here.any() and not skip:
-            raise DataError(
-                f"{where}: column {name!r} has {here.sum()} missing values, the first in row "
-                f"{first_row + here.argmax()} (from 0). Remove or fill these rows, or leave them "
-                "out with skip_damaged=True (--skip-damaged)."
-            )
-        if kind not in _NUMBERS or name == columns[0]:
-            missing |= here
-    if not missing.any():
-        return table, []
+        gaps = pc.is_null(about.column(name))
+        if _kind(about, name) == "text":
+            gaps = pc.or_(gaps, pc.fill_null(pc.equal(about.column(name), ""), True))
+        _refuse_gaps(where, name, np.asarray(gaps), np.arange(len(missing)), skip)
+        missing |= np.asarray(gaps)
     if missing.all():
         raise DataError(f"{where}: every row lacks a value in {few_names(columns, 12)}.")
     lost = [f"row {row}" for row in np.flatnonzero(missing)]
-    notes = left_out(lost, f"of {len(missing):,} rows lack a value")
-    return table.filter(pa.array(~missing)), notes
+    return np.flatnonzero(~missing), left_out(lost, f"of {len(missing):,} rows lack a value")
 
 
-def _values(table: Any, column: str) -> Shaped[np.ndarray, "rows"]:
-    return np.asarray(table.column(column).to_numpy())
+def _refuse_gaps(
+    where: str, column: str, gaps: np.ndarray, rows: Int[np.ndarray, "rows"], skip: bool
+) -> None:
+    if gaps.any() and not skip:
+        raise DataError(
+            f"{where}: column {column!r} has {gaps.sum()} missing values, the first in row "
+            f"{rows[gaps.argmax()]} (from 0). Remove or fill these rows, or leave them out with "
+            "skip_damaged=True (--skip-damaged)."
+        )
 
 
-def _pictures(where: str, table: Any, column: str, asked: _Asked) -> Pictures:
-    cells = table.column(column).to_pylist()
-
-    def opened(row: int) -> BufferedReader | BytesIO:
-        cell = cells[row]
+def _pictures(cells: Sequence[Any], places: Sequence[str], asked: _Asked) -> Pictures:
+    def opened(cell: Any, place: str) -> BufferedReader | BytesIO:
         data = cell.get("bytes") if isinstance(cell, dict) else cell
         if data is not None:
             return BytesIO(data)
         try:
             return Path(cell["path"]).open("rb")
         except (KeyError, TypeError, OSError) as error:
-            raise DataError(f"{where}, row {row}: its picture is not there ({error}).") from error
+            raise DataError(f"{place}: its picture is not there ({error}).") from error
 
     return read_pictures(
-        [(partial(opened, r), f"{where}, row {r}, column {column!r}") for r in range(len(cells))],
+        [(partial(opened, *one), one[1]) for one in zip(cells, places, strict=True)],
         size=asked.image_size, colour=asked.colour, skip_damaged=asked.skip_damaged,
     )  # fmt: skip
 
 
 def _features(
-    where: str, table: Any, columns: Sequence[str], skip: bool, first_row: int = 0
+    where: str, data: Any, columns: Sequence[str], rows: Int[np.ndarray, "rows"], skip: bool
 ) -> Float[np.ndarray, "rows dims"]:
-    if _kind(table, columns[0]) != "list":
-        return np.column_stack([table.column(c).to_numpy().astype(np.float32) for c in columns])
-    lists = table.column(columns[0]).combine_chunks()
-    lengths = np.asarray(lists.value_lengths().to_numpy(zero_copy_only=False))
+    """The features in these rows, which ascend; large ones stay out of memory."""
+    X: Any = None
+    begin = at = 0
+    for batch in data.to_batches(columns=columns, batch_size=_ROWS_AT_ONCE):
+        own = rows[at : np.searchsorted(rows, begin + batch.num_rows)]
+        piece = _plainly_typed(pa.Table.from_batches([batch])).take(own - begin)
+        begin += batch.num_rows
+        if len(own):
+            values = as_samples(_numbers(where, piece, columns, own, skip))
+            X = room((len(rows), values.shape[1]), values.dtype) if X is None else X
+            if values.shape[1] != X.shape[1]:
+                raise _uneven(where, columns[0], values.shape[1], own[0], X.shape[1], rows[0])
+            X[at : at + len(own)] = values
+            at += len(own)
+    return X
+
+
+def _numbers(
+    where: str, piece: Any, columns: Sequence[str], rows: Int[np.ndarray, "rows"], skip: bool
+) -> Float[np.ndarray, "rows dims"]:
+    """The features of a piece of a table; missing ones, where they may be skipped, are NaN."""
+    for column in columns:
+        _refuse_gaps(where, column, np.asarray(pc.is_null(piece.column(column))), rows, skip)
+    if _kind(piece, columns[0]) != "list":
+        return np.column_stack([piece.column(c).to_numpy().astype(np.float32) for c in columns])
+    lists = piece.column(columns[0]).combine_chunks()
+    there = np.asarray(lists.is_valid())
+    lengths = np.asarray(lists.value_lengths().drop_null())
+    if not len(lengths):
+        raise DataError(f"{where}: no row has a value in column {columns[0]!r}.")
     odd = np.flatnonzero(lengths != lengths[0])
     if odd.size:
-        raise DataError(
-            f"{where}: column {columns[0]!r} has {lengths[odd[0]]} features in row "
-            f"{first_row + odd[0]} and {lengths[0]} in row {first_row}; all rows need the same "
-            "number."
-        )
-    flat = lists.flatten()
+        wrong, first = rows[there][odd[0]], rows[there][0]
+        raise _uneven(where, columns[0], lengths[odd[0]], wrong, lengths[0], first)
+    flat = lists.drop_null().flatten()
     if flat.null_count and not skip:
         raise DataError(f"{where}: column {columns[0]!r} has {flat.null_count} missing features.")
     values = np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(lengths), -1)
-    return values if values.dtype.kind == "f" else values.astype(np.float32)
+    values = values if values.dtype.kind == "f" else values.astype(np.float32)
+    if there.all():
+        return values
+    filled = np.full((len(rows), values.shape[1]), np.nan, dtype=values.dtype)
+    filled[there] = values
+    return filled
+
+
+def _uneven(where: str, column: str, one: Any, row: Any, other: Any, first: Any) -> DataError:
+    return DataError(
+        f"{where}: column {column!r} has {one} features in row {row} and {other} in row {first}; "
+        "all rows need the same number."
+    )

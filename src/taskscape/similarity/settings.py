@@ -194,7 +194,7 @@ def _checked(
     values: Mapping[str, Sequence[Any]] | None, model: TaskModel
 ) -> dict[str, Sequence[Any]]:
     """The values to try, each of which the model can have."""
-    if not values:
+    if not isinstance(values, Mapping) or not values:
         raise DataError("values must name settings to try: values={'image_themes': [8, 16, 32]}.")
     for name, listed in values.items():
         if name not in model.get_params(deep=False):

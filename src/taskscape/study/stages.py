@@ -124,14 +124,14 @@ class StageRunner:
         note = note or self._make(stage)
         try:
             result = stage.load(self.out / stage.name)
+            self.hashes[stage.name] = note["hash"]
+            self.timings[stage.name] = float(note["seconds"])
+            self.warnings[stage.name] = list(note["warnings"])
         except (DataError, OSError, KeyError, ValueError, TypeError) as error:
             raise DataError(
                 f"stage {stage.name!r} in {self.out / stage.name} is damaged: {error} Delete that "
                 "folder and run the same command with --resume."
             ) from error
-        self.hashes[stage.name] = note["hash"]
-        self.timings[stage.name] = float(note["seconds"])
-        self.warnings[stage.name] = list(note["warnings"])
         seconds = self.timings[stage.name] if elsewhere else time.perf_counter() - began
         self.listener.end(stage.name, seconds, reused)
         return result

@@ -16,7 +16,7 @@ from taskscape.errors import DataError
 from taskscape.io.files import cache_dir
 from taskscape.io.ledger import Ledger
 from taskscape.pools import ClassPool
-from taskscape.pools.look_alikes import same_name
+from taskscape.pools.join import same_name
 from taskscape.progress import progress_bar
 from taskscape.select.known import RANDOM
 from taskscape.select.trials import gain_over

@@ -32,21 +32,14 @@ class PoolRows:
 
 
 @dataclass(frozen=True)
-class Episodes:
+class Episodes(PoolRows):
     """Support and query samples of a batch of tasks, laid out ``(task, class, sample, …)``.
 
     The label of a sample is its position on the class axis. Padded samples are zero.
     """
 
-    classes: Int[np.ndarray, "tasks way"]
-    class_mask: Bool[np.ndarray, "tasks way"]
     support: Float[np.ndarray, "tasks way shot *shape"]
-    support_mask: Bool[np.ndarray, "tasks way shot"]
     query: Float[np.ndarray, "tasks way asked *shape"]
-    query_mask: Bool[np.ndarray, "tasks way asked"]
-
-    def __len__(self) -> int:
-        return len(self.classes)
 
     @staticmethod
     def gather(pool: ClassPool, batch: PoolRows) -> "Episodes":

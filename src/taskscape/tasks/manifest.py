@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Int
 
-from taskscape.arguments import check_kind
+from taskscape.arguments import public
 from taskscape.errors import DataError
 from taskscape.io.files import Kind, as_path, written_in_one_piece
 from taskscape.io.tables import (
@@ -116,9 +116,9 @@ def save_tasks(tasks: TaskSet, path: str | os.PathLike[str]) -> None:
             write_parquet(file, to_table(tasks))
 
 
+@public
 def load_tasks(path: str | os.PathLike[str], pool: ClassPool) -> TaskSet:
     """See :meth:`TaskSet.load`."""
-    check_kind(pool, ClassPool, "pool", "Open one with load_pool.")
     if is_csv(path):
         return read_tasks_csv(path, pool)
     source = os.fspath(path)

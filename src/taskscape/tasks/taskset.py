@@ -13,6 +13,7 @@ from taskscape.arguments import Seed, as_array, check_seed, check_whole, public
 from taskscape.errors import DataError
 from taskscape.notebook import ShownInNotebooks
 from taskscape.pools import ClassPool
+from taskscape.pools.pool import few_names
 from taskscape.tasks.batches import BatchSampler, Episodes, PoolRows
 from taskscape.tasks.draws import distinct, subkeys, task_keys
 
@@ -352,7 +353,7 @@ def make_tasks(
     if query is not None:
         raise DataError("query was given without support; list both, or draw both by n_query.")
     if not isinstance(n_shot, int | np.integer | str):
-        shots = np.asarray(n_shot)
+        shots = as_array(n_shot)
         if shots.shape != (len(ids),) or shots.dtype.kind not in "iu" or (shots < 1).any():
             raise DataError(
                 f"n_shot={n_shot!r}: give one number, 'all', or a whole number from 1 up for each "
@@ -443,10 +444,10 @@ def _class_table(pool: ClassPool, tasks: list[list[int]]) -> Int[np.ndarray, "ta
     for t, ids in enumerate(tasks):
         if not all(0 <= c < len(pool) for c in ids):
             raise DataError(
-                f"task {t}: class ids run from 0 to {len(pool) - 1}, got {_first_few(ids)}."
+                f"task {t}: class ids run from 0 to {len(pool) - 1}, got {few_names(ids, 20)}."
             )
         if len(ids) < 2 or len(set(ids)) < len(ids):
-            has = _first_few([pool.class_names[c] for c in ids])
+            has = few_names([pool.class_names[c] for c in ids], 20)
             raise DataError(f"task {t} needs at least 2 different classes, has {has}.")
     flat = np.array([c for ids in tasks for c in ids], dtype=np.int64)
     ways = np.array([len(ids) for ids in tasks], dtype=np.int64)
@@ -519,7 +520,7 @@ def _padded_ids(
         each_is_a_list = isinstance(of_task, kinds) and all(isinstance(s, kinds) for s in of_task)
         if not each_is_a_list or len(of_task) != len(own):
             got = f"has {len(of_task)} lists" if each_is_a_list else f"is {of_task!r}"
-            names = _first_few([pool.class_names[c] for c in own])
+            names = few_names([pool.class_names[c] for c in own], 20)
             raise DataError(
                 f"{name}[{t}] {got}; give a list of samples for each class of the task: {names}."
             )
@@ -564,7 +565,3 @@ def _refuse_repeats(
             f"task {t} lists sample {sample}{called} of class {pool.class_names[c]!r} twice; each "
             "sample is learned from or asked for once."
         )
-
-
-def _first_few(values: list[int] | list[str]) -> str:
-    return f"{values}" if len(values) <= 20 else f"{values[:20]} and {len(values) - 20} more"

@@ -313,7 +313,7 @@ def test_select_refuses_other_tasks(run, files, tmp_path):
     sample_tasks(POOL, 2000, n_way=3, n_shot=3, seed=9).save(tmp_path / "t.parquet")
     with pytest.raises(DataError, match=r"row by row; give the tasks that were embedded\.$"):
         run("select", files / "test.parquet", files / "train.parquet", "-n", 2, "--tasks",
-            tmp_path / "t.parquet")  # fmt: skip
+            tmp_path / "t.parquet", "--out-tasks", tmp_path / "c.parquet")  # fmt: skip
 
 
 def test_diagram(run, tmp_path):

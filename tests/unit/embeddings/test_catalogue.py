@@ -127,6 +127,12 @@ def test_damage_is_noticed(catalogue):
     part.write_bytes(whole[:-1])
     with pytest.raises(DataError, match=r"is damaged: shard-.* has .* bytes, not "):
         Catalogue(catalogue.path)
+    manifest = catalogue.path / "manifest.json"
+    text = manifest.read_text()
+    manifest.write_text(text.replace(f'"bytes": {len(whole)}', '"bytes": []'))
+    with pytest.raises(DataError, match=r"manifest\.json is damaged: it does not hold"):
+        Catalogue(catalogue.path)
+    manifest.write_text(text)
     part.unlink()
     with pytest.raises(DataError, match=r"is damaged: shard-.* is missing\.$"):
         Catalogue(catalogue.path)

@@ -31,6 +31,14 @@ def test_a_stored_pool_comes_back_the_same(pool: ClassPool, tmp_path: Path):
     assert back.fingerprint == pool.fingerprint
 
 
+def test_numbers_of_numpy_in_notes_are_stored(tmp_path: Path):
+    classes = {"a": np.zeros((2, 2)), "b": np.ones((2, 2))}
+    ClassPool.from_classes(classes, info={"epoch": np.int64(3), "rate": np.float64(0.5)}).save(
+        tmp_path / "stored"
+    )
+    assert read_pool(tmp_path / "stored").info == {"epoch": 3, "rate": 0.5}
+
+
 def test_a_subset_stores_only_its_own_samples(pool: ClassPool, tmp_path: Path):
     part = pool.split("train+test")
     write_pool(part, tmp_path / "part")

@@ -147,17 +147,6 @@ def test_answers_that_cannot_be_used(pool: ClassPool, encoder: object, message: 
         load_pool(pool, encoder=encoder)
 
 
-def test_an_encoder_that_changes_its_mind(pool: ClassPool, own_cache: Path) -> None:
-    before = sorted(own_cache.rglob("*"))
-
-    def narrower(batch: np.ndarray) -> np.ndarray:
-        return batch.mean(axis=2)[:, : 20 if len(batch) == 6 else 28]
-
-    with pytest.raises(DataError, match=r"gave 20 features for samples 24 to 29 and 28 before"):
-        load_pool(pool, encoder=narrower, encoder_batch=24)
-    assert sorted(own_cache.rglob("*")) == before
-
-
 def test_nan_midway_leaves_nothing(pool: ClassPool, own_cache: Path) -> None:
     before = sorted(own_cache.rglob("*"))
     with pytest.raises(DataError, match=r"NaN or infinite features for 6 of 6 samples"):

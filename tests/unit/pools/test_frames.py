@@ -78,7 +78,9 @@ def test_data_frames(kind: type) -> None:
     [
         ("1,2,a\n3,4,a\n", "line 1: 'a' is also in a row below. Is this the first row of data?"),
         ("1,2,0.5\n3,4,0.5\n", "line 1: numbers in every column (1, 2, 0.5, …). Is this the fir"),
+        ("1,,2, nan\n3,4,5,6\n", "line 1: numbers in every column (1, , 2,  nan, …). Is this the"),
         ('x,label\n1,a\n2,"b\n3,c\n', "line 3: a quote is opened and never closed."),
+        ('x,label\n1,a\n2,"b\n3,"c\n4,d\n', "line 3: ',' expected after"),
     ],
 )
 def test_a_csv_file_without_a_header_or_with_an_open_quote(tmp_path, text, message) -> None:
@@ -104,6 +106,19 @@ def test_views_of_text_as_polars_exports() -> None:
         pool = load_pool(Frame({"label": label, **columns, **WIDE}))
         assert (pool.splits, pool.names_of(2)[0]) == (files.SPLIT_OF, "c2")
         np.testing.assert_array_equal(pool.samples_of(2), X[Y == 2])
+
+
+def test_pictures_in_views_of_bytes_as_polars_exports() -> None:
+    pictures = pa.array([files.drawing(i, 8) for i in range(30)], pa.binary_view())
+    assert load_pool(Frame({"label": NAMES, "image": pictures})).sample_shape == (8, 8)
+
+
+def test_rows_without_a_list_are_skipped_like_others_without_numbers() -> None:
+    lists = [None if i in (0, 7) else row for i, row in enumerate(X.tolist())]
+    pool = load_pool(pa.table({"label": NAMES, "x": pa.array(lists)}), skip_damaged=True)
+    assert pool.n_samples == 28
+    np.testing.assert_array_equal(pool.samples, X[pool.given_rows])
+    assert not {0, 7} & set(pool.given_rows.tolist())
 
 
 def test_datasets_with_names_and_pictures() -> None:
@@ -168,7 +183,7 @@ def test_rows_with_gaps_can_be_skipped(tmp_path: Path) -> None:
 
 def test_a_table_of_gaps_alone_is_an_error() -> None:
     lists = pa.array([None, None], type=pa.list_(pa.float32()))
-    with pytest.raises(DataError, match="every row lacks a value in 'label', 'f'"):
+    with pytest.raises(DataError, match="no row has a value in column 'f'"):
         load_pool(pa.table({"label": ["x", "y"], "f": lists}), skip_damaged=True)
 
 

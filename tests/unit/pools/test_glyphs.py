@@ -12,11 +12,11 @@ import pytest
 
 from taskscape.errors import DataError
 from taskscape.pools import glyphs
-from taskscape.pools.glyph_drawing import draw
 from taskscape.pools.glyphs import (
     BLOCKS,
     SCRIPTS,
     characters_of,
+    draw,
     load_glyphs,
     read_shapes,
 )

@@ -1,6 +1,5 @@
 """load_pool: what is opened by what, and the errors when nothing is."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -107,12 +106,6 @@ def test_files_of_other_kinds(here: Path) -> None:
     ):
         (here / name).write_bytes(b"-")
         assert hint in _error(name)
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
-def test_a_pipe_is_refused_instead_of_waited_for(here: Path) -> None:
-    os.mkfifo(here / "pipe.npz")
-    assert _error("pipe.npz").endswith("is neither a file nor a folder. Save it as one.")
 
 
 @pytest.mark.parametrize("source", [None, 3, {1, 2}, np.zeros((3, 2))])

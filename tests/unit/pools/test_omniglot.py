@@ -122,6 +122,14 @@ def test_a_damaged_drawing_is_named(tmp_path: Path, own_cache: Path, form: str) 
     assert "is damaged or cut short" in message
 
 
+def test_damaged_drawings_can_be_skipped(tmp_path: Path) -> None:
+    name = "images_background/Latin/character02/0002_03.png"
+    path = files.write_files(tmp_path / "x", {**FILES, name: FILES[name][:60]})
+    pool, whole = load_pool(path, skip_damaged=True), files.write_files(tmp_path / "y", FILES)
+    assert pool.n_samples == load_pool(whole).n_samples - 1
+    assert name in pool.info["notes"][0]
+
+
 def test_a_truncated_zip(tmp_path: Path, own_cache: Path) -> None:
     path = files.write_zip(tmp_path / "omniglot.zip", FILES)
     path.write_bytes(path.read_bytes()[:-400])

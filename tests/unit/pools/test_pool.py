@@ -202,6 +202,7 @@ def test_a_mask_is_not_lost():
         (lambda: ClassPool.from_arrays(X, [0, 0, 1, 1]), "X"),
         (lambda: ClassPool.from_arrays(features(4), np.ma.masked_equal([0, 0, 1, 9], 9)), "y"),
         (lambda: ClassPool.from_classes({"a": X}), "class 'a'"),
+        (lambda: ClassPool.from_arrays(list(X), [0, 0, 1, 1]), "X"),
     ):
         with pytest.raises(DataError, match=f"^{what} has 1 masked values. Leave these rows out"):
             ask()

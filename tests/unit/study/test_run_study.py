@@ -238,6 +238,10 @@ def test_damaged_stages_are_named(whole, tmp_path):
     with pytest.warns(UserWarning, match=message):
         _, heard = go(out, resume=True)
     assert heard.made == ["embed"]
+    note = out / "health" / "stage.json"
+    note.write_text(json.dumps(json.loads(note.read_text()) | {"warnings": True}))
+    with pytest.raises(DataError, match=r"stage 'health' in .* is damaged"):
+        load_study(out, toy_pool())
 
 
 def test_own_features_without_splits_with_all_rules(tmp_path):

@@ -42,6 +42,7 @@ def test_shots_of_each_task(pool: ClassPool) -> None:
     for shots, message in (
         ([1], "a whole number from 1 up for each of the 2 tasks"),
         ([1, 0], "a whole number from 1 up"),
+        (np.ma.masked_equal([1, 3], 3), "an array has 1 masked values"),
         ([1, 5], "needs 7 samples per class; 'c' has 5"),
     ):
         with pytest.raises(DataError, match=message):
@@ -57,9 +58,9 @@ def test_shots_of_each_task(pool: ClassPool) -> None:
         ([[["0.png"], ["9.png"]]], None, "support[0][1]: '9.png' is not a sample of class 'b'; it "
             "has 5, such as 'b/0.png', 'b/1.png', 'b/2.png'."),
         ([[["0.png"]]], None, "support[0] has 1 lists; give a list of samples for each class of "
-            "the task: ['a', 'b']."),
+            "the task: 'a', 'b'."),
         ([[["0.png"], "1.png"]], None, "'1.png']; give a list of samples for each class of the "
-            "task: ['a', 'b']."),
+            "task: 'a', 'b'."),
         ([[[0.5], [1]]], None, "support[0][0] has 0.5; a sample is named by its number"),
         ([[[0], []]], None, "support leaves class 'b' of task 0 without samples."),
         ([[[0], [1]], [[0], [1, 2]]], None, "support lists samples of 2 tasks; there are 1."),
