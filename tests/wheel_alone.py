@@ -24,7 +24,7 @@ rng = np.random.default_rng(0)
 y = np.repeat(np.arange(60), 20)
 np.savez("features.npz", features=rng.normal(size=(60, 16))[y] + rng.normal(size=(1200, 16)), y=y)
 pool = load_pool("symbols")
-for name in ("Arrows/upwards arrow", "Dingbats/black scissors", "Hexagrams/peace"):
+for name in ("Arrows/leftwards arrow", "Dingbats/black scissors", "Hexagrams/peace"):
     folder = Path("my_symbols", name.split("/")[1])
     folder.mkdir(parents=True)
     for i, drawing in enumerate(pool.samples_of(name)[:5]):
