@@ -13,10 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 WIDTH = 100
-COMMANDS = (
-    "taskscape run --preset quick --out look",
-    "taskscape advise --data glyphs --target Hexagrams --out advice",
-)
+COMMANDS = ("taskscape run --preset quick --data glyphs --target Hexagrams --out look",)
 _PIECES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\n]|[^\x1b\r\n]+")
 
 
@@ -36,10 +33,9 @@ def said_by(line: str, folder: str) -> str:
     program = [sys.executable, "-m", *shlex.split(line)]
     env = os.environ | {"COLUMNS": str(WIDTH), "FORCE_COLOR": "1"}
     done = subprocess.run(
-        program, cwd=folder, env=env, text=True, check=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    return done.stdout
+        program, cwd=folder, env=env, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    return done.stdout.decode()
 
 
 def last_screen(printed: str) -> str:

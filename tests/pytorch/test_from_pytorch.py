@@ -41,7 +41,7 @@ def test_the_page_does_what_it_says(
     names: dict[str, object] = {"__name__": "__main__"}
     with quick_starts():
         for block in BLOCKS:
-            other = re.search(r"(?:import|from) (easyfsl|learn2learn)", block)
+            other = re.search(r"(?:import|from) ((?:easyfsl|learn2learn)[\w.]*)", block)
             if other is None or imported(other[1]) is not None:
                 exec(compile(block.replace("2000", "300"), PAGE.name, "exec"), names)
     assert names["batches"] == list(names["chosen"].batch_sampler())
