@@ -48,9 +48,9 @@ site: $(DEV)
 gallery: $(DEV)
 	$(BIN)/python docs/notebooks.py docs/gallery/*.ipynb
 
-# The terminal shown in README: what the commands in it say.
-recording: $(DEV)
-	$(BIN)/python docs/recording.py docs/images/terminal.svg
+# What README shows of a study: its terminal, and its report in Chromium.
+recording: $(DEV) browser
+	$(BIN)/python docs/recording.py docs/images
 
 lint: $(DEV)
 	$(BIN)/ruff check .

@@ -1,34 +1,32 @@
-"""Draws the terminal of README: commands, and what they say when this runs: ``make recording``."""
+"""Records what README shows: what a study prints, and its report: ``make recording``."""
 
 import io
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from playwright.sync_api import sync_playwright
 from rich.console import Console
 from rich.text import Text
 
 WIDTH = 100
-COMMANDS = ("taskscape run --preset quick --data glyphs --target Hexagrams --out look",)
+COMMAND = "taskscape run --preset quick --data glyphs --target Hexagrams --out look"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _PIECES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\n]|[^\x1b\r\n]+")
 
 
-def main(path: Path) -> None:
-    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
+def main(images: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        for line in COMMANDS:
-            console.print(Text(f"$ {line}", style="bold green"))
-            console.print(Text.from_ansi(last_screen(said_by(line, folder))), "")
-    svg = console.export_svg(title="taskscape", unique_id="terminal")
-    # the fonts that rich asks for would be fetched from elsewhere
-    path.write_text(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S), encoding="utf-8")
+        terminal(last_screen(printed_by(COMMAND, folder)), images / "terminal.svg")
+        picture(Path(folder) / "look" / "report.html", images / "report.png")
 
 
-def said_by(line: str, folder: str) -> str:
+def printed_by(line: str, folder: str) -> str:
     """What a command prints on a terminal with colours."""
     program = [sys.executable, "-m", *shlex.split(line)]
     env = os.environ | {"COLUMNS": str(WIDTH), "FORCE_COLOR": "1"}
@@ -42,16 +40,37 @@ def last_screen(printed: str) -> str:
     """What stands on the terminal at the end: lines that were drawn again stand once."""
     lines, row = [""], 0
     for piece in _PIECES.findall(printed):
+        moves = piece.startswith("\x1b") and not piece.endswith("m")
         if piece == "\n":
             row += 1
             lines += [""] * (row == len(lines))
-        elif piece.endswith("A") and piece.startswith("\x1b"):
+        elif moves and piece.endswith("A"):
             row -= int(piece[2:-1] or 1)
-        elif piece.endswith("K") and piece.startswith("\x1b"):
+        elif moves and piece.endswith("K"):
             lines[row] = ""
-        elif piece != "\r" and "?" not in piece[:3]:
+        elif not moves and piece != "\r":
             lines[row] += piece
     return "\n".join(line.rstrip() for line in lines).strip("\n")
+
+
+def terminal(text: str, path: Path) -> None:
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
+    console.print(Text(f"$ {COMMAND}", style="bold green"))
+    console.print(Text.from_ansi(text))
+    svg = console.export_svg(title="taskscape", unique_id="terminal")
+    # the fonts that rich asks for would be fetched from elsewhere
+    path.write_text(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S), encoding="utf-8")
+
+
+def picture(page: Path, path: Path) -> None:
+    browser = next(filter(None, map(shutil.which, BROWSERS)))
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        window = chromium.new_page(viewport={"width": 1180, "height": 1128})
+        window.goto(page.as_uri())
+        window.wait_for_selector("html[data-ready=yes]")
+        window.screenshot(path=path)
+        chromium.close()
 
 
 if __name__ == "__main__":
