@@ -30,6 +30,11 @@ def imported(name: str) -> Any:
         return None
 
 
+def test_a_training_loop_on_chosen_tasks_takes_fifteen_lines():
+    (loop,) = [block for block in BLOCKS if "batch_sampler=chosen.batch_sampler(repeat" in block]
+    assert len(list(filter(None, loop.splitlines()))) <= 15
+
+
 @pytest.mark.slow
 def test_the_page_does_what_it_says(
     shared_cache: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
