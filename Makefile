@@ -102,7 +102,7 @@ TORCH_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu
 torch:
 	test -x build/torch/bin/python || $(PYTHON) -m venv build/torch
 	build/torch/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH_INDEX) $(TORCH) -e '.[dev,docs]'
-	build/torch/bin/python -m pytest -q tests/pytorch tests/test_gallery.py
+	build/torch/bin/python -m pytest -q -k pytorch tests/pytorch tests/test_gallery.py
 
 clean:
 	rm -rf $(VENV) out reproduced build dist
