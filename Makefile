@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 
-.PHONY: run reproduce test check lint types imports docs tables site fast-tests all-tests browser packages oldest torch clean
+.PHONY: run reproduce test check lint types imports docs tables site gallery recording fast-tests all-tests browser packages wheel oldest torch clean
 .DELETE_ON_ERROR:
 
 $(STAMP): pyproject.toml
@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 $(DEV): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,docs,examples]'
 	@touch $@
 
 # Every fourth of the nine groups of the embedded pool that are for testing, as targets.
@@ -42,6 +42,15 @@ tables: $(DEV)
 # The documentation as a site, build/site/index.html. A broken link is an error.
 site: $(DEV)
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
+
+# The notebooks of the gallery, run again with what they show; docs/gallery/from-pytorch.ipynb needs
+# PyTorch, and stays as it is without.
+gallery: $(DEV)
+	$(BIN)/python docs/notebooks.py docs/gallery/*.ipynb
+
+# What README shows of a study: its terminal, and its report in Chromium.
+recording: $(DEV) browser
+	$(BIN)/python docs/recording.py docs/images
 
 lint: $(DEV)
 	$(BIN)/ruff check .
@@ -76,6 +85,10 @@ packages: $(DEV)
 	rm -rf build/source && mkdir -p build/source && tar -xzf dist/taskscape-*.tar.gz -C build/source --strip-components 1
 	cd build/source && $(CURDIR)/$(BIN)/python -m hatchling build -t wheel -d $(CURDIR)/dist
 
+# The wheel in an environment where nothing else is, and what README says there; pipx, too.
+wheel: packages
+	$(BIN)/python tests/wheel_alone.py dist build/wheel
+
 # The fast tests with the lowest versions that pyproject.toml allows; what these warn of is not ours.
 oldest:
 	rm -rf build/oldest && $(PYTHON) -m venv build/oldest
@@ -83,12 +96,13 @@ oldest:
 	build/oldest/bin/uv pip install --quiet --python build/oldest/bin/python --resolution lowest-direct -e '.[dev]'
 	build/oldest/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m "not slow" -o filterwarnings=default --disable-warnings
 
-# What docs/from-pytorch.md says, with PyTorch for CPUs in an environment of its own.
+# What docs/from-pytorch.md and its notebook say, with PyTorch for CPUs in an environment of its own.
 TORCH ?= torch torchvision easyfsl
+TORCH_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu
 torch:
 	test -x build/torch/bin/python || $(PYTHON) -m venv build/torch
-	build/torch/bin/python -m pip install --quiet --disable-pip-version-check --extra-index-url https://download.pytorch.org/whl/cpu $(TORCH) -e '.[dev]'
-	build/torch/bin/python -m pytest -q tests/pytorch
+	build/torch/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH_INDEX) $(TORCH) -e '.[dev,docs]'
+	build/torch/bin/python -m pytest -q -k pytorch tests/pytorch tests/test_gallery.py
 
 clean:
 	rm -rf $(VENV) out reproduced build dist

@@ -18,7 +18,7 @@ copyright = "the taskscape authors, MIT licence"
 release = version = taskscape.__version__
 
 extensions = [
-    "myst_parser",
+    "myst_nb",  # Markdown by myst_parser, and the notebooks of the gallery
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
@@ -28,6 +28,7 @@ exclude_patterns = ["_build", "results/**"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
+nb_execution_mode = "off"  # `make gallery` runs the notebooks, and the tests do
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"

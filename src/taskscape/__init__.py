@@ -8,5 +8,5 @@ The meta-learners are in :mod:`taskscape.meta`, all similarity measures in
 
 from taskscape.lazy import attach_stub
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 __getattr__, __dir__, __all__ = attach_stub(__name__)

@@ -30,6 +30,11 @@ def imported(name: str) -> Any:
         return None
 
 
+def test_a_training_loop_on_chosen_tasks_takes_fifteen_lines():
+    (loop,) = [block for block in BLOCKS if "batch_sampler=chosen.batch_sampler(repeat" in block]
+    assert len(list(filter(None, loop.splitlines()))) <= 15
+
+
 @pytest.mark.slow
 def test_the_page_does_what_it_says(
     shared_cache: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -41,7 +46,7 @@ def test_the_page_does_what_it_says(
     names: dict[str, object] = {"__name__": "__main__"}
     with quick_starts():
         for block in BLOCKS:
-            other = re.search(r"(?:import|from) (easyfsl|learn2learn)", block)
+            other = re.search(r"(?:import|from) ((?:easyfsl|learn2learn)[\w.]*)", block)
             if other is None or imported(other[1]) is not None:
                 exec(compile(block.replace("2000", "300"), PAGE.name, "exec"), names)
     assert names["batches"] == list(names["chosen"].batch_sampler())
