@@ -4,7 +4,8 @@
 
 Bad are tasks whose labels are permuted (samples of a group, dealt to its classes by chance), or
 tasks of an unrelated source (gratings). A cell is a kind, a share and a target. Measures are fitted
-to all candidates, good or bad: nobody says which are which.
+to all candidates, good or bad: nobody says which are which. ``--separable`` leaves out candidates
+whose own labelled samples are classified no better than by chance.
 """
 
 import time
@@ -17,7 +18,7 @@ from jaxtyping import Shaped, UInt8
 
 from experiments.lab import Lab, option
 from taskscape.pools import ClassPool, load_pool
-from taskscape.similarity import make_similarity
+from taskscape.similarity import TaskHardness, make_similarity
 from taskscape.similarity.known import PROTOTYPES, THEMES
 from taskscape.targets.advisor import AdvisorSettings, Outlook, Sources
 from taskscape.targets.known import RANKS
@@ -25,7 +26,7 @@ from taskscape.targets.rotation import Rotation, Turn
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.task_model import without_advice
 
-__all__ = ["KINDS", "BadTasksSettings", "gratings", "run", "with_bad_classes"]
+__all__ = ["KINDS", "BadTasksSettings", "gratings", "run", "separable", "with_bad_classes"]
 
 WAYS = (THEMES, PROTOTYPES, RANKS)
 KINDS = ("permuted labels", "unrelated source")
@@ -42,6 +43,7 @@ class BadTasksSettings:
     learner: str = "protonet"
     budget: int = 100
     trials: int = option("trainings of each way; twice as many at random", 2)
+    separable: bool = option("only candidates that are easier than chance", False)
     folds: int = 7
     only_folds: tuple[int, ...] = option("not all of them", ())
     settings: AdvisorSettings = field(default_factory=AdvisorSettings)
@@ -64,7 +66,8 @@ def run(settings: BadTasksSettings, lab: Lab) -> None:
                 {"what": "bad tasks", "kind": kind, "share": share, "pool": pool.name,
                  "data": pool.fingerprint, "target": name, "fold": number, "folds": settings.folds,
                  "learner": settings.learner, "budget": settings.budget,
-                 "trials": settings.trials, **asdict(given)}
+                 "trials": settings.trials, **asdict(given),
+                 **({"separable": True} if settings.separable else {})}
                 for name in fold
             ]  # fmt: skip
             sources: Sources | None = None
@@ -74,6 +77,7 @@ def run(settings: BadTasksSettings, lab: Lab) -> None:
                     outside = np.flatnonzero(~np.isin(pool.groups or (), fold))
                     clean = replace(pool.subset(outside.tolist()), splits=None)
                     sources = _sources(clean, kind, share, given)
+                    sources = separable(sources) if settings.separable else sources
                 _one_target(cell, sources.look_at(rotation.target(cell["target"])), lab)
 
 
@@ -87,7 +91,9 @@ def _one_target(cell: Mapping[str, Any], outlook: Outlook, lab: Lab) -> None:
         {**summary, "bad": float(np.mean([is_bad[rows].mean() for rows in tried.chosen]))}
         for summary, tried in zip(turn.summaries(), turn.tried, strict=True)
     ]
-    lab.add(cell, {"ways": ways, "gap": outlook.gap, "seconds": time.perf_counter() - began})
+    counts = {"candidates": len(is_bad), "bad": int(is_bad.sum())}
+    seconds = time.perf_counter() - began
+    lab.add(cell, {"ways": ways, "gap": outlook.gap, **counts, "seconds": seconds})
     gains = {w["way"]: f"{100 * w['gain']:+.1f} ({w['bad']:.0%} bad)" for w in ways}
     print(cell["kind"], cell["share"], cell["target"], gains, flush=True)
 
@@ -111,6 +117,18 @@ def _sources(clean: ClassPool, kind: str, share: float, settings: AdvisorSetting
         fitted = {name: measure.fit(tasks) for name, measure in measures.items()}
         embedded = {name: measure.embed(tasks) for name, measure in fitted.items()}
     return Sources(settings, tasks, fitted, embedded)
+
+
+def separable(sources: Sources) -> Sources:
+    r"""The candidates whose samples, each left out of its class's mean, tell their class.
+
+    Better than by chance: mean log-odds of an error below those of guessing, :math:`\ln(C - 1)`.
+    """
+    tasks = sources.tasks
+    hardness = TaskHardness().fit(tasks).embed(tasks)[:, 0]
+    kept = np.flatnonzero(hardness < np.log(tasks.n_way - 1))
+    embedded = {name: own[kept] for name, own in sources.embedded.items()}
+    return replace(sources, tasks=tasks[kept], embedded=embedded)
 
 
 def with_bad_classes(clean: ClassPool, kind: str, seed: int) -> ClassPool:

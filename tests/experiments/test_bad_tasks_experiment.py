@@ -32,6 +32,11 @@ def test_every_share_and_target_is_a_cell(tmp_path: Path, monkeypatch: pytest.Mo
         assert all(0 <= share <= 1 for share in bad.values())
     main(words)
     assert len(read_ledger(tmp_path / "found.jsonl")) == len(entries)
+    main([*words, "--separable"])
+    *_, left = read_ledger(tmp_path / "found.jsonl")
+    assert left["cell"]["separable"]
+    assert left["bad"] < entries[-1]["bad"]  # most of them have classes that nothing tells apart
+    assert left["candidates"] - left["bad"] == entries[-1]["candidates"] - entries[-1]["bad"]
 
 
 def test_permuted_labels_keep_the_samples_of_a_group() -> None:
