@@ -14,6 +14,7 @@ POOLS = {
     "glyphs": "letters and symbols",
     "omniglot": "Omniglot",
     "mini_imagenet": "mini-ImageNet",
+    "places": "place names",
 }
 """Data sets as tables of results name them, in their order."""
 

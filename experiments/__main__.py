@@ -19,14 +19,18 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from experiments import (
     agreement,
+    bad_tasks,
     choosing,
+    explained,
     forecasting,
     learning,
     likeness,
+    novel,
     paper,
     representation,
     retrieval,
     similarity,
+    sources,
     targets,
 )
 from experiments.lab import Lab, OutOfTimeError
@@ -37,14 +41,18 @@ __all__ = ["EXPERIMENTS", "main"]
 
 EXPERIMENTS: Mapping[str, tuple[ModuleType, type]] = {
     "agreement": (agreement, agreement.AgreementSettings),
+    "bad_tasks": (bad_tasks, bad_tasks.BadTasksSettings),
+    "explained": (explained, explained.ExplainedSettings),
     "paper": (paper, paper.PaperSettings),
     "learning": (learning, learning.LearningSettings),
     "likeness": (likeness, likeness.LikenessSettings),
     "choosing": (choosing, choosing.ChoosingSettings),
     "forecasting": (forecasting, forecasting.ForecastingSettings),
+    "novel": (novel, novel.NovelSettings),
     "representation": (representation, representation.RepresentationSettings),
     "retrieval": (retrieval, retrieval.RetrievalSettings),
     "similarity": (similarity, similarity.SimilaritySettings),
+    "sources": (sources, sources.SourcesSettings),
     "targets": (targets, targets.TargetsSettings),
 }
 """By name: a module with a docstring for the help and ``run(settings, lab)``, and a dataclass of

@@ -3,7 +3,8 @@
     python -m experiments retrieval --pool omniglot --out found.jsonl
 
 A cell is a data set, a measure and a seed, which draws classes, tasks and samples. The classes of
-mini-ImageNet are grouped by WordNet: canids, other animals, things.
+mini-ImageNet are grouped by WordNet: canids, other animals, things. Names of places are made by
+:mod:`experiments.places`.
 """
 
 import time
@@ -28,7 +29,8 @@ class RetrievalSettings:
     pool: str = option("a known data set or a path")
     measures: tuple[str, ...] = option(
         "similarity measures",
-        ("themes", "image_themes", "position", "task_themes", "task_means", "prototypes"),
+        ("themes", "image_themes", "position", "task_themes", "task_means", "prototypes",
+         "task2vec", "otdd"),
         choices=tuple(SIMILARITIES),
     )  # fmt: skip
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)

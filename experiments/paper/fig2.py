@@ -181,25 +181,40 @@ class Fig2(Experiment[Fig2Plan]):
         Its bins hold a tenth of the tasks each: with many task-themes all distances are about
         alike, and most of the paper's bins, of equal width from 0 on, would be empty.
         """
+        train = self.measured_from(version)
+        if train is None:
+            raise DataError(f"no distances of version {version!r} yet; run --only prepare first.")
+        return self.diagram_of(
+            mean_distance(self._lam(version), train),
+            learners,
+            f"mean KL divergence to {train.tasks:,} training tasks ({version})",
+        )
+
+    def diagram_of(
+        self,
+        distance: Float[np.ndarray, "tasks"],
+        learners: Sequence[str],
+        label: str,
+        hard: Float[np.ndarray, "tasks columns"] | None = None,
+    ) -> CorrelationDiagram:
+        """The diagram of a distance of the test tasks, for learners that are finished.
+
+        ``hard`` is how hard the tasks are, by default by the separation of their classes.
+        """
         tests = self.tests()
         accuracy = {}
         for learner in learners:
             kept = [self.store.read(self._name(learner, s))["right"] for s in self.plan.seeds]
             seeds = [accuracy_of(r, 5 * self.plan.n_query, self.plan.episodes) for r in kept]
             accuracy[learner] = np.mean(seeds, axis=0)
-        train = self.measured_from(version)
-        if train is None:
-            raise DataError(f"no distances of version {version!r} yet; run --only prepare first.")
-        classes = self.pool.classes_in(self.plan.train_split)
-        preparation = learn_preparation(self.pool, classes, choose_config(self.pool, classes))
+        if hard is None:
+            classes = self.pool.classes_in(self.plan.train_split)
+            preparation = learn_preparation(self.pool, classes, choose_config(self.pool, classes))
+            hard = difficulty(self.pool, tests, preparation)
         return correlation_diagram(
-            mean_distance(self._lam(version), train),
-            accuracy,
-            classes=tests,
-            difficulty=difficulty(self.pool, tests, preparation),
-            bins="quantile",
-            distance_label=f"mean KL divergence to {train.tasks:,} training tasks ({version})",
-        )
+            distance, accuracy, classes=tests, difficulty=hard, bins="quantile",
+            distance_label=label,
+        )  # fmt: skip
 
 
 def _piece_size(version: str) -> int:

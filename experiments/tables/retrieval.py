@@ -1,10 +1,12 @@
-"""Which measures find a task's own group, and agree: the tables of ``docs/similarity.md``.
+"""Which measures find a task's own group, and agree: tables and a figure of ``docs/similarity.md``.
 
 python -m experiments.tables.retrieval
 """
 
+from functools import cache
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 
 from experiments.agreement import agreement
@@ -12,23 +14,66 @@ from experiments.tables import DOCS, POOLS, Blocks, ledger
 from taskscape.plain_text import markdown_table
 
 PAGE = DOCS / "similarity.md"
+IMAGE = DOCS / "images" / "retrieval.png"
+
+
+@cache
+def draws() -> dict[str, dict[str, np.ndarray]]:
+    """By measure and data set, the precision at 1 of every draw in %; and what chance has."""
+    by: dict[str, dict[str, list[float]]] = {"chance": {}}
+    for entry in ledger("retrieval"):
+        measure, pool = entry["cell"]["measure"], entry["cell"]["pool"]
+        by.setdefault(measure, {}).setdefault(pool, []).append(entry["precision"]["value"])
+        by["chance"].setdefault(pool, []).append(entry["chance"])
+    return {m: {p: 100 * np.array(x) for p, x in own.items()} for m, own in by.items()}
 
 
 def table() -> str:
-    """Precision at 1 in %, the mean over draws and the lowest and highest of them."""
-    by: dict[tuple[str, str], list[float]] = {}
-    chance: dict[str, float] = {}
-    for entry in ledger("retrieval"):
-        cell = entry["cell"]
-        by.setdefault((cell["measure"], cell["pool"]), []).append(entry["precision"]["value"])
-        chance[cell["pool"]] = entry["chance"]
-    pools = [p for p in POOLS if p in chance]
-    rows = [["chance", *(f"{100 * chance[p]:.0f}" for p in pools)]]
-    for measure in dict.fromkeys(m for m, _ in by):
-        draws = [100 * np.array(by[measure, p]) for p in pools]
-        cells = [f"{d.mean():.0f} ({d.min():.0f} to {d.max():.0f})" for d in draws]
-        rows.append([f"`{measure}`", *cells])
+    """The mean over draws and the lowest and highest of them; how many, where not five."""
+    pools = [p for p in POOLS if p in draws()["chance"]]
+    rows = [["chance", *(f"{draws()['chance'][p].mean():.0f}" for p in pools)]]
+    for measure, own in draws().items():
+        if measure != "chance":
+            rows.append([f"`{measure}`", *(_shown(own.get(p, np.array([]))) for p in pools)])
     return markdown_table(["measure", *(POOLS[p] for p in pools)], rows)
+
+
+def _shown(x: np.ndarray) -> str:
+    if not len(x):
+        return ""
+    few = "" if len(x) == 5 else f", {len(x)} draw{'s' * (len(x) > 1)}"
+    spread = f"{x.min():.0f} to {x.max():.0f}{few}" if len(x) > 1 else few.removeprefix(", ")
+    return f"{x.mean():.0f} ({spread})"
+
+
+def draw() -> None:
+    """Every measure on every data set: draws as points, their mean as a bar."""
+    from matplotlib import pyplot as plt
+
+    pools = [p for p in POOLS if p in draws()["chance"]]
+    measures = [m for m in draws() if m != "chance"]
+    figure, axes = plt.subplots(
+        1, len(pools), figsize=(1.6 + 2.1 * len(pools), 3.2), sharey=True, layout="constrained"
+    )
+    for axis, pool in zip(np.atleast_1d(axes), pools, strict=True):
+        for row, measure in enumerate(measures):
+            x = draws()[measure].get(pool, np.array([]))
+            if len(x):
+                colour = "#4c72b0" if measure == "themes" else "#b4c3dc"
+                axis.barh(row, x.mean(), height=0.7, color=colour)
+                axis.plot(x, np.full(len(x), row), "o", ms=2.5, color="0.25", lw=0)
+        axis.axvline(draws()["chance"][pool].mean(), color="0.3", lw=0.8, ls=":")
+        axis.set_xlim(0, 100)
+        axis.set_title(POOLS[pool], fontsize=10)
+        axis.tick_params(labelsize=8)
+    axis = np.atleast_1d(axes)[0]
+    axis.set_yticks(range(len(measures)), measures, fontsize=9)
+    axis.invert_yaxis()
+    figure.supxlabel(
+        "tasks that find their own unseen group, %; points are draws, dotted is chance", fontsize=9
+    )
+    figure.savefig(IMAGE, dpi=130, metadata={"Software": None})
+    plt.close(figure)
 
 
 def agreement_table() -> str:
@@ -57,3 +102,5 @@ TABLES = Blocks(
 
 if __name__ == "__main__":
     TABLES.write(PAGE)
+    mpl.use("agg")
+    draw()

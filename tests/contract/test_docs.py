@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = ("similarity", "forecasts", "paper", "targets", "retrieval")
+SCRIPTS = (
+    "bad_tasks", "explained", "forecasts", "novel", "paper", "retrieval", "similarity", "sources",
+    "targets",
+)  # fmt: skip
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 sys.path.insert(0, str(ROOT / "docs"))

@@ -1,0 +1,102 @@
+"""Figure 2 by the default distance: a table of ``docs/results-paper.md``, and its figure.
+
+python -m experiments.tables.explained
+"""
+
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+from experiments.paper.published import FIG2
+from experiments.tables import DOCS, POOLS, Blocks, ledger
+from taskscape.diagram.plot import COLOURS
+from taskscape.meta import label_of
+from taskscape.plain_text import markdown_table
+
+PAGE = DOCS / "results-paper.md"
+IMAGE = DOCS / "images" / "explained.png"
+FIGURES = {"fig2-mini-imagenet": "mini_imagenet", "fig2-omniglot": "omniglot"}
+
+
+def entries_of(figure: str) -> dict[str, list[dict[str, Any]]]:
+    """By measure, the seeds of a figure."""
+    by: dict[str, list[dict[str, Any]]] = {}
+    for e in ledger("explained"):
+        if e["cell"]["figure"] == figure:
+            by.setdefault(e["cell"]["measure"], []).append(e)
+    return by
+
+
+def table() -> str:
+    """The least and the largest over learners; intervals, over classes, of ProtoNet."""
+    rows = []
+    for figure, pool in FIGURES.items():
+        for measure, seeds in entries_of(figure).items():
+            row = [POOLS[pool], f"`{measure}`", str(len(seeds))]
+            for what in ("spearman", "given_difficulty", "given_all"):
+                if what not in seeds[0]["learners"]["protonet"]:
+                    row += ["", ""]
+                    continue
+                means = [
+                    np.mean([e["learners"][name][what]["value"] for e in seeds])
+                    for name in seeds[0]["learners"]
+                ]
+                ends = [
+                    np.mean([e["learners"]["protonet"][what][end] for e in seeds])
+                    for end in ("low", "high")
+                ]
+                row.append(f"{_number(min(means))} to {_number(max(means))}")
+                row.append(f"[{_number(ends[0])}, {_number(ends[1])}]")
+            rows.append(row)
+    interval = "ProtoNet's interval"
+    columns = ["", "mean distance by", "seeds", "Spearman, five learners", interval,
+               "given separation", interval, "given all difficulty", interval]  # fmt: skip
+    return markdown_table(columns, rows)
+
+
+def _number(x: float) -> str:
+    return f"{x:z.2f}".replace("-", "−")
+
+
+TABLES = Blocks("experiments/tables/explained.py", {"explained": table})
+
+
+def draw() -> None:
+    """The paper's curves beside those by the default distance, a row for each figure."""
+    from matplotlib import pyplot as plt
+
+    figures = {f: p for f, p in FIGURES.items() if entries_of(f)}
+    grid, rows = plt.subplots(
+        len(figures),
+        2,
+        figsize=(8, 3.4 * len(figures)),
+        layout="constrained",
+        squeeze=False,
+        sharey="row",
+    )
+    for (figure, pool), (paper, ours) in zip(figures.items(), rows, strict=True):
+        first = entries_of(figure)["themes"][0]
+        for name, colour in zip(first["learners"], COLOURS, strict=False):
+            x, y = np.array(FIG2[pool][name]).T
+            paper.plot(x, 100 * y, "o-", ms=3, lw=1, color=colour, label=label_of(name))
+            x, y, _ = np.array(first["learners"][name]["bins"]).T
+            ours.plot(x, 100 * y, "o-", ms=3, lw=1, color=colour)
+        paper.set_title(f"{POOLS[pool]}, as published", fontsize=10)
+        ours.set_title(f"{POOLS[pool]}, by the default distance", fontsize=10)
+        paper.set_xlabel("mean KL divergence of task-themes", fontsize=9)
+        n = first["cell"]["n_train"]
+        ours.set_xlabel(f"mean distance to {n:,} training tasks", fontsize=9)
+        paper.set_ylabel("accuracy, %", fontsize=9)
+        for axis in (paper, ours):
+            axis.grid(alpha=0.3)
+            axis.tick_params(labelsize=8)
+    rows[0][0].legend(frameon=False, fontsize=8)
+    grid.savefig(IMAGE, dpi=130, metadata={"Software": None})
+    plt.close(grid)
+
+
+if __name__ == "__main__":
+    TABLES.write(PAGE)
+    mpl.use("agg")
+    draw()
