@@ -36,8 +36,8 @@ def accuracies(figure: str) -> str:
         if name.startswith(LEARNERS)
     ]
     names = ["", "nearest tenth", "farthest tenth", "Spearman", "given difficulty"]
-    before = before.replace(", with the number of tasks; the paper's are", "; the paper's are")
-    return f"{before}\n{markdown_table(names, kept)}"
+    agreement = before[before.index("Rank correlation of these") :]
+    return f"{agreement}\n{markdown_table(names, kept)}"
 
 
 def by_learner(figure: str) -> str:
