@@ -31,7 +31,7 @@ from taskscape.report.themes import Sheet, ThemeViews, make_sheet, view_themes
 from taskscape.select.known import RULES
 from taskscape.select.trials import Outcome, outcomes
 from taskscape.similarity.known import DEFAULT_SIMILARITY, TASK_THEMES
-from taskscape.similarity.nearest_tasks import TIE
+from taskscape.similarity.nearest_tasks import SAME, TIE
 from taskscape.similarity.retrieval import BASELINES
 from taskscape.study.result import StudyResult
 from taskscape.targets.known import WAYS
@@ -188,7 +188,7 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         },
         "remarks": result.remarks(),
         "ties": None if result.ties is None else int(np.median(result.ties)),
-        "tie": TIE,
+        "tie": TIE if short_unit else SAME,
         "short_unit": short_unit,
         "representation_remarks": result.representation_remarks,
         "guessing": result.guessing,
@@ -214,7 +214,7 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "scale": SCALE,
         "unit": unit,
         "asked": content["asked"],
-        "tie": TIE,
+        "tie": content["tie"],
         "short_unit": short_unit,
     }
     images = {

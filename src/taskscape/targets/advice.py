@@ -112,8 +112,13 @@ class Advice(ShownInNotebooks):
     def _rows(self) -> Iterable[Mapping[str, Any]]:
         near = self.sources
         return (
-            {"source": s.name, "distance": f"{s.distance:.2f}", "chosen": s.chosen} for s in near
+            {"source": s.name, "distance": f"{self.in_unit(s.distance):.3g}", "chosen": s.chosen}
+            for s in near
         )
+
+    def in_unit(self, distance: float) -> float:
+        """A distance as it is shown: mean ranks in per cent of the candidates."""
+        return 100 * distance if self.measure == RANKS else distance
 
     @property
     def chosen_from(self) -> tuple[SourceShare, ...]:
@@ -130,26 +135,32 @@ class Advice(ShownInNotebooks):
     @property
     def nearest(self) -> str:
         """Which sources are like the target, and by what, in sentences."""
-        near = ", ".join(f"{s.name} ({s.distance:.2f})" for s in self.sources[:3])
-        by = "mean rank" if self.measure == RANKS else self.measure.replace("_", "-")
-        said = f"Nearest to {self.target}: {near}, by {by} ({self.distance_is})."
+        unit, size = ", in % of the candidates" if self.measure == RANKS else "", self.in_unit
+        near = ", ".join(f"{s.name} ({size(s.distance):.3g})" for s in self.sources[:3])
+        by = WAYS.get(self.measure, f"by {self.measure}").removeprefix("nearest ")
+        said = f"Nearest to {self.target} {by}{unit}: {near}. {self.distance_is}"
         if self.explained:
             return said
         what = "so its distances mean little" if self.measure == THEMES else "and were left out"
-        return f"{said} The image-themes know nothing like it, {what}."
+        return f"{said} The themes know nothing like it, {what}."
 
     @property
     def verdict(self) -> str:
         """Whether to choose, in a sentence: a gain is clear if its interval leaves out zero."""
+        who = f"For {label_of(self.learner)} on {self.target}"
+        if self.way == RANDOM and self.decision is None:
+            return f"{who}, training tasks are drawn at random."
         if self.way == RANDOM:
-            return f"Do not choose training tasks for {self.target}."
-        how = WAYS.get(self.way, f"nearest by {self.way.replace('_', '-')}")
-        seen = "measured" if self.way in self.measured else "expected"
+            return f"{who}, no clear gain is expected from choosing training tasks."
+        how = WAYS.get(self.way, f"nearest by {self.way}")
+        if self.gain is None:
+            return f"{who}, what choosing training tasks ({how}) gains is not known."
+        seen = "was measured" if self.way in self.measured else "is expected"
         return {
-            1: f"Choose training tasks for {self.target} ({how}).",
-            0: f"No clear gain {seen} from choosing training tasks for {self.target} ({how}).",
-            -1: f"Choosing training tasks for {self.target} ({how}) loses.",
-        }[1 if self.gain is None else self.gain.sign(3)]
+            1: f"{who}, choose training tasks ({how}).",
+            0: f"{who}, no clear gain {seen} from choosing training tasks ({how}).",
+            -1: f"{who}, choosing training tasks ({how}) loses.",
+        }[self.gain.sign(3)]
 
     @property
     def because(self) -> str:

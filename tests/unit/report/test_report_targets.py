@@ -35,7 +35,7 @@ def section(result: StudyResult, *targets: Advice) -> str:
 def test_distances_say_what_they_are_relative_to():
     shown = section(bare_study(), advice(bare_study(), 3))
     assert "by what its tasks were chosen by" in shown
-    assert "Nearest to runes: source 0 (0.50), source 1 (0.51)" in shown
+    assert "in % of the candidates: source 0 (50), source 1 (51)" in shown
     assert "nats" not in shown
 
 
