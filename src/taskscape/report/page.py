@@ -164,6 +164,7 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
     pictures = result.pool.is_images or len(result.pool.info.get("encoded_shape", ())) > 1
     kind = "image" if pictures else "sample"
     figures: dict[str, Any] = {}
+    trust = result.retrieval
     content = {
         "result": result,
         "shown": shown,
@@ -205,9 +206,7 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
     data = task_data(result, shown, book.place) | {
         "classes": book.names,
         "said": book.said,
-        "trust": ""
-        if result.retrieval is None
-        else _true_minus(result.retrieval.measure.summary()),
+        "trust": trust and f"{trust.verdict} {trust.because}",
         "sheet": None if book.sheet is None else book.sheet.to_dict(),
         "figures": figures,
         "learners": colours,

@@ -15,7 +15,7 @@ from taskscape.meta import label_of
 from taskscape.select.known import RANDOM
 from taskscape.select.trials import Gain
 from taskscape.similarity import Resemblance
-from taskscape.similarity.retrieval import BASELINES, TOO_FEW, RetrievalTest
+from taskscape.similarity.retrieval import TOO_FEW, RetrievalTest
 from taskscape.statistics import Interval
 from taskscape.targets import Advice
 
@@ -82,7 +82,8 @@ def find(
 
     ``unexplained`` is the share of test tasks that the model explains far worse than is usual.
     """
-    findings = [_retrieval(retrieval)]
+    known = (TOO_FEW, "") if retrieval is None else (retrieval.verdict, retrieval.because)
+    findings = [Finding("map", *known)]
     findings += _targets(targets)
     findings.append(_likeness(resemblance, unexplained))
     if reached is not None and reached.accuracy:
@@ -97,21 +98,6 @@ def find(
 
 
 # -- whether distances measure --------------------------------------------------------------------
-
-
-def _retrieval(test: RetrievalTest | None) -> Finding:
-    """How often tasks of one group find each other, beside the simplest baselines and chance."""
-    if test is None:
-        return Finding("map", TOO_FEW)
-    own = test.measure
-    what = "of one group" if own.by_group else "of the same classes"
-    verdict = f"Tasks {what} find each other in {100 * own.precision.value:.0f} % of cases."
-    others = {BASELINES[name]: 100 * b.precision.value for name, b in test.baselines.items()}
-    each = ", ".join(f"{name} would find {found:.0f} %" for name, found in others.items())
-    because = f"{each.capitalize()}; chance would find {100 * own.chance:.2g} %."
-    if better := test.clearly_better():
-        because += f" So {BASELINES[better]} tell more here than this distance does."
-    return Finding("map", verdict, because)
 
 
 # -- what to train on ---------------------------------------------------------------------------
