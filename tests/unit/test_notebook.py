@@ -48,7 +48,7 @@ def test_every_result_shows_itself_with_its_own_numbers():
     forecasts = Forecasts("mine", values, values - 0.1, values + 0.1, 0.9, {})
     advice = Advice(
         target="<0>", learner="protonet", way="half", why="Seen elsewhere.", chosen=tasks[:9],
-        sources=(SourceShare("group 1", {"ranks": 0.1}, 0.1, 5, 4),), explained=True, gap=None,
+        sources=(SourceShare("group 1", {"ranks": 0.1}, 5, 4),), explained=True, gap=None,
         decision=None, held_out=None, measured={"half": Interval(0.01, -0.01, 0.03)}, accuracy={},
     )  # fmt: skip
     shown = {

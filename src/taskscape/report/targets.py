@@ -31,11 +31,12 @@ def view_targets(result: StudyResult, place: Any) -> dict[str, Any] | None:
 
 
 def _row(name: str, advice: Advice, sources: list[str]) -> dict[str, Any]:
-    distance = {s.name: s.distance for s in advice.sources}
+    shown = {s.name: advice.far(s) for s in advice.sources}
+    distance = {s.name: s.distances[advice.measure] for s in advice.sources}
     least, most = min(distance.values()), max(distance.values())
     cells = [
         {
-            "distance": f"{advice.in_unit(distance[source]):.3g}",
+            "distance": shown[source],
             "near": (most - distance[source]) / ((most - least) or 1.0),
             "nearest": distance[source] == least,
         }

@@ -15,13 +15,12 @@ from taskscape.tasks import make_tasks
 def advice(result: StudyResult, n_sources: int) -> Advice:
     names = list(result.pool.class_names[:2])
     shares = tuple(
-        SourceShare(f"source {i}", {"ranks": 0.5 + i / 100}, 0.5 + i / 100, 9 - i)
-        for i in range(n_sources)
+        SourceShare(f"source {i}", {"ranks": 0.5 + i / 100}, 9 - i) for i in range(n_sources)
     )
     return Advice(
-        target="runes", learner="protonet", way="prototypes", why="This way was asked for.",
+        target="runes", learner="protonet", way="ranks", why="This way was asked for.",
         chosen=make_tasks(result.pool, [names] * 10), sources=shares, explained=True, gap=0.0,
-        decision=Decision("prototypes", (), ""), held_out=None, measured={}, accuracy={},
+        decision=Decision("ranks", (), ""), held_out=None, measured={}, accuracy={},
     )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ def selection(*gains: Gain) -> Finding:
 
 
 def share(name: str, distance: float, chosen: int, at_random: int = 0) -> SourceShare:
-    return SourceShare(name, {"ranks": distance}, distance, chosen, at_random)
+    return SourceShare(name, {"ranks": distance}, chosen, at_random)
 
 
 def advice(target: str, way: str, *, latin: int = 9, **measured: Interval) -> Advice:
