@@ -521,6 +521,7 @@ def _read_header(schema: pa.Schema, source: str) -> Header:
         values: dict[str, Any] = {f.name: header[f.name] for f in fields(Header)}
         values |= {k: tuple(values[k]) for k in ("class_names", "groups") if values[k] is not None}
         values["factors"] = tuple(Factor(**f) for f in values["factors"])
+        describe_factors(values["factors"])  # which fails where they are not what they should be
         return Header(**values)
 
 
