@@ -194,7 +194,7 @@ def test_unreadable_files_are_named(tmp_path: Path):
 def test_every_setting_says_what_it_is(section: Any):
     """The site's page of settings is written from the lines below the fields."""
     source = inspect.getsource(type(section))
-    described = re.findall(r'^    (\w+): (?:.|\n    )+?\n    """\w', source, re.M)
+    described = re.findall(r'^    (\w+): (?:.|\n    )+?\n    """\S', source, re.M)
     own = [f.name for f in fields(section) if not is_dataclass(getattr(section, f.name))]
     assert described == own
 
