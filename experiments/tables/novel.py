@@ -3,6 +3,8 @@
 python -m experiments.tables.novel
 """
 
+from typing import Any
+
 import numpy as np
 
 from experiments.tables import DOCS, POOLS, Blocks, ledger
@@ -23,7 +25,7 @@ SCORES = {
 """What the table has; mean distances by other measures are in the ledger."""
 
 
-def _of(pool: str, what: str) -> list[dict[str, float]]:
+def _of(pool: str, what: str) -> list[dict[str, Any]]:
     return [e[what] for e in ledger("novel") if e["cell"]["pool"] == pool]
 
 
@@ -39,7 +41,7 @@ def auroc() -> str:
         for pool in _pools():
             for against in AGAINST:
                 x = np.array([e[score].get(against, np.nan) for e in _of(pool, "auroc")])
-                of = mean_interval(x).within(0, 1)
+                of = mean_interval(x).within(0.0, 1.0)
                 row.append("" if np.isnan(of.value) else str(of))
         rows.append(row)
     columns = [f"{POOLS[p]}: {against}" for p in _pools() for against in AGAINST]
