@@ -162,7 +162,11 @@ def gains() -> str:
 
 TABLES = Blocks(
     "experiments/tables/sources.py",
-    {**{learner: partial(table, learner) for learner in LEARNERS}, "gains": gains},
+    {
+        **{learner: partial(table, learner) for learner in LEARNERS},
+        "gains": gains,
+        "joined": partial(table, "protonet", joined=True),
+    },
 )
 
 if __name__ == "__main__":
