@@ -147,14 +147,15 @@ def read_pool(folder: Path) -> ClassPool:
             key: None if header.get(key) is None else tuple(header[key])
             for key in ("groups", "splits", "class_digests", "sample_names")
         }
-        given = header.get("given_rows")
+        given, info = header.get("given_rows"), dict(header["info"])
+        iter(info.get("notes", ()))  # an error, as all of these, where it is not what was written
         pool = ClassPool(
             name=header["name"],
             samples=samples,
             starts=np.cumsum(counts) - counts,
             counts=counts,
             class_names=tuple(header["class_names"]),
-            info=header["info"],
+            info=info,
             given_rows=None if given is None else np.array(given, dtype=np.int64),
             **optional,
         )

@@ -1,7 +1,7 @@
 """A table with a row per sample: Parquet, Arrow and CSV files, data frames, `datasets`."""
 
 import codecs
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from io import BufferedReader, BytesIO
@@ -460,7 +460,7 @@ def _features(
     """The features in these rows, which ascend; large ones stay out of memory."""
     X: Any = None
     begin = at = 0
-    for batch in data.to_batches(columns=columns, batch_size=_ROWS_AT_ONCE):
+    for batch in _pieces(data, columns):
         own = rows[at : np.searchsorted(rows, begin + batch.num_rows)]
         piece = _plainly_typed(pa.Table.from_batches([batch])).take(own - begin)
         begin += batch.num_rows
@@ -472,6 +472,14 @@ def _features(
             X[at : at + len(own)] = values
             at += len(own)
     return X
+
+
+def _pieces(data: Any, columns: Sequence[str]) -> Iterator[Any]:
+    """The columns, some rows at a time; of files without what a dataset reads ahead."""
+    if not hasattr(data, "files"):
+        yield from data.to_batches(columns=columns, batch_size=_ROWS_AT_ONCE)
+    for file in getattr(data, "files", ()):
+        yield from pq.ParquetFile(file).iter_batches(_ROWS_AT_ONCE, columns=columns)
 
 
 def _numbers(

@@ -227,7 +227,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(
         raise OSError("disk full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "save_file", fail)
+        patch.setattr(module, "save", fail)
         with pytest.raises(OSError, match="disk full"):
             save_checkpoint(file, ARRAYS, HEADER)
     assert_same(load_checkpoint(file)[0])

@@ -67,7 +67,7 @@ def test_a_pool_is_made_once(pool: ClassPool):
     assert first.fingerprint == second.fingerprint == pool.fingerprint
 
 
-@pytest.mark.parametrize("damage", ["header", "rows", "gone", "future"])
+@pytest.mark.parametrize("damage", ["header", "rows", "gone", "future", "info", "notes"])
 def test_a_damaged_entry_is_made_anew(pool: ClassPool, own_cache: Path, damage: str):
     cached("t", "k", lambda: pool)
     folder = own_cache / "pools" / "t-k"
@@ -79,8 +79,9 @@ def test_a_damaged_entry_is_made_anew(pool: ClassPool, own_cache: Path, damage: 
     elif damage == "gone":
         (folder / "samples.npy").unlink()
     else:
+        other = {"future": {"format": 99}, "info": {"info": 3}, "notes": {"info": {"notes": True}}}
         header = json.loads((folder / "pool.json").read_text())
-        (folder / "pool.json").write_text(json.dumps(header | {"format": 99}))
+        (folder / "pool.json").write_text(json.dumps(header | other[damage]))
     with pytest.raises(DataError, match="is not a readable pool"):
         read_pool(folder)
     with pytest.warns(UserWarning, match=r"t-k is damaged .* made again from the source"):
