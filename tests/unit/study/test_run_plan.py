@@ -5,8 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from taskscape.study.distances import distances_stage
-from taskscape.study.targets import targets_stage
 
 from meta_cases import toy_pool
 from run_cases import own_features, tiny
@@ -16,11 +14,17 @@ from taskscape.pools import ClassPool
 from taskscape.pools.splits import deal_splits
 from taskscape.settings import settings_in
 from taskscape.study import StudyConfig
-from taskscape.study.choosing import chosen_stage, selection_stage
+from taskscape.study.choosing import chosen_stage, selection_stage, targets_stage
 from taskscape.study.config import TaskSettings
 from taskscape.study.learn import diagram_stage, forecast_stage, learner_stage
 from taskscape.study.plan import make_plan
-from taskscape.study.represent import SplitEmbeddings, embed_stage, fit_stage, health_stage
+from taskscape.study.represent import (
+    SplitEmbeddings,
+    distances_stage,
+    embed_stage,
+    fit_stage,
+    health_stage,
+)
 
 
 def counts(pool: ClassPool) -> dict[str, int]:
