@@ -612,7 +612,7 @@ def calls(g: Ground, fits: bool) -> list[Call]:
              {"image_themes": whole(2), "temperature": number(1e-300, 1e300),
               "bandwidth": number(1e-300, 1e300), "weights": choice("auto"),
               "random_state": optional(seed), "prepare": choice(None, "auto"),
-              "co_clustering": choice(None)}),
+              "co_clustering": choice(None), "origin": lambda v: isinstance(v, str)}),
         Call("TaskThemes.paper", lambda **k: ts.TaskThemes.paper(**k).check_settings(),
              ts.TaskThemes.paper().get_params(),
              {"task_themes": whole(1, 10**4), "image_themes": whole(1, 10**4),

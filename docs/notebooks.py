@@ -26,6 +26,7 @@ def run_notebook(notebook: NotebookNode) -> NotebookNode:
     with tempfile.TemporaryDirectory() as folder:
         NotebookClient(
             notebook, timeout=SECONDS, kernel_name="python3", record_timing=False,
+            coalesce_streams=True,  # not a piece for each moment at which something is printed
             resources={"metadata": {"path": folder}},
         ).execute(env=os.environ | {"TASKSCAPE_PROGRESS": "0"})  # fmt: skip
     notebook.metadata["language_info"] = {"name": "python"}  # not the version that ran it

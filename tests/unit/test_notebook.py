@@ -13,6 +13,7 @@ from taskscape import (
     ClassPool,
     TaskThemes,
     correlation_diagram,
+    nearest,
     resemblance,
     retrieval,
     sample_tasks,
@@ -21,7 +22,10 @@ from taskscape import (
 from taskscape.forecast import Forecasts
 from taskscape.notebook import ShownInNotebooks
 from taskscape.progress import progress_bar, track
+from taskscape.statistics import Interval
+from taskscape.study import StudyResult
 from taskscape.targets import Advice
+from taskscape.targets.advice import SourceShare
 from taskscape.themes.health import Health
 
 
@@ -42,6 +46,11 @@ def test_every_result_shows_itself_with_its_own_numbers():
     test = retrieval(pool, TaskThemes(8), n_way=3, n_shot=4, n_queries=2, n_candidates=4)
     values = rng.random(9)
     forecasts = Forecasts("mine", values, values - 0.1, values + 0.1, 0.9, {})
+    advice = Advice(
+        target="<0>", learner="protonet", way="half", why="Seen elsewhere.", chosen=tasks[:9],
+        sources=(SourceShare("group 1", {"ranks": 0.1}, 5, 4),), explained=True, gap=None,
+        decision=None, held_out=None, measured={"half": Interval(0.01, -0.01, 0.03)}, accuracy={},
+    )  # fmt: skip
     shown = {
         '<td style="text-align: left">group 3</td>': pool,
         "&lt;": tasks,
@@ -49,6 +58,8 @@ def test_every_result_shows_itself_with_its_own_numbers():
         "the training tasks": resemblance(tasks[:30], tasks[30:]),
         "find their own (%)": test,
         "mean distance 0.": select(embedded[:5], embedded[5:], 9, "nearest"),
+        "How far to trust it": nearest(embedded[:5], embedded[5:], 3, pool=pool),
+        "no clear gain was measured": advice,
         "<img": diagram,
         "expected accuracy": forecasts,
     }
@@ -57,7 +68,7 @@ def test_every_result_shows_itself_with_its_own_numbers():
         assert own in text, type(result)
         assert re.search(r"<strong>\w+\(", text)
         assert "<0>" not in text  # names are text, never markup
-    assert issubclass(Advice, ShownInNotebooks)
+    assert issubclass(StudyResult, ShownInNotebooks)
     assert tasks._repr_html_().count("<tr>") == 8  # the head, six tasks, and that there are more
 
 

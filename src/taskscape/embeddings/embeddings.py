@@ -493,7 +493,9 @@ def _read_header(schema: pa.Schema, source: str) -> Header:
         )
     check_format(header, source)
     with damage_named(source, "a file of embedded tasks"):
-        return from_plain(Header, header)
+        read: Header = from_plain(Header, header)
+        describe_factors(read.factors)  # which fails where they are not what they should be
+        return read
 
 
 def from_table(table: pa.Table, header: Header) -> Embeddings:

@@ -29,7 +29,7 @@ _BLOCK_BYTES = 1 << 26
 _SHOWN = 5
 PHOTOGRAPHS = (
     "The samples are colour pictures as they are. Distances between pixels say little about "
-    "photographs: open them with encoder=, a network that makes features of them "
+    "photographs: open them with an encoder, a network that makes features of them "
     "(docs/own-encoder.md)."
 )
 """Of colour pictures that were opened without an encoder."""

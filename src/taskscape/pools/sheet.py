@@ -98,6 +98,6 @@ def _features(pool: ClassPool) -> "Figure":
     axes.set_xlabel(f"first principal component of the class means ({share[0]:.0%})")
     axes.set_ylabel(f"second ({share[1]:.0%})" if n > 1 else "")
     if pool.splits is not None:
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, loc="upper right")  # the best place is slow to find
     axes.spines[["top", "right"]].set_visible(False)
     return figure

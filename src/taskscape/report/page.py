@@ -31,7 +31,7 @@ from taskscape.report.themes import Sheet, ThemeViews, make_sheet, view_themes
 from taskscape.select.known import RULES
 from taskscape.select.trials import Outcome, outcomes
 from taskscape.similarity.known import DEFAULT_SIMILARITY, TASK_THEMES
-from taskscape.similarity.nearest_tasks import TIE
+from taskscape.similarity.nearest_tasks import SAME, TIE
 from taskscape.similarity.retrieval import BASELINES
 from taskscape.study.result import StudyResult
 from taskscape.targets.known import WAYS
@@ -164,6 +164,7 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
     pictures = result.pool.is_images or len(result.pool.info.get("encoded_shape", ())) > 1
     kind = "image" if pictures else "sample"
     figures: dict[str, Any] = {}
+    trust = result.retrieval
     content = {
         "result": result,
         "shown": shown,
@@ -188,7 +189,7 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         },
         "remarks": result.remarks(),
         "ties": None if result.ties is None else int(np.median(result.ties)),
-        "tie": TIE,
+        "tie": TIE if short_unit else SAME,
         "short_unit": short_unit,
         "representation_remarks": result.representation_remarks,
         "guessing": result.guessing,
@@ -205,16 +206,14 @@ def _gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
     data = task_data(result, shown, book.place) | {
         "classes": book.names,
         "said": book.said,
-        "trust": ""
-        if result.retrieval is None
-        else _true_minus(result.retrieval.measure.summary()),
+        "trust": trust and f"{trust.verdict} {trust.because}",
         "sheet": None if book.sheet is None else book.sheet.to_dict(),
         "figures": figures,
         "learners": colours,
         "scale": SCALE,
         "unit": unit,
         "asked": content["asked"],
-        "tie": TIE,
+        "tie": content["tie"],
         "short_unit": short_unit,
     }
     images = {

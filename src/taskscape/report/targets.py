@@ -1,6 +1,5 @@
 """The part of the page about targets: a matrix of distances, and a card for each."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,15 +7,12 @@ from taskscape.meta import label_of
 from taskscape.study.result import StudyResult
 from taskscape.targets import Advice
 
-_FADES = 0.3
-"""A source that is so much farther than the nearest is a third as dark."""
-
 
 def view_targets(result: StudyResult, place: Any) -> dict[str, Any] | None:
     """What the template shows of the targets of a study, or None where it has none.
 
-    ``rows`` are distances, with how near each is from 0 to 1. ``place`` says which classes have a
-    picture, and where.
+    ``rows`` are distances, with how near each is, from 0 for the farthest to 1. ``place`` says
+    which classes have a picture, and where.
     """
     if not result.targets:
         return None
@@ -35,12 +31,13 @@ def view_targets(result: StudyResult, place: Any) -> dict[str, Any] | None:
 
 
 def _row(name: str, advice: Advice, sources: list[str]) -> dict[str, Any]:
-    distance = {s.name: s.distance for s in advice.sources}
-    least = min(distance.values())
+    shown = {s.name: advice.far(s) for s in advice.sources}
+    distance = {s.name: s.distances[advice.measure] for s in advice.sources}
+    least, most = min(distance.values()), max(distance.values())
     cells = [
         {
-            "distance": distance[source],
-            "near": math.exp((least - distance[source]) / _FADES),
+            "distance": shown[source],
+            "near": (most - distance[source]) / ((most - least) or 1.0),
             "nearest": distance[source] == least,
         }
         for source in sources

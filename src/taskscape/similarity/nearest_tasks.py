@@ -6,9 +6,10 @@ training tasks are equally near. Which of these look most like the test task, cl
 means of their classes tell.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -20,6 +21,7 @@ from taskscape.compare.search import nearest_there_are
 from taskscape.embeddings import Embeddings
 from taskscape.embeddings.catalogue import PosteriorStream
 from taskscape.errors import DataError
+from taskscape.notebook import ShownInNotebooks
 from taskscape.pools import ClassPool
 from taskscape.similarity.similarity import DistanceSource
 from taskscape.similarity.transport import squared_distances, transport_classes
@@ -28,7 +30,7 @@ from taskscape.tasks import TaskSet, make_tasks
 TIE = 0.1
 """Nats within which training tasks count as equally near. The same classes known by other samples
 are about as far: 0.09 nats in the middle (glyphs, 8 samples a class, 200 tasks)."""
-_SAME = 1e-6
+SAME = 1e-6
 """Differences of other distances, of which 1 is usual, that are rounding."""
 _LOOKED_AT = 1000
 """Of equally near training tasks, at most so many are compared by their class means."""
@@ -38,7 +40,7 @@ _NUMBERS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NearestTasks(Neighbours):
+class NearestTasks(Neighbours, ShownInNotebooks):
     """The k nearest training tasks of each test task; of equals, the most alike class by class."""
 
     by_classes: Float[np.ndarray, "tasks k"] | None
@@ -48,6 +50,11 @@ class NearestTasks(Neighbours):
     """How many training tasks are not told apart from the nearest one, itself among them."""
     tie: float = TIE
     """How far distances of such tasks may be from each other."""
+
+    def _rows(self) -> Iterable[Mapping[str, Any]]:
+        for i, near in enumerate(self.indices):
+            far = ", ".join(f"{d:.3g}" for d in self.distances[i])
+            yield {"task": i, "nearest": ", ".join(map(str, near)), "distances": far}
 
     def summary(self) -> str:
         """Which of them are not told apart, and where it is said how far to trust it."""
@@ -86,7 +93,7 @@ def nearest(
     from, the most alike of equals come first, as in :func:`nearest_tasks`.
     """
     k = check_whole(k, "k", 1)
-    tie = TIE if not isinstance(test, Embeddings) or test.header.counts_themes else _SAME
+    tie = TIE if not isinstance(test, Embeddings) or test.header.counts_themes else SAME
     find = partial(nearest_there_are, test, train, kind=kind, method=method)
     return _settled(find, k, tie, None if pool is None else partial(_apart, test, train, pool))
 

@@ -27,7 +27,7 @@ from taskscape.themes.task_model import TaskModel, without_advice
 
 _FIT_TASKS = 500
 _MOST_SHOT = 16
-_MOST_PAIRS = 60
+_MOST_PAIRS = 150
 """Of each set: more would take time and hardly tell more."""
 _DEALS = 999
 _LEAST_DEALS = 20
@@ -189,7 +189,10 @@ def _classes_of(tasks: Any, pool: ClassPool | None, name: str) -> _Classes:
     if pool is None:
         raise DataError(f"{name} is embedded tasks: give pool, the samples that they are of.")
     if pool.fingerprint != tasks.header.fingerprint:
-        raise DataError(f"{name} was embedded from other data than {pool!r}; give that pool.")
+        raise DataError(
+            f"{name} was embedded from other data than {pool!r}, or other splits of it. Give that "
+            "pool; splits that `taskscape run` dealt are in data/classes.csv of its folder."
+        )
     return _Classes(pool, np.unique(tasks.classes[tasks.classes >= 0]).astype(np.int64))
 
 
@@ -204,6 +207,8 @@ def _left_out(
 ) -> dict[str, Standing]:
     """Where each set stands, with each half of the training classes left out in turn."""
     rng = np.random.default_rng([seed, by_group])
+    # of each its own: what is said of a set does not depend on those that stand beside it
+    chance = {n: np.random.default_rng([seed, by_group, *n.encode()]) for n in sets}
     units = known.groups if by_group else known.ids
     assert units is not None
     names = rng.permutation(np.unique(units))
@@ -214,7 +219,7 @@ def _left_out(
         if min(half.sum(), (~half).sum()) < 2:
             continue
         own, own_units = left.pairs(by_group, shot, rng)
-        asked = {name: part.pairs(by_group, shot, rng) for name, part in sets.items()}
+        asked = {n: part.pairs(by_group, shot, chance[n]) for n, part in sets.items()}
         able = {n: part for n, part in asked.items() if _deals(own_units, part[1]) >= _LEAST_DEALS}
         if not able:
             continue
@@ -227,7 +232,8 @@ def _left_out(
             for name, (tasks, their_units) in able.items():
                 sides = [measure.embed(side) for side in (own, tasks)]
                 apart = np.block([[measure.cdist(a, b) for b in sides] for a in sides])
-                standings[name].append(_stand((apart + apart.T) / 2, own_units, their_units, rng))
+                apart = (apart + apart.T) / 2
+                standings[name].append(_stand(apart, own_units, their_units, chance[name]))
     result = {}
     for name, part in sets.items():
         percentile, gap = np.mean(standings[name], axis=0) if standings[name] else (np.nan,) * 2

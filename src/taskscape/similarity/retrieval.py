@@ -178,31 +178,47 @@ class RetrievalTest(ShownInNotebooks):
         for test in (self.measure, *self.baselines.values()):
             yield {"by": test.measure, "find their own (%)": f"{100 * test.precision.value:.0f}"}
 
+    @property
+    def verdict(self) -> str:
+        """How often tasks find their own, in a sentence."""
+        what = "of one group" if self.measure.by_group else "of the same classes"
+        share = 100 * self.measure.precision.value
+        return f"Tasks {what} find each other in {share:.0f} % of cases."
+
+    @property
+    def because(self) -> str:
+        """How often by the simplest measures and by chance, and whether one of those is better."""
+        found = {name: 100 * b.precision.value for name, b in self.baselines.items()}
+        each = ", ".join(f"{BASELINES.get(k, k)} would find {v:.0f} %" for k, v in found.items())
+        chance = f"chance would find {100 * self.measure.chance:.2g} %."
+        said = f"{each}; {chance}" if each else chance
+        if better := self.clearly_better():
+            said += f" So {BASELINES.get(better, better)} tell more here than this distance does."
+        return said[0].upper() + said[1:]
+
     def summary(self) -> str:
-        """The precision, and the paired difference to every baseline."""
-        lines = [self.measure.summary()]
-        for name, other in self.baselines.items():
-            gap = self.measure.minus(other)
-            verdict = " The baseline is clearly better." if gap.sign(3) < 0 else ""
-            lines.append(
-                f"{name}: {100 * other.precision.value:.0f} %; paired difference "
-                f"{gap.in_points()} points.{verdict}"
-            )
-        return "\n".join(lines)
+        """The answer in words, with its interval and the paired difference to every baseline."""
+        gaps = self.gaps.items()
+        beside = [f"{name}: paired difference {gap.in_points()} points." for name, gap in gaps]
+        return "\n".join([f"{self.verdict} {self.because}", self.measure.summary(), *beside])
+
+    @property
+    def gaps(self) -> dict[str, Interval]:
+        """How much more often by the measure than by each baseline, paired by group."""
+        return {name: self.measure.minus(other) for name, other in self.baselines.items()}
 
     def clearly_better(self) -> str:
         """The baseline that is clearly better than the measure, if there is one."""
-        gaps = {name: self.measure.minus(other) for name, other in self.baselines.items()}
+        gaps = self.gaps
         worst = min(gaps, key=lambda name: gaps[name].high, default="")
         return worst if worst and gaps[worst].sign(3) < 0 else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain numbers and lists."""
-        gaps = {name: vars(self.measure.minus(b)) for name, b in self.baselines.items()}
         return {
             "measure": self.measure.to_dict(),
             "baselines": {name: b.to_dict() for name, b in self.baselines.items()},
-            "differences": gaps,
+            "differences": {name: vars(gap) for name, gap in self.gaps.items()},
         }
 
     @staticmethod

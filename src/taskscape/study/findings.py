@@ -12,9 +12,10 @@ import numpy as np
 from taskscape.diagram import CorrelationDiagram, Curve
 from taskscape.forecast import Judgement
 from taskscape.meta import label_of
+from taskscape.select.known import RANDOM
 from taskscape.select.trials import Gain
 from taskscape.similarity import Resemblance
-from taskscape.similarity.retrieval import BASELINES, TOO_FEW, RetrievalTest
+from taskscape.similarity.retrieval import TOO_FEW, RetrievalTest
 from taskscape.statistics import Interval
 from taskscape.targets import Advice
 
@@ -23,7 +24,7 @@ _SHOWN = 2
 _MOST = 0.5
 """With more of the test tasks unexplained, it is said beside the verdict."""
 _NAMED = 3
-"""Up to this many learners are named one by one."""
+"""Up to this many learners, and pieces of advice, are named one by one."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,9 @@ def find(
 
     ``unexplained`` is the share of test tasks that the model explains far worse than is usual.
     """
-    findings = [_retrieval(retrieval)]
-    if targets:
-        findings.append(_targets(targets))
+    known = (TOO_FEW, "") if retrieval is None else (retrieval.verdict, retrieval.because)
+    findings = [Finding("map", *known)]
+    findings += _targets(targets)
     findings.append(_likeness(resemblance, unexplained))
     if reached is not None and reached.accuracy:
         findings.append(_accuracy(reached))
@@ -99,29 +100,15 @@ def find(
 # -- whether distances measure --------------------------------------------------------------------
 
 
-def _retrieval(test: RetrievalTest | None) -> Finding:
-    """How often tasks of one group find each other, beside the simplest baselines and chance."""
-    if test is None:
-        return Finding("map", TOO_FEW)
-    own = test.measure
-    what = "of one group" if own.by_group else "of the same classes"
-    verdict = f"Tasks {what} find each other in {100 * own.precision.value:.0f} % of cases."
-    others = {BASELINES[name]: 100 * b.precision.value for name, b in test.baselines.items()}
-    each = ", ".join(f"{name} would find {found:.0f} %" for name, found in others.items())
-    because = f"{each.capitalize()}; chance would find {100 * own.chance:.2g} %."
-    if better := test.clearly_better():
-        because += f" So {BASELINES[better]} tell more here than this distance does."
-    return Finding("map", verdict, because)
-
-
 # -- what to train on ---------------------------------------------------------------------------
 
 
-def _targets(targets: Sequence[Advice]) -> Finding:
-    """How often to choose, and what that was worth where it was measured."""
-    chosen = [a for a in targets if a.way != "random"]
-    if len(targets) == 1:
-        return Finding("targets", targets[0].verdict, targets[0].because)
+def _targets(targets: Sequence[Advice]) -> list[Finding]:
+    """Each advice in its own words, and of many how often to choose and what that was worth."""
+    if len(targets) <= _NAMED:
+        said = ((a, " ".join([a.because, a.nearest, a.to_expect])) for a in targets)
+        return [Finding("targets", a.verdict, because.strip()) for a, because in said]
+    chosen = [a for a in targets if a.way != RANDOM]
     signs = [a.gain.sign(3) for a in chosen if a.gain is not None]
     verdict = (
         f"Choosing training tasks is advised in {len(chosen)} of {len(targets)} cases and "
@@ -129,7 +116,8 @@ def _targets(targets: Sequence[Advice]) -> Finding:
     )
     if lost := signs.count(-1):
         verdict = f"{verdict[:-1]}, loses in {lost}."
-    return Finding("targets", verdict, " ".join([*_seen_gains(chosen), *_sources(chosen)]))
+    because = " ".join([*_seen_gains(chosen), *_sources(chosen)])
+    return [Finding("targets", verdict, because)]
 
 
 def _seen_gains(chosen: Sequence[Advice]) -> list[str]:

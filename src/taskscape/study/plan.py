@@ -104,7 +104,7 @@ def make_plan(pool: ClassPool, config: StudyConfig) -> Plan:
             for name, s in zip(split.class_names, split.splits or (), strict=True)
         )
         split = replace(split, splits=tuple(splits))
-        notes.append(f"Of the targets' classes, {len(out)} would be training classes: they test.")
+        notes.append(f"{len(out)} classes of the targets are test classes, and not trained on.")
     effective, cuts = fitted_to(config, split)
     opened = (*pool.info.get("notes", ()), *pool.info.get("look_alikes", ()))
     return Plan(split, effective, (*opened, *notes, *cuts))

@@ -28,7 +28,7 @@ from taskscape.similarity import (
     resemblance,
 )
 from taskscape.similarity.known import TASK_THEMES, find_similarity
-from taskscape.similarity.nearest_tasks import TIE
+from taskscape.similarity.nearest_tasks import SAME, TIE
 from taskscape.similarity.retrieval import retrieval_if_any
 from taskscape.study.plan import Plan
 from taskscape.study.stages import Stage, Steps
@@ -226,7 +226,7 @@ def distances_stage(
 ) -> Stage[dict[str, Any]]:
     """Distances, neighbours and difficulty of the test tasks, as a result of a study calls them."""
     by_task_themes = plan.config.similarity == TASK_THEMES  # under which many are equally near
-    tie = TIE if by_task_themes else 0.0
+    tie = TIE if by_task_themes else SAME
 
     def make(folder: Path, steps: Steps) -> None:
         with steps.step(0.3, "leaving out training classes in turn"):

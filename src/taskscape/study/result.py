@@ -12,6 +12,7 @@ from taskscape.diagram import CorrelationDiagram
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 from taskscape.forecast import Forecasts, Judgement
+from taskscape.notebook import ShownInNotebooks
 from taskscape.plain_text import low_to_high
 from taskscape.pools import ClassPool
 from taskscape.select.trials import Gain, Trial
@@ -26,7 +27,7 @@ _OF_REPRESENTATION = ("embed", "health")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StudyResult:
+class StudyResult(ShownInNotebooks):
     """What :func:`taskscape.study.run_study` returns, and ``load_study`` reads back."""
 
     pool: ClassPool

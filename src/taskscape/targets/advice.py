@@ -50,7 +50,7 @@ _FILES = {"advice.json", "tasks.parquet", "tasks.csv", "classes.csv", "sources.c
 ADVICE = Kind("an advice", lambda folder: {p.name for p in folder.iterdir()} == _FILES, folder=True)
 """Folders that :meth:`Advice.save` writes."""
 _JSON = json_with("advice", what="advice")
-_PLAIN = ("target", "learner", "way", "why", "measure", "distance_is", "explained", "gap")
+_PLAIN = ("target", "learner", "way", "why", "distance_is", "explained", "gap")
 _LEAST_TRIALS = 2
 _TOGETHER = 2.0
 """So much more than n samples alone does the share vary that is right when each is left out, as the
@@ -65,8 +65,6 @@ class SourceShare:
     name: str
     distances: Mapping[str, float]
     """From the target's tasks, by measure, and by the mean rank under all of them."""
-    distance: float
-    """That of them by which tasks were chosen."""
     chosen: int
     """How many of the tasks that were chosen for being near are from it."""
     at_random: int = 0
@@ -101,8 +99,6 @@ class Advice(ShownInNotebooks):
     accuracy: dict[str, float]
     """Mean accuracy on those queries after training by each way, and on ``all`` candidates."""
     notes: tuple[str, ...] = ()
-    measure: str = RANKS
-    """What tasks were chosen by, and what the distances to the sources are by."""
     distance_is: str = ""
     """What the distance to a source is, and why, in words."""
 
@@ -111,9 +107,16 @@ class Advice(ShownInNotebooks):
 
     def _rows(self) -> Iterable[Mapping[str, Any]]:
         near = self.sources
-        return (
-            {"source": s.name, "distance": f"{s.distance:.2f}", "chosen": s.chosen} for s in near
-        )
+        return ({"source": s.name, "distance": self.far(s), "chosen": s.chosen} for s in near)
+
+    @property
+    def measure(self) -> str:
+        """What tasks were chosen by, and what the distances to the sources are by."""
+        return measure_of(self.way)
+
+    def far(self, source: SourceShare) -> str:
+        """How far a source is by that, as it is shown: mean ranks in % of the candidates."""
+        return f"{source.distances[self.measure] * (100 if self.measure == RANKS else 1):.3g}"
 
     @property
     def chosen_from(self) -> tuple[SourceShare, ...]:
@@ -130,26 +133,32 @@ class Advice(ShownInNotebooks):
     @property
     def nearest(self) -> str:
         """Which sources are like the target, and by what, in sentences."""
-        near = ", ".join(f"{s.name} ({s.distance:.2f})" for s in self.sources[:3])
-        by = "mean rank" if self.measure == RANKS else self.measure.replace("_", "-")
-        said = f"Nearest to {self.target}: {near}, by {by} ({self.distance_is})."
+        unit = ", in % of the candidates" if self.measure == RANKS else ""
+        near = ", ".join(f"{s.name} ({self.far(s)})" for s in self.sources[:3])
+        by = WAYS.get(self.measure, f"by {self.measure}").removeprefix("nearest ")
+        said = f"Nearest to {self.target} {by}{unit}: {near}. {self.distance_is}"
         if self.explained:
             return said
         what = "so its distances mean little" if self.measure == THEMES else "and were left out"
-        return f"{said} The image-themes know nothing like it, {what}."
+        return f"{said} The themes know nothing like it, {what}."
 
     @property
     def verdict(self) -> str:
         """Whether to choose, in a sentence: a gain is clear if its interval leaves out zero."""
+        who = f"For {label_of(self.learner)} on {self.target}"
+        if self.way == RANDOM and self.decision is None:
+            return f"{who}, training tasks are drawn at random."
         if self.way == RANDOM:
-            return f"Do not choose training tasks for {self.target}."
-        how = WAYS.get(self.way, f"nearest by {self.way.replace('_', '-')}")
-        seen = "measured" if self.way in self.measured else "expected"
+            return f"{who}, no clear gain is expected from choosing training tasks."
+        how = WAYS.get(self.way, f"nearest by {self.way}")
+        if self.gain is None:
+            return f"{who}, what choosing training tasks ({how}) gains is not known."
+        seen = "was measured" if self.way in self.measured else "is expected"
         return {
-            1: f"Choose training tasks for {self.target} ({how}).",
-            0: f"No clear gain {seen} from choosing training tasks for {self.target} ({how}).",
-            -1: f"Choosing training tasks for {self.target} ({how}) loses.",
-        }[1 if self.gain is None else self.gain.sign(3)]
+            1: f"{who}, choose training tasks ({how}).",
+            0: f"{who}, no clear gain {seen} from choosing training tasks ({how}).",
+            -1: f"{who}, choosing training tasks ({how}) loses.",
+        }[self.gain.sign(3)]
 
     @property
     def because(self) -> str:
@@ -348,7 +357,6 @@ def advise_on(
         measured=_measured(tried, target, n),
         accuracy=accuracy,
         notes=(*target.notes, *(n for n in sources.pool.info.get("notes", ()) if n == PHOTOGRAPHS)),
-        measure=measure_of(way),
         distance_is=str(outlook.finds_by(way)),
     )
 
@@ -385,10 +393,10 @@ def _shares(outlook: Outlook, way: str, chosen: Int[np.ndarray, "n"]) -> tuple[S
     by = {name: outlook.by_source(name) for name in (*outlook.distances, RANKS)}
     return tuple(
         SourceShare(
-            group, {name: far[group] for name, far in by.items()}, distance,
+            group, {name: far[group] for name, far in by.items()},
             groups[:near].count(group), groups[near:].count(group),
         )
-        for group, distance in by[measure_of(way)].items()
+        for group in by[measure_of(way)]
     )  # fmt: skip
 
 

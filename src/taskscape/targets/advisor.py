@@ -207,14 +207,16 @@ class Found:
         return self.by_nearest >= self.by_mean
 
     def __str__(self) -> str:
+        ways = ["its nearest task", "the mean over its tasks"]
         if np.isnan(self.by_mean):
-            return "the mean over the tasks of each: the sources are too few to test that"
-        best, other = sorted((self.by_nearest, self.by_mean), reverse=True)
-        ways = ["the nearest task of each", "the mean over the tasks of each"]
-        first, second = ways if self.nearest else ways[::-1]
+            return f"A source is as far as {ways[1]}; the sources are too few to test that."
+        shares = self.by_nearest, self.by_mean
+        (first, best), (second, other) = sorted(
+            zip(ways, shares, strict=True), key=lambda each: -each[1]
+        )
         return (
-            f"{first}: it finds the own source of unseen classes in {100 * best:.0f} %, "
-            f"{second} in {100 * other:.0f} %"
+            f"A source is as far as {first}: that finds the own source of unseen classes in "
+            f"{100 * best:.0f} %, {second} in {100 * other:.0f} %."
         )
 
 

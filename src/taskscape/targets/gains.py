@@ -111,7 +111,6 @@ class GainModel:
     error: tuple[float, float]
     """Squared error on targets that were left out: s0², and s1² of the evidence."""
     n_targets: int
-    penalty: float
 
     @staticmethod
     def fit(seen: Sequence[GainSeen]) -> "GainModel":
@@ -148,7 +147,6 @@ class GainModel:
             weights=weights,
             error=error,
             n_targets=len(targets),
-            penalty=penalty,
         )
 
     def expect(self, way: str, evidence: float | None) -> Expectation:

@@ -13,8 +13,8 @@ RANKS, HALF = "ranks", "half"
 WAYS: Mapping[str, str] = MappingProxyType(
     {
         PROTOTYPES: "nearest by class means",
-        THEMES: "nearest by image-themes and position",
-        RANKS: "by mean rank under image-themes and class means",
+        THEMES: "nearest by themes and position",
+        RANKS: "by mean rank under themes and class means",
         HALF: "half by mean rank, half by chance",
         RANDOM: "by chance",
     }

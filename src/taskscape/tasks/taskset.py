@@ -142,7 +142,7 @@ class TaskSet(ShownInNotebooks):
 
     def redrawn(self, draw: int) -> "TaskSet":
         """The same classes with other samples, which ``draw`` decides; draw 0 is these tasks."""
-        if draw == 0:
+        if check_whole(draw, "draw", 0) == 0:
             return self
         if self.support is not None:
             raise DataError(

@@ -120,6 +120,7 @@ class TaskThemes(TaskModel):
     def check_settings(self) -> None:
         """Raise an error unless the settings can work, whatever the tasks."""
         check_prepare(self.prepare)
+        check_kind(self.origin, str, "origin", "Say in words where the settings are from.")
         if self.random_state is not None:
             check_seed(self.random_state, "random_state")
         if self.co_clustering is not None:

@@ -91,7 +91,7 @@ def test_tasks_of_one_group_find_each_other(run, files, tmp_path):
     )
     asked = ["compare", "--retrieval", "--data", tmp_path / "own.npz", "--similarity", "task_means"]
     words = run(*asked, "--out", tmp_path / "who.png")
-    assert words.startswith("task_means: tasks of one group find each other in")
+    assert words.startswith("Tasks of one group find each other in")
     assert "prototypes:" in words
     assert (tmp_path / "who.png").exists()
     small = [*asked, "--n-way", 3, "--n-shot", 2, "--json"]

@@ -244,3 +244,14 @@ def test_masked_numbers_are_refused(name):
     given[name] = masked
     with pytest.raises(DataError, match=r"^an array has 1 masked values"):
         Embeddings.of(tasks, **given)
+
+
+def test_a_header_that_holds_other_things_is_named(tmp_path):
+    ALL.save(tmp_path / "e.parquet")
+    table = pq.read_table(tmp_path / "e.parquet")
+    header = json.loads(table.schema.metadata[b"taskscape"])
+    header["factors"][0]["name"] = []
+    changed = table.replace_schema_metadata({b"taskscape": json.dumps(header)})
+    pq.write_table(changed, tmp_path / "e.parquet")
+    with pytest.raises(DataError, match=r"e\.parquet is damaged: it does not hold what belongs"):
+        Embeddings.load(tmp_path / "e.parquet")

@@ -185,9 +185,14 @@ def test_the_page_says_how_far_to_trust_distances():
         {"task_means": score_retrieval(own, queries, candidates)},
     )
     page = Page(render_report(replace(bare_study(), retrieval=test)))
-    assert "Tasks of one group find each other in 50 % of cases." in page.text
-    assert "Means of all samples would find 100 %; chance would find 33 %." in page.text
-    assert "So means of all samples tell more here than this distance does." in page.text
+    said = (
+        "Tasks of one group find each other in 50 % of cases. Means of all samples would find "
+        "100 %; chance would find 33 %. So means of all samples tell more here than this distance "
+        "does."
+    )
+    assert said in page.text
+    assert test.summary().startswith(said)  # the same sentences, wherever it is said
+    assert json.loads(page.scripts[0])["trust"] == said
     assert "this distance 50.0 %" in page.text
     assert "−50.0" in page.text
     heat = json.loads(page.scripts[0])["figures"]["retrieval"]["data"][0]

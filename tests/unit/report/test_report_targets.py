@@ -15,13 +15,12 @@ from taskscape.tasks import make_tasks
 def advice(result: StudyResult, n_sources: int) -> Advice:
     names = list(result.pool.class_names[:2])
     shares = tuple(
-        SourceShare(f"source {i}", {"ranks": 0.5 + i / 100}, 0.5 + i / 100, 9 - i)
-        for i in range(n_sources)
+        SourceShare(f"source {i}", {"ranks": 0.5 + i / 100}, 9 - i) for i in range(n_sources)
     )
     return Advice(
-        target="runes", learner="protonet", way="prototypes", why="This way was asked for.",
+        target="runes", learner="protonet", way="ranks", why="This way was asked for.",
         chosen=make_tasks(result.pool, [names] * 10), sources=shares, explained=True, gap=0.0,
-        decision=Decision("prototypes", (), ""), held_out=None, measured={}, accuracy={},
+        decision=Decision("ranks", (), ""), held_out=None, measured={}, accuracy={},
     )  # fmt: skip
 
 
@@ -35,7 +34,7 @@ def section(result: StudyResult, *targets: Advice) -> str:
 def test_distances_say_what_they_are_relative_to():
     shown = section(bare_study(), advice(bare_study(), 3))
     assert "by what its tasks were chosen by" in shown
-    assert "Nearest to runes: source 0 (0.50), source 1 (0.51)" in shown
+    assert "in % of the candidates: source 0 (50), source 1 (51)" in shown
     assert "nats" not in shown
 
 

@@ -44,6 +44,7 @@ def test_test_groups_stand_among_groups_and_validation_beside():
     found = resemblance(test, train, "task_means", validation=test)
     assert found.validation is not None
     assert found.validation.answer == "unlike"
+    assert resemblance(test, train, "task_means").test == found.test  # whatever stands beside
     assert "Validation tasks are unlike them" in found.because
     assert found.groups is not None
     assert (found.groups.n, found.groups.n_train) == (3, 9)
@@ -75,7 +76,7 @@ def test_embedded_tasks_give_the_same_sentence():
     assert found.summary() == resemblance(test, train, "task_means").summary()
     with pytest.raises(DataError, match="give pool, the samples"):
         resemblance(asked, known, "task_means")
-    with pytest.raises(DataError, match="embedded from other data"):
+    with pytest.raises(DataError, match=r"other splits of it\. Give that pool; splits that `"):
         resemblance(asked, known, pool=pool(False))
 
 

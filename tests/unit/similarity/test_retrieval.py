@@ -43,7 +43,7 @@ def test_the_same_seed_gives_the_same_answer_and_baselines_stand_beside_it():
                               similarity="task_means") for _ in range(2))  # fmt: skip
     assert first.to_dict() == again.to_dict()
     assert list(first.baselines) == ["task_means", "prototypes"]
-    assert "paired difference" in first.summary()
+    assert "prototypes: paired difference" in first.summary()
 
 
 def test_measures_never_see_what_is_queried():

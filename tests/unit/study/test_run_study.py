@@ -296,7 +296,7 @@ def test_targets_are_kept_out_of_training(tmp_path):
     config = config_from({**TINY, "targets": {"names": [str(tmp_path / "copy.npz")], **small}})
     result, _ = go(tmp_path / "out", config, pool)
     assert set(result.pool.subset(left.class_names).splits) == {"test"}
-    assert "Of the targets' classes, 6 would be training classes: they test." in result.notes
+    assert "6 classes of the targets are test classes, and not trained on." in result.notes
     trained = np.unique(result.targets[0].chosen.class_ids)
     assert not {result.targets[0].chosen.pool.class_names[c] for c in trained} & {*left.class_names}
     (tmp_path / "copy.npz").unlink()

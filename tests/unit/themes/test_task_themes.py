@@ -177,6 +177,7 @@ def test_tasks_in_pieces_are_the_same_as_at_once(monkeypatch: pytest.MonkeyPatch
         ({"prepare": "pca"}, "prepare='pca' must be 'auto', None or a PrepareConfig."),
         ({"random_state": -1}, "random_state=-1 must be at least 0."),
         ({"co_clustering": 4}, "co_clustering must be a CoClustering, not int."),
+        ({"origin": ("a", "b")}, "origin must be a str, not tuple."),
         ({"co_clustering": TaskThemes.paper(0)}, "task_themes=0 must be at least 1."),
     ],
 )

@@ -113,8 +113,7 @@ function neighbours(index) {
 /** The distance of a neighbour and, where that settles ties, how alike its classes are. */
 function howFar(index, i) {
   const { nearest_distance: far, nearest_by_classes: alike } = data.test;
-  const equal = data.short_unit ? data.tie : 1e-6;
-  const same = data.test.ties?.[index] > 1 && far[index][i] - far[index][0] <= equal;
+  const same = data.test.ties?.[index] > 1 && far[index][i] - far[index][0] <= data.tie;
   const short = same ? "not told apart" : `${far[index][i].toFixed(2)} ${data.short_unit}`.trim();
   return alike ? [short, el("br"), `classes ${alike[index][i].toFixed(2)} apart`] : short;
 }

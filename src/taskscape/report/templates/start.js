@@ -27,7 +27,7 @@ async function copyCommand() {
 
 /** Pixels that fit on a page of A4 or letter. */
 function paperSize(div) {
-  const heights = { tall: 400, square: 540, short: 180 };
+  const heights = { tall: 400, square: 540 };
   const shape = Object.keys(heights).find((name) => div.classList.contains(name));
   return { width: div.closest(".pair") ? 310 : 640, height: heights[shape] || 240 };
 }
