@@ -155,8 +155,8 @@ def changed(
             new[key] = _by_name(before, value, source, name)
         else:
             if get_origin(kinds[key]) is tuple and not isinstance(value, list | tuple | Mapping):
-                words = value.split(",") if isinstance(value, str) else [value]
-                value = [_plain(w.strip()) if isinstance(w, str) else w for w in words if w]
+                words = [word.strip() for word in str(value).split(",") if word.strip()]
+                value = words if get_args(kinds[key])[0] is str else [_plain(w) for w in words]
             new[key] = _checked(value, kinds[key], known[key].metadata, f"{source}{name}")
     return replace(config, **new)  # type: ignore[type-var]
 

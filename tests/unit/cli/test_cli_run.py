@@ -119,6 +119,8 @@ def test_options_that_take_a_list_are_repeated_or_have_commas():
     given = given_settings(StudyConfig, {"target": ["a,b"]}, ["learners.settings.maml.scale=2"])[0]
     made = settings(None, None, given)
     assert (made.targets.names, made.learners.settings) == (("a", "b"), {"maml": {"scale": 2}})
+    given = given_settings(StudyConfig, {"target": ["2024"]})[0]  # a group may be called so
+    assert settings(None, None, given).targets.names == ("2024",)
 
 
 def test_what_one_always_changes_has_options(
