@@ -27,7 +27,7 @@ from taskscape.themes.task_model import TaskModel, without_advice
 
 _FIT_TASKS = 500
 _MOST_SHOT = 16
-_MOST_PAIRS = 150
+_MOST_PAIRS = 60
 """Of each set: more would take time and hardly tell more."""
 _DEALS = 999
 _LEAST_DEALS = 20
