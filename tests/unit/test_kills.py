@@ -67,16 +67,6 @@ def test_whatever_is_written_says_that_the_disk_is_full(kind: str, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_number_in_a_ledger_is_noticed(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
-    for number in (1, 2):
-        Lab(path).add({"number": number}, {"accuracy": 0.5})
-    assert [cell["accuracy"] for cell in Lab(path).cells.values()] == [0.5, 0.5]
-    path.write_text(path.read_text().replace('"accuracy": 0.5', '"accuracy": 0.6', 1))
-    with pytest.raises(DataError, match="line 1 of"):
-        Lab(path)
-
-
 def test_arrays_that_are_damaged_are_made_anew(tmp_path: Path) -> None:
     store = Store(Lab(tmp_path / "results.jsonl"), "0123456789abcdef")
     made = {"values": np.arange(1000)}
