@@ -50,7 +50,7 @@ def worker(pipe: Connection, folder: str, seed: int, fits: bool, only: str | Non
         pipe.send((kind, case.words))
         said = ""
         try:
-            outcome = case.judge(case.act())
+            outcome = case.verdict(case.act())
         except (TaskscapeError, NotFittedError) as error:
             outcome, said = cases.CLEAR, str(error)
         except (OSError, IndexError) as error:  # Python's own way to say so, with its own words
@@ -105,13 +105,13 @@ class Workers:
 
 def main() -> None:
     """Run the cases, print the counts, and keep them."""
-    made = record.parser(__doc__.splitlines()[0])
-    made.add_argument("--cases", type=int, default=500)
-    made.add_argument("--first", type=int, default=0, help="the number of the first case")
-    made.add_argument("--limit", type=float, default=60.0, help="seconds for a case")
-    made.add_argument("--only", metavar="KIND", help="such as 'files in the way'")
-    made.add_argument("--without-fits", action="store_true", help="leave out models and studies")
-    args = made.parse_args()
+    options = record.parser(__doc__.splitlines()[0])
+    options.add_argument("--cases", type=int, default=500)
+    options.add_argument("--first", type=int, default=0, help="the number of the first case")
+    options.add_argument("--limit", type=float, default=60.0, help="seconds for a case")
+    options.add_argument("--only", metavar="KIND", help="such as 'files in the way'")
+    options.add_argument("--without-fits", action="store_true", help="leave out models and studies")
+    args = options.parse_args()
     counts: Counter[tuple[str, str]] = Counter()
     bad: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="taskscape-attack-") as folder:

@@ -1,6 +1,6 @@
 """What ``attack.py`` tries: damaged files, odd arguments, odd command lines, odd surroundings.
 
-A case is an action and a judgement of what the action returned. Files are damaged after taskscape
+A case is an action and a verdict on what the action returned. Files are damaged after taskscape
 wrote them; an earlier version's file, without checksums, only gets values of wrong types, since
 another value of the right type cannot be told from a true one.
 """
@@ -51,11 +51,11 @@ CLEAR, TRACEBACK = "clear error", "traceback"
 
 @dataclass(frozen=True)
 class Case:
-    """Something hostile to do, and how to judge what it returns if it returns."""
+    """Something hostile to do, and how to rate what it returns if it returns."""
 
     words: str
     act: Callable[[], Any]
-    judge: Callable[[Any], str]
+    verdict: Callable[[Any], str]
 
 
 # -- what is attacked -----------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Artefact:
     name: str
     save: Callable[[Ground, Path], None]
     load: Callable[[Ground, Path], Any]
-    sealed: bool = True
+    checksummed: bool = True
     """Whether another value must be noticed: not in files that others write."""
 
 
@@ -357,15 +357,15 @@ def damaged_file(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
     inside = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
     read = [p for p in inside if p.suffix not in (".png", ".html", ".csv") or kind.name != "study"]
     file = read[int(rng.integers(len(read)))]
-    words, sealed = _spoil(file, read, rng, kind.sealed)
+    words, checksummed = _spoil(file, read, rng, kind.checksummed)
 
-    def judge(value: Any) -> str:
+    def verdict(value: Any) -> str:
         if digest(value) == right:
             return HARMLESS
-        return WRONG if sealed else ACCEPTED
+        return WRONG if checksummed else ACCEPTED
 
     return Case(
-        f"{kind.name}: {file.name} {words}", lambda: kind.load(ground, path), judge
+        f"{kind.name}: {file.name} {words}", lambda: kind.load(ground, path), verdict
     )  # fmt: skip
 
 
@@ -374,7 +374,7 @@ _EDITED = ("header.json", "manifest.json", "results.json", "stage.json", "study.
 
 
 def _spoil(
-    file: Path, all_files: list[Path], rng: np.random.Generator, sealed: bool
+    file: Path, all_files: list[Path], rng: np.random.Generator, checksummed: bool
 ) -> tuple[str, bool]:
     """Damage a file; also, whether a result that differs would be wrong."""
     same = [p for p in all_files if p.suffix == file.suffix and p != file]
@@ -384,7 +384,7 @@ def _spoil(
         one, two = file.read_bytes(), other.read_bytes()
         file.write_bytes(two)
         other.write_bytes(one)
-        return f"swapped with {other.name}", sealed
+        return f"swapped with {other.name}", checksummed
     if file.suffix == ".json" and chance < 0.7:
         values = json.loads(file.read_text(encoding="utf-8"))
         old = rng.random() < 0.5 and isinstance(values, dict)
@@ -394,7 +394,7 @@ def _spoil(
         file.write_text(json.dumps(values), encoding="utf-8")
         return (
             f"{'without checksum, ' if old else ''}{words}",
-            sealed and not old and file.name not in _EDITED,
+            checksummed and not old and file.name not in _EDITED,
         )
     if file.suffix == ".toml" and chance < 0.8:
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -415,7 +415,7 @@ def _spoil(
             return f"header without checksum, {words}", False
     words, raw = damage_bytes(file.read_bytes() or b"0", rng)
     file.write_bytes(raw)
-    return words, sealed
+    return words, checksummed
 
 
 # -- odd arguments --------------------------------------------------------------------------------
@@ -538,7 +538,7 @@ def calls(g: Ground, fits: bool) -> list[Call]:
     tests = {"test": g.lam[:4], "train": g.lam}
     sampling = {"pool": g.pool, "n_way": 2, "n_shot": 2}
     js = {"n_samples": whole(2, 10**6), "kind": lambda v: False, "seed": seed}
-    found = [
+    result = [
         Call("sample_tasks", lambda **k: _drawn(ts.sample_tasks(**k)),
              sampling | {"n_tasks": 5, "n_query": 0, "split": None, "within_group": False,
                          "unique": False, "seed": 0, "group_weights": "groups"},
@@ -658,7 +658,7 @@ def calls(g: Ground, fits: bool) -> list[Call]:
              {"tasks": g.tasks, "values": {"image_themes": (0,)}}, {}),
     ]  # fmt: skip
     if fits:
-        found += [
+        result += [
             Call("TaskThemes.transform", g.model.transform, {"X": g.tasks},
                  {"X": lambda v: v is g.tasks}),
             Call("TaskThemes.embed", lambda **k: g.model.embed(**k).lam,
@@ -674,7 +674,7 @@ def calls(g: Ground, fits: bool) -> list[Call]:
                   "learner": lambda v: isinstance(v, str),
                   "confidence": number(0.5, 0.999)}),
         ]  # fmt: skip
-    return found
+    return result
 
 
 _KINDS = ("kl", "kl_reverse", "jeffreys", "hellinger", "bhattacharyya", "jensen_shannon")
@@ -708,11 +708,11 @@ def odd_argument(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
     given = {**call.given, name: value}
     valid = call.good.get(name, nothing)
 
-    def judge(result: Any) -> str:
+    def verdict(result: Any) -> str:
         return ACCEPTED if valid(value) and _finite(result) else WRONG
 
     shown = " ".join(repr(value).split())[:60]
-    return Case(f"{call.name}({name}={shown})", lambda: call.call(**given), judge)
+    return Case(f"{call.name}({name}={shown})", lambda: call.call(**given), verdict)
 
 
 # -- odd commands ---------------------------------------------------------------------------------
@@ -772,7 +772,7 @@ def odd_command(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
     value = values[int(rng.integers(len(values)))]
     argv = [*words.split(), *_without(option, rest.split()), option, value]
 
-    def judge(outcome: tuple[int, str]) -> str:
+    def verdict(outcome: tuple[int, str]) -> str:
         code, said = outcome
         if "Traceback" in said:
             return TRACEBACK
@@ -781,7 +781,7 @@ def odd_command(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
             return ACCEPTED if good else WRONG
         return CLEAR if said.strip() else TRACEBACK
 
-    return Case(f"taskscape {ascii(argv)[:150]}", lambda: in_process(argv, place), judge)
+    return Case(f"taskscape {ascii(argv)[:150]}", lambda: in_process(argv, place), verdict)
 
 
 def _without(option: str, words: list[str]) -> list[str]:
@@ -859,13 +859,13 @@ def odd_surroundings(ground: Ground, rng: np.random.Generator, fits: bool) -> Ca
     ]
     words, argv, around = ways[int(rng.integers(len(ways)))]
 
-    def judge(outcome: tuple[int, str]) -> str:
+    def verdict(outcome: tuple[int, str]) -> str:
         code, said = outcome
         if "Traceback" in said or "Exception ignored" in said:
             return TRACEBACK
         return ACCEPTED if code == 0 else CLEAR if "error" in said.lower() else TRACEBACK
 
-    return Case(f"{words}: {' '.join(argv)}", lambda: _in_own_process(argv, place, around), judge)
+    return Case(f"{words}: {' '.join(argv)}", lambda: _in_own_process(argv, place, around), verdict)
 
 
 def _in_own_process(argv: list[str], place: Path, around: dict[str, Any]) -> tuple[int, str]:
@@ -946,7 +946,7 @@ def slipped_csv(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
     path.write_text(text + line_end, encoding="utf-8", newline="")
     wanted = {row[0].strip('"') for row in rows}
 
-    def judge(pool: ts.ClassPool) -> str:
+    def verdict(pool: ts.ClassPool) -> str:
         whole = pool.n_samples == n and set(pool.class_names) == wanted
         dims = 1 if slip in ("late text",) else 2
         refused = slip in ("two splits", "two names", "repeated header", "open quote", "no header")
@@ -957,7 +957,7 @@ def slipped_csv(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
         {"label_column": "0"} if slip == "numbers alone" and rng.random() < 0.5 else {}
     )
     words = f"own.csv, {slip}, {n} rows of {way} classes, row {at}"
-    return Case(words, lambda: ts.load_pool(path, **given), judge)
+    return Case(words, lambda: ts.load_pool(path, **given), verdict)
 
 
 # -- numbers of NumPy ----------------------------------------------------------------------------
@@ -1041,10 +1041,10 @@ def users_file(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
             return CLEAR
         return HARMLESS
 
-    def judge(outcome: str) -> str:
+    def verdict(outcome: str) -> str:
         return outcome if _all_bytes(place).items() >= before.items() else WRONG
 
-    return Case(f"{writer.name} over {what}{', by a link' if linked else ''}", act, judge)
+    return Case(f"{writer.name} over {what}{', by a link' if linked else ''}", act, verdict)
 
 
 _BY_OTHERS = (

@@ -44,8 +44,8 @@ def queries(seed: int, n: int) -> Embeddings:
 
 def written(folder: Path, n_tasks: int, seed: int) -> dict[str, Any]:
     for number, begin in enumerate(range(0, n_tasks, SHARD)):
-        some = min(SHARD, n_tasks - begin)
-        tasks = sample_tasks(pool(), some, n_way=WAY, n_shot=1, seed=seed + number)
+        part = min(SHARD, n_tasks - begin)
+        tasks = sample_tasks(pool(), part, n_way=WAY, n_shot=1, seed=seed + number)
         Catalogue.append(folder, made_up(tasks, np.random.default_rng(seed + number)))
     return {"bytes_per_task": sum(s.bytes for s in Catalogue(folder).shards) / n_tasks}
 
@@ -79,11 +79,13 @@ def one(stage: str, args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    made = parser(__doc__ or "")
-    made.add_argument("--folder", type=Path, default=Path("/tmp/taskscape-catalogue"))
-    made.add_argument("--n-tasks", type=int, nargs="*", default=[1_000_000, 10_000_000, 50_000_000])
-    made.add_argument("--one", help="for this script itself")
-    options = made.parse_args()
+    arguments = parser(__doc__ or "")
+    arguments.add_argument("--folder", type=Path, default=Path("/tmp/taskscape-catalogue"))
+    arguments.add_argument(
+        "--n-tasks", type=int, nargs="*", default=[1_000_000, 10_000_000, 50_000_000]
+    )
+    arguments.add_argument("--one", help="for this script itself")
+    options = arguments.parse_args()
     if options.one:
         one(options.one, options)
     else:
@@ -92,7 +94,7 @@ if __name__ == "__main__":
             shutil.rmtree(options.folder, ignore_errors=True)
             for stage in STAGES:
                 case = f"{stage}@{options.folder}@{n}"
-                found = in_own_process(__file__, case, options)
-                all_figures |= {f"{n:,} tasks, {stage}: {k}": v for k, v in found.items()}
+                figures = in_own_process(__file__, case, options)
+                all_figures |= {f"{n:,} tasks, {stage}: {k}": v for k, v in figures.items()}
         shutil.rmtree(options.folder, ignore_errors=True)
         keep(all_figures, options)

@@ -366,11 +366,13 @@ class Faults:
 
 def main() -> None:
     """Inject faults into all jobs."""
-    made = parser(__doc__.splitlines()[0])
-    made.add_argument("--kills", type=int, default=200, help="SIGKILLs over all jobs")
-    made.add_argument("--others", type=int, default=4, help="of each other fault, for each job")
-    made.add_argument("--jobs", nargs="*", default=list(JOBS), choices=list(JOBS))
-    options = made.parse_args()
+    arguments = parser(__doc__.splitlines()[0])
+    arguments.add_argument("--kills", type=int, default=200, help="SIGKILLs over all jobs")
+    arguments.add_argument(
+        "--others", type=int, default=4, help="of each other fault, for each job"
+    )
+    arguments.add_argument("--jobs", nargs="*", default=list(JOBS), choices=list(JOBS))
+    options = arguments.parse_args()
     rng, figures = random.Random(options.seed), {}
     if options.out is not None and options.out.exists():  # figures of other jobs stay
         figures = json.loads(options.out.read_text())["figures"]

@@ -3,7 +3,7 @@
     python benchmarks/embed.py --out benchmarks/results/embed_cpu.json     # on a CPU
     python benchmarks/embed.py --out benchmarks/results/embed_gpu.json     # where JAX finds a GPU
 
-Every case runs in a process of its own, which compiles everything anew: ``first_seconds`` is what
+Every case runs in a process of its own, and compiles everything: ``first_seconds`` is what
 the first call takes, ``tasks_per_second`` is the best of three later ones, drawing of the samples,
 transfers and the table of likelihoods included. ``papers_e_step`` is the E-step to the letter, in
 one compiled loop for each piece, where every task waits for the slowest: the peer.
@@ -90,7 +90,7 @@ def one(data: str, K: int, L: int, shot: str, n_tasks: int, seed: int) -> dict[s
     compiling = seconds_compiling() - before
     kept: dict[str, Any] = {}
     best = min(seconds(lambda: kept.update(done=embed_all())) for _ in range(3))
-    found: dict[str, float | None] = {
+    result: dict[str, float | None] = {
         "tasks_per_second": n_tasks / best,
         "first_seconds": first,
         "seconds_compiling": compiling,
@@ -98,11 +98,11 @@ def one(data: str, K: int, L: int, shot: str, n_tasks: int, seed: int) -> dict[s
         "peak_gigabytes_on_device": peak_gigabytes_on_device(),
     }
     if L == 0:
-        return found
+        return result
     few = tasks[: 2048 if shot != "all" else 256]
     embed([themes], few, prepared, literal=True)
     peer = min(seconds(lambda: embed([themes], few, prepared, literal=True)) for _ in range(2))
-    return found | {
+    return result | {
         "mean_sweeps": float(kept["done"].sweeps.mean()),
         "most_sweeps": float(kept["done"].sweeps.max()),
         "tasks_per_second_of_the_papers_e_step": len(few) / peer,
@@ -110,9 +110,9 @@ def one(data: str, K: int, L: int, shot: str, n_tasks: int, seed: int) -> dict[s
 
 
 def main() -> None:
-    made: argparse.ArgumentParser = parser(__doc__ or "")
-    made.add_argument("--one", help=argparse.SUPPRESS)
-    args = made.parse_args()
+    options: argparse.ArgumentParser = parser(__doc__ or "")
+    options.add_argument("--one", help=argparse.SUPPRESS)
+    args = options.parse_args()
     if args.one is not None:
         data, K, L, shot, n = args.one.split(",")
         print(json.dumps(one(data, int(K), int(L), shot, int(n), args.seed)))
@@ -120,9 +120,9 @@ def main() -> None:
     figures: dict[str, float | None] = {}
     for case in ON_CPU if jax.default_backend() == "cpu" else ON_GPU:
         data, K, L, shot, n = case
-        found = in_own_process(__file__, ",".join(map(str, case)), args)
+        measured = in_own_process(__file__, ",".join(map(str, case)), args)
         name = f"{data}, K={K}, L={L}, {shot}-shot, {n:,} tasks"
-        figures |= {f"{name}: {key}": value for key, value in found.items()}
+        figures |= {f"{name}: {key}": value for key, value in measured.items()}
         write(figures, args)
     keep(figures, args)
 

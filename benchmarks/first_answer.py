@@ -104,9 +104,9 @@ def one(model: str, n_tasks: int, seed: int) -> dict[str, float]:
     phases.of("learn", chosen.fit)(tasks)
     phases.of("embed", chosen.embed)(tasks)
     phases.turn(lambda: None)
-    found = {phase: phases.seconds[phase] for phase in PHASES}
-    before = found["import"] + found["open"] + found["embed"]
-    return found | {"fit": sum(found.values()) - before, "all": sum(found.values())}
+    result = {phase: phases.seconds[phase] for phase in PHASES}
+    before = result["import"] + result["open"] + result["embed"]
+    return result | {"fit": sum(result.values()) - before, "all": sum(result.values())}
 
 
 def peers(n_tasks: int, seed: int) -> dict[str, float]:
@@ -126,20 +126,20 @@ def peers(n_tasks: int, seed: int) -> dict[str, float]:
     everything = np.arange(len(pool))
     prepared = PreparedSamples(pool, preparation_for("auto", pool, everything), everything)
     x = prepared.take(prepared.rows)[:20_000]
-    drawn, found = tasks.pool_rows(slice(None)), {}
+    drawn, result = tasks.pool_rows(slice(None)), {}
     task = np.broadcast_to(np.arange(n_tasks)[:, None, None], drawn.support.shape)
     for size in PAPER:
         K, L = map(int, size.split("x"))
         began = time.perf_counter()
         mixture = GaussianMixture(K, max_iter=ROUNDS, tol=0.0, random_state=seed).fit(x)
-        found[f"{size}: {PEERS[0]}"] = time.perf_counter() - began
+        result[f"{size}: {PEERS[0]}"] = time.perf_counter() - began
         counts = np.zeros((n_tasks, K))
         theme = mixture.predict(prepared.take(np.arange(len(pool.samples))))
         np.add.at(counts, (task[drawn.support_mask], theme[drawn.support[drawn.support_mask]]), 1)
         began = time.perf_counter()
         LatentDirichletAllocation(L, max_iter=ROUNDS, random_state=seed).fit_transform(counts)
-        found[f"{size}: {PEERS[1]}"] = time.perf_counter() - began
-    return found
+        result[f"{size}: {PEERS[1]}"] = time.perf_counter() - began
+    return result
 
 
 def measured(case: str, args: argparse.Namespace, programs: str) -> dict[str, float]:
@@ -155,16 +155,16 @@ def measured(case: str, args: argparse.Namespace, programs: str) -> dict[str, fl
     )  # fmt: skip
     if finished.returncode:
         raise SystemExit(f"{case} failed:\n{finished.stderr}")
-    found: dict[str, float] = json.loads(finished.stdout.splitlines()[-1])
-    return found
+    output: dict[str, float] = json.loads(finished.stdout.splitlines()[-1])
+    return output
 
 
 def main() -> None:
-    made = parser(__doc__ or "")
-    made.add_argument("--one", help=argparse.SUPPRESS)
-    made.add_argument("--n-tasks", type=int, default=2000)
-    made.add_argument("--models", nargs="*", default=[DEFAULT, *PAPER])
-    args = made.parse_args()
+    options = parser(__doc__ or "")
+    options.add_argument("--one", help=argparse.SUPPRESS)
+    options.add_argument("--n-tasks", type=int, default=2000)
+    options.add_argument("--models", nargs="*", default=[DEFAULT, *PAPER])
+    args = options.parse_args()
     if args.one is not None:
         job = peers if args.one == "peers" else functools.partial(one, args.one)
         print(json.dumps(job(args.n_tasks, args.seed)))
@@ -178,12 +178,12 @@ def main() -> None:
                 if state == STATES[-1]:
                     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
                 try:
-                    found = measured(model, args, f"{folder}/{model}")
+                    result = measured(model, args, f"{folder}/{model}")
                 finally:
                     if busy is not None:
                         busy.kill()
-                figures |= {f"{model}, {state}: {name}": value for name, value in found.items()}
-                print(model, state, {k: round(v, 2) for k, v in found.items()}, flush=True)
+                figures |= {f"{model}, {state}: {name}": value for name, value in result.items()}
+                print(model, state, {k: round(v, 2) for k, v in result.items()}, flush=True)
                 write(figures, args)
         figures |= measured("peers", args, f"{folder}/peers")
     keep(figures, args)

@@ -3,7 +3,7 @@
     python benchmarks/fit.py --out benchmarks/results/fit_cpu.json     # on a CPU
     python benchmarks/fit.py --out benchmarks/results/fit_gpu.json     # where JAX finds a GPU
 
-Every case runs in a process of its own, which compiles everything anew. A step draws the samples of
+Every case runs in a process of its own, and compiles everything. A step draws the samples of
 a mini-batch, infers the tasks' posteriors and updates all parameters; the share counts the two
 products of (samples, D) by (D, D) for each image-theme, likelihoods and second moments, against
 the rate of one large matrix product in float32 on the same machine.
@@ -85,9 +85,9 @@ def one(
 
 
 def main() -> None:
-    made: argparse.ArgumentParser = parser(__doc__ or "")
-    made.add_argument("--one", help=argparse.SUPPRESS)
-    args = made.parse_args()
+    options: argparse.ArgumentParser = parser(__doc__ or "")
+    options.add_argument("--one", help=argparse.SUPPRESS)
+    args = options.parse_args()
     if args.one is not None:
         dims, K, L, batch, samples, steps = (int(n) for n in args.one.split(","))
         print(json.dumps(one(dims, K, L, batch, samples, steps, args.seed)))
@@ -95,9 +95,9 @@ def main() -> None:
     figures: dict[str, float | None] = {}
     for case in ON_CPU if jax.default_backend() == "cpu" else ON_GPU:
         dims, K, L, batch, _, _ = case
-        found = in_own_process(__file__, ",".join(map(str, case)), args)
+        measured = in_own_process(__file__, ",".join(map(str, case)), args)
         name = f"D={dims}, K={K}, L={L}, {batch:,} tasks a step"
-        figures |= {f"{name}: {key}": value for key, value in found.items()}
+        figures |= {f"{name}: {key}": value for key, value in measured.items()}
         write(figures, args)
     keep(figures, args)
 

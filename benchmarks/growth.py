@@ -105,20 +105,20 @@ def plot(figures: dict[str, float], on_cpu: bool, out: Path) -> None:
     for row, (work, label) in zip(panels, rows.items(), strict=True):
         for panel, (axis, words) in zip(row, MEANING.items(), strict=True):
             start = f"{work}, {axis}="
-            found = {
+            result = {
                 int(name.removeprefix(start).removesuffix(end)): value
                 for name, value in figures.items()
                 if name.startswith(start) and name.endswith(end)
             }
-            x, y = list(found), list(found.values())
+            x, y = list(result), list(result.values())
             usual = asdict(FIT if work == "fit" else EMBED)[axis]
-            at = usual if usual in found else x[0]
+            at = usual if usual in result else x[0]
             panel.loglog(
-                x, [found[at] * n / at for n in x], color="0.7", ls="--", label="in proportion"
+                x, [result[at] * n / at for n in x], color="0.7", ls="--", label="in proportion"
             )
             panel.loglog(x, y, color="#1b6ca8", marker="o", ms=4, label="measured")
             panel.loglog(
-                [at], [found[at]], color="#d1495b", marker="o", ms=7, ls="", label="default"
+                [at], [result[at]], color="#d1495b", marker="o", ms=7, ls="", label="default"
             )
             panel.set_xticks(x, [f"{n:,}" for n in x], fontsize=8)
             panel.minorticks_off()
@@ -133,13 +133,15 @@ def plot(figures: dict[str, float], on_cpu: bool, out: Path) -> None:
 
 
 def main() -> None:
-    made = parser(str(__doc__))
-    made.add_argument("--quick", action="store_true", help="two sizes of each, and fewer tasks")
-    made.add_argument("--plot", type=Path, help="draw the figures of --from, and measure nothing")
-    made.add_argument(
+    options = parser(str(__doc__))
+    options.add_argument("--quick", action="store_true", help="two sizes of each, and fewer tasks")
+    options.add_argument(
+        "--plot", type=Path, help="draw the figures of --from, and measure nothing"
+    )
+    options.add_argument(
         "--from", type=Path, default=Path(__file__).parent / "results/growth_cpu.json", dest="of"
     )
-    args = made.parse_args()
+    args = options.parse_args()
     if args.plot is not None:
         kept = json.loads(args.of.read_text())
         plot(kept["figures"], kept["machine"]["devices"] == ["cpu"], args.plot)

@@ -122,9 +122,11 @@ def layout(processes: int, devices: int) -> dict[str, Any]:
 
 def main() -> None:
     """Measure all layouts, each in processes of its own."""
-    made = parser(__doc__.splitlines()[0])
-    made.add_argument("--one", type=int, nargs=3, help="measure here: processes, process, port")
-    options = made.parse_args()
+    arguments = parser(__doc__.splitlines()[0])
+    arguments.add_argument(
+        "--one", type=int, nargs=3, help="measure here: processes, process, port"
+    )
+    options = arguments.parse_args()
     if options.one is not None:
         print(json.dumps(measure(*options.one)))
         return

@@ -183,12 +183,12 @@ def expected_seconds(case: Case, took: dict[tuple[str, str], float]) -> float:
 
 
 def main() -> None:
-    made = parser(str(__doc__))
-    made.add_argument("--quick", action="store_true", help="small sizes, for a CPU")
-    made.add_argument("--networks", default="mlp,conv4")
-    made.add_argument("--learners", default=",".join(LEARNERS))
-    made.add_argument("--budget-seconds", type=float, default=180.0)
-    args = made.parse_args()
+    options = parser(str(__doc__))
+    options.add_argument("--quick", action="store_true", help="small sizes, for a CPU")
+    options.add_argument("--networks", default="mlp,conv4")
+    options.add_argument("--learners", default=",".join(LEARNERS))
+    options.add_argument("--budget-seconds", type=float, default=180.0)
+    args = options.parse_args()
     end = time.perf_counter() + args.budget_seconds
     sizes = QUICK if args.quick else Sizes()
     bench, took, left_out = Bench(sizes, args.seed), dict[tuple[str, str], float](), []
@@ -202,10 +202,10 @@ def main() -> None:
             left_out.append(str(case))
             continue
         began = time.perf_counter()
-        found = bench.run(case)
+        measured = bench.run(case)
         took[case.network, case.learner] = time.perf_counter() - began
-        print(f"{case}: {', '.join(f'{k} {v:.4g}' for k, v in found.items())}", flush=True)
-        figures |= {f"{case} {name}": value for name, value in found.items()}
+        print(f"{case}: {', '.join(f'{k} {v:.4g}' for k, v in measured.items())}", flush=True)
+        figures |= {f"{case} {name}": value for name, value in measured.items()}
     for precision, rate in bench.rates.items():
         figures[f"{precision} product_gigaflops_per_second"] = rate / 1e9
     for (network, learner), work in bench.work.items():

@@ -91,8 +91,8 @@ class Case:
             total = None
             for t in range(start, min(start + self.batch, n_tasks)):
                 rows = jax.tree.map(lambda r, t=t: r[t % len(r)], self.rows)
-                found = gradient(state, rows, jax.random.fold_in(key, t))
-                total = found if total is None else jax.tree.map(jnp.add, total, found)
+                result = gradient(state, rows, jax.random.fold_in(key, t))
+                total = result if total is None else jax.tree.map(jnp.add, total, result)
             mean = jax.tree.map(lambda g: g / self.batch, total)
             change, opt_state = optimiser.update(mean, opt_state)
             state = optax.apply_updates(state, change)
@@ -118,7 +118,7 @@ class Case:
 
 def measure(case: Case, seconds: float, few: int, plain: bool) -> dict[str, float]:
     """Tasks per second of all ways to train and to evaluate."""
-    found = {
+    result = {
         "train": rate(case.train_ours, case.updates * case.batch, seconds),
         "train_compiled_loop": rate(lambda: case.train_loop(few, True), few, seconds),
         "evaluate": rate(case.evaluate_ours, len(case.tasks), seconds),
@@ -126,15 +126,15 @@ def measure(case: Case, seconds: float, few: int, plain: bool) -> dict[str, floa
     }
     if plain:
         with jax.disable_jit():
-            found["train_plain_loop"] = rate(lambda: case.train_loop(1, False), 1, 0)
-            found["evaluate_plain_loop"] = rate(lambda: case.evaluate_loop(1, False), 1, 0)
+            result["train_plain_loop"] = rate(lambda: case.train_loop(1, False), 1, 0)
+            result["evaluate_plain_loop"] = rate(lambda: case.evaluate_loop(1, False), 1, 0)
     ratios = {
-        f"{what}_over_{peer}": found[what] / found[f"{what}_{peer}"]
+        f"{what}_over_{peer}": result[what] / result[f"{what}_{peer}"]
         for what in ("train", "evaluate")
         for peer in ("compiled_loop", "plain_loop")
-        if f"{what}_{peer}" in found
+        if f"{what}_{peer}" in result
     }
-    return {k: round(v, 3) for k, v in {**found, **ratios}.items()}
+    return {k: round(v, 3) for k, v in {**result, **ratios}.items()}
 
 
 def random_pool(shape: tuple[int, ...], seed: int = 0) -> ClassPool:
@@ -172,9 +172,9 @@ def main() -> None:
         for name in options.learners.split(","):
             learner = make_learner(name, **SETTINGS[name])
             case = Case(learner, networks[kind], tasks, options.batch, options.updates)
-            found = measure(case, options.seconds, options.few, not options.no_plain)
-            print(kind, name, json.dumps(found), flush=True)
-            figures |= {f"{kind} {name} {what}": value for what, value in found.items()}
+            measured = measure(case, options.seconds, options.few, not options.no_plain)
+            print(kind, name, json.dumps(measured), flush=True)
+            figures |= {f"{kind} {name} {what}": value for what, value in measured.items()}
     record.keep({"unit": "tasks per second, and their ratios", **figures}, options)
 
 

@@ -60,9 +60,9 @@ def in_own_process(script: str, case: str, args: argparse.Namespace) -> dict[str
     finished = subprocess.run(run, capture_output=True, text=True, check=False)
     if finished.returncode:
         raise SystemExit(f"{case} failed:\n{finished.stderr}")
-    found: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
-    print(case, found, flush=True)
-    return found
+    output: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
+    print(case, output, flush=True)
+    return output
 
 
 def machine() -> dict[str, Any]:
@@ -80,10 +80,10 @@ def machine() -> dict[str, Any]:
 
 def parser(description: str) -> argparse.ArgumentParser:
     """Arguments common to all benchmarks."""
-    made = argparse.ArgumentParser(description=description)
-    made.add_argument("--out", type=Path, help="write the figures here as JSON")
-    made.add_argument("--seed", type=int, default=0)
-    return made
+    options = argparse.ArgumentParser(description=description)
+    options.add_argument("--out", type=Path, help="write the figures here as JSON")
+    options.add_argument("--seed", type=int, default=0)
+    return options
 
 
 def over_training_sets(
@@ -92,16 +92,16 @@ def over_training_sets(
     about: dict[str, Any],
 ) -> None:
     """Run ``one(rng, n_train, L)`` for all sizes that were asked for, and keep the figures."""
-    made = parser(description)
-    made.add_argument("--n-train", type=int, nargs="*", default=[10_000, 100_000, 2_000_000])
-    made.add_argument("--task-themes", type=int, nargs="*", default=[4, 8])
-    options = made.parse_args()
+    arguments = parser(description)
+    arguments.add_argument("--n-train", type=int, nargs="*", default=[10_000, 100_000, 2_000_000])
+    arguments.add_argument("--task-themes", type=int, nargs="*", default=[4, 8])
+    options = arguments.parse_args()
     rng = np.random.default_rng(options.seed)
     figures: dict[str, Any] = dict(about)
     for L in options.task_themes:
         for n in options.n_train:
-            found = one(rng, n, L)
-            figures |= {f"L={L}, {n:,} training tasks: {name}": v for name, v in found.items()}
+            result = one(rng, n, L)
+            figures |= {f"L={L}, {n:,} training tasks: {name}": v for name, v in result.items()}
     keep(figures, options)
 
 

@@ -1,4 +1,4 @@
-"""Notions of similarity: tasks embedded per second and pairs compared per second.
+"""Similarity measures: tasks embedded per second and pairs compared per second.
 
     python benchmarks/similarity.py --out benchmarks/results/similarity.json
 
@@ -39,34 +39,34 @@ def task2vec(pool: ClassPool, n_tasks: int, n_loop: int, seed: int) -> dict[str,
     """Tasks per second, compiled before, against the loop."""
     train = sample_tasks(pool, 200, seed=seed)
     config = Task2VecConfig(train=TrainConfig(updates=100))
-    notion = Task2Vec(config=config, prepare=None, seed=seed)
-    fitting = seconds(lambda: notion.fit(train))
+    measure = Task2Vec(config=config, prepare=None, seed=seed)
+    fitting = seconds(lambda: measure.fit(train))
     tasks = sample_tasks(pool, n_tasks, n_way=WAY, n_shot=SHOT, seed=seed + 1)
-    notion.embed(tasks[:256])
+    measure.embed(tasks[:256])
     kept: dict[str, np.ndarray] = {}
-    ours = seconds(lambda: kept.update(ours=notion.embed(tasks)))
+    ours = seconds(lambda: kept.update(ours=measure.embed(tasks)))
     few = tasks[:n_loop]
-    loop = _loop(notion, few)
+    loop = _loop(measure, few)
     loop(few[:1])
     peer = seconds(lambda: kept.update(peer=loop(few)))
     worst = np.abs(kept["ours"][: len(few)] / kept["peer"] - 1).max()
-    assert notion.head_gradient_ is not None
+    assert measure.head_gradient_ is not None
     return {
         "tasks_per_second": n_tasks / ours,
         "tasks_per_second_of_the_plain_loop": len(few) / peer,
         "ratio": n_tasks / ours * peer / len(few),
         "largest_relative_difference_from_the_loop": float(worst),
-        "largest_relative_gradient_of_the_heads": float(notion.head_gradient_.max()),
+        "largest_relative_gradient_of_the_heads": float(measure.head_gradient_.max()),
         "seconds_to_train_the_probe_100_updates": fitting,
         "peak_gigabytes": peak_gigabytes(),
     }
 
 
-def _loop(notion: Task2Vec, tasks: TaskSet) -> Callable[[TaskSet], np.ndarray]:
+def _loop(measure: Task2Vec, tasks: TaskSet) -> Callable[[TaskSet], np.ndarray]:
     """Task by task, sample by sample, label by label."""
-    assert notion.probe_ is not None
-    assert notion.preparation_ is not None
-    probe = notion.probe_.state
+    assert measure.probe_ is not None
+    assert measure.preparation_ is not None
+    probe = measure.probe_.state
     n_hidden = len(probe.weights) - 1
     y = np.repeat(np.arange(WAY), SHOT)
 
@@ -85,9 +85,9 @@ def _loop(notion: Task2Vec, tasks: TaskSet) -> Callable[[TaskSet], np.ndarray]:
     sizes = [W.size + b.size for W, b in zip(*weights, strict=True)]
 
     def one(x: np.ndarray) -> np.ndarray:
-        f = np.asarray(answer(weights, x)) / notion._unit_scale
-        peer = LogisticRegression(C=1 / notion.config.l2, fit_intercept=False, tol=1e-6)
-        head = jnp.asarray(peer.fit(f, y).coef_.T / notion._unit_scale, jnp.float32)
+        f = np.asarray(answer(weights, x)) / measure._unit_scale
+        peer = LogisticRegression(C=1 / measure.config.l2, fit_intercept=False, tol=1e-6)
+        head = jnp.asarray(peer.fit(f, y).coef_.T / measure._unit_scale, jnp.float32)
         total = np.zeros(n_hidden)
         for sample in x:
             for label in range(WAY):
@@ -97,21 +97,23 @@ def _loop(notion: Task2Vec, tasks: TaskSet) -> Callable[[TaskSet], np.ndarray]:
                 total += p * np.array(squares) / sizes
         return total
 
-    def run(some: TaskSet) -> np.ndarray:
-        x = next(some.episodes(len(some))).support
+    def run(part: TaskSet) -> np.ndarray:
+        x = next(part.episodes(len(part))).support
         return np.stack([one(task.reshape(WAY * SHOT, -1)) for task in x])
 
     return run
 
 
-def pairs(notion: Any, peer: Any, pool: ClassPool, n: int, few: int, seed: int) -> dict[str, float]:
+def pairs(
+    measure: Any, peer: Any, pool: ClassPool, n: int, few: int, seed: int
+) -> dict[str, float]:
     """Pairs of tasks per second, against a loop over pairs of the same embeddings."""
     tasks = sample_tasks(pool, n, n_way=WAY, n_shot=SHOT, seed=seed)
-    embedded = notion.fit(tasks).embed(tasks)
+    embedded = measure.fit(tasks).embed(tasks)
     kept: dict[str, Any] = {}
-    ours = seconds(lambda: kept.update(ours=notion.cdist(embedded, embedded)))
-    some = embedded[:few]
-    theirs = seconds(lambda: kept.update(peer=[[peer(a, b) for b in some] for a in some]))
+    ours = seconds(lambda: kept.update(ours=measure.cdist(embedded, embedded)))
+    part = embedded[:few]
+    theirs = seconds(lambda: kept.update(peer=[[peer(a, b) for b in part] for a in part]))
     worst = np.abs(kept["ours"][:few, :few] - np.array(kept["peer"])).max()
     return {
         "pairs_per_second": n**2 / ours,
@@ -139,14 +141,14 @@ def _bures(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def main() -> None:
-    made: argparse.ArgumentParser = parser(__doc__ or "")
-    made.add_argument("--n-tasks", type=int, default=20_000)
-    made.add_argument("--loop", type=int, default=8, help="tasks of the plain loop")
-    args = made.parse_args()
+    options: argparse.ArgumentParser = parser(__doc__ or "")
+    options.add_argument("--n-tasks", type=int, default=20_000)
+    options.add_argument("--loop", type=int, default=8, help="tasks of the plain loop")
+    args = options.parse_args()
     figures: dict[str, float] = {}
 
-    def note(name: str, found: dict[str, float]) -> None:
-        figures.update({f"{name} {k}": v for k, v in found.items()})
+    def note(name: str, result: dict[str, float]) -> None:
+        figures.update({f"{name} {k}": v for k, v in result.items()})
 
     for dims in (32, 640):
         pool = features(dims, args.seed)
@@ -155,9 +157,9 @@ def main() -> None:
     note("prototypes D=32", pairs(PrototypeDistance(), _prototypes, pool, 1000, 60, args.seed))
     note("otdd classes D=32", pairs(OTDD(), _classes, pool, 100, 5, args.seed))
     by_sample = OTDD(level="samples").fit(sample_tasks(pool, 10, seed=args.seed))
-    some = by_sample.embed(sample_tasks(pool, 40, seed=args.seed))
-    taken = seconds(lambda: by_sample.cdist(some, some))
-    figures["otdd samples D=32 pairs_per_second"] = len(some) ** 2 / taken
+    part = by_sample.embed(sample_tasks(pool, 40, seed=args.seed))
+    taken = seconds(lambda: by_sample.cdist(part, part))
+    figures["otdd samples D=32 pairs_per_second"] = len(part) ** 2 / taken
     tasks = sample_tasks(pool, args.n_tasks, seed=args.seed)
     hardness = TaskHardness().fit(tasks)
     taken = seconds(lambda: hardness.embed(tasks))

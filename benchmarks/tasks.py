@@ -31,15 +31,15 @@ def main() -> None:
         np.zeros((CLASSES * SAMPLES, 1), np.float32), np.repeat(np.arange(CLASSES), SAMPLES)
     )
     before = peak_gigabytes()
-    made = {}
+    built = {}
 
     def draw() -> None:
-        made["tasks"] = sample_tasks(
+        built["tasks"] = sample_tasks(
             pool, 1_000_000, n_way=WAY, n_shot=SHOT, unique=True, seed=args.seed
         )
 
     drawing = seconds(draw)
-    tasks = made["tasks"]
+    tasks = built["tasks"]
     reading = seconds(lambda: [None for _ in tasks[:100_000].batches(4096)])
     loop = seconds(lambda: plain_loop(20_000, args.seed))
     keep(

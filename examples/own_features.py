@@ -35,8 +35,8 @@ def main() -> None:
         pool, [["class 48", "class 50", "class 52", "class 54", "class 56"]], n_shot=10, seed=1
     )
     asked, known = model.embed(target), model.embed(sources)
-    found = nearest(asked, known, k=3)
-    for i, distance in zip(found.indices[0], found.distances[0], strict=True):
+    neighbours = nearest(asked, known, k=3)
+    for i, distance in zip(neighbours.indices[0], neighbours.distances[0], strict=True):
         print(f"{distance:.2f}: {', '.join(sources.names(int(i)))}")
     print(resemblance(target, sources).summary())
 

@@ -1,4 +1,4 @@
-"""Does ``rule="auto"`` choose well? Rules tried on validation classes, then judged on test classes.
+"""Does ``rule="auto"`` choose well? Rules tried on validation classes, then tested on test classes.
 
     python -m experiments choosing --pool mini_imagenet --budgets 200 500 --out found.jsonl
 
@@ -15,7 +15,7 @@ from experiments.lab import Lab, option
 from experiments.recipes import LEARNER_PRESETS, PIXEL_COMPONENTS
 from taskscape.meta import learner_and_training, network_for
 from taskscape.pools import ClassPool, load_pool
-from taskscape.select import LearnerJudge, TrialOptions, select
+from taskscape.select import LearnerScorer, TrialOptions, select
 from taskscape.similarity import DEFAULT_SIMILARITY
 from taskscape.statistics import losing_share
 from taskscape.tasks import TaskSet, sample_tasks
@@ -87,19 +87,19 @@ class ChoosingStudy:
         for split, n in sizes.items():
             embedded[split] = model.embed(self.tasks(self.pool, split, n, seeds[split]))
             tasks[split] = self.tasks(self.features, split, n, seeds[split])
-        trying, judge = (
-            LearnerJudge(kind, network, tasks["train"], tasks[split], training=config, seed=seed)
+        trying, scorer = (
+            LearnerScorer(kind, network, tasks["train"], tasks[split], training=config, seed=seed)
             for split in ("val", "test")
         )
         chosen = select(
             embedded["test"], embedded["train"], budget, "auto", validation=embedded["val"],
-            judge=trying,
+            scorer=trying,
             trial=TrialOptions(rules=self.rules, trials=s.trials), seed=seed,
         )  # fmt: skip
         rng = np.random.default_rng([seed, budget])
         by_chance = [rng.permutation(s.candidates)[:budget] for _ in range(s.trials)]
         ours = by_chance if chosen.rule == "random" else [chosen.indices] * s.trials
-        scores = {"random": judge(by_chance).tolist(), "auto": judge(ours).tolist()}
+        scores = {"random": scorer(by_chance).tolist(), "auto": scorer(ours).tolist()}
         return {
             "rule": chosen.rule,
             "auto": chosen.settings["auto"],

@@ -2,7 +2,7 @@
 
 Coverage on one set of classes says little: tasks share classes, so that the share held by a 90 %
 interval differs between sets of 20 classes by ten points either way. Many splits of the validation
-classes into some to calibrate with and the others to judge by have an average that says more, and
+classes into some to calibrate with and the others to test on have an average that says more, and
 the test classes are not touched.
 """
 
@@ -70,7 +70,7 @@ class ClassSplits:
 
 @dataclass(frozen=True, eq=False)
 class DrawnSplits:
-    """Sets of classes, and which of them are calibrated with and judged by in each split."""
+    """Sets of classes, and which of them are calibrated with and evaluated by in each split."""
 
     tasks: tuple[tuple[int, ...], ...]
     rows: tuple[tuple[Int[np.ndarray, "inside"], Int[np.ndarray, "outside"]], ...]

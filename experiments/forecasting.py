@@ -1,10 +1,10 @@
-"""How good are forecasts? Calibrated on validation classes, judged on test classes.
+"""How good are forecasts? Calibrated on validation classes, evaluated on test classes.
 
     python -m experiments forecasting --pool mini_imagenet --learners protonet,maml \\
         --labelled 1 5 16 --out experiments/results/forecast-mini-imagenet.jsonl
 
 A cell is a learner, a number of shots and a number of labelled samples that the forecast sees, with
-an ablation. The test classes play no part in anything that is chosen. Measured accuracies, by
+an ablation. Nothing is chosen by the test classes. Measured accuracies, by
 episode, are kept in ``arrays`` beside the ledger.
 
     python -m experiments forecasting --pool mini_imagenet --splits 1000 \\
@@ -51,7 +51,7 @@ __all__ = [
     "ForecastingSettings",
     "ForecastingSizes",
     "ForecastingStudy",
-    "judge",
+    "evaluate_all",
     "run",
 ]
 
@@ -96,7 +96,7 @@ class ForecastingSettings:
         nargs="*",
     )
     splits: int | None = option(
-        "split the validation classes so often, instead of judging on test classes", None
+        "split the validation classes so often, instead of evaluating on test classes", None
     )
     split_classes: tuple[int, ...] = option(
         "how many validation classes to calibrate with in each split", (8,)
@@ -193,7 +193,7 @@ class ForecastingStudy:
         seconds = float(kept.pop("seconds"))
         return {of: accuracy_of(r, queries, s.episodes) for of, r in kept.items()}, seconds
 
-    def judged(
+    def evaluated(
         self, store: Store, learners: Sequence[str], n_shot: int, labelled: Sequence[int]
     ) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
         """What the forecasts for each learner are worth, by learner and labelled samples."""
@@ -208,13 +208,13 @@ class ForecastingStudy:
                 yield (
                     (name, n),
                     {
-                        **self._judge(name, tasks, described, accuracy),
+                        **self._evaluate(name, tasks, described, accuracy),
                         "learner_seconds": seconds,
                         "describe_seconds": took,
                     },
                 )
 
-    def _judge(
+    def _evaluate(
         self,
         name: str,
         tasks: Mapping[str, TaskSet],
@@ -226,15 +226,15 @@ class ForecastingStudy:
             forecaster = Forecaster(
                 self.model, self.known, name, confidence=self.sizes.confidence, groups=groups
             ).fit(tasks["val"], accuracy["val"], described=described["val"])
-            judgement = forecaster.judge(
+            evaluation = forecaster.evaluate(
                 tasks["test"], accuracy["test"], described=described["test"]
             )
             calibration = forecaster.calibration
             assert calibration is not None
             weights = dict(zip(calibration.columns, calibration.ridge.weights, strict=True))
             results[ablation] = {
-                **asdict(judgement),
-                "summary": judgement.summary(),
+                **asdict(evaluation),
+                "summary": evaluation.summary(),
                 "held_out_error": calibration.error,
                 "penalty": calibration.penalty,
                 "weights": {k: round(float(w), 4) for k, w in weights.items()},
@@ -255,7 +255,7 @@ class ForecastingStudy:
     def covered(
         self, learners: Sequence[str], n_shot: int, labelled: Sequence[int], splits: ClassSplits
     ) -> dict[tuple[str, int], dict[str, Any]]:
-        """What intervals hold over splits of the validation classes, as :meth:`judged` has it."""
+        """What intervals hold over splits of the validation classes, as in :meth:`evaluated`."""
         began = time.perf_counter()
         drawn = splits.draw(self.val_classes, self.sizes.n_way, self.sizes.seed)
         tasks = make_tasks(
@@ -283,13 +283,13 @@ class ForecastingStudy:
         return {"pool": pool, "features": self.features.name, **asdict(self.sizes)}
 
 
-def judge(
+def evaluate_all(
     study: ForecastingStudy,
     settings: ForecastingSettings,
     lab: Lab,
     splits: ClassSplits | None = None,
 ) -> None:
-    """Judge all forecasts that the ledger does not hold yet.
+    """Evaluate all forecasts that the ledger does not hold yet.
 
     On test classes, or over splits of the validation classes where ``splits`` are given.
     """
@@ -311,10 +311,10 @@ def judge(
         asked = names, n_shot, sorted({n for _, n in missing})
         if splits is None:
             store = Store(lab, study.pool.fingerprint, study.sizes.seed)
-            judged = study.judged(store, *asked)
+            evaluated = study.evaluated(store, *asked)
         else:
-            judged = iter(study.covered(*asked, splits).items())
-        for key, results in judged:
+            evaluated = iter(study.covered(*asked, splits).items())
+        for key, results in evaluated:
             if key in missing:
                 lab.add(missing[key], results)
                 print(f"{n_shot}-shot, {key[1]} labelled samples per class: {_in_words(results)}")
@@ -343,10 +343,10 @@ def run(settings: ForecastingSettings, lab: Lab) -> None:
     learners = {n: {**_PRESET.get(n, {}), **settings.fixed.get(n, {})} for n in names}
     study = ForecastingStudy(pool, features, settings.sizes, learners)
     if settings.splits is None:
-        judge(study, settings, lab)
+        evaluate_all(study, settings, lab)
         return
     every = [ClassSplits(n, settings.splits) for n in settings.split_classes]
     for splits in every:
         splits.check(len(study.val_classes), settings.sizes.n_way)
     for splits in every:
-        judge(study, settings, lab, splits)
+        evaluate_all(study, settings, lab, splits)

@@ -78,12 +78,12 @@ have no gap that is wider.
 
 def candidates() -> dict[GlyphGroup, list[str]]:
     """The characters of the fonts by group: letters and symbols not composed of others."""
-    found: dict[GlyphGroup, list[str]] = {group: [] for group in (*SCRIPTS, *BLOCKS)}
+    result: dict[GlyphGroup, list[str]] = {group: [] for group in (*SCRIPTS, *BLOCKS)}
     for code in sorted(open_faces(64)[0].has):
         group = _group_of(chr(code))
         if group is not None:
-            found[group].append(chr(code))
-    return found
+            result[group].append(chr(code))
+    return result
 
 
 def _group_of(character: str) -> GlyphGroup | None:
@@ -140,12 +140,12 @@ def look_alikes(glyphs: Sequence[Glyph]) -> Bool[np.ndarray, "glyphs glyphs"]:
         unmatched = unmatched_ink(plain, plain, TOLERANCE_WITHIN_SPLIT)
         alike[np.ix_(rows, rows)] = unmatched < same
     for pair in track(list(combinations(rows_of, 2)), "comparing characters"):
-        some, others = (rows_of[split] for split in pair)
+        part, others = (rows_of[split] for split in pair)
         a, b = (drawn[split] for split in pair)
         near = _least_unmatched(a, b, TOLERANCE_ACROSS_SPLITS) < SAME_DRAWING
         texture = _least_unmatched(a, b, TOLERANCE_WITHIN_SPLIT) < OTHER_TEXTURE
-        letters = ~(symbol[some, None] | symbol[others])
-        alike[np.ix_(some, others)] = near & (letters | texture)
+        letters = ~(symbol[part, None] | symbol[others])
+        alike[np.ix_(part, others)] = near & (letters | texture)
     forms = np.array([_braille_form(glyph.character) for glyph in glyphs])
     alike |= (forms[:, None] == forms) & (forms != "")
     return alike | alike.T
@@ -183,14 +183,14 @@ def _all_faces(glyphs: Sequence[Glyph]) -> _AllFaces:
 
 
 def _least_unmatched(
-    some: _AllFaces, others: _AllFaces, tolerance: int
+    subset: _AllFaces, others: _AllFaces, tolerance: int
 ) -> Float[np.ndarray, "some others"]:
     """The least unmatched ink of any two faces of two glyphs."""
-    n = len(some.ends) - 1
+    n = len(subset.ends) - 1
     least = []
     for first, last in pairwise([*range(0, n, _GLYPHS_AT_ONCE), n]):
-        ends = some.ends[first : last + 1]
-        part = unmatched_ink(some.drawings[ends[0] : ends[-1]], others.drawings, tolerance)
+        ends = subset.ends[first : last + 1]
+        part = unmatched_ink(subset.drawings[ends[0] : ends[-1]], others.drawings, tolerance)
         part = np.minimum.reduceat(part, ends[:-1] - ends[0], axis=0)
         least.append(np.minimum.reduceat(part, others.ends[:-1], axis=1))
     return np.concatenate(least)
@@ -214,7 +214,7 @@ def canonical(shape: Shape) -> Float[np.ndarray, "side side"]:
 
 
 def unmatched_ink(
-    some: Float[np.ndarray, "n side side"], others: Float[np.ndarray, "m side side"], tolerance: int
+    part: Float[np.ndarray, "n side side"], others: Float[np.ndarray, "m side side"], tolerance: int
 ) -> Float[np.ndarray, "n m"]:
     r"""How much ink of one drawing has no ink of the other near it; the larger of both ways.
 
@@ -226,9 +226,9 @@ def unmatched_ink(
     window = (1, 2 * tolerance + 1, 2 * tolerance + 1)
     bare_some, bare_others = (
         (_flat(ndimage.maximum_filter(x, size=window)) < _FAINT).astype(np.float32)
-        for x in (some, others)
+        for x in (part, others)
     )
-    return np.maximum(_flat(some) @ bare_others.T, bare_some @ _flat(others).T)
+    return np.maximum(_flat(part) @ bare_others.T, bare_some @ _flat(others).T)
 
 
 def _flat(drawings: Float[np.ndarray, "n side side"]) -> Float[np.ndarray, "n pixels"]:
@@ -248,11 +248,13 @@ def as_ranges(characters: Iterable[str]) -> str:
 
 def main() -> None:
     """Compare all characters of the fonts and write the list of those to keep."""
-    found = candidates()
-    glyphs = choose_glyphs(read_shapes(found))
-    kept = {group: [glyph.character for glyph in glyphs if glyph.group == group] for group in found}
+    result = candidates()
+    glyphs = choose_glyphs(read_shapes(result))
+    kept = {
+        group: [glyph.character for glyph in glyphs if glyph.group == group] for group in result
+    }
     for group, characters in kept.items():
-        print(f"{group.split:5} {group.name:25} {len(characters):4} of {len(found[group])}")
+        print(f"{group.split:5} {group.name:25} {len(characters):4} of {len(result[group])}")
     lists = {group.name: as_ranges(characters) for group, characters in kept.items()}
     CHARACTERS.write_text(json.dumps(lists, indent=1) + "\n", encoding="utf-8")
 

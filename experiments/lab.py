@@ -15,7 +15,7 @@ from jaxtyping import Float, UInt16
 
 from taskscape.arguments import check_number
 from taskscape.errors import DataError
-from taskscape.io.files import written_in_one_piece
+from taskscape.io.files import atomic_write
 from taskscape.io.ledger import Ledger, read_ledger
 from taskscape.themes import CoClustering, TaskModel
 
@@ -69,7 +69,7 @@ class Lab(Ledger):
 
 
 class Store:
-    """A lab with arrays and models beside the ledger, to go on with, also on another machine.
+    """A lab with arrays and models beside the ledger, to resume with, also on another machine.
 
     Everything in it is kept apart by the fingerprint of the data and the seed that tasks are drawn
     with: results of other data are other cells, arrays and models.
@@ -93,7 +93,7 @@ class Store:
                 return self.read(name)
             except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
                 warnings.warn(
-                    f"{self._file(name)} is damaged ({error}); it is made anew.", stacklevel=2
+                    f"{self._file(name)} is damaged ({error}); it is computed again.", stacklevel=2
                 )
         self.check_time()
         self.keep(name, **make())
@@ -101,7 +101,7 @@ class Store:
 
     def keep(self, name: str, **arrays: np.ndarray) -> None:
         """Write arrays under a name."""
-        with written_in_one_piece(self._file(name)) as file, file.open("wb") as stream:
+        with atomic_write(self._file(name)) as file, file.open("wb") as stream:
             np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
 
     def read(self, name: str) -> dict[str, np.ndarray]:
@@ -119,14 +119,14 @@ class Store:
     def model(self, name: str, make: Callable[[Path], CoClustering]) -> CoClustering:
         """A fitted model of that name: read if it is there, else fitted and written.
 
-        ``make`` is given a file for checkpoints, from which an interrupted fit goes on.
+        ``make`` is given a file for checkpoints, from which an interrupted fit continues.
         """
         path = self.folder / "models" / self._apart / name
         if path.exists():
             try:
                 return TaskModel.load(path)
             except DataError as error:
-                warnings.warn(f"{error} It is fitted anew.", stacklevel=2)
+                warnings.warn(f"{error} It is fitted again.", stacklevel=2)
                 damaged = path.with_name(f"{name}.damaged")
                 shutil.rmtree(damaged, ignore_errors=True)
                 path.rename(damaged)

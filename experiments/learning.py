@@ -154,7 +154,7 @@ class LearningStudy:
             learner, states, _, seconds = self.fit(name, settings, [0], self.sizes.tune_tasks)
         except DataError:
             raise
-        except Exception as error:  # a candidate that diverges loses; the study goes on
+        except Exception as error:  # a candidate that diverges loses; the study continues
             print(f"  {name} {settings}: {error}", file=sys.stderr)
             nothing = dict.fromkeys(("val_accuracy", "val_log_likelihood"), float("nan"))
             return {**nothing, "train_seconds": 0.0}

@@ -142,10 +142,10 @@ def _share_that_fires(model: TaskModel, embedded: Any, n_tasks: int) -> float:
     """In how many groups the model warns, asked about the tasks of one group at a time."""
     fired = []
     for start in range(0, len(embedded), n_tasks):
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as output:
             warnings.simplefilter("always", OutlierTasksWarning)
             model.warn_of_outliers(embedded[start : start + n_tasks])
-        fired.append(bool(told))
+        fired.append(bool(output))
     return float(np.mean(fired))
 
 

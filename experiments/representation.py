@@ -4,7 +4,7 @@
         --image-themes 8 16 32 --task-themes 4 8 16 --out experiments/results/representation.jsonl
 
 A cell is a pool, a size and a seed, which decides what tasks are learned from. ``--class-share
-0.8`` gives each fit another four fifths of the training classes. Judged on validation classes; in a
+0.8`` gives each fit another four fifths of the training classes. Tested on validation classes; in a
 pool without any, five groups of the training classes are held out for it.
 """
 
@@ -54,20 +54,20 @@ class Size:
     task_themes: int = 4
     ensemble: int = 1
     n_train: int = 4000
-    n_judged: int = 1000
+    n_evaluated: int = 1000
     n_reference: int = 2000
     class_share: float = 1.0
 
 
 def represent(pool: ClassPool, size: Size, seed: int) -> dict[str, Any]:
     """Fit once; look at the fit, and at what it says of validation tasks."""
-    judged = sample_tasks(pool, size.n_judged, split="val", n_way=5, n_shot=16, seed=991)
+    evaluated = sample_tasks(pool, size.n_evaluated, split="val", n_way=5, n_shot=16, seed=991)
     reference = sample_tasks(pool, size.n_reference, split="train", n_way=5, n_shot=16, seed=992)
-    row, distance = _fit(_part(pool, size.class_share, seed), size, seed, judged, reference)
+    row, distance = _fit(_part(pool, size.class_share, seed), size, seed, evaluated, reference)
     explained = {}
     if size.class_share >= 1:
         explained["correlation_with_accuracy"] = round(
-            spearman(distance, centroid_accuracy(pool, judged)), 4
+            spearman(distance, centroid_accuracy(pool, evaluated)), 4
         )
     return {**row, **explained, "distances": [float(f"{d:.4g}") for d in distance]}
 
@@ -86,7 +86,7 @@ def centroid_accuracy(pool: ClassPool, tasks: TaskSet) -> Float[np.ndarray, "tas
 
 
 def _fit(
-    pool: ClassPool, size: Size, seed: int, judged: TaskSet, reference: TaskSet
+    pool: ClassPool, size: Size, seed: int, evaluated: TaskSet, reference: TaskSet
 ) -> tuple[dict[str, Any], Float[np.ndarray, "tasks"]]:
     train = sample_tasks(pool, size.n_train, split="train", n_way=(5, 10), n_shot=16, seed=seed)
     began = time.perf_counter()
@@ -96,7 +96,7 @@ def _fit(
             n_restarts=size.ensemble, ensemble=size.ensemble,
         ).fit(train)  # fmt: skip
         fitted = time.perf_counter()
-        seen, known = model.embed(judged), model.embed(reference)
+        seen, known = model.embed(evaluated), model.embed(reference)
     lam = seen.lam
     shares = (lam[0] - model.delta).sum(axis=0) / (lam[0] - model.delta).sum()
     health = model.health_

@@ -42,6 +42,6 @@ def accuracy(described: Described, n_way: np.ndarray, episodes: int = 8) -> np.n
 def calibrated() -> tuple[Forecaster, TaskSet]:
     """A fitted forecaster, shared: do not change it; and its calibration tasks."""
     given = tasks("val", 160)
-    made = Forecaster(model(), known(), "toy")
-    described = made.describe(given)
-    return made.fit(given, accuracy(described, given.n_way), described=described), given
+    forecaster = Forecaster(model(), known(), "toy")
+    described = forecaster.describe(given)
+    return forecaster.fit(given, accuracy(described, given.n_way), described=described), given

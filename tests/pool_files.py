@@ -123,19 +123,19 @@ def _python2_dtype(dtype: np.dtype) -> bytes:
     size = dtype.itemsize if dtype.kind in "SU" else -1
     numbers = b"NNN" + _python2(size) + _python2(1 if size > 0 else -1)
     numbers += _python2(63 if dtype.kind == "O" else 0)
-    made = b"cnumpy\ndtype\n" + _string(kind) + b"K\x00K\x01\x87R"
-    return made + b"(K\x03" + _string(dtype.str[:1].encode()) + numbers + b"tb"
+    built = b"cnumpy\ndtype\n" + _string(kind) + b"K\x00K\x01\x87R"
+    return built + b"(K\x03" + _string(dtype.str[:1].encode()) + numbers + b"tb"
 
 
 def _python2_array(array: np.ndarray) -> bytes:
-    made = (
+    built = (
         b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85"
         + _string(b"b")
         + b"\x87R"
     )
     raw = _python2(array.tolist()) if array.dtype == object else _string(array.tobytes())
     shape = b"(" + b"".join(_python2(n) for n in array.shape) + b"t"
-    return made + b"(K\x01" + shape + _python2_dtype(array.dtype) + b"\x89" + raw + b"tb"
+    return built + b"(K\x01" + shape + _python2_dtype(array.dtype) + b"\x89" + raw + b"tb"
 
 
 def write_leo(

@@ -14,7 +14,7 @@ from taskscape import ClassPool, TaskSet, TaskThemes, load_pool, sample_tasks
 from taskscape.compare import mean_distance, nearest
 from taskscape.diagram import correlation_diagram
 from taskscape.embeddings import Embeddings
-from taskscape.forecast import Forecasts, Judgement
+from taskscape.forecast import ForecastEvaluation, Forecasts
 from taskscape.select.trials import Trial
 from taskscape.study.result import StudyResult
 from taskscape.themes import HealthWarning, OutlierTasksWarning
@@ -107,7 +107,7 @@ def bare_result(model: TaskThemes, train: TaskSet, test: TaskSet) -> StudyResult
         diagram=None,
         selection=(),
         forecasts={},
-        judgements={},
+        evaluations={},
         settings={},
         seed=0,
         timings={},
@@ -128,7 +128,7 @@ def with_outcomes(result: StudyResult, learners: tuple[str, ...] = LEARNERS) -> 
     """The study with made-up learners that find far and hard tasks harder."""
     rng = np.random.default_rng(1)
     far, hard = (_rank(v) - 0.5 for v in (result.distance, result.difficulty))
-    accuracy, forecasts, judgements = {}, {}, {}
+    accuracy, forecasts, evaluations = {}, {}, {}
     for i, name in enumerate(learners):
         mean = 0.72 - 0.06 * i - (0.12 + 0.05 * i) * far - 0.15 * hard
         mean = mean + rng.normal(0, 0.03, len(mean))
@@ -140,7 +140,9 @@ def with_outcomes(result: StudyResult, learners: tuple[str, ...] = LEARNERS) -> 
         }
         expected = 0.72 - 0.06 * i + sum(by.values())
         forecasts[name] = Forecasts(name, expected, expected - 0.06, expected + 0.06, 0.9, by)
-        judgements[name] = Judgement(name, len(mean), 0.81 - 0.1 * i, 0.031, 0.93, 0.9, 0.95, 0.062)
+        evaluations[name] = ForecastEvaluation(
+            name, len(mean), 0.81 - 0.1 * i, 0.031, 0.93, 0.9, 0.95, 0.062
+        )
     diagram = correlation_diagram(
         result.distance, accuracy, classes=result.test, difficulty=result.difficulty, n_bins=8
     )
@@ -157,7 +159,7 @@ def with_outcomes(result: StudyResult, learners: tuple[str, ...] = LEARNERS) -> 
         diagram=diagram,
         selection=trials,
         forecasts=forecasts,
-        judgements=judgements,
+        evaluations=evaluations,
         settings={
             "pool": {"name": result.pool.name, "splits": "train, val, test"},
             "fit": {**result.model.co_clustering_.get_params()},

@@ -57,8 +57,8 @@ def go(
 ) -> tuple[StudyResult, Recorder]:
     """Run a study, and what was heard of it."""
     heard = Recorder()
-    made = run_study(pool or toy_pool(), config or tiny(), out, listener=heard, **rest)
-    return made, heard
+    result = run_study(pool or toy_pool(), config or tiny(), out, listener=heard, **rest)
+    return result, heard
 
 
 def own_features(n_classes: int = 20, n_samples: int = 9) -> tuple[np.ndarray, np.ndarray]:

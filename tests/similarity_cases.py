@@ -1,4 +1,4 @@
-"""A pool whose classes lie in far-apart groups, and quick settings, for notions of similarity."""
+"""A pool whose classes lie in far-apart groups, and quick settings, for similarity measures."""
 
 import numpy as np
 

@@ -54,7 +54,7 @@ def few_glyphs(shared_cache: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """All groups of the embedded pool, with a dozen characters or so of each."""
     every = characters_of
     monkeypatch.setattr(
-        glyphs, "characters_of", lambda group: (found := every(group))[:: 1 + len(found) // 20]
+        glyphs, "characters_of", lambda group: (result := every(group))[:: 1 + len(result) // 20]
     )
 
 

@@ -78,8 +78,8 @@ NETWORKS: dict[str, tuple[Callable[[int], Weights], Callable[[Weights, Any], Any
 
 def slopes(nll: Callable[..., Any], w: Weights, x: Any, y: Any) -> Weights:
     """Gradient by all weights, which can be differentiated again."""
-    found = torch.autograd.grad(nll(w, x, y), list(w.values()), create_graph=True)
-    return dict(zip(w, found, strict=True))
+    result = torch.autograd.grad(nll(w, x, y), list(w.values()), create_graph=True)
+    return dict(zip(w, result, strict=True))
 
 
 def task_loss(
@@ -142,13 +142,13 @@ def tasks_per_second(
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__)
-    made.add_argument("--out", type=Path, help="write the figures here as JSON")
-    made.add_argument("--quick", action="store_true", help="the sizes of `meta.py --quick`")
-    made.add_argument("--networks", default="mlp,conv4")
-    made.add_argument("--threads", type=int, help="of the CPU; default: PyTorch's own")
-    made.add_argument("--seconds", type=float, default=5.0, help="time for one measurement")
-    args = made.parse_args()
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--out", type=Path, help="write the figures here as JSON")
+    options.add_argument("--quick", action="store_true", help="the sizes of `meta.py --quick`")
+    options.add_argument("--networks", default="mlp,conv4")
+    options.add_argument("--threads", type=int, help="of the CPU; default: PyTorch's own")
+    options.add_argument("--seconds", type=float, default=5.0, help="time for one measurement")
+    args = options.parse_args()
     if args.threads is not None:
         torch.set_num_threads(args.threads)
     device = "cuda" if torch.cuda.is_available() else "cpu"

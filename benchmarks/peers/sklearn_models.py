@@ -84,15 +84,15 @@ def one(dims: int, steps: int, n_tasks: int, seed: int) -> dict[str, float]:
 
 
 def main() -> None:
-    made = parser(str(__doc__))
-    made.add_argument("--dims", type=int, nargs="*", default=[32, 64])
-    made.add_argument("--steps", type=int, default=10)
-    made.add_argument("--n-tasks", type=int, default=20_000)
-    args = made.parse_args()
+    options = parser(str(__doc__))
+    options.add_argument("--dims", type=int, nargs="*", default=[32, 64])
+    options.add_argument("--steps", type=int, default=10)
+    options.add_argument("--n-tasks", type=int, default=20_000)
+    args = options.parse_args()
     figures: dict[str, float] = {}
     for dims in args.dims:
-        found = one(dims, args.steps, args.n_tasks, args.seed)
-        figures |= {f"D={dims} {name}": value for name, value in found.items()}
+        result = one(dims, args.steps, args.n_tasks, args.seed)
+        figures |= {f"D={dims} {name}": value for name, value in result.items()}
     keep(figures, args)
 
 

@@ -134,10 +134,10 @@ class Experiment(Generic[PlanT]):
         """Where a version does not have the paper's size, its own."""
         return PREFERRED_SIZES.get(self.pool.name, {}) if version == "sized" else {}
 
-    def named(self, notion: str) -> str:
-        """A version with its size, or another notion of distance, for the names of files."""
-        size = self.size(notion)
-        return f"{notion}-{size['image_themes']}x{size['task_themes']}" if size else notion
+    def named(self, measure: str) -> str:
+        """A version with its size, or another similarity measure, for the names of files."""
+        size = self.size(measure)
+        return f"{measure}-{size['image_themes']}x{size['task_themes']}" if size else measure
 
     def embedded(self, version: str, tasks: TaskSet, name: str) -> Posterior:
         """λ of tasks, kept under a name."""

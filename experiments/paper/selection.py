@@ -39,13 +39,13 @@ _USUAL_LEARNERS = {
 
 @dataclass(frozen=True)
 class Choice:
-    """A way to choose training tasks: a rule, and the notion of distance it goes by."""
+    """A way to choose training tasks: a rule, and the similarity measure it goes by."""
 
     rule: str
-    notion: str
+    measure: str
 
     def __str__(self) -> str:
-        return self.rule if self.notion == "" else f"{self.rule} ({self.notion})"
+        return self.rule if self.measure == "" else f"{self.rule} ({self.measure})"
 
 
 CHOICES = (
@@ -88,7 +88,7 @@ def choices_of(figure: str, versions: Sequence[str]) -> tuple[Choice, ...]:
     return tuple(
         c
         for c in CHOICES
-        if (c.notion not in VERSIONS or c.notion in versions)
+        if (c.measure not in VERSIONS or c.measure in versions)
         and (figure == "fig3" or c.rule != "facility")
     )
 
@@ -136,7 +136,7 @@ class SelectionFigure(Experiment[SelectionPlan]):
         if choice.rule == "random":
             order = np.random.default_rng([self.seed, 5, trial]).permutation(self.plan.candidates)
             return order[:most]
-        name = f"{self._where(choice.notion)}-{choice.rule}-{most}-{trial}"
+        name = f"{self._where(choice.measure)}-{choice.rule}-{most}-{trial}"
         return self.store.arrays(
             f"chosen/{name}", lambda: {"indices": self._choose(choice, trial, most)}
         )["indices"]
@@ -144,10 +144,10 @@ class SelectionFigure(Experiment[SelectionPlan]):
     def _choose(self, choice: Choice, trial: int, n: int) -> Int[np.ndarray, "n"]:
         candidates = self.candidates()
         options: dict[str, Any] = {"train_classes": candidates, "seed": self.seed + trial}
-        if choice.notion == "task2vec":
+        if choice.measure == "task2vec":
             means = self._task2vec_means()[None]
             return select(None, None, n, choice.rule, similarity=means, **options).indices
-        return select(*self._lam(choice.notion), n, choice.rule, **options).indices
+        return select(*self._lam(choice.measure), n, choice.rule, **options).indices
 
     def _lam(self, version: str) -> tuple[Posterior, Posterior]:
         where = self._where(version)
@@ -159,18 +159,18 @@ class SelectionFigure(Experiment[SelectionPlan]):
 
         def make() -> dict[str, np.ndarray]:
             candidates = self.candidates()
-            notion = Task2Vec(per="layer", config=probe_of(self.plan.pool), seed=self.seed)
-            notion.fit(candidates[:1000])
-            train, test = notion.embed(candidates), notion.embed(self.tests())
-            return {"means": notion.mean_distance(train, test), "train": train, "test": test}
+            measure = Task2Vec(per="layer", config=probe_of(self.plan.pool), seed=self.seed)
+            measure.fit(candidates[:1000])
+            train, test = measure.embed(candidates), measure.embed(self.tests())
+            return {"means": measure.mean_distance(train, test), "train": train, "test": test}
 
         name = f"task2vec/{self._where('task2vec')}-{self.plan.test_tasks}"
         return self.store.arrays(name, make)["means"]
 
-    def _where(self, notion: str) -> str:
+    def _where(self, measure: str) -> str:
         p = self.plan
         within = "-within-groups" if p.within_group else ""
-        return f"{self.named(notion)}-{p.way}way{within}-{p.candidates}-{p.fit_tasks}-{self.seed}"
+        return f"{self.named(measure)}-{p.way}way{within}-{p.candidates}-{p.fit_tasks}-{self.seed}"
 
     # -- training -------------------------------------------------------------------------------
 
@@ -181,15 +181,15 @@ class SelectionFigure(Experiment[SelectionPlan]):
         for budget in p.budgets:
             settings = learner_settings(p, learner, budget)
             for choice in choices:
-                tuned = choice.notion == "task2vec" and p.pool in PROBES
+                tuned = choice.measure == "task2vec" and p.pool in PROBES
                 probe = {"probe": dict(PROBES[p.pool])} if tuned else {}
-                size = self.size(choice.notion)
+                size = self.size(choice.measure)
                 model = {"model": dict(size)} if size else {}
                 most = p.random_trials if choice.rule == "random" else p.rule_trials
                 for trial in range(most):
                     yield {
                         "figure": self.figure, "what": "selection", "learner": learner,
-                        "rule": choice.rule, "notion": choice.notion, "budget": budget,
+                        "rule": choice.rule, "measure": choice.measure, "budget": budget,
                         "trial": trial, "settings": dict(settings),
                         "plan": plan, **probe, **model,
                     }  # fmt: skip
@@ -235,7 +235,7 @@ class SelectionFigure(Experiment[SelectionPlan]):
     def _indices(self, cells: Sequence[dict[str, Any]]) -> list[Int[np.ndarray, "n"]]:
         """The candidates that each cell trains on."""
         return [
-            self.chosen(Choice(c["rule"], c["notion"]), c["trial"])[: c["budget"]] for c in cells
+            self.chosen(Choice(c["rule"], c["measure"]), c["trial"])[: c["budget"]] for c in cells
         ]
 
 

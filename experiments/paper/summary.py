@@ -13,7 +13,7 @@ from experiments.paper.selection import CHOICES, Choice, SelectionFigure
 from taskscape.diagram import CorrelationDiagram
 from taskscape.diagram.plot import COLOURS, DASHES, MARKERS
 from taskscape.embeddings import Sums
-from taskscape.io.files import written_in_one_piece
+from taskscape.io.files import atomic_write
 from taskscape.io.pictures import picture
 from taskscape.meta import LEARNERS, label_of
 from taskscape.plain_text import markdown_table
@@ -45,7 +45,7 @@ def write_summary(
         text = _selection([e for e in experiments if isinstance(e, SelectionFigure)])
     if scale != 1:
         text = f"Every count was shrunk by --scale {scale:g}; this is not the full size.\n\n{text}"
-    with written_in_one_piece(first.store.folder / f"{first.figure}.md") as file:
+    with atomic_write(first.store.folder / f"{first.figure}.md") as file:
         file.write_text(text, encoding="utf-8")
     return text
 
@@ -85,11 +85,11 @@ def _fig2(experiment: Fig2, versions: Sequence[str]) -> str:
 
 def _agreement(experiment: Fig2, measured: Mapping[str, Sums]) -> str:
     """How well the fits of each version with several agree about the distances that are drawn."""
-    found = {v: p for v, train in measured.items() if len(p := experiment.agreement(v, train))}
-    if not found:
+    result = {v: p for v, train in measured.items() if len(p := experiment.agreement(v, train))}
+    if not result:
         return ""
     words = ", ".join(
-        f"{v} {p.mean():.2f} ({p.min():.2f} to {p.max():.2f})" for v, p in found.items()
+        f"{v} {p.mean():.2f} ({p.min():.2f} to {p.max():.2f})" for v, p in result.items()
     )
     return f" Rank correlation of these distances between two fits, mean over pairs: {words}."
 
@@ -180,7 +180,7 @@ def read_trial(entry: Mapping[str, Any]) -> Trial:
     cell = entry["cell"]
     return Trial(
         cell["learner"],
-        str(Choice(cell["rule"], cell["notion"])),
+        str(Choice(cell["rule"], cell["measure"])),
         cell["budget"],
         cell["trial"],
         entry["accuracy"],

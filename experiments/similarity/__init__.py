@@ -12,7 +12,7 @@ from functools import partial
 
 from experiments.lab import Lab, Store, option
 from experiments.recipes import with_validation
-from experiments.similarity.notions import FAMILIES, run_notions
+from experiments.similarity.measures import FAMILIES, run_measures
 from experiments.similarity.study import (
     Measured,
     SimilarityStudy,
@@ -30,7 +30,7 @@ __all__ = [
     "Sizes",
     "measured_accuracies",
     "run",
-    "run_notions",
+    "run_measures",
 ]
 
 
@@ -57,7 +57,7 @@ class SimilaritySettings:
     learners: tuple[str, ...] = option("", ("protonet", "maml"), commas=True)
     network: str = option("what learns", "mlp", choices=("mlp", "conv4"))
     seeds: tuple[int, ...] = option("of the fits and of the learners", (0, 1, 2))
-    families: tuple[str, ...] = option("of notions", tuple(FAMILIES), choices=tuple(FAMILIES))
+    families: tuple[str, ...] = option("of measures", tuple(FAMILIES), choices=tuple(FAMILIES))
     scale: float = option("below 1: fewer tasks of every kind", 1.0)
     sizes: _ChangedSizes = _ChangedSizes()
 
@@ -72,7 +72,7 @@ def run(settings: SimilaritySettings, lab: Lab) -> None:
         network=settings.network,
     )
     measure = partial(_measure, Store(lab, study.pool.fingerprint), study, settings)
-    run_notions(
+    run_measures(
         study, lab, measure,
         learners=settings.learners, seeds=settings.seeds, families=settings.families,
     )  # fmt: skip

@@ -49,7 +49,7 @@ _OTHER_DRAWS = 1 << 16
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many tasks of each kind; ``few`` is for notions that cost much per pair of tasks."""
+    """How many tasks of each kind; ``few`` is for measures that cost much per pair of tasks."""
 
     tasks: int | None = None
     """Of the split; None: every combination of classes, or 5,000 if they are more than 20,000."""
@@ -122,7 +122,7 @@ class SimilarityStudy:
 
     @cached_property
     def few(self) -> Int[np.ndarray, "few"]:
-        """The tasks that costly notions are computed for."""
+        """The tasks that costly measures are computed for."""
         n = min(self.sizes.few_tasks, len(self.tasks))
         return np.sort(np.random.default_rng(3).permutation(len(self.tasks))[:n])
 

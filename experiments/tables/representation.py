@@ -81,7 +81,7 @@ def mean_correlation(by_size: Mapping[Size, list[Entry]]) -> dict[Size, float]:
 MEASURES: Mapping[str, tuple[Callable[[Any], dict[Size, float]], str, float, float]] = {
     "fits agree\n(1: the same distances)": (mean_agreement, "Blues", 0.5, 1.0),
     "bound on new classes\n(0: the best size)": (below_the_best, "Greens", -2.0, 0.0),
-    "distance foretells accuracy\n(−1: wholly)": (mean_correlation, "Oranges_r", -0.6, 0.0),
+    "distance predicts accuracy\n(−1: wholly)": (mean_correlation, "Oranges_r", -0.6, 0.0),
 }
 """What a row of the figure shows: how it is computed, and the ends of its colours."""
 

@@ -18,7 +18,7 @@ from taskscape.plain_text import markdown_table
 
 PAGE = DOCS / "results-similarity.md"
 IMAGE = DOCS / "images" / "measures.png"
-NOTIONS = {
+MEASURES = {
     ("nearest centroid", "", 1): "nearest centroid",
     ("hardness", "", 1): "hardness",
     ("separation", "", 1): "separation of the classes",
@@ -49,28 +49,28 @@ STATISTICS = ("spearman", "partial_all")
 def cells_of(pool: str) -> list[dict[str, Any]]:
     """The finished cells of a data set for ProtoNet; none where it was not studied."""
     return [
-        {**e, "cell": {**e["cell"], "notion": _notion(e["cell"], pool)}}
+        {**e, "cell": {**e["cell"], "measure": _measure(e["cell"], pool)}}
         for e in ledger(f"similarity-{pool}-test")
         if e["cell"]["learner"] == "protonet"
     ]
 
 
-def _notion(cell: Mapping[str, Any], pool: str) -> str:
+def _measure(cell: Mapping[str, Any], pool: str) -> str:
     """What a cell is of; fits of the size that was chosen of nine, before all sixteen were tried,
     have a name of their own."""
     own = {name: cell[name] for name in ("task_themes", "image_themes") if name in cell}
     chosen = not own or own == PREFERRED_SIZES[pool]
-    return cell["notion"] if chosen else "task-themes, smaller size"
+    return cell["measure"] if chosen else "task-themes, smaller size"
 
 
 def values(
-    entries: Sequence[dict[str, Any]], notion: tuple[str, str, int], statistic: str
+    entries: Sequence[dict[str, Any]], measure: tuple[str, str, int], statistic: str
 ) -> np.ndarray | None:
     """A number and the ends of its interval, averaged over seeds."""
     own = [
         e
         for e in entries
-        if (e["cell"]["notion"], e["cell"]["divergence"], e["cell"]["fits"]) == notion
+        if (e["cell"]["measure"], e["cell"]["divergence"], e["cell"]["fits"]) == measure
         and e["cell"]["summary"] in ("mean", "the task alone")
     ]
     # where a measure was computed for two numbers of training tasks, the more
@@ -85,8 +85,8 @@ def table(statistic: str) -> str:
     """Similarity measures against data sets."""
     pools = {name: entries for name in POOLS if (entries := cells_of(name))}
     rows = []
-    for notion, words in NOTIONS.items():
-        cells = [values(entries, notion, statistic) for entries in pools.values()]
+    for measure, words in MEASURES.items():
+        cells = [values(entries, measure, statistic) for entries in pools.values()]
         if any(c is not None for c in cells):
             rows.append([words, *("" if c is None else _shown(c) for c in cells)])
     return markdown_table(["", *(POOLS[name] for name in pools)], rows)
@@ -108,7 +108,7 @@ def draw() -> None:
     from matplotlib import pyplot as plt
 
     pools = {name: entries for name in POOLS if (entries := cells_of(name))}
-    of = {words: notion for notion, words in NOTIONS.items()}
+    of = {words: measure for measure, words in MEASURES.items()}
     drawn = [
         w for w in DRAWN if any(values(e, of[w], "spearman") is not None for e in pools.values())
     ]
@@ -142,7 +142,7 @@ def draw() -> None:
 
 def _bar(axis: Any, at: float, x: np.ndarray | None, colour: str) -> None:
     if x is not None:
-        value, low, high = -x[0], -x[2], -x[1]  # more is harder or farther: what foretells is < 0
+        value, low, high = -x[0], -x[2], -x[1]  # more is harder or farther: what predicts is < 0
         axis.barh(at, value, height=0.36, color=colour)
         axis.plot([low, high], [at, at], color="0.25", lw=0.9)
 
@@ -168,7 +168,7 @@ def _explain(figure: Any) -> None:
         columnspacing=1.2,
     )  # fmt: skip
     figure.supxlabel(
-        "how well it foretells accuracy: rank correlation, 0 says nothing, below 0 misleads; "
+        "how well it predicts accuracy: rank correlation, 0 says nothing, below 0 misleads; "
         "lines are 95 % intervals over classes",
         fontsize=8,
     )

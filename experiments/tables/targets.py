@@ -94,10 +94,10 @@ def experience(joined: bool) -> dict[str, Any]:
     }
 
 
-def as_text(found: dict[str, Any]) -> str:
+def as_text(result: dict[str, Any]) -> str:
     """JSON with a line for every gain."""
-    head = json.dumps({k: v for k, v in found.items() if k != "seen"}, indent=1)
-    seen = ",\n".join(json.dumps(s, ensure_ascii=False) for s in found["seen"])
+    head = json.dumps({k: v for k, v in result.items() if k != "seen"}, indent=1)
+    seen = ",\n".join(json.dumps(s, ensure_ascii=False) for s in result["seen"])
     return f'{head[:-2]},\n "seen": [\n{seen}\n]\n}}\n'
 
 
@@ -177,7 +177,7 @@ def table(network: str, learners: Sequence[str], budgets: Sequence[int]) -> str:
     rows = [[SHOWN[w], *(points(gains(own[r], w, b)) for r, b in cells)] for w in SHOWN]
     rows = [row for row in rows if any(row[1:])]
     auto = [points([gain for *_, gain in decided(own[r], b)]) for r, b in cells]
-    rows.append(["**auto**, each target foretold from the others", *auto])
+    rows.append(["**auto**, each target predicted from the others", *auto])
     first = [b == budgets[0] for _, b in cells]
     every = int(own[learners[0]][0]["cell"]["candidates"])
     all_of = [
@@ -232,19 +232,21 @@ TABLES = Blocks(
 # -- the transfer gap ---------------------------------------------------------------------------
 
 
-def transfer_gaps(learner: str, notion: str) -> list[tuple[str, np.ndarray, np.ndarray]]:
+def transfer_gaps(learner: str, measure: str) -> list[tuple[str, np.ndarray, np.ndarray]]:
     """For every target: distance to each source, and what training on it alone loses.
 
     Lost against training on the tasks that prototypes choose: those like the target.
     """
-    found = []
+    result = []
     for e in entries_of("mlp", learner):
         accuracy = {w["way"]: float(np.mean(w["accuracy"])) for w in reversed(e["ways"])}
-        distance = e["distances"][notion]
+        distance = e["distances"][measure]
         sources = [w.removeprefix(SOURCE) for w in accuracy if w.startswith(SOURCE)]
         gap = [accuracy["prototypes"] - accuracy[SOURCE + s] for s in sources]
-        found.append((e["cell"]["target"], np.array([distance[s] for s in sources]), np.array(gap)))
-    return found
+        result.append(
+            (e["cell"]["target"], np.array([distance[s] for s in sources]), np.array(gap))
+        )
+    return result
 
 
 def draw_gains() -> None:
@@ -280,23 +282,23 @@ def draw_gains() -> None:
 
 
 def draw_transfer_gap() -> None:
-    """One figure: the gap against the distance, for two notions of it."""
+    """One figure: the gap against the distance, for two measures of it."""
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
-    for ax, (notion, label) in zip(
+    for ax, (measure, label) in zip(
         axes,
         {"prototypes": "prototypes", "themes": "image-themes and position"}.items(),
         strict=True,
     ):
-        found = transfer_gaps("protonet", notion)
-        ranks = np.concatenate([np.argsort(np.argsort(d)) + 1 for _, d, _ in found])
-        gap = 100 * np.concatenate([g for _, _, g in found])
+        result = transfer_gaps("protonet", measure)
+        ranks = np.concatenate([np.argsort(np.argsort(d)) + 1 for _, d, _ in result])
+        gap = 100 * np.concatenate([g for _, _, g in result])
         ax.scatter(ranks, gap, s=6, alpha=0.25, color="#4c72b0", linewidths=0)
         places = np.unique(ranks)
         middle = [gap[ranks == r] for r in places]
         ax.plot(places, [np.mean(g) for g in middle], color="#c44e52", label="mean over targets")
-        within = np.mean([spearmanr(d, g).statistic for _, d, g in found])
+        within = np.mean([spearmanr(d, g).statistic for _, d, g in result])
         ax.set_title(f"{label}: Spearman {within:.2f} within a target", fontsize=10)
         ax.set_xlabel("source, from the nearest to the farthest")
         ax.grid(alpha=0.3)
@@ -314,11 +316,11 @@ if __name__ == "__main__":
     draw_gains()
     draw_transfer_gap()
     for learner in LEARNERS:
-        for notion in ("prototypes", "themes"):
-            within = [spearmanr(d, g).statistic for _, d, g in transfer_gaps(learner, notion)]
+        for measure in ("prototypes", "themes"):
+            within = [spearmanr(d, g).statistic for _, d, g in transfer_gaps(learner, measure)]
             print(
                 learner,
-                notion,
+                measure,
                 f"Spearman within a target: {np.mean(within):.2f}",
                 f"least {min(within):.2f}",
             )

@@ -2,7 +2,7 @@
 
 A bar is drawn on a terminal, or a line in a notebook, after a short delay, so quick calls print
 nothing; in pipes and tests it stays silent. ``TASKSCAPE_PROGRESS=0`` switches all bars off. What
-has a display of its own hears of the progress instead, through :func:`heard_by`.
+has a display of its own hears of the progress instead, through :func:`reported_to`.
 """
 
 import math
@@ -30,10 +30,10 @@ class Advance(Protocol):
 
 
 @contextmanager
-def heard_by(listener: Listener) -> Iterator[None]:
+def reported_to(listener: Listener) -> Iterator[None]:
     """Tell the listener of all progress inside the block, and draw no bars there.
 
-    >>> with heard_by(lambda what, done, total: print(what, done, total)):
+    >>> with reported_to(lambda what, done, total: print(what, done, total)):
     ...     for _ in track([1, 2], "counting"):
     ...         pass
     counting 0 2

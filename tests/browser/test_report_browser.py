@@ -159,8 +159,8 @@ def test_landmarks_headings_and_controls_have_names(glyphs):
         ("heading", "Findings"), ("heading", "Map of tasks"), ("searchbox", "Find a test task"),
         ("combobox", "Colour by"), ("listbox", "Test tasks"), ("button", "Copy"),
     ):  # fmt: skip
-        found = page.get_by_role(role, name=name) if name else page.get_by_role(role)
-        assert found.count() == 1, (role, name)
+        result = page.get_by_role(role, name=name) if name else page.get_by_role(role)
+        assert result.count() == 1, (role, name)
     page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
     assert page.locator("a, button, input, select").first.inner_text() == "Skip to the findings"
 

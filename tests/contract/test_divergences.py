@@ -31,10 +31,10 @@ def test_a_task_is_at_no_distance_from_itself(kind):
 
 
 def test_distances_are_positive_and_bounded(kind):
-    found = distances(P, Q, kind, alpha=ALPHA)
-    assert found.shape == (5, 7)
-    assert (found > 0).all()
-    assert (found <= DIVERGENCES[kind].most).all()
+    computed = distances(P, Q, kind, alpha=ALPHA)
+    assert computed.shape == (5, 7)
+    assert (computed > 0).all()
+    assert (computed <= DIVERGENCES[kind].most).all()
 
 
 def test_symmetry_is_as_announced(kind):
@@ -61,8 +61,8 @@ def test_relabelling_themes_changes_nothing(kind):
 
 
 def test_a_standard_error_is_given_where_announced(kind):
-    found = divergence_with_error(P, Q[:5], kind, alpha=ALPHA)
-    assert (found.stderr > 0).all() == DIVERGENCES[kind].has_stderr
+    computed = divergence_with_error(P, Q[:5], kind, alpha=ALPHA)
+    assert (computed.stderr > 0).all() == DIVERGENCES[kind].has_stderr
 
 
 def test_factors_are_summed_by_weight(kind):
@@ -71,11 +71,11 @@ def test_factors_are_summed_by_weight(kind):
         Factor(f"task_themes_{i}", "dirichlet", L, 0.5, scale) for i, scale in ((1, 2.0), (2, 0.5))
     )
     p, q = (Posterior.of(np.concatenate([x, x[::-1]], axis=1), factors) for x in (P, Q))
-    found = distances(p, q, kind, alpha=np.stack([ALPHA, ALPHA]))
+    computed = distances(p, q, kind, alpha=np.stack([ALPHA, ALPHA]))
     if kind == "hellinger":  # made of the sum, not summed
         members = [-np.log1p(-(d**2)) for d in members]
-        found = -np.log1p(-(found**2))
-    np.testing.assert_allclose(found, members[0] / 4 + members[1], rtol=1e-9)
+        computed = -np.log1p(-(computed**2))
+    np.testing.assert_allclose(computed, members[0] / 4 + members[1], rtol=1e-9)
 
 
 def test_positions_are_told_apart_where_that_has_a_meaning(kind):
@@ -83,10 +83,10 @@ def test_positions_are_told_apart_where_that_has_a_meaning(kind):
         pytest.skip("compares Dirichlets alone")
     rng = np.random.default_rng(1)
     a, b = (posteriors(rng, n, PRODUCT) for n in (4, 6))
-    found = distances(a, b, kind)
-    assert ((found > 0) & (found <= DIVERGENCES[kind].most)).all()
+    computed = distances(a, b, kind)
+    assert ((computed > 0) & (computed <= DIVERGENCES[kind].most)).all()
     pairs = [[distances(a[[i]], b[[j]], kind, paired=True)[0] for j in range(6)] for i in range(4)]
-    np.testing.assert_allclose(found, pairs, rtol=1e-9)
+    np.testing.assert_allclose(computed, pairs, rtol=1e-9)
     there, back = distances(a, b, kind), distances(b, a, kind).T
     assert np.allclose(there, back) == DIVERGENCES[kind].symmetric
 
@@ -100,8 +100,8 @@ def test_whatever_takes_a_similarity_measure_takes_the_divergence(kind):
     matrix, source = distances(P, Q, kind), distances_between(P, Q, similarity)
     np.testing.assert_allclose(source.matrix(), matrix)
     np.testing.assert_allclose(source.means(np.full(5, 0.2)), matrix.mean(axis=0))
-    for found in (source.mean_distance(), mean_distance(P, [Q[:3], Q[3:]], kind=kind)):
-        np.testing.assert_allclose(found, matrix.mean(axis=1))
+    for computed in (source.mean_distance(), mean_distance(P, [Q[:3], Q[3:]], kind=kind)):
+        np.testing.assert_allclose(computed, matrix.mean(axis=1))
     for near in (source.nearest(np.arange(5), 3), nearest(P, [Q[:3], Q[3:]], 3, kind=kind)):
         np.testing.assert_allclose(near.distances, np.sort(matrix, axis=1)[:, :3])
     assert select(P[:1], Q, 1, "nearest", similarity=similarity).indices == matrix[0].argmin()

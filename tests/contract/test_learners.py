@@ -128,8 +128,8 @@ def with_mask(episode: Episode, has: list[bool], junk: float | None = None) -> E
 
 
 def test_learns_a_toy_problem(name: str) -> None:
-    found = course(name).evaluation.accuracy.mean()
-    assert found > 0.7, found  # chance is below 1/3
+    result = course(name).evaluation.accuracy.mean()
+    assert result > 0.7, result  # chance is below 1/3
 
 
 def test_compiles_once_for_batches_of_one_shape(name: str) -> None:

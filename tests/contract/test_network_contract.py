@@ -26,10 +26,10 @@ def network(name: str) -> Architecture:
 
 
 def test_it_embeds_samples_and_gives_outputs(name: str) -> None:
-    made = network(name)
-    x, mask = jnp.ones((6, *made.sample_shape)), jnp.arange(6) < 4
+    built = network(name)
+    x, mask = jnp.ones((6, *built.sample_shape)), jnp.arange(6) < 4
     for outputs in (None, 4):
-        weights = made.build(jax.random.key(0), outputs)
+        weights = built.build(jax.random.key(0), outputs)
         y = weights(x, mask)
         assert y.ndim == 2
         assert y.shape[1] == (outputs or y.shape[1])
@@ -38,9 +38,9 @@ def test_it_embeds_samples_and_gives_outputs(name: str) -> None:
 
 
 def test_it_comes_back_from_json(name: str) -> None:
-    made = network(name)
-    again = architecture(json.loads(json.dumps(made.config())))
-    assert (again, hash(again)) == (made, hash(made))
+    built = network(name)
+    again = architecture(json.loads(json.dumps(built.config())))
+    assert (again, hash(again)) == (built, hash(built))
 
 
 def test_it_is_refused_for_the_other_kind_of_samples(name: str) -> None:

@@ -62,8 +62,8 @@ def _folder(folder: Path, seed: int) -> ClassPool:
 
 
 def _zipped_folder(folder: Path, seed: int) -> ClassPool:
-    found = files.picture_files(seed, prefix="around/")
-    return load_pool(files.write_zip(folder / "pictures.zip", found))
+    contents = files.picture_files(seed, prefix="around/")
+    return load_pool(files.write_zip(folder / "pictures.zip", contents))
 
 
 def _omniglot_folders(folder: Path, seed: int) -> ClassPool:
@@ -71,8 +71,8 @@ def _omniglot_folders(folder: Path, seed: int) -> ClassPool:
 
 
 def _omniglot_zip(folder: Path, seed: int) -> ClassPool:
-    found = files.write_zip(folder / "omniglot.zip", files.omniglot_files(seed))
-    return load_pool("omniglot", path=found)
+    contents = files.write_zip(folder / "omniglot.zip", files.omniglot_files(seed))
+    return load_pool("omniglot", path=contents)
 
 
 def _leo(folder: Path, seed: int) -> ClassPool:
@@ -167,10 +167,10 @@ def test_take_gives_float32(open_pool: Callable[..., ClassPool]) -> None:
 
 def test_a_subset_keeps_its_samples(open_pool: Callable[..., ClassPool]) -> None:
     pool = open_pool()
-    some = pool.subset([4, 1])
-    assert some.class_names == (pool.class_names[4], pool.class_names[1])
-    np.testing.assert_array_equal(some.samples_of(0), pool.samples_of(4))
-    assert load_pool(some) is some
+    part = pool.subset([4, 1])
+    assert part.class_names == (pool.class_names[4], pool.class_names[1])
+    np.testing.assert_array_equal(part.samples_of(0), pool.samples_of(4))
+    assert load_pool(part) is part
 
 
 def test_the_cache_holds_whole_pools_only(

@@ -32,29 +32,29 @@ every_source = pytest.mark.parametrize("source", SOURCES)
 
 @every_source
 def test_sources_agree_on_their_protocol(source):
-    made = SOURCES[source](TEST, TRAIN)
-    assert isinstance(made, DistanceSource)
+    built = SOURCES[source](TEST, TRAIN)
+    assert isinstance(built, DistanceSource)
     tests, trains = np.arange(N_TEST), np.arange(N_TRAIN)
-    block = made.block(tests, trains)
-    np.testing.assert_allclose(made.matrix(), block)
-    np.testing.assert_allclose(made.mean_distance(), block.mean(axis=1), rtol=1e-9, atol=1e-9)
+    block = built.block(tests, trains)
+    np.testing.assert_allclose(built.matrix(), block)
+    np.testing.assert_allclose(built.mean_distance(), block.mean(axis=1), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(
-        made.means(np.full(N_TEST, 1 / N_TEST)), block.mean(axis=0), rtol=1e-9, atol=1e-9
+        built.means(np.full(N_TEST, 1 / N_TEST)), block.mean(axis=0), rtol=1e-9, atol=1e-9
     )
     unused = RNG.random(N_TRAIN) < 0.5
     keys = RNG.permutation(N_TRAIN).astype(np.uint64)
-    found = made.nearest(tests, 30, unused, keys)
-    assert unused[found.indices].all()
+    neighbours = built.nearest(tests, 30, unused, keys)
+    assert unused[neighbours.indices].all()
     expected = np.sort(np.where(unused, block, np.inf), axis=1)[:, :30]
-    np.testing.assert_allclose(found.distances, expected, atol=1e-9)
-    same = TRAIN[found.indices[:, 1:]] == TRAIN[found.indices[:, :-1]]
-    in_key_order = keys[found.indices[:, 1:]] > keys[found.indices[:, :-1]]
+    np.testing.assert_allclose(neighbours.distances, expected, atol=1e-9)
+    same = TRAIN[neighbours.indices[:, 1:]] == TRAIN[neighbours.indices[:, :-1]]
+    in_key_order = keys[neighbours.indices[:, 1:]] > keys[neighbours.indices[:, :-1]]
     assert in_key_order[same.all(axis=-1)].all()
-    other = made.nearest(tests, N_TRAIN, unused, keys[::-1].copy())
+    other = built.nearest(tests, N_TRAIN, unused, keys[::-1].copy())
     same = TRAIN[other.indices[:, 1:]] == TRAIN[other.indices[:, :-1]]
     in_key_order = keys[::-1][other.indices[:, 1:]] > keys[::-1][other.indices[:, :-1]]
     assert in_key_order[same.all(axis=-1)].all()
-    plain = made.nearest(tests, 30)
+    plain = built.nearest(tests, 30)
     np.testing.assert_allclose(plain.distances, np.sort(block, axis=1)[:, :30], atol=1e-9)
 
 

@@ -1,4 +1,4 @@
-"""Every notion of similarity: the same tests for all of them."""
+"""Every similarity measure: the same tests for all of them."""
 
 import io
 from functools import partial
@@ -47,23 +47,23 @@ VARIANTS = {
     "themes, hellinger": lambda: ModelSimilarity(TaskThemes(8), kind="hellinger"),
     "task_themes, ensemble": lambda: ModelSimilarity(paper(2)),
 }
-NOTIONS = {name: partial(registered, name) for name in SIMILARITIES} | VARIANTS
+MEASURES = {name: partial(registered, name) for name in SIMILARITIES} | VARIANTS
 POOL = grouped_pool()
 _FITTED: dict[str, Similarity] = {}
 
 
-@pytest.fixture(name="notion", params=list(NOTIONS))
+@pytest.fixture(name="measure", params=list(MEASURES))
 def fitted(request: pytest.FixtureRequest) -> Similarity:
     name = request.param
     if name not in _FITTED:
         train = sample_tasks(POOL, 40, n_way=5, n_shot=5, seed=0)
         with without_advice(), quick_starts():
-            _FITTED[name] = NOTIONS[name]().fit(train)
+            _FITTED[name] = MEASURES[name]().fit(train)
     return _FITTED[name]
 
 
-def name_of(notion: Similarity) -> str:
-    return next(name for name, fitted in _FITTED.items() if fitted is notion)
+def name_of(measure: Similarity) -> str:
+    return next(name for name, fitted in _FITTED.items() if fitted is measure)
 
 
 @pytest.fixture(autouse=True)
@@ -74,12 +74,12 @@ def _calm():
 
 
 def some_tasks(n: int = 7, seed: int = 1) -> TaskSet:
-    """Tasks of several sizes; few numbers of them, since some notions compile for each."""
+    """Tasks of several sizes; few numbers of them, since some measures compile for each."""
     return sample_tasks(POOL, n, n_way=(3, 6), n_shot=(2, 5), seed=seed)
 
 
-def test_embeddings_are_arrays_with_the_tasks_first(notion):
-    embedded = notion.embed(some_tasks())
+def test_embeddings_are_arrays_with_the_tasks_first(measure):
+    embedded = measure.embed(some_tasks())
     assert len(embedded) == 7
     kept = io.BytesIO()
     np.save(kept, np.asarray(embedded))
@@ -87,65 +87,65 @@ def test_embeddings_are_arrays_with_the_tasks_first(notion):
     np.testing.assert_array_equal(np.load(kept, allow_pickle=False), embedded)
 
 
-def test_embedding_is_a_function_of_the_task_alone(notion):
+def test_embedding_is_a_function_of_the_task_alone(measure):
     tasks = some_tasks()
-    both = notion.embed(tasks)
-    np.testing.assert_array_equal(notion.embed(tasks), both)
-    some = notion.embed(tasks[2:4])
-    if np.shape(some)[1:] == np.shape(both)[1:]:
-        np.testing.assert_allclose(some, both[2:4], rtol=1e-3, atol=1e-3)
+    both = measure.embed(tasks)
+    np.testing.assert_array_equal(measure.embed(tasks), both)
+    part = measure.embed(tasks[2:4])
+    if np.shape(part)[1:] == np.shape(both)[1:]:
+        np.testing.assert_allclose(part, both[2:4], rtol=1e-3, atol=1e-3)
     else:  # less padding
-        wanted = notion.cdist(both[2:4], both)
-        np.testing.assert_allclose(notion.cdist(some, both), wanted, rtol=1e-6, atol=1e-6)
+        wanted = measure.cdist(both[2:4], both)
+        np.testing.assert_allclose(measure.cdist(part, both), wanted, rtol=1e-6, atol=1e-6)
 
 
-def test_fitting_again_gives_the_same(notion):
+def test_fitting_again_gives_the_same(measure):
     train = sample_tasks(POOL, 40, n_way=5, n_shot=5, seed=0)
     with without_advice(), quick_starts():
-        again = NOTIONS[name_of(notion)]().fit(train)
+        again = MEASURES[name_of(measure)]().fit(train)
     np.testing.assert_allclose(
-        again.embed(some_tasks()), notion.embed(some_tasks()), rtol=1e-5, atol=1e-7
+        again.embed(some_tasks()), measure.embed(some_tasks()), rtol=1e-5, atol=1e-7
     )
 
 
-def test_distances_are_not_negative_and_zero_to_itself(notion):
+def test_distances_are_not_negative_and_zero_to_itself(measure):
     tasks = some_tasks()
-    d = notion.cdist(tasks, tasks)
+    d = measure.cdist(tasks, tasks)
     assert d.shape == (7, 7)
     assert np.isfinite(d).all()
     assert (d >= 0).all()
     np.testing.assert_allclose(np.diag(d), 0, atol=1e-5)
-    if notion.symmetric:
+    if measure.symmetric:
         np.testing.assert_allclose(d, d.T, atol=1e-5)
 
 
-def test_mean_distance_is_the_mean_of_the_distances(notion):
+def test_mean_distance_is_the_mean_of_the_distances(measure):
     test, train = some_tasks(), some_tasks(12, seed=2)
-    wanted = notion.cdist(test, train).mean(axis=1)
+    wanted = measure.cdist(test, train).mean(axis=1)
     assert np.ptp(wanted) > 0
-    np.testing.assert_allclose(notion.mean_distance(test, train), wanted, rtol=1e-6)
+    np.testing.assert_allclose(measure.mean_distance(test, train), wanted, rtol=1e-6)
 
 
-def test_blocks_of_distances_do_not_matter(notion, monkeypatch):
-    a, b = notion.embed(some_tasks()), notion.embed(some_tasks(seed=2))
-    whole = notion.cdist(a, b)
-    monkeypatch.setattr(notion, "pairs_at_once", 10)
-    np.testing.assert_allclose(notion.cdist(a, b), whole, rtol=1e-6, atol=1e-12)
+def test_blocks_of_distances_do_not_matter(measure, monkeypatch):
+    a, b = measure.embed(some_tasks()), measure.embed(some_tasks(seed=2))
+    whole = measure.cdist(a, b)
+    monkeypatch.setattr(measure, "pairs_at_once", 10)
+    np.testing.assert_allclose(measure.cdist(a, b), whole, rtol=1e-6, atol=1e-12)
 
 
-def test_order_of_classes_does_not_matter(notion):
+def test_order_of_classes_does_not_matter(measure):
     order = [3, 1, 0, 4, 2]
     tasks = sample_tasks(POOL, 7, n_way=5, n_shot=5, seed=3)
     shuffled = TaskSet(POOL, tasks.classes[:, order], tasks.keys, tasks.n_shot)
     other = some_tasks(seed=4)
     np.testing.assert_allclose(
-        notion.cdist(shuffled, other), notion.cdist(tasks, other), rtol=2e-3, atol=1e-6
+        measure.cdist(shuffled, other), measure.cdist(tasks, other), rtol=2e-3, atol=1e-6
     )
 
 
-def test_the_distances_are_one_object(notion):
+def test_the_distances_are_one_object(measure):
     test, train = some_tasks(), some_tasks(12, seed=2)
-    source, d = notion.distances(test, train), notion.cdist(test, train)
+    source, d = measure.distances(test, train), measure.cdist(test, train)
     assert isinstance(source, DistanceSource)
     rows, columns = np.arange(1, 4), np.array([0, 5, 11])
     np.testing.assert_allclose(source.block(rows, columns), d[np.ix_(rows, columns)], rtol=1e-6)
@@ -155,31 +155,31 @@ def test_the_distances_are_one_object(notion):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_selection_takes_it(notion, rule):
+def test_selection_takes_it(measure, rule):
     test, train = some_tasks(), some_tasks(12, seed=2)
-    chosen = select(test, train, 3, rule, similarity=notion).indices
+    chosen = select(test, train, 3, rule, similarity=measure).indices
     assert len(set(chosen.tolist())) == 3
-    embedded = notion.embed(test), notion.embed(train)
-    again = select(*embedded, 3, rule, similarity=notion, train_classes=train).indices
+    embedded = measure.embed(test), measure.embed(train)
+    again = select(*embedded, 3, rule, similarity=measure, train_classes=train).indices
     np.testing.assert_array_equal(chosen, again)
     if rule == "nearest":
-        means = notion.cdist(test, train).mean(axis=0)
+        means = measure.cdist(test, train).mean(axis=0)
         assert means[chosen[0]] == pytest.approx(means.min(), rel=1e-5)
 
 
-def test_tasks_that_share_classes_are_nearer(notion):
-    if notion.within_task:
+def test_tasks_that_share_classes_are_nearer(measure):
+    if measure.within_task:
         pytest.skip("looks at one task at a time")
     here = task_of(POOL, [[0, 1, 2, 3, 4], [3, 5, 6, 1, 7], [2, 4, 6, 0, 5]], seed=5)
     there = task_of(POOL, [[8, 9, 10, 11, 12], [11, 13, 14, 9, 15], [10, 12, 14, 8, 13]], seed=6)
     again = task_of(POOL, [[0, 1, 2, 3, 5], [3, 5, 6, 1, 2], [2, 4, 7, 0, 5]], seed=7)
-    d = notion.cdist(here, TaskSet.concatenate([again, there]))
+    d = measure.cdist(here, TaskSet.concatenate([again, there]))
     assert d[:, :3].mean() < 0.8 * d[:, 3:].mean()
 
 
-def test_embeddings_of_other_settings_are_refused(notion):
-    embedded = notion.embed(some_tasks())
+def test_embeddings_of_other_settings_are_refused(measure):
+    embedded = measure.embed(some_tasks())
     other = np.asarray(embedded)[..., :1].repeat(2, axis=-1)[..., None]
     for wrong in (other, np.zeros(3)):
         with pytest.raises(DataError, match=r"embed"):
-            notion.cdist(embedded, wrong)
+            measure.cdist(embedded, wrong)

@@ -193,7 +193,7 @@ def exact(tasks: tuple[jax.Array, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_posterior_of_the_paper_has_a_higher_bound(seed: int) -> None:
-    """The paper's family is part of this one: go on from its optima, and the bound only rises."""
+    """The paper's family is part of this one: resume from its optima, and the bound only rises."""
     tasks, rng = random_tasks(seed), np.random.default_rng(seed)
     papers, ours = [], [best_bound(tasks)]
     for i in range(4):

@@ -93,6 +93,6 @@ def test_chaser_loss_pulls_the_chaser_only() -> None:
     loss, gradient = jax.jit(jax.value_and_grad(learner.loss))(state, episode, key)
     expected, expected_gradient = jax.jit(jax.value_and_grad(distance))(state)
     np.testing.assert_allclose(loss, expected, rtol=1e-12)
-    found = ravel_pytree(gradient)[0]
-    np.testing.assert_allclose(found, ravel_pytree(expected_gradient)[0], rtol=1e-9, atol=1e-15)
-    assert jnp.linalg.norm(found) > 0
+    result = ravel_pytree(gradient)[0]
+    np.testing.assert_allclose(result, ravel_pytree(expected_gradient)[0], rtol=1e-9, atol=1e-15)
+    assert jnp.linalg.norm(result) > 0

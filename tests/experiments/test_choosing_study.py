@@ -22,10 +22,10 @@ def test_a_cell_says_what_was_chosen_and_how_it_did_on_test_classes(tmp_path: Pa
     )
     sizes = ChoosingSizes(fit_tasks=60, candidates=60, val_tasks=10, test_tasks=10, trials=3)
     study = ChoosingStudy(pool, pool, sizes, rules=("nearest",))
-    found = study.results(study.model(0), "protonet", 12, 0)
-    assert found["rule"] in ("nearest", "random")
-    assert len(found["scores"]["auto"]) == len(found["scores"]["random"]) == 3
-    if found["rule"] == "random":
-        assert found["gain"] == 0
-        assert found["loses"] == 0.5
-    json.dumps(found)
+    result = study.results(study.model(0), "protonet", 12, 0)
+    assert result["rule"] in ("nearest", "random")
+    assert len(result["scores"]["auto"]) == len(result["scores"]["random"]) == 3
+    if result["rule"] == "random":
+        assert result["gain"] == 0
+        assert result["loses"] == 0.5
+    json.dumps(result)

@@ -1,4 +1,4 @@
-"""The study of forecasts: calibrated on validation classes, judged on test classes."""
+"""The study of forecasts: calibrated on validation classes, evaluated on test classes."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from experiments.forecasting import (
     ForecastingSettings,
     ForecastingSizes,
     ForecastingStudy,
-    judge,
+    evaluate_all,
 )
 from experiments.lab import Lab
 from experiments.recipes import with_validation
@@ -33,9 +33,9 @@ SETTINGS = ForecastingSettings("blobs", learners=("protonet",), shots=(2,), labe
 
 
 def study() -> ForecastingStudy:
-    made = ForecastingStudy(cases.pool(), cases.pool(), SIZES, {"protonet": {"scale": 0.5}})
-    made.__dict__["model"] = cases.model()  # a fit of its own would take a while
-    return made
+    built = ForecastingStudy(cases.pool(), cases.pool(), SIZES, {"protonet": {"scale": 0.5}})
+    built.__dict__["model"] = cases.model()  # a fit of its own would take a while
+    return built
 
 
 @pytest.mark.slow
@@ -43,21 +43,21 @@ def test_one_line_for_each_learner_and_number_of_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path = tmp_path / "found.jsonl"
-    judge(study(), SETTINGS, Lab(path, "test"))
+    evaluate_all(study(), SETTINGS, Lab(path, "test"))
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["cell"]["labelled"] for line in lines] == [2, 6]
     for line in lines:
         assert set(line["results"]) == set(ABLATION)
         assert line["tasks"] == {"val": 100, "test": 60}
         assert line["classes"] == {"val": 24, "test": 20}
-        for judged in line["results"].values():
-            assert {"spearman", "ceiling", "coverage", "always_mean_error"} <= set(judged)
+        for evaluated in line["results"].values():
+            assert {"spearman", "ceiling", "coverage", "always_mean_error"} <= set(evaluated)
         assert set(line["results"]["distance"]["weights"]) < set(line["results"]["all"]["weights"])
     before = path.read_text()
-    judge(study(), SETTINGS, Lab(path, "test"))
+    evaluate_all(study(), SETTINGS, Lab(path, "test"))
     assert path.read_text() == before
     monkeypatch.setattr(ForecastingStudy, "trained", None)  # its accuracies are kept
-    judge(study(), replace(SETTINGS, labelled=(1, 6)), Lab(path, "test"))
+    evaluate_all(study(), replace(SETTINGS, labelled=(1, 6)), Lab(path, "test"))
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["cell"]["labelled"] for line in lines] == [2, 6, 1]  # also fewer than learners
     assert len({line["learner_seconds"] for line in lines}) == 1
@@ -98,8 +98,8 @@ def test_a_pool_without_validation_classes_gets_some():
 def test_coverage_over_splits_of_validation_classes(tmp_path: Path):
     path = tmp_path / "found.jsonl"
     splits = ClassSplits(12, n_splits=5, calibration_tasks=80, held_out_tasks=20)
-    made = study()
-    judge(made, SETTINGS, Lab(path, "test"), splits)
+    built = study()
+    evaluate_all(built, SETTINGS, Lab(path, "test"), splits)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["cell"]["labelled"] for line in lines] == [2, 6]
     for line in lines:
@@ -112,9 +112,11 @@ def test_coverage_over_splits_of_validation_classes(tmp_path: Path):
         assert missed == pytest.approx(1 - line["coverage"])
         assert 0 < line["mean_width"] < 1
     before = path.read_text()
-    judge(made, SETTINGS, Lab(path, "test"), splits)
+    evaluate_all(built, SETTINGS, Lab(path, "test"), splits)
     assert path.read_text() == before
-    judge(made, replace(SETTINGS, labelled=()), Lab(path, "test"))  # test classes: other cells
+    evaluate_all(
+        built, replace(SETTINGS, labelled=()), Lab(path, "test")
+    )  # test classes: other cells
     assert len(path.read_text().splitlines()) == 3
 
 

@@ -34,7 +34,7 @@ def all_shapes() -> list[Glyph]:
 
 def shapes(among: str, tile: int = 64) -> list[Glyph]:
     """The candidates among these characters, with their shapes."""
-    return read_shapes({g: [c for c in found if c in among] for g, found in ALL.items()}, tile)
+    return read_shapes({g: [c for c in result if c in among] for g, result in ALL.items()}, tile)
 
 
 ALL = candidates()
@@ -70,9 +70,9 @@ def test_no_test_letter_has_a_double_among_the_others(all_shapes: list[Glyph]) -
         )
         for split in ("test", "train+val")
     }
-    some = by_split["test"][::20]
+    part = by_split["test"][::20]
     tolerance = glyph_choice.TOLERANCE_ACROSS_SPLITS
-    nearest = unmatched_ink(some, by_split["train+val"], tolerance).min(axis=1)
+    nearest = unmatched_ink(part, by_split["train+val"], tolerance).min(axis=1)
     assert nearest.min() >= glyph_choice.SAME_DRAWING
 
 
@@ -118,11 +118,11 @@ def test_symbols_that_differ_in_little_are_all_kept(symbols: str) -> None:
 @pytest.mark.slow
 def test_the_stored_characters_are_those_that_are_found(all_shapes: list[Glyph]) -> None:
     stored = {group.name: set(characters_of(group)) for group in ALL}
-    found: dict[str, set[str]] = {name: set() for name in stored}
+    result: dict[str, set[str]] = {name: set() for name in stored}
     for glyph in choose_glyphs(all_shapes):
-        found[glyph.group.name].add(glyph.character)
+        result[glyph.group.name].add(glyph.character)
     for name, characters in stored.items():  # versions of FreeType differ by a grey level
-        assert len(characters ^ found[name]) <= max(1, 0.02 * len(characters)), name
+        assert len(characters ^ result[name]) <= max(1, 0.02 * len(characters)), name
 
 
 def test_stored_characters_are_ranges_of_code_points() -> None:
@@ -158,7 +158,7 @@ def test_georgian_keeps_to_one_design() -> None:
 
 def test_unmatched_ink_agrees_with_a_slow_loop() -> None:
     rng = np.random.default_rng(0)
-    some = (rng.random((3, 7, 7)) > 0.8).astype(np.float32)
+    part = (rng.random((3, 7, 7)) > 0.8).astype(np.float32)
     others = (rng.random((2, 7, 7)) > 0.8).astype(np.float32)
 
     def one_way(a: np.ndarray, b: np.ndarray) -> int:
@@ -167,8 +167,8 @@ def test_unmatched_ink_agrees_with_a_slow_loop() -> None:
             int(a[y, x]) for y in range(7) for x in range(7) if not near[y : y + 3, x : x + 3].any()
         )
 
-    slow = [[max(one_way(a, b), one_way(b, a)) for b in others] for a in some]
-    assert np.array_equal(unmatched_ink(some, others, 1), slow)
+    slow = [[max(one_way(a, b), one_way(b, a)) for b in others] for a in part]
+    assert np.array_equal(unmatched_ink(part, others, 1), slow)
 
 
 def test_canonical_drawings_forget_size_and_weight() -> None:

@@ -46,7 +46,7 @@ def go(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_a_study_writes_a_line_a_cell_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_a_study_writes_a_line_a_cell_and_continues_where_it_stopped(tmp_path: Path) -> None:
     path = tmp_path / "found.jsonl"
     with pytest.raises(OutOfTimeError):
         measure(study(), settings(), Lab(path, minutes=-1.0))
@@ -75,8 +75,8 @@ def test_bayesian_learners_report_their_spread() -> None:
     tasks = study().testing()
     learner = BMAML(particles=2, inner_steps=1)
     state = learner.init(jax.random.key(0), study().network, 3)
-    found = spread(learner, state, tasks)["spread"]
-    assert set(found) == {
+    measured = spread(learner, state, tasks)["spread"]
+    assert set(measured) == {
         "distance_before", "distance_after", "moved", "moves_apart", "disagreement",
     }  # fmt: skip
 
@@ -88,10 +88,10 @@ def test_what_is_tuned_for_the_probe_is_the_probe(
     asked = LearningSettings("toy", learners=("maml",), probe=True, sizes=SIZES)
     learning.run(asked, lab := Lab(tmp_path / "found.jsonl"))
     (tested,) = [c["cell"] for c in lab.cells.values() if c["cell"]["what"] == "test"]
-    notion = Task2Vec(config=Task2VecConfig(train=TrainConfig(updates=1)))
+    measure = Task2Vec(config=Task2VecConfig(train=TrainConfig(updates=1)))
     train = sample_tasks(toy_pool(), 40, n_way=3, n_shot=2, split="train", seed=0)
-    assert notion.fit(train).probe_ is not None
-    probe = notion.probe_.network.config()
+    assert measure.fit(train).probe_ is not None
+    probe = measure.probe_.network.config()
     scale = pytest.approx(probe.pop("scale"), rel=1e-3)
     assert tested["network"] == json.loads(json.dumps(probe)) | {"scale": scale}
 

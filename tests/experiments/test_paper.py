@@ -198,7 +198,7 @@ class TestSelection:
 
 
 def _entry(rule: str, trial: int, accuracy: float) -> dict:
-    cell = {"learner": "maml", "rule": rule, "notion": "", "budget": 10, "trial": trial}
+    cell = {"learner": "maml", "rule": rule, "measure": "", "budget": 10, "trial": trial}
     cell["plan"] = {"way": 5}
     without = [accuracy - 0.01, accuracy, accuracy + 0.01]
     return {"cell": cell, "accuracy": accuracy, "without_class": without}

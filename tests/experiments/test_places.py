@@ -10,12 +10,12 @@ def test_countries_with_enough_names_are_classes() -> None:
     cities = [
         {"countrycode": c, "name": f"{c} {'x' * i}"} for c, n in counts.items() for i in range(n)
     ]
-    made = arrays_of([*cities, cities[-1]], {"AA": "EU", "BB": "EU", "CC": "AS"})
-    assert dict(zip(*np.unique(made["y"], return_counts=True), strict=True)) == {
+    built = arrays_of([*cities, cities[-1]], {"AA": "EU", "BB": "EU", "CC": "AS"})
+    assert dict(zip(*np.unique(built["y"], return_counts=True), strict=True)) == {
         "BB": LEAST, "CC": MOST
     }  # fmt: skip
-    assert set(zip(made["y"], made["groups"], strict=True)) == {("BB", "EU"), ("CC", "AS")}
-    assert made["X"].shape == (LEAST + MOST, 256)
+    assert set(zip(built["y"], built["groups"], strict=True)) == {("BB", "EU"), ("CC", "AS")}
+    assert built["X"].shape == (LEAST + MOST, 256)
 
 
 def test_like_names_are_near() -> None:

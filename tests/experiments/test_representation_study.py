@@ -20,7 +20,7 @@ def toy() -> ClassPool:
 
 
 def tiny(*args: object, **more: object) -> Size:
-    return Size(*args, n_judged=20, n_reference=30, **more)  # type: ignore[arg-type]
+    return Size(*args, n_evaluated=20, n_reference=30, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

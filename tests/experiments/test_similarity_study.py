@@ -17,9 +17,9 @@ from experiments.similarity import (
     SimilarityStudy,
     Sizes,
     measured_accuracies,
-    run_notions,
+    run_measures,
 )
-from experiments.similarity.notions import summarise_distances
+from experiments.similarity.measures import summarise_distances
 from experiments.similarity.study import (
     AccuracyTarget,
     association,
@@ -73,29 +73,29 @@ def test_summaries_agree_with_brute_force() -> None:
 
 
 def test_associations_are_those_of_the_diagram() -> None:
-    made = made_up()
-    x = made.pop("x")
-    found = association(x, AccuracyTarget.of(**made))
-    y, z = made["accuracies"].mean(axis=1), made["difficulty"]
+    built = made_up()
+    x = built.pop("x")
+    result = association(x, AccuracyTarget.of(**built))
+    y, z = built["accuracies"].mean(axis=1), built["difficulty"]
     for name, n in (("partial", 1), ("partial_more", 3), ("partial_all", 4)):
-        assert found[name][0] == pytest.approx(partial_spearman(x, y, z[:, :n]), abs=1e-4)
+        assert result[name][0] == pytest.approx(partial_spearman(x, y, z[:, :n]), abs=1e-4)
     diagram = correlation_diagram(
-        x - x.min(), made["accuracies"], classes=made["classes"], difficulty=z[:, 0]
+        x - x.min(), built["accuracies"], classes=built["classes"], difficulty=z[:, 0]
     )
     (curve,) = diagram.curves
     assert curve.partial is not None
     for name, one in (("spearman", curve.spearman), ("partial", curve.partial)):
-        np.testing.assert_allclose(found[name], [one.value, one.low, one.high], atol=1e-4)
-    assert found["ceiling"] == pytest.approx(curve.ceiling, abs=1e-4)
-    assert (found["n_tasks"], found["n_classes"]) == (60, 9)
+        np.testing.assert_allclose(result[name], [one.value, one.low, one.high], atol=1e-4)
+    assert result["ceiling"] == pytest.approx(curve.ceiling, abs=1e-4)
+    assert (result["n_tasks"], result["n_classes"]) == (60, 9)
 
 
 def test_nothing_is_left_of_difficulty_given_itself() -> None:
-    made = made_up()
-    made.pop("x")
-    found = association(made["difficulty"][:, 0], AccuracyTarget.of(**made))
-    assert found["spearman"][0] > 0
-    assert found["partial"] == [None, None, None]
+    built = made_up()
+    built.pop("x")
+    result = association(built["difficulty"][:, 0], AccuracyTarget.of(**built))
+    assert result["spearman"][0] > 0
+    assert result["partial"] == [None, None, None]
 
 
 def test_scaled_sizes() -> None:
@@ -137,7 +137,7 @@ def test_what_is_measured_is_kept_beside_the_ledger(
 
 def go(path: Path, minutes: float | None = None) -> list[dict]:
     measured = {"protonet": {0: made_up(40)["accuracies"]}}
-    run_notions(
+    run_measures(
         study(), Lab(path, "test", minutes),
         lambda: Measured(measured, made_up(40, seed=1)["difficulty"]),
         learners=["protonet"], seeds=[0], families=FAST,
@@ -158,7 +158,7 @@ def test_cells_are_lines_and_are_not_run_again(
     one = next(line for line in lines if line["cell"]["divergence"] == "hellinger")
     assert one["cell"]["split"] == "val"
     assert one["spearman"][1] < one["spearman"][0] < one["spearman"][2]
-    monkeypatch.setattr("experiments.similarity.notions.TaskThemes", None)
+    monkeypatch.setattr("experiments.similarity.measures.TaskThemes", None)
     assert go(path) == lines
 
 
@@ -168,7 +168,7 @@ def test_the_size_that_validation_classes_prefer_is_fitted_where_it_is_known(
     def run(name: str) -> list[dict]:
         path = tmp_path / f"{name}.jsonl"
         measured = {"protonet": {0: made_up(40)["accuracies"]}}
-        run_notions(
+        run_measures(
             replace(study(), pool=replace(pool(), name=name)), Lab(path),
             lambda: Measured(measured, made_up(40, seed=1)["difficulty"]),
             learners=["protonet"], seeds=[0], families=["themes, chosen size"],
@@ -183,7 +183,7 @@ def test_the_size_that_validation_classes_prefer_is_fitted_where_it_is_known(
     assert [line["cell"]["fits"] for line in lines] == [1, 1, 3, 3]  # for the mean, the nearest
     for line in lines:
         assert size.items() <= line["cell"].items()
-        assert line["cell"]["notion"] == "task-themes, chosen size"
+        assert line["cell"]["measure"] == "task-themes, chosen size"
         assert line["n_tasks"] == 40
 
 
@@ -197,10 +197,10 @@ def test_preferred_sizes_are_the_smallest_that_are_not_clearly_below_the_best() 
                 seeds = bounds.setdefault(cell["pool"], {}).setdefault(size, {})
                 seeds[cell["seed"]] = line["validation_bound"]
     for name in ("letters", "omniglot", "mini_imagenet"):
-        found = {size: np.array(list(seeds.values())) for size, seeds in bounds[name].items()}
-        assert len(found) == 16
-        mean = {size: own.mean() for size, own in found.items()}
-        error = {size: own.std(ddof=1) / np.sqrt(len(own)) for size, own in found.items()}
+        result = {size: np.array(list(seeds.values())) for size, seeds in bounds[name].items()}
+        assert len(result) == 16
+        mean = {size: own.mean() for size, own in result.items()}
+        error = {size: own.std(ddof=1) / np.sqrt(len(own)) for size, own in result.items()}
         best = max(mean, key=lambda size: mean[size])
         near = [s for s in mean if mean[best] - mean[s] <= 2 * np.hypot(error[best], error[s])]
         assert min(near, key=np.prod) == tuple(PREFERRED_SIZES[name].values())

@@ -40,8 +40,8 @@ def test_characters_ink_and_difficulty(
     assert Counter(pool.groups) == classes
     assert pool.samples.mean() == pytest.approx(ink, rel=0.01)
     for shots, expected in accuracy.items():
-        found = nearest_mean_accuracy(pool.split("test"), shots)
-        assert found == pytest.approx(expected, abs=0.03)
+        result = nearest_mean_accuracy(pool.split("test"), shots)
+        assert result == pytest.approx(expected, abs=0.03)
 
 
 def nearest_mean_accuracy(pool: ClassPool, n_shot: int, n_tasks: int = 400) -> float:

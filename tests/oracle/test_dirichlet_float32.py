@@ -55,12 +55,12 @@ def test_the_entropy_is_right_to_a_few_roundings(K: int, total: float) -> None:
 def test_derivatives(total: float) -> None:
     alpha = concentrations(8, total)
     a = alpha.astype(np.float64)
-    found = jax.grad(lambda x: log_beta(x).sum())(jnp.asarray(alpha))
-    np.testing.assert_allclose(found, exact_expected_log(alpha), rtol=1e-6, atol=3e-6)
+    result = jax.grad(lambda x: log_beta(x).sum())(jnp.asarray(alpha))
+    np.testing.assert_allclose(result, exact_expected_log(alpha), rtol=1e-6, atol=3e-6)
     sums = a.sum(-1, keepdims=True)
     of_sum, own = special.polygamma(1, sums) * (sums - 8), special.polygamma(1, a) * (a - 1)
-    found = jax.grad(lambda x: entropy(x).sum())(jnp.asarray(alpha))
-    error = np.abs(np.asarray(found) - (of_sum - own)) / (1 + np.abs(of_sum) + np.abs(own))
+    result = jax.grad(lambda x: entropy(x).sum())(jnp.asarray(alpha))
+    error = np.abs(np.asarray(result) - (of_sum - own)) / (1 + np.abs(of_sum) + np.abs(own))
     assert error.max() < 1e-5
 
 

@@ -42,8 +42,8 @@ def test_jensen_shannon_by_monte_carlo(points):
     first = np.log(2) - np.log1p(np.exp(points[1] - points[0]))
     second = np.log(2) - np.log1p(np.exp(p - q))
     expected = (first.mean() + second.mean()) / 2
-    found = divergence_with_error(P, Q, "jensen_shannon", n_samples=50_000)
-    assert abs(found.value - expected) < 4 * found.stderr + 2e-3
+    computed = divergence_with_error(P, Q, "jensen_shannon", n_samples=50_000)
+    assert abs(computed.value - expected) < 4 * computed.stderr + 2e-3
 
 
 def test_two_themes_by_quadrature():
@@ -64,9 +64,9 @@ def test_two_themes_by_quadrature():
         m = (p(x) + q(x)) / 2
         return sum(d * np.log(d / m) / 2 for d in (p(x), q(x)) if d > 0)
 
-    found = divergence_with_error(a, b, "jensen_shannon", n_samples=200_000)
-    assert abs(found.value - integral(js)) < 4 * found.stderr
-    assert found.stderr < 1e-3
+    computed = divergence_with_error(a, b, "jensen_shannon", n_samples=200_000)
+    assert abs(computed.value - integral(js)) < 4 * computed.stderr
+    assert computed.stderr < 1e-3
 
 
 def test_positions_are_gaussians_of_unit_covariance():
@@ -77,8 +77,10 @@ def test_positions_are_gaussians_of_unit_covariance():
     ratio = ((x - b) ** 2 - (x - a) ** 2).sum(axis=1) / 2  # ln p(x) − ln q(x) under p
     for kind, values in {"kl": ratio, "bhattacharyya": np.exp(-ratio / 2)}.items():
         expected, error = mean_and_error(values)
-        found = distances(p, q, kind)[0, 0]
-        assert abs((np.exp(-found) if kind == "bhattacharyya" else found) - expected) < 4 * error
+        computed = distances(p, q, kind)[0, 0]
+        assert (
+            abs((np.exp(-computed) if kind == "bhattacharyya" else computed) - expected) < 4 * error
+        )
 
 
 def test_the_standard_error_is_honest():
@@ -113,5 +115,5 @@ def test_kl_agrees_with_the_model():
 
     pairs = list(itertools.product([P, Q], repeat=2))
     a, b = (np.stack(x) for x in zip(*pairs, strict=True))
-    found = kl_divergence(jnp.asarray(a), jnp.asarray(b))
-    np.testing.assert_allclose(distances(a, b, paired=True), found, atol=1e-4)
+    computed = kl_divergence(jnp.asarray(a), jnp.asarray(b))
+    np.testing.assert_allclose(distances(a, b, paired=True), computed, atol=1e-4)

@@ -55,8 +55,8 @@ def test_hyper_prior() -> None:
         return float(stats.norm().logpdf(flat(state.mean)).sum() + density.sum())
 
     a, b = gaussians(2), gaussians(3)  # constants cancel in the difference
-    found = hyper_prior(a, 2.5, 0.3) - hyper_prior(b, 2.5, 0.3)
-    np.testing.assert_allclose(found, reference(a) - reference(b), rtol=1e-5)
+    result = hyper_prior(a, 2.5, 0.3) - hyper_prior(b, 2.5, 0.3)
+    np.testing.assert_allclose(result, reference(a) - reference(b), rtol=1e-5)
 
 
 def test_draws_have_the_moments_they_should() -> None:
@@ -82,8 +82,8 @@ def test_fisher_information_of_softmax_regression() -> None:
     expected = np.einsum("ni,nc->ic", x**2, p * (1 - p)) / 7  # diagonal of the mean Hessian
     v = signs(shots, jax.random.key(1), 4000)
     still = jnp.zeros((len(v), sum(leaf.size for leaf in jax.tree.leaves(network))))
-    found = slopes(GaussianWeights(network, network), shots, still, v)[1].weights[0]
-    np.testing.assert_allclose(found, expected, rtol=0.1)
+    result = slopes(GaussianWeights(network, network), shots, still, v)[1].weights[0]
+    np.testing.assert_allclose(result, expected, rtol=0.1)
 
 
 def least_free_energy(
@@ -129,9 +129,9 @@ def test_many_steps_reach_the_best_posterior(beta: float) -> None:
     m0 = np.concatenate([np.ravel(leaf) for leaf in (*state.mean.weights, *state.mean.biases)])
     m, s = least_free_energy(x, y, m0, 1.0, beta)
     assert s.min() < 0.5  # the data speak
-    found = np.exp(np.concatenate([
+    result = np.exp(np.concatenate([
         np.ravel(leaf) / 2 for leaf in (*q.log_variance.weights, *q.log_variance.biases)
     ]))  # fmt: skip
-    np.testing.assert_allclose(found, s, rtol=0.12)
+    np.testing.assert_allclose(result, s, rtol=0.12)
     means = np.concatenate([np.ravel(leaf) for leaf in (*q.mean.weights, *q.mean.biases)])
     np.testing.assert_allclose(means, m, atol=0.3 * s.max())

@@ -63,9 +63,9 @@ def test_the_distance_is_that_of_its_formula():
         moved = ((place(i) - place(j)) ** 2).sum() / 2
         return themes.share * kl / themes.scale + position.share * moved / position.scale
 
-    found = distances(embedded[:4], embedded[4:])
+    computed = distances(embedded[:4], embedded[4:])
     expected = [[apart(i, j) for j in range(4, 12)] for i in range(4)]
-    np.testing.assert_allclose(found, expected, rtol=0.02, atol=0.005)
+    np.testing.assert_allclose(computed, expected, rtol=0.02, atol=0.005)
 
 
 def test_the_position_is_a_maximum_mean_discrepancy():

@@ -28,8 +28,8 @@ def test_direction(particles: int) -> None:
     rng = np.random.default_rng(particles)
     w, gradient = rng.normal(size=(2, particles, 7))
     with jax.enable_x64(True):
-        found = stein_direction(jnp.asarray(w), jnp.asarray(gradient), 3.0)
-        np.testing.assert_allclose(found, slow_direction(w, gradient, 3.0), rtol=1e-10)
+        result = stein_direction(jnp.asarray(w), jnp.asarray(gradient), 3.0)
+        np.testing.assert_allclose(result, slow_direction(w, gradient, 3.0), rtol=1e-10)
 
 
 def test_repulsion_is_the_derivative_of_the_kernel() -> None:
@@ -55,7 +55,7 @@ def test_one_particle_moves_as_in_maml() -> None:
     key = jax.random.key(0)
     state = single.init(key, network, 3)
     one = jax.tree.map(lambda leaf: leaf[0], state)
-    found = single.adapt(state, episode.support, key)
+    result = single.adapt(state, episode.support, key)
     expected = plain.adapt(one, episode.support, key)
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+    for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a[0], b, rtol=1e-5, atol=1e-7)

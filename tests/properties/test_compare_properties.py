@@ -28,9 +28,9 @@ def test_relabelling_themes_changes_no_distance(x, kind, random):
 @settings(max_examples=60, deadline=None)
 @given(lam(6), st.sampled_from(CLOSED))
 def test_distances_are_not_negative_and_zero_to_oneself(x, kind):
-    found = distances(x, x, kind)
-    assert (found >= 0).all()
-    np.testing.assert_allclose(np.diag(found), 0, atol=1e-6)
+    computed = distances(x, x, kind)
+    assert (computed >= 0).all()
+    np.testing.assert_allclose(np.diag(computed), 0, atol=1e-6)
 
 
 @settings(max_examples=60, deadline=None)
@@ -48,11 +48,11 @@ def test_the_fast_mean_is_the_mean_of_the_matrix(x, n):
 @given(lam(40), st.integers(1, 20), st.sampled_from(["cpu", "device"]))
 def test_search_finds_the_smallest_distances(x, k, method):
     test, train = x[:10], x[10:]
-    found = nearest(test, train, k, method=method)
+    neighbours = nearest(test, train, k, method=method)
     full = distances(test, train)
     best = np.sort(full, axis=1)[:, :k]
-    np.testing.assert_allclose(found.distances, best, rtol=1e-7, atol=1e-7)
-    assert all(len(set(row)) == k for row in found.indices.tolist())
+    np.testing.assert_allclose(neighbours.distances, best, rtol=1e-7, atol=1e-7)
+    assert all(len(set(row)) == k for row in neighbours.indices.tolist())
 
 
 @settings(max_examples=30, deadline=None)

@@ -123,9 +123,9 @@ def test_padding_does_not_matter(seed: int):
 @given(seeds, st.integers(1, 40))
 def test_a_task_does_not_depend_on_those_embedded_with_it(seed: int, n: int):
     tasks = small_tasks(80, seed=seed)
-    some = np.random.default_rng(seed).permutation(80)[:n]
+    part = np.random.default_rng(seed).permutation(80)[:n]
     np.testing.assert_allclose(
-        fitted().transform(tasks)[some], fitted().transform(tasks[some]), atol=1e-3
+        fitted().transform(tasks)[part], fitted().transform(tasks[part]), atol=1e-3
     )
 
 

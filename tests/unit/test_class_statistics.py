@@ -102,8 +102,10 @@ def test_intervals_over_classes_hold_the_truth_and_intervals_over_tasks_do_not()
         x, y = a[tasks].sum(axis=1), b[tasks].sum(axis=1)  # true correlation: 0
         for by, classes in (("classes", tasks), ("tasks", None)):
             resamples = make_resamples(classes, len(x))
-            found = resamples.interval(lambda r, x=x, y=y: spearman(x[r], y[r]), correlation=True)
-            covered[by] += found.low <= 0 <= found.high
+            interval = resamples.interval(
+                lambda r, x=x, y=y: spearman(x[r], y[r]), correlation=True
+            )
+            covered[by] += interval.low <= 0 <= interval.high
     assert covered["classes"] >= 0.8 * runs
     assert covered["tasks"] <= 0.5 * runs
 
@@ -128,12 +130,12 @@ def test_partial_correlations_given_the_same_twice_or_a_constant():
 def test_intervals_of_trials_are_those_of_scipy():
     ours, theirs = RNG.normal(0.6, 0.02, size=5), RNG.normal(0.5, 0.01, size=9)
     expected = ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.9)
-    found = gain_interval(ours, theirs, confidence=0.9)
-    np.testing.assert_allclose((found.low, found.high), (expected.low, expected.high))
-    assert found.value == pytest.approx(ours.mean() - theirs.mean())
+    interval = gain_interval(ours, theirs, confidence=0.9)
+    np.testing.assert_allclose((interval.low, interval.high), (expected.low, expected.high))
+    assert interval.value == pytest.approx(ours.mean() - theirs.mean())
     expected = ttest_1samp(ours, 0).confidence_interval(0.95)
-    found = mean_interval(ours)
-    np.testing.assert_allclose((found.low, found.high), (expected.low, expected.high))
+    interval = mean_interval(ours)
+    np.testing.assert_allclose((interval.low, interval.high), (expected.low, expected.high))
     assert np.isnan(mean_interval(ours[:1]).low)
 
 
@@ -146,9 +148,9 @@ def test_a_single_trial_varies_as_the_others_do():
 
 
 def test_trials_without_noise_have_an_interval_without_width():
-    found = gain_interval(np.full(3, 0.6), np.full(4, 0.5))
-    assert found.low == found.value == found.high
-    assert found.sign(3) == 1
+    interval = gain_interval(np.full(3, 0.6), np.full(4, 0.5))
+    assert interval.low == interval.value == interval.high
+    assert interval.sign(3) == 1
 
 
 def test_an_interval_is_clear_where_it_leaves_out_zero():
@@ -170,13 +172,13 @@ def test_the_interval_of_a_mean_leaves_out_classes():
     rng = np.random.default_rng(0)
     skill, classes = rng.normal(size=12), np.array([rng.permutation(12)[:3] for _ in range(4000)])
     values = skill[classes].mean(1)
-    found = class_interval(values, classes)
+    interval = class_interval(values, classes)
     # the mean over tasks is nearly the mean of the classes, whose standard error is known
     expected = student.ppf(0.975, 11) * skill.std(ddof=1) / np.sqrt(12)
-    np.testing.assert_allclose(found.reach, expected, rtol=0.1)
-    assert found.value == values.mean()
+    np.testing.assert_allclose(interval.reach, expected, rtol=0.1)
+    assert interval.value == values.mean()
     same = make_resamples(classes, len(classes)).interval(lambda r: float(values[r].mean()))
-    np.testing.assert_allclose((same.low, same.high), (found.low, found.high))
+    np.testing.assert_allclose((same.low, same.high), (interval.low, interval.high))
     with pytest.raises(DataError) as error:
         class_interval(values[:1], classes[:1])
     assert str(error.value) == (
@@ -190,8 +192,8 @@ def test_the_interval_of_a_mean_holds_what_it_says(n_classes):
     held, runs = 0, 400
     for _ in range(runs):
         tasks = np.argsort(rng.random((100, n_classes)), axis=1)[:, :5]
-        found = class_interval(rng.normal(size=n_classes)[tasks].mean(axis=1), tasks)
-        held += found.low <= 0 <= found.high
+        interval = class_interval(rng.normal(size=n_classes)[tasks].mean(axis=1), tasks)
+        held += interval.low <= 0 <= interval.high
     assert 0.92 <= held / runs <= 0.985
 
 
@@ -207,8 +209,8 @@ def test_a_gain_varies_over_trials_and_over_classes():
         theirs = base + 0.01 * rng.normal(size=(8, 1))
         without = tuple(without_each_class(a.mean(axis=0), tasks) for a in (ours, theirs))
         for name, known in (("both", without), ("trials", None)):
-            found = gain_interval(ours.mean(axis=1), theirs.mean(axis=1), known)
-            held[name] += found.low <= 0 <= found.high
+            interval = gain_interval(ours.mean(axis=1), theirs.mean(axis=1), known)
+            held[name] += interval.low <= 0 <= interval.high
     assert 0.92 <= held["both"] / runs <= 0.99
     assert held["trials"] / runs < 0.9
 
@@ -216,9 +218,9 @@ def test_a_gain_varies_over_trials_and_over_classes():
 def test_the_jackknife_of_a_mean_is_its_standard_error():
     values = RNG.normal(size=30)
     without = (values.sum() - values) / 29
-    found = jackknife(without)
-    assert found.value == pytest.approx(values.var(ddof=1) / 30)
-    assert found.freedom == 29
+    result = jackknife(without)
+    assert result.value == pytest.approx(values.var(ddof=1) / 30)
+    assert result.freedom == 29
 
 
 def test_how_often_ours_loses():
@@ -230,10 +232,10 @@ def test_coverage_counts_what_lies_within():
     classes = np.array(list(itertools.combinations(range(8), 2)))
     n = len(classes)
     measured = np.linspace(0, 1, n)
-    found = coverage(np.full(n, 0.2), np.full(n, 0.9), measured, make_resamples(classes, n))
-    assert found.share.value == ((measured >= 0.2) & (measured <= 0.9)).mean()
-    assert found.below == (measured < 0.2).mean()
-    assert found.above == (measured > 0.9).mean()
-    assert found.share.value + found.below + found.above == pytest.approx(1)
-    assert 0 <= found.share.low < found.share.value < found.share.high <= 1
-    assert found.mean_width == pytest.approx(0.7)
+    result = coverage(np.full(n, 0.2), np.full(n, 0.9), measured, make_resamples(classes, n))
+    assert result.share.value == ((measured >= 0.2) & (measured <= 0.9)).mean()
+    assert result.below == (measured < 0.2).mean()
+    assert result.above == (measured > 0.9).mean()
+    assert result.share.value + result.below + result.above == pytest.approx(1)
+    assert 0 <= result.share.low < result.share.value < result.share.high <= 1
+    assert result.mean_width == pytest.approx(0.7)

@@ -3,7 +3,7 @@
 import pytest
 
 from taskscape.distributed.engine import EngineError, map_work, use_engine
-from taskscape.progress import heard_by
+from taskscape.progress import reported_to
 
 
 def times(item, factor):
@@ -12,7 +12,7 @@ def times(item, factor):
 
 def test_results_come_in_the_order_of_the_items():
     heard = []
-    with heard_by(lambda what, done, total: heard.append((what, done, total))):
+    with reported_to(lambda what, done, total: heard.append((what, done, total))):
         results = list(map_work(times, range(5), shared=(2,), description="twice"))
     assert results == [0, 2, 4, 6, 8]
     assert heard[-1] == ("twice", 5, 5)

@@ -15,7 +15,7 @@ import kill_cases
 from experiments.lab import Lab, Store
 from taskscape.errors import DataError
 from taskscape.io.arrays import save_arrays, save_checkpoint
-from taskscape.io.files import folder_in_one_piece, written_in_one_piece
+from taskscape.io.files import atomic_folder, atomic_write
 from taskscape.io.tables import write_table
 from taskscape.pools import ClassPool
 
@@ -31,7 +31,7 @@ def test_nothing_finished_is_lost_when_writers_are_killed() -> None:
     }
 
 
-@pytest.mark.parametrize("kind", [written_in_one_piece, folder_in_one_piece])
+@pytest.mark.parametrize("kind", [atomic_write, atomic_folder])
 def test_a_full_disk_is_said_in_words(kind, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     with (
         pytest.raises(DataError, match=r"No space left on device\. What was there before is as it"),
@@ -50,7 +50,7 @@ WRITERS = {
 
 
 def write_anew(path: Path, write: Callable[[Path], None]) -> None:
-    with written_in_one_piece(path) as file:
+    with atomic_write(path) as file:
         write(file)
 
 
@@ -67,12 +67,12 @@ def test_whatever_is_written_says_that_the_disk_is_full(kind: str, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_arrays_that_are_damaged_are_made_anew(tmp_path: Path) -> None:
+def test_arrays_that_are_damaged_are_computed_again(tmp_path: Path) -> None:
     store = Store(Lab(tmp_path / "results.jsonl"), "0123456789abcdef")
-    made = {"values": np.arange(1000)}
-    store.arrays("some", lambda: made)
+    built = {"values": np.arange(1000)}
+    store.arrays("some", lambda: built)
     (file,) = tmp_path.rglob("some.npz")
     file.write_bytes(file.read_bytes()[:-40])
-    with pytest.warns(UserWarning, match="is damaged .* it is made anew"):
-        again = store.arrays("some", lambda: made)
-    np.testing.assert_array_equal(again["values"], made["values"])
+    with pytest.warns(UserWarning, match="is damaged .* it is computed again"):
+        again = store.arrays("some", lambda: built)
+    np.testing.assert_array_equal(again["values"], built["values"])

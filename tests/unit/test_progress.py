@@ -1,11 +1,11 @@
 """Progress that is heard by something with a display of its own."""
 
-from taskscape.progress import heard_by, progress_bar, track
+from taskscape.progress import progress_bar, reported_to, track
 
 
 def test_a_listener_hears_every_step():
     heard: list[tuple[str, int, int | None]] = []
-    with heard_by(lambda *told: heard.append(told)):
+    with reported_to(lambda *output: heard.append(output)):
         assert list(track("ab", "counting")) == ["a", "b"]
         with progress_bar("reading") as advance:
             advance(5)
@@ -17,7 +17,7 @@ def test_a_listener_hears_every_step():
 
 def test_afterwards_nothing_is_heard():
     heard: list[str] = []
-    with heard_by(lambda what, done, total: heard.append(what)):
+    with reported_to(lambda what, done, total: heard.append(what)):
         pass
     with progress_bar("quiet", 3) as advance:
         advance()

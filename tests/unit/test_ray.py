@@ -13,7 +13,7 @@ import ray_cases
 from ray_cases import TASKS, Model
 from taskscape.distributed.engine import map_work, use_engine
 from taskscape.errors import DataError
-from taskscape.progress import heard_by
+from taskscape.progress import reported_to
 from taskscape.study.stages import Listener, Stage, StageRunner
 from taskscape.themes.task_model import embed_into
 
@@ -50,7 +50,7 @@ def slowly(item, factor):
 
 def test_all_workers_do_the_work_and_tell_of_it(cluster):
     heard = []
-    with heard_by(lambda what, done, total: heard.append((what, done, total))):
+    with reported_to(lambda what, done, total: heard.append((what, done, total))):
         results = list(map_work(slowly, range(12), shared=(3,), description="thrice"))
     assert [value for value, _ in results] == list(range(0, 36, 3))
     assert os.getpid() not in {pid for _, pid in results}
@@ -61,15 +61,17 @@ def test_all_workers_do_the_work_and_tell_of_it(cluster):
 def test_what_a_killed_worker_had_begun_is_done_again(cluster, tmp_path):
     with use_engine("local"):
         expected = embed_into(tmp_path / "here" / "c", Model(), TASKS, shard_size=1000)
-    made = embed_into(tmp_path / "ray" / "c", Model(tmp_path / "dead", die), TASKS, shard_size=1000)
+    built = embed_into(
+        tmp_path / "ray" / "c", Model(tmp_path / "dead", die), TASKS, shard_size=1000
+    )
     assert (tmp_path / "dead").exists()
-    assert content(made.path) == content(expected.path)
+    assert content(built.path) == content(expected.path)
 
 
 def test_relative_paths_are_those_of_the_one_who_asks(cluster, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # workers were started elsewhere
-    made = embed_into("c", Model(), TASKS[:2000], shard_size=1000)
-    assert len(made.read()) == 2000
+    built = embed_into("c", Model(), TASKS[:2000], shard_size=1000)
+    assert len(built.read()) == 2000
     assert list(map_work(lambda item: os.getcwd(), [1])) == [str(tmp_path)]  # noqa: PTH109
 
 

@@ -99,7 +99,7 @@ def _prepare_terminal() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    os.environ.pop("MPLBACKEND", None)  # pictures go into files; a screen plays no part
+    os.environ.pop("MPLBACKEND", None)  # pictures go into files; no screen is needed
 
 
 @contextmanager

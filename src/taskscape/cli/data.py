@@ -32,7 +32,7 @@ opt.app.add_typer(data_app, name="data")
 
 @data_app.callback()
 def list_known(context: Context, as_json: opt.AsJson = False) -> None:
-    """List the known data sets and whether they are here.
+    """List the known data sets and whether they are on this machine.
 
     Example:  taskscape data
     """
@@ -51,7 +51,7 @@ def list_known(context: Context, as_json: opt.AsJson = False) -> None:
         ]
         typer.echo(json.dumps({"folder": str(data_dir()), "pools": rows}, indent=2))
         return
-    table = Table("name", "what it is", "here?")
+    table = Table("name", "what it is", "on this machine?")
     for name, path in paths.items():
         table.add_row(name, POOLS[name].description, "not found" if path is None else str(path))
     console = Console()

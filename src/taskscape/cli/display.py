@@ -52,7 +52,7 @@ class FitDisplay:
         self.first_tasks: int | None = None
         self.restart = 0
         self.held_out: float | None = None
-        self.judged_on = "held-out tasks"
+        self.tested_on = "held-out tasks"
 
     def __enter__(self) -> "FitDisplay":
         if self.shown:
@@ -83,7 +83,7 @@ class FitDisplay:
 
     def _line(self, info: FitInfo, rate: float) -> str:
         usage = "".join(_BLOCKS[min(8, round(8 * u / max(info.usage)))] for u in info.usage)
-        held = "" if self.held_out is None else f" · {self.held_out:.3f} on {self.judged_on}"
+        held = "" if self.held_out is None else f" · {self.held_out:.3f} on {self.tested_on}"
         n = self.model.n_restarts
         which = f"fit {self.restart + 1}/{n} · " if n > 1 else ""
         left = ""

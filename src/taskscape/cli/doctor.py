@@ -16,7 +16,7 @@ _CLASSES = 24
 
 @opt.command("doctor")
 def doctor(as_json: opt.AsJson = False) -> None:
-    """Say what taskscape stands on here, and try it: versions, devices, data, a small run.
+    """Say what taskscape stands on, and try it: versions, devices, data, a small run.
 
     The run fits, embeds and compares a few tasks: about ten seconds, more the first time, when
     JAX has to compile. The exit status is 1 if something is wrong.
@@ -40,12 +40,12 @@ def doctor(as_json: opt.AsJson = False) -> None:
             checks.append((name, False, f"{type(error).__name__}: {error}"))
     wrong = [name for name, good, _ in checks if not good]
     if as_json:
-        rows = [{"name": name, "good": good, "found": found} for name, good, found in checks]
+        rows = [{"name": name, "good": good, "found": result} for name, good, result in checks]
         typer.echo(json.dumps({"ready": not wrong, "checks": rows}, indent=2))
     else:
         table = Table("", "what", "found")
-        for name, good, found in checks:
-            table.add_row("[green]ok[/]" if good else "[bold red]wrong[/]", name, Text(found))
+        for name, good, result in checks:
+            table.add_row("[green]ok[/]" if good else "[bold red]wrong[/]", name, Text(result))
         console = Console()
         console.print(table)
         verdict = f"[bold red]Not ready[/]: {', '.join(wrong)}. The table says what is wrong."
@@ -104,12 +104,12 @@ def _folders() -> str:
 
 
 def _data() -> str:
-    """Which known data sets are here."""
+    """Which known data sets are on this machine."""
     from taskscape.pools import POOLS
 
     here = [name for name, known in POOLS.items() if known.locate() is not None]
     away = [name for name in POOLS if name not in here]
-    return ", ".join(here) + (f"; not here: {', '.join(away)}" if away else "")
+    return ", ".join(here) + (f"; not on this machine: {', '.join(away)}" if away else "")
 
 
 def _small_run() -> str:

@@ -11,7 +11,7 @@ from taskscape import compare
 from taskscape.cli.options import read_tasks_of
 from taskscape.embeddings import Catalogue, Embeddings, TaskFilter
 from taskscape.errors import DataError
-from taskscape.io.files import written_in_one_piece
+from taskscape.io.files import atomic_write
 from taskscape.io.tables import table_with, write_csv
 from taskscape.pools import load_pool
 from taskscape.similarity import Resemblance, make_similarity, resemblance
@@ -124,7 +124,7 @@ def write_distances(path: Path, compared: Compared) -> None:
     ids = tasks.ids if isinstance(tasks, Embeddings) else range(len(tasks))
     classes = [write_classes(tasks.names(i)) for i in range(len(tasks))]
     columns = (ids, classes, compared.distance, compared.near)
-    with written_in_one_piece(path, TABLE) as unfinished:
+    with atomic_write(path, TABLE) as unfinished:
         write_csv(unfinished, dict(zip(_COLUMNS, columns, strict=True)))
 
 

@@ -72,14 +72,14 @@ def fit(
     ] = False,
     set_values: opt.SetValues = None,
     resume: Annotated[
-        bool, Option("--resume", help="With --paper: go on from the checkpoint.")
+        bool, Option("--resume", help="With --paper: resume from the checkpoint.")
     ] = False,
     as_json: opt.AsJson = False,
 ) -> None:
     """Learn what makes tasks alike, from their classes, and write the model.
 
     A model that is in OUT is replaced; anything else there is left as it is. With --paper, Ctrl-C
-    and SIGTERM save a checkpoint; the same command with --resume goes on from it to the same
+    and SIGTERM save a checkpoint; the same command with --resume resumes from it to the same
     result. --set takes the settings of the model, such as image_themes=64.
     """
     from taskscape.cli.display import print_themes, say_time
@@ -138,7 +138,7 @@ def _fit_paper(
     from taskscape.cli.display import FitDisplay, print_fit
     from taskscape.distributed.mesh import first_process, join_processes
     from taskscape.io.arrays import CHECKPOINT, arrays_of_kind
-    from taskscape.progress import heard_by
+    from taskscape.progress import reported_to
     from taskscape.themes.loop import check_no_checkpoint
     from taskscape.themes.task_model import MODEL, HealthWarning
 
@@ -157,8 +157,8 @@ def _fit_paper(
     logged = Path(how.tensorboard) if how.tensorboard and speaks else None
     display = FitDisplay(model, logged, quiet=as_json or not speaks)
     drawn = draw()
-    display.judged_on = model._source(drawn, None, config, seed=0)[2]
-    only_one = nullcontext() if speaks else heard_by(lambda what, done, total: None)
+    display.tested_on = model._source(drawn, None, config, seed=0)[2]
+    only_one = nullcontext() if speaks else reported_to(lambda what, done, total: None)
     with resumable(saved, speaks), display, only_one, warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)  # the summary says it
         model.fit(
@@ -188,7 +188,7 @@ def embed(
 
     OUT ending in .parquet is a file of its own; a name without an ending is a catalogue, a folder
     that each call adds to. A catalogue is written in files of 262,144 tasks; interrupted, the
-    same command goes on with those that are missing; repeated, it adds nothing.
+    same command resumes with those that are missing; repeated, it adds nothing.
     """
     from taskscape.cli.display import say_time
     from taskscape.distributed.engine import use_engine

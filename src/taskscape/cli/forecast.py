@@ -140,11 +140,11 @@ def _table(path: Path) -> "Kind":
 
 def _write(path: Path, plain: dict[str, Any], columns: dict[str, Any]) -> None:
     """Write a row for each task, or as JSON all there is."""
-    from taskscape.io.files import written_in_one_piece
+    from taskscape.io.files import atomic_write
     from taskscape.io.tables import write_csv, write_table
     from taskscape.tasks.class_lists import write_classes
 
-    with written_in_one_piece(path, _table(path)) as file:
+    with atomic_write(path, _table(path)) as file:
         if path.suffix == ".json":
             file.write_text(json.dumps(plain, ensure_ascii=False) + "\n", encoding="utf-8")
         elif path.suffix == ".parquet":
@@ -202,13 +202,13 @@ def _read_accuracy(path: Path) -> Any:
 
 def _words(ready: "Forecaster", forecasts: "Forecasts", names: list[list[str]]) -> str:
     """The forecasts in words, and for the first tasks the main reason."""
-    told = ready.calibration is not None and ready.calibration.beats_mean
-    because = "  mainly because of" if told else ""
+    output = ready.calibration is not None and ready.calibration.beats_mean
+    because = "  mainly because of" if output else ""
     lines = [forecasts.summary(), ready.summary()]
     lines.append(f"{'task':>6}  expected  {100 * forecasts.confidence:.0f} % interval{because}")
     for i, classes in enumerate(names[:_SHOWN]):
         reason = ""
-        if told:
+        if output:
             what, moved = max(forecasts.reasons.items(), key=lambda r: abs(r[1][i]))
             reason = f"{what} ({100 * moved[i]:+z.1f}): "
         lines.append(

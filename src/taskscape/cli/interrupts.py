@@ -57,13 +57,13 @@ def heed_interrupts() -> Iterator[None]:
 
 @contextmanager
 def resumable(saved: Path, speaks: bool = True) -> Iterator[None]:
-    """Where the block is interrupted, say how the command goes on, and end it."""
+    """Where the block is interrupted, say how to resume the command, and end it."""
     try:
         yield
     except KeyboardInterrupt:
         kept = "no state was saved yet."
         if saved.exists():
-            kept = f"the last state is in {saved}. Run the same command with --resume to go on."
+            kept = f"the last state is in {saved}. Run the same command with --resume to continue."
         if speaks:
             typer.echo(f"\ninterrupted; {kept}", err=True)
         raise typer.Exit(_INTERRUPTED) from None

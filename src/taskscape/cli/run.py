@@ -50,7 +50,7 @@ def run(
 ) -> None:
     """Fit, embed, compare, train learners, select tasks, forecast, and write a report.
 
-    Ctrl-C keeps every finished stage; the same command with --resume goes on from there. A stage is
+    Ctrl-C keeps every finished stage; the same command with --resume resumes from there. A stage is
     made again only if its settings, the data, or a stage before it have changed.
     """
     from taskscape.cli.display import StudyDisplay
@@ -91,12 +91,14 @@ def _write_page(
     result: "taskscape.study.StudyResult", out: Path, display: "taskscape.cli.display.StudyDisplay"
 ) -> Path:
     """The last stage: the report."""
-    from taskscape.progress import heard_by
+    from taskscape.progress import reported_to
     from taskscape.report import write_report
 
     display.begin("report")
     began = time.perf_counter()
-    with heard_by(lambda what, done, total: display.advance(done / total if total else 0.0, what)):
+    with reported_to(
+        lambda what, done, total: display.advance(done / total if total else 0.0, what)
+    ):
         write_report(result, out / "report.html")
     display.end("report", time.perf_counter() - began, False)
     return out / "report.html"

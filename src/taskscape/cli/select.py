@@ -8,7 +8,7 @@ from typer import Option
 
 from taskscape.cli import options as opt
 from taskscape.errors import DataError
-from taskscape.io.files import check_output, written_in_one_piece
+from taskscape.io.files import atomic_write, check_output
 from taskscape.select.known import RULES
 from taskscape.similarity.known import DEFAULT_SIMILARITY, find_similarity
 
@@ -111,16 +111,16 @@ def select(
             opt.refuse_given(select, "no --out-tasks", tasks=tasks)
     asked, known = opt.read_tasks_of(similarity, source, test, train)
     listed = _read_embedded_tasks(tasks, known, train) if embedded and tasks is not None else None
-    judge: dict[str, Any] = {}
+    scorer: dict[str, Any] = {}
     if rule == "auto":
         if not embedded:  # nothing is embedded beforehand: the lists of tasks are all there is
             tasks, validation = train, validation or validation_tasks
-        judge = _judge(known, learner, model, source, tasks, validation, validation_tasks, seed)
-        judge["trial"] = TrialOptions(trials=trials, n=trial_n)
+        scorer = _scorer(known, learner, model, source, tasks, validation, validation_tasks, seed)
+        scorer["trial"] = TrialOptions(trials=trials, n=trial_n)
     chosen = select_tasks(
         asked, known, budget, rule, similarity=similarity, seed=seed,
         train_classes=known.classes if embedded else known, max_shared=max_shared, unit=unit,
-        train_samples=_samples_of(unit, samples_per_class, known, listed), **judge,
+        train_samples=_samples_of(unit, samples_per_class, known, listed), **scorer,
     )  # fmt: skip
     if out is not None:
         chosen.save(out)
@@ -129,7 +129,7 @@ def select(
     elif out_tasks is not None and tasks is not None and is_csv(out_tasks):
         TaskSet.load(tasks, load_pool(source))[chosen.indices].save(out_tasks)
     elif out_tasks is not None and listed is not None:
-        with written_in_one_piece(out_tasks, TASKS) as file:
+        with atomic_write(out_tasks, TASKS) as file:
             write_parquet(file, listed.take(pa.array(chosen.indices)))
     opt.print_result(as_json, chosen.to_dict(), _words(chosen, known), out, out_tasks)
 
@@ -146,7 +146,7 @@ def _words(chosen: Any, known: Any) -> str:
     return "\n".join(words)
 
 
-def _judge(
+def _scorer(
     train: Any, learner: str | None, model: Path | None, data: str | None, tasks: Path | None,
     validation: Path | None, validation_tasks: Path | None, seed: int,
 ) -> dict[str, Any]:  # fmt: skip
@@ -154,7 +154,7 @@ def _judge(
     from taskscape.embeddings import Embeddings
     from taskscape.meta import find_learner, learner_and_training, network_for
     from taskscape.pools import load_pool
-    from taskscape.select import LearnerJudge
+    from taskscape.select import LearnerScorer
     from taskscape.tasks import TaskSet
     from taskscape.themes.prepare import prepared_pool
     from taskscape.themes.task_model import TaskModel
@@ -162,7 +162,7 @@ def _judge(
     if not (learner and model and data and tasks and validation and validation_tasks):
         raise DataError(
             "--rule auto trains a learner and needs --learner, --model, --data, --tasks, "
-            "--validation and --validation-tasks; from Python: taskscape.select.LearnerJudge."
+            "--validation and --validation-tasks; from Python: taskscape.select.LearnerScorer."
         )
     settings = find_learner(learner).start()
     kind, training = learner_and_training(learner, settings)
@@ -172,13 +172,13 @@ def _judge(
     given, asked = (
         replace(TaskSet.load(path, pool), pool=features) for path in (tasks, validation_tasks)
     )
-    judge = LearnerJudge(
+    scorer = LearnerScorer(
         kind, network_for(features, settings), given, asked, training=training, seed=seed
     )
     held_out: Any = Embeddings.load(validation) if embedded else TaskSet.load(validation, pool)
     if embedded:
         held_out.header.check_same_model(train.header, str(validation), "the training tasks")
-    return {"judge": judge, "validation": held_out}
+    return {"scorer": scorer, "validation": held_out}
 
 
 def _read_embedded_tasks(path: Path, embedded: Any, source: Path) -> Any:

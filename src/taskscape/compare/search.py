@@ -263,9 +263,9 @@ class TaskIndex:
         slopes, heights = np.ascontiguousarray(g.T, dtype=np.float32), F.astype(np.float32)
         starts = np.arange(0, len(F), _ROWS)
 
-        def scan(some: Int[np.ndarray, "_"]) -> _Candidates:
+        def scan(part: Int[np.ndarray, "_"]) -> _Candidates:
             best = _Candidates(len(g), keep)
-            for begin in some.tolist():
+            for begin in part.tolist():
                 rows = slice(begin, begin + _ROWS)
                 scores = self._items[rows] @ slopes
                 np.subtract(heights[rows, None], scores, out=scores)

@@ -169,10 +169,10 @@ def all_devices() -> Mesh | None:
     return Mesh(np.array(devices), (_AXIS,)) if len(devices) > 1 else None
 
 
-def devices_for(things: int) -> Mesh | None:
+def devices_for(items: int) -> Mesh | None:
     """Devices of this machine that so many things can be spread over evenly; None if only one."""
     devices = jax.local_devices()
-    most = max(n for n in range(1, len(devices) + 1) if things % n == 0)
+    most = max(n for n in range(1, len(devices) + 1) if items % n == 0)
     return Mesh(np.array(devices[:most]), (_AXIS,)) if most > 1 else None
 
 

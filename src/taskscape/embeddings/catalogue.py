@@ -24,10 +24,10 @@ from taskscape.errors import DataError
 from taskscape.io.files import (
     Kind,
     as_path,
+    atomic_write,
     check_output,
     locked,
     remove_leftovers,
-    written_in_one_piece,
 )
 from taskscape.io.values import FORMAT, check_format, damage_named, from_plain, plain
 
@@ -126,7 +126,7 @@ class Catalogue:
             if new:
                 Catalogue.check_can_add(folder, EmbeddingsFile(folder / new[0].file).header)
             content = {"what": _WHAT, "format": FORMAT, "shards": plain([*there, *new])}
-            with written_in_one_piece(folder / _MANIFEST) as file:
+            with atomic_write(folder / _MANIFEST) as file:
                 file.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
         return Catalogue(path)
 

@@ -21,7 +21,7 @@ from taskscape.embeddings.factors import (
     split_columns,
 )
 from taskscape.errors import DataError
-from taskscape.io.files import Kind, written_in_one_piece
+from taskscape.io.files import Kind, atomic_write
 from taskscape.io.tables import (
     header_of,
     list_column,
@@ -292,7 +292,7 @@ class Embeddings(ShownInNotebooks):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one Parquet file, atomically; :class:`Catalogue` opens it too."""
-        with written_in_one_piece(path, EMBEDDINGS) as file:
+        with atomic_write(path, EMBEDDINGS) as file:
             write_parquet(file, to_table(self), row_group_size=BLOCK)
 
     @staticmethod

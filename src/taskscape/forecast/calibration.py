@@ -30,7 +30,7 @@ _QUERIES = 100
 """Accuracies are read as if of this many queries, so that 0 and 1 have finite odds."""
 _RESIDUALS = 200
 _LEAST_IF_SHARED = 0.1
-"""Least penalty where held-out fits had to share classes with the tasks they were judged on: such
+"""Least penalty where held-out fits had to share classes with the tasks they were tested on: such
 errors flatter small penalties."""
 _MARGIN = 0.1
 """Part of a column's range that a task may lie beyond it before it counts as outside."""
@@ -132,7 +132,7 @@ def hold_out_classes(
             return predicted, shared
     raise DataError(
         f"{len(X)} calibration tasks over {len(np.unique(classes[classes >= 0]))} classes are too "
-        f"few: a forecast is judged on at least {_LEAST_HELD_OUT} tasks by fits to at least "
+        f"few: a forecast is evaluated on at least {_LEAST_HELD_OUT} tasks by fits to at least "
         f"{_LEAST_TO_LEARN_FROM} others without their classes. Give more tasks, of more classes."
     )
 
@@ -316,7 +316,7 @@ class Calibration:
         .. math:: \mathrm{logit}(1 / C) + f(x) \pm t_{n-1} \sqrt{v}
 
         are the log-odds of the ends, for n calibration classes. A number beyond those of the
-        calibration tasks counts as the last of them: nobody knows how it goes on, and a straight
+        calibration tasks counts as the last of them: nobody knows how it continues, and a straight
         line would soon promise 0 or 1.
         """
         within = np.clip(X, *self._range())

@@ -24,7 +24,7 @@ from taskscape.forecast.features import (
     read_even,
     unit_of,
 )
-from taskscape.forecast.result import Forecasts, Judgement, judge
+from taskscape.forecast.result import ForecastEvaluation, Forecasts, evaluate_forecasts
 from taskscape.io.arrays import load_arrays, save_arrays
 from taskscape.io.values import damage_named, from_plain, plain
 from taskscape.meta import Trained, evaluate
@@ -152,14 +152,16 @@ class Forecaster:
             outside=np.asarray(beyond.any(axis=1)),
         )
 
-    def judge(
+    def evaluate(
         self, tasks: TaskSet, accuracy: Any, *, described: Described | None = None
-    ) -> Judgement:
+    ) -> ForecastEvaluation:
         """Compare the forecasts for tasks with accuracies (tasks, episodes) measured on them."""
         measured = _read_accuracy(accuracy, len(tasks))
         mean = self._fitted().mean_accuracy
         self._warn_if_shared(tasks, self._seen, "calibration tasks", "flattering")
-        return judge(self.predict(tasks, described=described), measured, tasks.classes, mean)
+        return evaluate_forecasts(
+            self.predict(tasks, described=described), measured, tasks.classes, mean
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a folder (safetensors and JSON) that :meth:`load` reads, given the same model."""

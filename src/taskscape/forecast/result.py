@@ -1,4 +1,4 @@
-"""What a forecast says: expected accuracies with intervals, and how such forecasts were judged."""
+"""What a forecast says: expected accuracies with intervals, and how right they were."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -101,7 +101,7 @@ _FEWER = 0.1
 
 
 @dataclass(frozen=True)
-class Judgement:
+class ForecastEvaluation:
     """How forecasts compare with what the learner then did on the same tasks."""
 
     learner: str
@@ -149,7 +149,7 @@ class Judgement:
         return round(self.mean_absolute_error, 3) < round(self.always_mean_error, 3)
 
     def summary(self) -> str:
-        """The judgement in words."""
+        """The evaluation in words."""
         ceiling = "" if self.ceiling is None else f" (ceiling {self.ceiling:.2f})"
         against = ""
         if self.always_mean_error is not None:
@@ -168,12 +168,12 @@ class Judgement:
         return plain(self)
 
 
-def judge(
+def evaluate_forecasts(
     forecasts: Forecasts,
     accuracy: Float[np.ndarray, "tasks episodes"],
     classes: Int[np.ndarray, "tasks way"],
     mean_accuracy: float,
-) -> Judgement:
+) -> ForecastEvaluation:
     """Forecasts against measured accuracies, and against always expecting ``mean_accuracy``."""
     measured = accuracy.mean(axis=1)
     error = np.abs(forecasts.expected - measured)
@@ -187,7 +187,7 @@ def judge(
         around = resamples.interval(statistic, correlation=correlation).within(least, 1.0)
         return None if np.isnan(around.low) else (around.low, around.high)
 
-    return Judgement(
+    return ForecastEvaluation(
         learner=forecasts.learner,
         n_tasks=len(measured),
         spearman=spearman(forecasts.expected, measured),

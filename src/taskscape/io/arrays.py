@@ -19,10 +19,10 @@ from taskscape.io.files import (
     PathLike,
     add_checksum,
     as_path,
+    atomic_folder,
+    atomic_write,
     check_output,
-    folder_in_one_piece,
     is_as_written,
-    written_in_one_piece,
 )
 from taskscape.io.values import FORMAT, check_format, read_json, versions
 
@@ -38,7 +38,7 @@ def save_arrays(
     raw = save(_in_order(arrays))
     checksum = {"sha256": hashlib.sha256(raw).hexdigest()}
     text = _to_json(header, checksum, indent=2, ensure_ascii=False)
-    with folder_in_one_piece(path) as new:
+    with atomic_folder(path) as new:
         (new / "arrays.safetensors").write_bytes(raw)
         (new / "header.json").write_text(text + "\n", encoding="utf-8")
 
@@ -100,7 +100,7 @@ def save_checkpoint(
 ) -> None:
     """Write one safetensors file with the header inside; an atomic write."""
     inside = {"taskscape": _to_json(header, {}), "sha256": NO_CHECKSUM_YET}
-    with written_in_one_piece(path, CHECKPOINT) as file:
+    with atomic_write(path, CHECKPOINT) as file:
         file.write_bytes(save(_in_order(arrays), inside))
         add_checksum(file)
 

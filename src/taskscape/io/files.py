@@ -125,7 +125,7 @@ def _left_as_it_is(path: PathLike, what: str) -> DataError:
 
 
 @contextmanager
-def written_in_one_piece(path: PathLike, kind: Kind | None = None) -> Iterator[Path]:
+def atomic_write(path: PathLike, kind: Kind | None = None) -> Iterator[Path]:
     """A temporary file that becomes ``path`` if the block succeeds and vanishes if it fails.
 
     A link is kept and what it names is written. With a ``kind``, only a file of that kind is
@@ -142,7 +142,7 @@ def written_in_one_piece(path: PathLike, kind: Kind | None = None) -> Iterator[P
 
 
 @contextmanager
-def folder_in_one_piece(path: PathLike, *, replace: bool = True) -> Iterator[Path]:
+def atomic_folder(path: PathLike, *, replace: bool = True) -> Iterator[Path]:
     """A temporary folder that takes the place of ``path`` if the block succeeds.
 
     Without ``replace``, a folder that stands there by then is kept. With it, the old one is moved

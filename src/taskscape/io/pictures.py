@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taskscape.errors import DataError
-from taskscape.io.files import Kind, PathLike, written_in_one_piece
+from taskscape.io.files import Kind, PathLike, atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +26,7 @@ def save_picture(figure: "Figure", path: PathLike, **options: Any) -> None:
             f"{os.fspath(path)}: a picture cannot end in .{ending}. Use .png, .svg or .pdf."
         )
     undated = {"Date": None} if ending == "svg" else None  # the same figure gives the same file
-    with written_in_one_piece(path, PICTURE) as unfinished:
+    with atomic_write(path, PICTURE) as unfinished:
         figure.savefig(unfinished, format=ending, metadata=undated, **options)
 
 

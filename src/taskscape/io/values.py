@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import AbstractArray
 
 from taskscape.errors import DataError
-from taskscape.io.files import Kind, PathLike, as_path, written_in_one_piece
+from taskscape.io.files import Kind, PathLike, as_path, atomic_write
 
 FORMAT = 3
 """Of everything that is checked by :func:`check_format`; 3 has one checksum in every file."""
@@ -125,7 +125,7 @@ class SavedAsJson:
 
     def save(self, path: PathLike) -> None:
         """Write a JSON file that :meth:`load` reads."""
-        with written_in_one_piece(path, self.file) as file:
+        with atomic_write(path, self.file) as file:
             text = json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False)
             file.write_text(text + "\n", encoding="utf-8")
 

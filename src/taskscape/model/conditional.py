@@ -166,9 +166,9 @@ def _counts(
     by_turns = turns * _SAMPLES_AT_ONCE
 
     def turn(
-        sums: tuple[Array, Array], some: tuple[Array, ...]
+        sums: tuple[Array, Array], part: tuple[Array, ...]
     ) -> tuple[tuple[Array, Array], None]:
-        return jax.tree.map(add, sums, of_some(*some)), None
+        return jax.tree.map(add, sums, of_some(*part)), None
 
     rest = of_some(p[by_turns:], sample_mask[by_turns:]) if by_turns < N else None
     zero = (jnp.zeros_like(w), jnp.zeros_like(w[:, 0]))

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from taskscape.errors import DataError
-from taskscape.io.files import Kind, cache_dir, expanded, folder_in_one_piece
+from taskscape.io.files import Kind, atomic_folder, cache_dir, expanded
 from taskscape.io.values import plain
 from taskscape.pools.pool import ClassPool
 
@@ -103,7 +103,7 @@ def rows_in_room(
 
 def write_pool(pool: ClassPool, folder: Path, *, replace: bool = False) -> None:
     """Store a pool as a folder; an atomic write."""
-    with folder_in_one_piece(folder, replace=replace) as draft:
+    with atomic_folder(folder, replace=replace) as draft:
         kind = np.lib.format.dtype_to_descr(pool.samples.dtype)
         shape = (pool.n_samples, *pool.sample_shape)
         about = {"descr": kind, "fortran_order": False, "shape": shape}

@@ -106,7 +106,7 @@ def _locate_glyphs() -> Path | None:
 
 
 _DRAWN = {
-    "glyphs": "letters and symbols: 2,564 characters, drawn from fonts; always here",
+    "glyphs": "letters and symbols: 2,564 characters, drawn from fonts; always available",
     "letters": "the letters of the glyphs: 1,311 of 15 scripts",
     "symbols": "the symbols of the glyphs: 1,253 of 13 blocks, from arrows to playing cards",
 }

@@ -30,7 +30,7 @@ def _lines(name: str, x: Any, y: Any, mode: str = "lines", **more: Any) -> dict[
 
 
 def bound_chart(model: CoClustering) -> Figure | None:
-    """The bound of the tasks that judge the fit, and of those learned from, as it went on."""
+    """The bound of the tasks that evaluate the fit, and of those learned from, as it progressed."""
     traces: list[dict[str, Any]] = []
     steps, looks = getattr(model, "fit_info_", None) or [], model.elbo_history_.reshape(-1, 2)
     words = {"hovertemplate": "%{x:,} tasks<br>%{y:.3f} nats per sample<extra></extra>"}
@@ -177,11 +177,11 @@ def forecast_chart(result: StudyResult, learner: str, rows: np.ndarray, colour: 
     }
 
 
-def retrieval_chart(found: Retrieval) -> Figure:
+def retrieval_chart(test: Retrieval) -> Figure:
     """Who is taken for whom: a row for each queried group, a column for each that can be found."""
     heat = {
-        "type": "heatmap", "z": 100 * found.taken_for, "zmin": 0, "zmax": 100, "colorscale": SCALE,
-        "x": [for_plotly(g) for g in found.candidates], "y": [for_plotly(g) for g in found.groups],
+        "type": "heatmap", "z": 100 * test.taken_for, "zmin": 0, "zmax": 100, "colorscale": SCALE,
+        "x": [for_plotly(g) for g in test.candidates], "y": [for_plotly(g) for g in test.groups],
         "colorbar": {"title": {"text": "% of queries", "side": "right"}, "thickness": 12,
                      "outlinewidth": 0},
         "hovertemplate": "%{y} → %{x}: %{z:.0f} %<extra></extra>",

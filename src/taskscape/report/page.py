@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from taskscape.arguments import public
-from taskscape.io.files import Kind, written_in_one_piece
+from taskscape.io.files import Kind, atomic_write
 from taskscape.io.values import plain
 from taskscape.pools import ClassPool
 from taskscape.progress import duration
@@ -62,7 +62,7 @@ def write_report(result: StudyResult, path: str | os.PathLike[str]) -> Path:
     Pictures, script and data are inside; the page loads nothing and may be mailed as it is.
     """
     text = render_report(result)
-    with written_in_one_piece(path, REPORT) as file:
+    with atomic_write(path, REPORT) as file:
         file.write_text(text, encoding="utf-8", newline="\n")
     return Path(path)
 
@@ -363,10 +363,10 @@ def _outcomes(
         selection.setdefault(outcome.learner, []).append(outcome)
     for i, own in enumerate(selection.values()):
         figures[f"selection-{i}"] = charts.selection_chart(own, rules, result.asked("selection"))
-    judged = [n for n in result.forecasts if n in result.accuracy and result.has_forecast(n)]
-    for i, name in enumerate(judged):
+    evaluated = [n for n in result.forecasts if n in result.accuracy and result.has_forecast(n)]
+    for i, name in enumerate(evaluated):
         figures[f"forecast-{i}"] = charts.forecast_chart(result, name, shown.test, colours[name])
-    return {"selection": selection, "judged": judged}
+    return {"selection": selection, "evaluated": evaluated}
 
 
 def _forecast_from(result: StudyResult) -> str:

@@ -1,5 +1,5 @@
-from taskscape.select.auto import Judge as Judge
-from taskscape.select.auto import LearnerJudge as LearnerJudge
+from taskscape.select.auto import LearnerScorer as LearnerScorer
+from taskscape.select.auto import Scorer as Scorer
 from taskscape.select.auto import TrialOptions as TrialOptions
 from taskscape.select.auto import choose_rule as choose_rule
 from taskscape.select.choosing import Selection as Selection

@@ -15,7 +15,7 @@ from taskscape.select.trials import train_and_test
 from taskscape.statistics import gain_interval
 from taskscape.tasks import TaskSet
 
-Judge: TypeAlias = Callable[[Sequence[Int[np.ndarray, "_"]]], Any]
+Scorer: TypeAlias = Callable[[Sequence[Int[np.ndarray, "_"]]], Any]
 """Given the training tasks of several trials, as lists of indices, returns a score for each: how
 well a learner trained on them does on the validation tasks. Higher is better."""
 
@@ -46,7 +46,7 @@ class TrialOptions:
 
 
 @dataclass(frozen=True, eq=False)
-class LearnerJudge:
+class LearnerScorer:
     """Scores lists of training tasks by training a learner on each.
 
     The trials of one call are trained side by side, with seeds 0, 1, … in every call, so that all
@@ -71,7 +71,7 @@ class LearnerJudge:
         for name in ("train", "validation"):
             if getattr(self, name).n_query == 0:
                 raise DataError(
-                    f"{name} tasks of the judge have no queries; make them with n_query=15, say."
+                    f"{name} tasks of the scorer have no queries; make them with n_query=15, say."
                 )
 
     def check(self, **expected: int) -> None:
@@ -79,7 +79,7 @@ class LearnerJudge:
         for name, n in expected.items():
             if len(getattr(self, name)) != n:
                 raise DataError(
-                    f"the judge has {len(getattr(self, name))} {name} tasks, and distances are "
+                    f"the scorer has {len(getattr(self, name))} {name} tasks, and distances are "
                     f"known of {n}; both must be the same tasks in the same order."
                 )
 
@@ -101,7 +101,7 @@ class LearnerJudge:
 
 def choose_rule(
     choose: Callable[[str, int], Int[np.ndarray, "_"]],
-    judge: Judge,
+    scorer: Scorer,
     rules: Sequence[str],
     trial: TrialOptions,
     seed: int = 0,
@@ -121,7 +121,7 @@ def choose_rule(
     check_whole(trial.trials, "trials", _LEAST_TRIALS)
     check_number(trial.confidence, "confidence", 0.5, 1, open_="high")
     seeds = range(seed, seed + trial.trials)
-    scores = {rule: _scores(choose, judge, rule, seeds) for rule in (RANDOM, *rules)}
+    scores = {rule: _scores(choose, scorer, rule, seeds) for rule in (RANDOM, *rules)}
     level = 1 - (1 - trial.confidence) / len(rules)  # of one side
     gains = {
         rule: gain_interval(scores[rule], scores[RANDOM], confidence=2 * level - 1)
@@ -147,14 +147,14 @@ def choose_rule(
 
 def _scores(
     choose: Callable[[str, int], Int[np.ndarray, "_"]],
-    judge: Judge,
+    scorer: Scorer,
     rule: str,
     seeds: Sequence[int],
 ) -> Float[np.ndarray, "trials"]:
-    scores = np.asarray(judge([choose(rule, seed) for seed in seeds]), dtype=np.float64)
+    scores = np.asarray(scorer([choose(rule, seed) for seed in seeds]), dtype=np.float64)
     if scores.shape != (len(seeds),) or not np.isfinite(scores).all():
         raise DataError(
-            f"judge returned {np.array2string(scores, threshold=5)} for {len(seeds)} trials of "
+            f"scorer returned {np.array2string(scores, threshold=5)} for {len(seeds)} trials of "
             f"rule {rule!r}; expected a finite score for each."
         )
     return scores

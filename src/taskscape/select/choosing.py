@@ -25,7 +25,7 @@ from taskscape.errors import DataError
 from taskscape.io.files import json_with
 from taskscape.io.values import SavedAsJson
 from taskscape.notebook import ShownInNotebooks
-from taskscape.select.auto import Judge, LearnerJudge, TrialOptions, choose_rule
+from taskscape.select.auto import LearnerScorer, Scorer, TrialOptions, choose_rule
 from taskscape.select.known import AUTO, RANDOM, RULES, RuleOptions, find_rule
 from taskscape.select.rules import Run
 from taskscape.similarity import (
@@ -102,7 +102,7 @@ def select(
     candidates: int | None = None,
     max_test: int = 2000,
     validation: Any = None,
-    judge: Judge | None = None,
+    scorer: Scorer | None = None,
     trial: TrialOptions | None = None,
 ) -> Selection:
     """Choose ``n`` training tasks for the test tasks, by any rule and any similarity measure.
@@ -120,8 +120,8 @@ def select(
     in :class:`RuleOptions`.
 
     ``rule="auto"`` tries the rules where the outcome can be seen: it selects *for validation
-    tasks*, given like ``test``, and asks ``judge``, which trains a learner on each list of tasks it
-    is given and returns its scores on the validation tasks (:class:`LearnerJudge` does). The rule
+    tasks*, given like ``test``, and asks ``scorer``, which trains a learner on every list it
+    is given and returns its scores on the validation tasks (:class:`LearnerScorer` does). The rule
     that beats random choice by more than the noise is then used for the test tasks; where none
     does, random choice. ``trial`` says how (:class:`TrialOptions`); what was tried is in
     ``settings["auto"]``.
@@ -136,13 +136,13 @@ def select(
     """
     if rule != AUTO:
         find_rule(rule)
-    elif validation is None or judge is None:
+    elif validation is None or scorer is None:
         raise DataError(
-            "rule='auto' needs validation, tasks to try the rules for, and judge, which scores a "
-            "learner trained on chosen tasks, such as taskscape.select.LearnerJudge."
+            "rule='auto' needs validation, tasks to try the rules for, and scorer, which scores a "
+            "learner trained on chosen tasks, such as taskscape.select.LearnerScorer."
         )
     if train_classes is None:
-        known = judge.train if isinstance(judge, LearnerJudge) else train
+        known = scorer.train if isinstance(scorer, LearnerScorer) else train
         train_classes = known if isinstance(known, TaskSet) else None
     if max_shared is not None:
         check_whole(max_shared, "max_shared", 0)
@@ -156,13 +156,13 @@ def select(
     )  # fmt: skip
     similarity = fitted_to(train, similarity, seed=seed)  # once, for test and validation tasks
     source = distances_between(test, train, similarity)
-    if rule != AUTO or judge is None:
+    if rule != AUTO or scorer is None:
         return _choose(source, rule, request)
     if isinstance(similarity, str | Similarity):
         trial_source = distances_between(validation, train, similarity)
     else:
         trial_source = distances_between(None, train, validation)
-    return _choose_by_trial(source, trial_source, request, judge, trial or TrialOptions())
+    return _choose_by_trial(source, trial_source, request, scorer, trial or TrialOptions())
 
 
 def select_from_catalogue(
@@ -210,7 +210,7 @@ def _choose_by_trial(
     source: DistanceSource,
     validation: DistanceSource,
     request: _Request,
-    judge: Judge,
+    scorer: Scorer,
     trial: TrialOptions,
 ) -> Selection:
     """Try the rules for the validation tasks, and choose by the one that helps."""
@@ -219,8 +219,8 @@ def _choose_by_trial(
             f"validation has distances to {validation.n_train} training tasks, the test tasks to "
             f"{source.n_train}; both must be to the same."
         )
-    if isinstance(judge, LearnerJudge):
-        judge.check(train=source.n_train, validation=validation.n_test)
+    if isinstance(scorer, LearnerScorer):
+        scorer.check(train=source.n_train, validation=validation.n_test)
     n = trial.budget(request.n, request.unit)
     classes_known = request.train_classes is not None
     usable = [r for r in RULES if r != RANDOM and (classes_known or not RULES[r].needs_classes)]
@@ -230,7 +230,7 @@ def _choose_by_trial(
         return _choose(validation, rule, small).indices
 
     rules = usable if trial.rules is None else trial.rules
-    rule, record = choose_rule(choose, judge, rules, trial, request.seed)
+    rule, record = choose_rule(choose, scorer, rules, trial, request.seed)
     chosen = _choose(source, rule, request)
     record |= {"n": n, "n_validation": validation.n_test}
     return replace(chosen, settings={**chosen.settings, "auto": record})

@@ -188,8 +188,8 @@ class RetrievalTest(ShownInNotebooks):
     @property
     def because(self) -> str:
         """How often by the simplest measures and by chance, and whether one of those is better."""
-        found = {name: 100 * b.precision.value for name, b in self.baselines.items()}
-        each = ", ".join(f"{BASELINES.get(k, k)} would find {v:.0f} %" for k, v in found.items())
+        result = {name: 100 * b.precision.value for name, b in self.baselines.items()}
+        each = ", ".join(f"{BASELINES.get(k, k)} would find {v:.0f} %" for k, v in result.items())
         chance = f"chance would find {100 * self.measure.chance:.2g} %."
         said = f"{each}; {chance}" if each else chance
         if better := self.clearly_better():

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from taskscape.errors import DataError
-from taskscape.io.files import as_path, written_in_one_piece
+from taskscape.io.files import as_path, atomic_write
 from taskscape.meta.learners import LEARNERS
 from taskscape.settings import changed, like, setting
 from taskscape.similarity.known import DEFAULT_SIMILARITY
@@ -347,7 +347,7 @@ def write_config(path: Path, config: StudyConfig, *also: StudyConfig) -> None:
             )
         return
     text = to_toml(config)
-    with written_in_one_piece(path) as file:
+    with atomic_write(path) as file:
         file.write_text(f"{_SIGNED}{_checksum(text)}\n{text}", encoding="utf-8", newline="\n")
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taskscape.diagram import CorrelationDiagram, Curve
-from taskscape.forecast import Judgement
+from taskscape.forecast import ForecastEvaluation
 from taskscape.meta import label_of
 from taskscape.select.known import RANDOM
 from taskscape.select.trials import Gain
@@ -74,7 +74,7 @@ def find(
     unexplained: float = 0.0,
     reached: Reached | None = None,
     diagram: CorrelationDiagram | None = None,
-    judgements: Mapping[str, Judgement] | None = None,
+    evaluations: Mapping[str, ForecastEvaluation] | None = None,
     gains: Sequence[Gain] = (),
     targets: Sequence[Advice] = (),
 ) -> tuple[Finding, ...]:
@@ -90,8 +90,8 @@ def find(
         findings.append(_accuracy(reached))
     if diagram is not None:
         findings.append(_distance(diagram))
-    if judgements:
-        findings.append(_forecast(judgements))
+    if evaluations:
+        findings.append(_forecast(evaluations))
     if gains:
         findings.append(_selection(gains))
     return tuple(findings)
@@ -232,9 +232,9 @@ def _correlations(curves: Sequence[Curve]) -> str:
 # -- forecasts and selection --------------------------------------------------------------------
 
 
-def _forecast(judgements: Mapping[str, Judgement]) -> Finding:
-    good = [name for name, judged in judgements.items() if judged.sign > 0]
-    poor = [name for name in judgements if name not in good]
+def _forecast(evaluations: Mapping[str, ForecastEvaluation]) -> Finding:
+    good = [name for name, evaluated in evaluations.items() if evaluated.sign > 0]
+    poor = [name for name in evaluations if name not in good]
     tell = "Forecasts come closer to the accuracy on a test task than the mean does"
     if not poor:
         verdict = tell
@@ -242,26 +242,26 @@ def _forecast(judgements: Mapping[str, Judgement]) -> Finding:
         verdict = f"{tell} for {_list(good)}, not clearly for {_list(poor)}"
     else:
         verdict = "No clear gain from forecasts: expecting the mean accuracy may be as good"
-    narrow = [name for name in good if judgements[name].too_narrow]
+    narrow = [name for name in good if evaluations[name].too_narrow]
     if narrow:
-        of = "" if narrow == list(judgements) else f" for {_list(narrow)}"
+        of = "" if narrow == list(evaluations) else f" for {_list(narrow)}"
         verdict += f", but their intervals are too narrow{of}"
-    return Finding("forecasts", f"{verdict}.", _errors(judgements))
+    return Finding("forecasts", f"{verdict}.", _errors(evaluations))
 
 
-def _errors(judgements: Mapping[str, Judgement]) -> str:
-    if len(judgements) <= _NAMED:
-        return " ".join(_error(name, judged) for name, judged in judgements.items())
-    low, *_, high = sorted(judgements, key=lambda name: judgements[name].mean_absolute_error)
-    least, most = (100 * judgements[name].mean_absolute_error for name in (low, high))
+def _errors(evaluations: Mapping[str, ForecastEvaluation]) -> str:
+    if len(evaluations) <= _NAMED:
+        return " ".join(_error(name, evaluated) for name, evaluated in evaluations.items())
+    low, *_, high = sorted(evaluations, key=lambda name: evaluations[name].mean_absolute_error)
+    least, most = (100 * evaluations[name].mean_absolute_error for name in (low, high))
     return f"They are off by {least:.1f} ({low}) to {most:.1f} points ({high}) on average."
 
 
-def _error(name: str, judged: Judgement) -> str:
-    text = f"{name}: off by {100 * judged.mean_absolute_error:.1f} points on average"
-    if judged.always_mean_error is not None:
-        text += f", always expecting the mean by {100 * judged.always_mean_error:.1f}"
-    nominal, held = 100 * judged.confidence, 100 * judged.coverage
+def _error(name: str, evaluated: ForecastEvaluation) -> str:
+    text = f"{name}: off by {100 * evaluated.mean_absolute_error:.1f} points on average"
+    if evaluated.always_mean_error is not None:
+        text += f", always expecting the mean by {100 * evaluated.always_mean_error:.1f}"
+    nominal, held = 100 * evaluated.confidence, 100 * evaluated.coverage
     return f"{text}. Its {nominal:.0f} % intervals held {held:.0f} % of the tasks."
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
-from taskscape.forecast import Forecaster, Forecasts, ForecastWarning, Judgement
+from taskscape.forecast import Forecaster, ForecastEvaluation, Forecasts, ForecastWarning
 from taskscape.forecast.calibration import FORMAT
 from taskscape.forecast.result import BECAUSE
 from taskscape.io.tables import read_table, write_csv, write_table
@@ -140,7 +140,7 @@ def _by_task(
 
 def forecast_stage(
     plan: Plan, model: TaskThemes, embedded: SplitEmbeddings, accuracies: list[Accuracy]
-) -> Stage[list[tuple[Forecasts, Judgement]]]:
+) -> Stage[list[tuple[Forecasts, ForecastEvaluation]]]:
     """By learner, the accuracy to expect on each test task, and how right that is."""
     setting = plan.config.forecast
 
@@ -155,7 +155,7 @@ def forecast_stage(
         ]
         with steps.step(0.6, "describing tasks by their labelled samples"):
             known, asked = (forecasters[0].describe(tasks) for tasks in (val, test))
-        judged = []
+        evaluated = []
         names = plan.config.learners.names
         for name, forecaster, accuracy in zip(names, forecasters, accuracies, strict=True):
             with steps.step(0.4 / len(names), f"forecasting {accuracy.learner}"):
@@ -166,15 +166,15 @@ def forecast_stage(
                     warnings.warn(text, ForecastWarning, stacklevel=1)
                     continue
                 forecasts = forecaster.predict(test, described=asked)
-                judgement = forecaster.judge(test, accuracy.test, described=asked)
+                evaluation = forecaster.evaluate(test, accuracy.test, described=asked)
             forecaster.save(folder / f"forecaster-{name}")
             rows = {"task": np.arange(len(test))} | forecasts.columns()
             write_table(folder / f"{name}.parquet", rows)
-            about = {"average": forecasts.average, "summary": judgement.summary()}
-            judged.append({"name": name, "judgement": judgement.to_dict(), **about})
-        write_json(folder / "forecast.json", judged)
+            about = {"average": forecasts.average, "summary": evaluation.summary()}
+            evaluated.append({"name": name, "evaluation": evaluation.to_dict(), **about})
+        write_json(folder / "forecast.json", evaluated)
 
-    def load(folder: Path) -> list[tuple[Forecasts, Judgement]]:
+    def load(folder: Path) -> list[tuple[Forecasts, ForecastEvaluation]]:
         return [_read(folder, one) for one in read_json(folder / "forecast.json")]
 
     settings = {"calibration_format": FORMAT, **plan.settings("forecast")}
@@ -182,13 +182,13 @@ def forecast_stage(
     return Stage("forecast", settings, make, load, needs)
 
 
-def _read(folder: Path, stored: dict[str, Any]) -> tuple[Forecasts, Judgement]:
-    table, judged = read_table(folder / f"{stored['name']}.parquet"), stored["judgement"]
+def _read(folder: Path, stored: dict[str, Any]) -> tuple[Forecasts, ForecastEvaluation]:
+    table, evaluated = read_table(folder / f"{stored['name']}.parquet"), stored["evaluation"]
     forecasts = Forecasts(
-        **{name: judged[name] for name in ("learner", "confidence")},
+        **{name: evaluated[name] for name in ("learner", "confidence")},
         **{name: table[name] for name in ("expected", "low", "high")},
         reasons={k[len(BECAUSE) :]: v for k, v in table.items() if k.startswith(BECAUSE)},
         average=stored["average"],
         outside=table.get("outside"),
     )
-    return forecasts, from_plain(Judgement, judged)
+    return forecasts, from_plain(ForecastEvaluation, evaluated)

@@ -84,8 +84,8 @@ def _classes(pool: ClassPool, model: TaskThemes) -> dict[str, Sequence[Any]]:
 
 
 def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
-    """Image-themes and task-themes, learned from training tasks; interrupted, the latter go on from
-    a checkpoint."""
+    """Image-themes and task-themes, learned from training tasks; interrupted, the latter resume
+    from a checkpoint."""
     checkpoint = out / "fit.checkpoint"
 
     def make(folder: Path, steps: Steps) -> None:

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from taskscape.diagram import CorrelationDiagram
 from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
-from taskscape.forecast import Forecasts, Judgement
+from taskscape.forecast import ForecastEvaluation, Forecasts
 from taskscape.notebook import ShownInNotebooks
 from taskscape.plain_text import low_to_high
 from taskscape.pools import ClassPool
@@ -48,7 +48,7 @@ class StudyResult(ShownInNotebooks):
     selection: tuple[Trial, ...]
     forecasts: Mapping[str, Forecasts]
     """By learner, for the test tasks."""
-    judgements: Mapping[str, Judgement]
+    evaluations: Mapping[str, ForecastEvaluation]
     settings: Mapping[str, Any]
     """The effective settings, plain values, nested by stage."""
     seed: int
@@ -84,7 +84,7 @@ class StudyResult(ShownInNotebooks):
             unexplained=self._unexplained(),
             reached=self._reached(),
             diagram=self.diagram,
-            judgements=self.judgements,
+            evaluations=self.evaluations,
             gains=self.gains,
             targets=self.targets,
         )
@@ -111,7 +111,7 @@ class StudyResult(ShownInNotebooks):
         """Whether forecasts for a learner tell more than its mean accuracy."""
         if learner not in self.forecasts:
             return False
-        return learner not in self.judgements or self.judgements[learner].beats_mean
+        return learner not in self.evaluations or self.evaluations[learner].beats_mean
 
     def asked(self, section: str) -> str:
         """What learners were asked in a section of the settings, such as ``5-way 1-shot``."""
@@ -161,7 +161,7 @@ class StudyResult(ShownInNotebooks):
             "diagram": None if self.diagram is None else self.diagram.to_dict(),
             "gains": [asdict(g) for g in self.gains],
             "targets": [advice.to_dict() for advice in self.targets],
-            "forecasts": {name: j.to_dict() for name, j in self.judgements.items()},
+            "forecasts": {name: j.to_dict() for name, j in self.evaluations.items()},
         }
 
 

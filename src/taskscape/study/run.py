@@ -11,9 +11,9 @@ from typing import Any
 from taskscape import __version__
 from taskscape.arguments import public
 from taskscape.errors import DataError
-from taskscape.forecast import Forecasts, Judgement
+from taskscape.forecast import ForecastEvaluation, Forecasts
 from taskscape.io.arrays import CHECKPOINT
-from taskscape.io.files import as_path, check_output, json_with, locked, written_in_one_piece
+from taskscape.io.files import as_path, atomic_write, check_output, json_with, locked
 from taskscape.io.values import damage_named, read_json, versions_and_hardware, write_json
 from taskscape.meta import NETWORKS, label_of
 from taskscape.pools import ClassPool, load_pool
@@ -55,7 +55,7 @@ def run_study(
 
     Without a pool, what ``config.data`` names is opened; with one, its name takes that place. What
     ``config.source`` asks for is done to both.
-    Everything is checked before work starts. Every stage writes a folder of its own in one piece;
+    Everything is checked before work starts. Every stage writes a folder of its own atomically;
     ``resume`` takes from there what was made from the same inputs (data, settings, the stages
     before, version) and makes the rest. Without it, ``out`` must not hold a study, unless
     ``overwrite`` says to make all of it again. Only one run at a time works in a folder. The HTML
@@ -116,7 +116,7 @@ def _run(
     model = runner.run(fit_stage(plan, runner.out))
     runner.run(data_stage(plan, model))
     embedded = runner.run(embed_stage(plan, model))
-    found = runner.run(health_stage(plan, model))
+    result = runner.run(health_stage(plan, model))
     prepared = features = plan.pool  # what learners take; where all is read, nothing is looked at
     if not runner.read_only:
         prepared = prepared_pool(plan.pool, model.preparation_, unit_length=True)
@@ -137,7 +137,7 @@ def _run(
     advice: tuple[Advice, ...] = ()
     if config.targets.names:
         advice = runner.run(targets_stage(plan, model, targets))
-    forecasts: list[tuple[Forecasts, Judgement]] = []
+    forecasts: list[tuple[Forecasts, ForecastEvaluation]] = []
     if config.forecast.enabled and plan.val is not None:
         forecasts = runner.run(forecast_stage(plan, model, embedded, accuracies))
     return StudyResult(
@@ -146,12 +146,12 @@ def _run(
         train=embedded.train,
         test=embedded.test,
         **distances,
-        retrieval=found,
+        retrieval=result,
         accuracy={a.learner: a.test for a in accuracies},
         diagram=diagram,
         selection=tuple(trials),
         forecasts={expected.learner: expected for expected, _ in forecasts},
-        judgements={judgement.learner: judgement for _, judgement in forecasts},
+        evaluations={evaluation.learner: evaluation for _, evaluation in forecasts},
         settings=config.to_dict(),
         seed=config.seed,
         timings=dict(runner.timings),
@@ -212,7 +212,7 @@ def _check_folder(folder: Path, stages: list[str], resume: bool, overwrite: bool
     there = [name for name in (*_FILES, *stages) if (folder / name).exists()]
     if there and not (resume or overwrite):
         raise DataError(
-            f"{folder} already has {there[0]}. Use --resume to go on with the study there, which "
+            f"{folder} already has {there[0]}. Use --resume to resume the study there, which "
             "re-uses its finished stages; --overwrite to make it again; or another --out."
         )
     for name in stages:
@@ -228,9 +228,9 @@ def _check_folder(folder: Path, stages: list[str], resume: bool, overwrite: bool
 
 def _write_results(folder: Path, result: StudyResult) -> None:
     """All findings in one file, and beside it what made them."""
-    with written_in_one_piece(folder / "results.json", _RESULTS) as file:
+    with atomic_write(folder / "results.json", _RESULTS) as file:
         write_json(file, result.to_dict())
     about = {k: getattr(result, k) for k in ("command", "seed", "settings", "timings", "versions")}
     about |= {"hardware": result.hardware, "data": repr(result.pool), "folder": str(Path.cwd())}
-    with written_in_one_piece(folder / "study.json", _ABOUT) as file:
+    with atomic_write(folder / "study.json", _ABOUT) as file:
         write_json(file, about)

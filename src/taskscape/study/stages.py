@@ -1,4 +1,4 @@
-"""Stages that are kept: each writes its own folder in one piece, known by a hash of its inputs."""
+"""Stages that are kept: each writes its own folder atomically, known by a hash of its inputs."""
 
 import hashlib
 import json
@@ -13,9 +13,9 @@ from typing import Any, Generic, TypeVar
 from taskscape.distributed.engine import map_work, on_workers
 from taskscape.errors import DataError
 from taskscape.forecast import ForecastWarning
-from taskscape.io.files import folder_in_one_piece, sha256_of
+from taskscape.io.files import atomic_folder, sha256_of
 from taskscape.io.values import write_json
-from taskscape.progress import heard_by
+from taskscape.progress import reported_to
 from taskscape.themes.task_model import HealthWarning, OutlierTasksWarning
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Steps:
             part = min(done / total, 1.0) if total else 0.0
             self._listener.advance(begin + share * part, what)
 
-        with heard_by(listen):
+        with reported_to(listen):
             yield
         self._done = begin + share
         self._listener.advance(self._done, what)
@@ -150,8 +150,8 @@ class StageRunner:
             if not (folder / name).is_file() or sha256_of(folder / name) != checksum:
                 what = f"stage {stage.name!r} is damaged: {folder / name} is not as it was written."
                 if self.read_only:
-                    raise DataError(f"{what} {_RESUME}, which makes it anew.")
-                warnings.warn(f"{what} It is made anew.", stacklevel=3)
+                    raise DataError(f"{what} {_RESUME}, which runs it again.")
+                warnings.warn(f"{what} It is run again.", stacklevel=3)
                 return None
         return note
 
@@ -167,7 +167,7 @@ class StageRunner:
 
     def _make(self, stage: Stage[Any]) -> dict[str, Any]:
         began = time.perf_counter()
-        with folder_in_one_piece(self.out / stage.name) as new:
+        with atomic_folder(self.out / stage.name) as new:
             with warnings.catch_warnings(record=True) as heard:
                 for kind in _KEPT:
                     warnings.simplefilter("always", kind)

@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from taskscape.arguments import check_choice, check_whole, public
 from taskscape.errors import DataError
-from taskscape.io.files import Kind, as_path, check_output, folder_in_one_piece, json_with
+from taskscape.io.files import Kind, as_path, atomic_folder, check_output, json_with
 from taskscape.io.tables import write_csv
 from taskscape.io.values import (
     FORMAT,
@@ -230,7 +230,7 @@ class Advice(ShownInNotebooks):
         ``classes.csv`` how often each class occurs in them.
         """
         check_output(folder, ADVICE)
-        with folder_in_one_piece(folder) as place:
+        with atomic_folder(folder) as place:
             write_json(place / "advice.json", self.to_dict())
             for file in ("tasks.parquet", "tasks.csv"):
                 self.chosen.save(place / file)

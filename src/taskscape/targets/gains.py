@@ -8,7 +8,7 @@ after training on its choice than after training at random,
 .. math:: g_{tw} = a + b_w + c\, x_{tw} + e_{tw}
 
 over targets t and ways w: a ridge regression whose penalty and error come from predicting each
-target from the others. Prior and evidence are so weighed by how well each foretold gains before.
+target from the others. Prior and evidence are so weighed by how well each predicted gains before.
 Where the samples say much, gains are large, and so are the errors:
 
 .. math:: E[e_{tw}^2] = s_0^2 + s_1^2\, x_{tw}^2
@@ -16,7 +16,7 @@ Where the samples say much, gains are large, and so are the errors:
 A target with a single sample of a class has no evidence. That is not evidence of 0: it might be any
 of those that the way had on other targets, and the gain is what it would be by each of them.
 
-Other cues were tried and are not used: on targets left out they foretold little more for one
+Other cues were tried and are not used: on targets left out they predicted little more for one
 learner and nothing for the other (docs/targets.md).
 """
 
@@ -114,7 +114,7 @@ class GainModel:
 
     @staticmethod
     def fit(seen: Sequence[GainSeen]) -> "GainModel":
-        """Learn from gains on several targets; the penalty is the one that foretells best."""
+        """Learn from gains on several targets; the penalty is the one that predicts best."""
         targets = sorted({s.target for s in seen})
         if len(targets) < LEAST_TARGETS:
             raise DataError(
@@ -243,7 +243,7 @@ def _errors_left_out(
     of: np.ndarray,
     penalty: float,
 ) -> Float[np.ndarray, "rows"]:
-    """What is wrong when each target is foretold from the others."""
+    """What is wrong when each target is predicted from the others."""
     errors = np.empty_like(y)
     for target in np.unique(of):
         own = of == target

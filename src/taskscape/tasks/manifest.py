@@ -10,7 +10,7 @@ from jaxtyping import Int
 
 from taskscape.arguments import public
 from taskscape.errors import DataError
-from taskscape.io.files import Kind, as_path, written_in_one_piece
+from taskscape.io.files import Kind, as_path, atomic_write
 from taskscape.io.tables import (
     header_of,
     open_parquet,
@@ -109,7 +109,7 @@ TASKS = Kind("a list of tasks", _is_tasks)
 
 def save_tasks(tasks: TaskSet, path: str | os.PathLike[str]) -> None:
     """See :meth:`TaskSet.save`."""
-    with written_in_one_piece(path, TASKS) as file:
+    with atomic_write(path, TASKS) as file:
         if is_csv(path):
             write_tasks_csv(file, tasks)
         else:

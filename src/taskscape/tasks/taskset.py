@@ -207,14 +207,14 @@ class TaskSet(ShownInNotebooks):
 
     def pool_rows(self, which: Rows) -> PoolRows:
         """Rows of the pool for some of the tasks, padded, with masks."""
-        some = self[which]
-        if some.support is not None:
-            support, query = some.support, some.query
+        part = self[which]
+        if part.support is not None:
+            support, query = part.support, part.query
             if query is None:
-                query = np.empty((len(some), self.max_way, 0), dtype=np.int64)
+                query = np.empty((len(part), self.max_way, 0), dtype=np.int64)
         else:
-            support, query = some._draw(self.max_shot)
-        classes = some.classes.astype(np.int64)
+            support, query = part._draw(self.max_shot)
+        classes = part.classes.astype(np.int64)
         starts = self.pool.starts[np.maximum(classes, 0)][:, :, None]
         return PoolRows(
             classes=classes,

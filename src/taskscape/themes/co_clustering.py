@@ -34,8 +34,8 @@ from taskscape.themes.task_model import HealthWarning, TaskModel, Tasks, as_task
 _HEALTH_TASKS = 2000
 _MOST_RESTARTS = 1000
 _USUAL_TASKS = 500
-_JUDGED_AT_LEAST = 100
-"""With fewer tasks to judge by, these alone do not tell what is usual."""
+_EVALUATED_AT_LEAST = 100
+"""With fewer tasks to test on, these alone do not tell what is usual."""
 _CLASSES_HELD_OUT = "tasks of held-out classes"
 _TASKS_SET_ASIDE = "tasks of the classes learned from (in-sample)"
 _VALIDATION = "validation tasks"
@@ -55,7 +55,7 @@ class CoClustering(TaskModel):
     ``prepare``: ``"auto"`` chooses from the data, None takes the samples as they are, or a
     :class:`taskscape.themes.PrepareConfig`. ``n_restarts``: fits from different starts; the best
     by held-out bound is kept, fewer dead or duplicate themes before more; ``ensemble``: how many of
-    the best to keep; there are at least as many restarts. ``n_held_out``: tasks to judge by, made
+    the best to keep; there are at least as many restarts. ``n_held_out``: tasks to test on, made
     of a tenth of the classes (whole groups where there are some), which are not learned from; with
     fewer than 30 classes, tasks that share their classes with the others; ``held_out_`` says which.
     ``random_state``: the seed that shuffles tasks; where a fit starts follows from the
@@ -108,9 +108,9 @@ class CoClustering(TaskModel):
     ) -> "CoClustering":
         """Learn themes from tasks.
 
-        ``validation`` tasks judge the fit instead of held-out classes. ``callback(info, restart)``
+        ``validation`` tasks test the fit instead of held-out classes. ``callback(info, restart)``
         hears of every step. With ``checkpoint`` the state is written every ``checkpoint_every``
-        steps and when interrupted, and ``resume=True`` goes on from there to the same result;
+        steps and when interrupted, and ``resume=True`` resumes from there to the same result;
         without it, a file that is there is never replaced. ``distributed`` shares the tasks among
         all devices that JAX sees, of this process and of those that it was joined with
         (:func:`taskscape.distributed.join_processes`), which all make the same call; the first
@@ -122,7 +122,7 @@ class CoClustering(TaskModel):
         if callback is not None and not callable(callback):
             raise DataError(f"callback={callback!r} must be a function of (info, restart).")
         if resume and checkpoint is None:
-            raise DataError("resume=True needs checkpoint, the file to go on from.")
+            raise DataError("resume=True needs checkpoint, the file to resume from.")
         if resume and self.random_state is None:
             raise DataError(
                 "resume=True needs random_state, the seed that the fit began with; with None every "
@@ -132,7 +132,7 @@ class CoClustering(TaskModel):
             check_no_checkpoint(checkpoint)
         tasks = as_tasks(tasks)
         seed = seed_of(self.random_state)
-        source, held_out, judged_on = self._source(tasks, validation, config, seed)
+        source, held_out, tested_on = self._source(tasks, validation, config, seed)
         classes = np.setdiff1d(tasks.class_ids, list(source.held_out))
         preparation = preparation_for(self.prepare, tasks.pool, classes)
         every = np.union1d(classes, held_out.class_ids)
@@ -146,36 +146,36 @@ class CoClustering(TaskModel):
         # few dead and duplicate themes, then a high bound
         finished.sort(key=lambda fit: (int(fit.state.best_flaws), -float(fit.state.best_bound)))
         kept = finished[: self.ensemble]
-        self.preparation_, self.held_out_ = preparation, judged_on
+        self.preparation_, self.held_out_ = preparation, tested_on
         self._set_states([f.state for f in kept])
         self.fit_info_ = kept[0].history
         looks = [(i.tasks, i.held_out) for i in self.fit_info_ if i.held_out is not None]
         self.elbo_history_ = np.array(looks, dtype=np.float64)
         self._learned_from(tasks.pool, seed)
-        self._judge(held_out, source, prepared)
+        self._evaluate(held_out, source, prepared)
         return self
 
     def _source(
         self, tasks: Tasks, validation: TaskSet | None, config: FitConfig, seed: int = 0
     ) -> tuple[TaskSource, TaskSet, str]:
-        """Tasks to learn from, tasks to judge by, and what these are."""
+        """Tasks to learn from, tasks to test on, and what these are."""
         if validation is None:
             least = max(config.task_themes, 2)
             source, held_out = TaskSource.of(tasks, seed, int(self.n_held_out), least=least)
-            judged_on = _CLASSES_HELD_OUT if source.held_out else _TASKS_SET_ASIDE
+            tested_on = _CLASSES_HELD_OUT if source.held_out else _TASKS_SET_ASIDE
         else:
             check_enough(tasks)
             _check_validation(validation, tasks.pool)
             source, held_out = TaskSource(tasks.pool, tasks, seed), validation
-            judged_on = _VALIDATION
+            tested_on = _VALIDATION
         if source.n_tasks is None and config.method == "batch":
             raise DataError("a stream without end has no full pass; use method='online'.")
         if source.n_tasks is None and config.max_tasks is None:
             raise DataError("a stream without end needs max_tasks, the number of tasks to use.")
-        return source, held_out, judged_on
+        return source, held_out, tested_on
 
     def partial_fit(self, tasks: Tasks | Iterable[TaskSet], y: None = None) -> "CoClustering":
-        """Learn from further tasks, one online pass, going on from where the fit stands."""
+        """Learn from further tasks, one online pass, resuming from where the fit stands."""
         tasks = as_tasks(tasks)
         if not hasattr(self, "states_"):
             return self.fit(tasks)
@@ -225,13 +225,13 @@ class CoClustering(TaskModel):
         names = [f"{TASK_THEMES}_{i + 1}" for i in range(n)] if n > 1 else [TASK_THEMES]
         self.factors_ = tuple(Factor(name, "dirichlet", L, 1 / n) for name in names)
 
-    def _judge(self, held_out: TaskSet, source: TaskSource, prepared: PreparedSamples) -> None:
-        some, several = held_out[:_HEALTH_TASKS], len(self.members_) > 1
+    def _evaluate(self, held_out: TaskSet, source: TaskSource, prepared: PreparedSamples) -> None:
+        part, several = held_out[:_HEALTH_TASKS], len(self.members_) > 1
         learned = source.batch(0, _HEALTH_TASKS if several else _USUAL_TASKS)
         learned = learned[np.flatnonzero((learned.classes >= 0).any(axis=1))]
-        seen, known = self._embed(some, prepared), self._embed(learned, prepared)
+        seen, known = self._embed(part, prepared), self._embed(learned, prepared)
         agreement = None
-        if several and len(some) > 2:
+        if several and len(part) > 2:
             agreement = float(member_agreement(seen, known).mean())
         if several:
             self.factors_ = tuple(
@@ -246,7 +246,7 @@ class CoClustering(TaskModel):
         parts = [seen.elbo, known.elbo]
         # tasks of a few held-out classes are much like each other, so both say what is usual
         self.elbo_reference_ = usual(
-            parts if len(some) >= _JUDGED_AT_LEAST else [np.concatenate(parts)]
+            parts if len(part) >= _EVALUATED_AT_LEAST else [np.concatenate(parts)]
         )
         for advice in self.health_.advice:
             warnings.warn(advice, HealthWarning, stacklevel=3)
@@ -254,10 +254,10 @@ class CoClustering(TaskModel):
     # -- using ----------------------------------------------------------------------------------
 
     def _embed(self, tasks: TaskSet, prepared: PreparedSamples) -> Embeddings:
-        found = embed(self.members_, tasks, prepared, literal=self.update == "paper")
+        result = embed(self.members_, tasks, prepared, literal=self.update == "paper")
         return Embeddings.of(
-            tasks, np.concatenate(list(found.lam), axis=1), self.factors_, model=self.fingerprint_,
-            elbo=found.elbo.mean(axis=0), delta=float(self.delta),
+            tasks, np.concatenate(list(result.lam), axis=1), self.factors_, model=self.fingerprint_,
+            elbo=result.elbo.mean(axis=0), delta=float(self.delta),
         )  # fmt: skip
 
     def class_weights(

@@ -118,7 +118,7 @@ def _gather_shares(
 class TaskSource:
     """Mini-batches of tasks by number: shuffled passes over a set, or slices of a stream.
 
-    Mini-batch ``t`` depends on the seed and ``t`` alone, so a fit can go on where it was stopped.
+    Mini-batch ``t`` depends on the seed and ``t`` alone, so a fit can resume where it stopped.
     """
 
     pool: ClassPool
@@ -133,7 +133,7 @@ class TaskSource:
     def of(
         tasks: TaskSet | TaskStream | Iterable[TaskSet], seed: int, held_out: int, least: int = 2
     ) -> "tuple[TaskSource, TaskSet]":
-        """A source, and tasks to judge the fit by: of classes held out from it, if it can be.
+        """A source, and tasks to evaluate the fit by: of classes held out from it, if it can be.
 
         Where there are too few classes for that (``least`` must be left), or tasks list their
         samples one by one, some tasks are set aside, which share their classes with the others.
@@ -144,8 +144,8 @@ class TaskSource:
         classes = classes_to_hold_out(tasks.pool, tasks.class_ids, least)
         listed = isinstance(tasks, TaskSet) and tasks.support is not None
         if len(classes) and held_out and not listed:
-            judged = tasks_of(classes, tasks[:_LIKE], held_out)
-            return TaskSource(tasks.pool, tasks, seed, 0, frozenset(classes.tolist())), judged
+            evaluated = tasks_of(classes, tasks[:_LIKE], held_out)
+            return TaskSource(tasks.pool, tasks, seed, 0, frozenset(classes.tolist())), evaluated
         reserve = held_out if n_tasks is None else min(held_out, max(1, n_tasks // 10))
         if isinstance(tasks, TaskStream):
             return TaskSource(tasks.pool, tasks, seed, reserve), tasks[:reserve]

@@ -2,7 +2,7 @@
 
 The log-likelihood of a sample under the image-themes is computed once, however many tasks hold it,
 and so is the evidence of a class where tasks take all of its samples. Tasks are taken in pieces.
-Most classes settle after a few sweeps and some need a hundred, so those that still move go on by
+Most classes settle after a few sweeps and some need a hundred, so those that still move continue by
 themselves (``side_by_side``).
 """
 
@@ -285,11 +285,11 @@ class _Member:
         room = max(_LEAST_CLASSES, _bytes_in_piece() // (8 * len(place) * self.themes.K))
 
         def of_some(start: int) -> Fits:
-            some = slice(start, start + room)
-            n = len(classes[some])
+            part = slice(start, start + room)
+            n = len(classes[part])
             fill = (0, padded_size(n, _LEAST_CLASSES) - n)
-            mask = place < np.pad(counts[some], fill)
-            index = np.where(mask, np.pad(self.table.starts[classes[some]], fill) + place, 0)
+            mask = place < np.pad(counts[part], fill)
+            index = np.where(mask, np.pad(self.table.starts[classes[part]], fill) + place, 0)
             fits = self.fit_classes(jnp.asarray(index.astype(np.int32)), jnp.asarray(mask))
             return jax.tree.map(lambda leaf: leaf[..., :n], fits)
 

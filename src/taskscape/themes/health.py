@@ -39,7 +39,7 @@ class Health(ShownInNotebooks):
     """Share of the samples that each image-theme explains."""
     task_theme_usage: tuple[float, ...]
     """Share of the classes learned from that each task-theme explains."""
-    judged_on: str
+    tested_on: str
     """Which tasks the following is about."""
     n_tasks: int
     distinct: int
@@ -58,7 +58,7 @@ class Health(ShownInNotebooks):
 
     def __repr__(self) -> str:
         said = f"{len(self.advice)} remarks, see summary()" if self.advice else "nothing to remark"
-        return f"Health({said}; {self.n_tasks:,} {self.judged_on})"
+        return f"Health({said}; {self.n_tasks:,} {self.tested_on})"
 
     @property
     def ok(self) -> bool:
@@ -72,7 +72,7 @@ class Health(ShownInNotebooks):
         lines = [
             f"image-themes explain {image} of the samples",
             f"task-themes explain {task} of the classes",
-            f"{self.n_tasks:,} {self.judged_on} fall on {self.distinct:,} distinct points (rounded "
+            f"{self.n_tasks:,} {self.tested_on} fall on {self.distinct:,} distinct points (rounded "
             f"to 0.1), in {self.rank} of {len(self.task_theme_usage) - 1} directions",
         ]
         if self.agreement is not None:
@@ -91,16 +91,16 @@ def check_health(
     image_usage: Float[np.ndarray, "K"],
     task_usage: Float[np.ndarray, "L"],
     lam: Float[np.ndarray, "tasks L"],
-    judged_on: str = "tasks",
+    tested_on: str = "tasks",
     agreement: float | None = None,
 ) -> Health:
-    """Judge themes by their shares of what was learned from, and by λ of some tasks."""
+    """Evaluate themes by their shares of what was learned from, and by λ of some tasks."""
     delta = np.asarray(themes.delta)
     mass = (lam - delta).sum(axis=0)
     health = Health(
         image_theme_usage=tuple(np.round(image_usage, 6).tolist()),
         task_theme_usage=tuple(np.round(task_usage, 6).tolist()),
-        judged_on=judged_on,
+        tested_on=tested_on,
         n_tasks=len(lam),
         distinct=count_points(lam),
         rank=_rank(lam),
@@ -146,19 +146,19 @@ def _of_tasks(health: Health, possible: int) -> list[str]:
     enough = health.n_tasks >= _ENOUGH and L > 1
     if enough and health.distinct <= min(_COLLAPSED, possible // 4):
         advice.append(
-            f"{health.n_tasks:,} {health.judged_on} fall on {health.distinct:,} points, so "
+            f"{health.n_tasks:,} {health.tested_on} fall on {health.distinct:,} points, so "
             "task-themes hardly tell them apart: prepare the features (power, unit length, "
             "principal components), or ask for more themes."
         )
     elif enough and health.largest_share > _NEARLY_ALL:
         advice.append(
-            f"{health.largest_share:.0%} of the classes in {health.judged_on} belong to one "
+            f"{health.largest_share:.0%} of the classes in {health.tested_on} belong to one "
             "task-theme, so such tasks are hardly told apart: ask for more image_themes and "
             "task_themes, or prepare the features otherwise."
         )
     elif enough and 2 * health.rank < L - 1:
         advice.append(
-            f"{health.judged_on} vary in only {health.rank} of {L - 1} directions: ask for fewer "
+            f"{health.tested_on} vary in only {health.rank} of {L - 1} directions: ask for fewer "
             "task_themes, or try more restarts."
         )
     if health.agreement is not None and health.agreement < _AGREE:
@@ -212,7 +212,7 @@ def flaws(state: FitState) -> int:
     )
 
 
-def mend(state: FitState, settings: StepSettings) -> tuple[FitState, int]:
+def repair(state: FitState, settings: StepSettings) -> tuple[FitState, int]:
     """Merge duplicate task-themes, which leaves one of each pair dead, and revive all dead themes.
 
     Returns the new state and how many themes were revived.

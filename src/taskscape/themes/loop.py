@@ -38,7 +38,7 @@ from taskscape.progress import progress_bar
 from taskscape.tasks import TaskSet
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import FitBatch, TaskSource, gather
-from taskscape.themes.health import flaws, mend
+from taskscape.themes.health import flaws, repair
 from taskscape.themes.prepare import PreparedSamples
 from taskscape.themes.side_by_side import in_order
 from taskscape.themes.start import starts
@@ -93,7 +93,7 @@ class Fit:
     state: FitState
     history: list[FitInfo] = field(default_factory=list)
     posteriors: ConditionalPosterior | None = None
-    """Batch only: where the E-step of every task goes on from."""
+    """Batch only: where the E-step of every task continues."""
     mesh: Mesh | None = None
     """Devices that share the tasks; the state is then the same on all of them."""
 
@@ -182,14 +182,14 @@ class Fit:
 
     def _mini_batches(self) -> Iterator[FitInfo]:
         most = self.most_updates()
-        judged = self._held_out_batches()
+        evaluated = self._held_out_batches()
         t = self.updates
         numbers = count(t) if most is None else range(t, max(t + 1, most))
         for batch in in_order(self.mini_batch, numbers, 1):
             info = self.learn(batch)
             last = most is not None and info.t >= most
             if last or info.t % self.config.evaluate_every == 0:
-                info = self._look(info, judged, last)
+                info = self._look(info, evaluated, last)
             yield info
 
     def _held_out_batches(self) -> list[FitBatch]:
@@ -207,10 +207,10 @@ class Fit:
             for part, batch in zip(parts, batches, strict=True)
         ]
 
-    def _look(self, info: FitInfo, judged: list[FitBatch], last: bool) -> FitInfo:
-        """Judge the themes by the held-out tasks, keep the best, mend dead and duplicate themes."""
+    def _look(self, info: FitInfo, evaluated: list[FitBatch], last: bool) -> FitInfo:
+        """Test the themes on held-out tasks, keep the best, repair dead and duplicate ones."""
         settings = self.config.of_steps()
-        sums = [held_out_bound(self.state.themes, batch, settings) for batch in judged]
+        sums = [held_out_bound(self.state.themes, batch, settings) for batch in evaluated]
         bound = float(sum(float(s) for s, _ in sums) / sum(float(n) for _, n in sums))
         if self.mesh is not None:
             self.state = on_one_device(self.state)
@@ -228,7 +228,7 @@ class Fit:
             )
         revived = 0
         if not last and self.config.update != "paper":
-            self.state, revived = mend(self.state, settings)
+            self.state, revived = repair(self.state, settings)
             if revived:
                 self.posteriors = None  # they have no place for it, and would leave it dead
         self.state = same_on_all(self.state, self.mesh)
@@ -243,7 +243,7 @@ class Fit:
     def _passes(self) -> Iterator[FitInfo]:
         most = self.most_updates()
         assert most is not None
-        judged = self._held_out_batches()
+        evaluated = self._held_out_batches()
         n_tasks = self.source.n_tasks or 0
         while True:
             t = self.updates
@@ -263,7 +263,7 @@ class Fit:
                 penalised=penalised / samples,
                 usage=tuple(np.asarray(stats.N_k / stats.samples).round(6).tolist()),
             )
-            yield self._look(info, judged, t + 1 >= most)
+            yield self._look(info, evaluated, t + 1 >= most)
 
     def _full_pass(self, shape: tuple[int, int, int]) -> tuple[ThemeStatistics, float]:
         size = shape[0]
@@ -401,12 +401,12 @@ def _read(
 
 
 def check_no_checkpoint(path: str | os.PathLike[str]) -> None:
-    """Raise an error if what starts anew would replace a checkpoint, or anything else."""
+    """Raise an error if what starts again would replace a checkpoint, or anything else."""
     check_output(path, CHECKPOINT)
     if Path(path).exists() and Path(path).stat().st_size:
         raise DataError(
-            f"{os.fspath(path)} is the checkpoint of a fit that did not finish. Go on from it "
-            "with resume=True (on the command line: --resume), or delete it to start anew."
+            f"{os.fspath(path)} is the checkpoint of a fit that did not finish. Resume it "
+            "with resume=True (on the command line: --resume), or delete it to start again."
         )
 
 

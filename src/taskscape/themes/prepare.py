@@ -307,11 +307,11 @@ def _by_parts(
     dims: int,
 ) -> Float[np.ndarray, "rows dims"]:
     """What is made of rows, in parts that are small while samples have ``raw`` dimensions."""
-    made = np.empty((len(rows), dims), dtype=np.float32)
+    built = np.empty((len(rows), dims), dtype=np.float32)
     size = max(1, min(_ROWS_AT_ONCE, _NUMBERS_AT_ONCE // raw))
     for start in range(0, len(rows), size):
-        made[start : start + size] = make(rows[start : start + size])
-    return made
+        built[start : start + size] = make(rows[start : start + size])
+    return built
 
 
 _edges: WeakKeyDictionary[ClassPool, dict[int, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()

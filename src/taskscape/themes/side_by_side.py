@@ -4,7 +4,7 @@ Every shape is compiled for, and on a CPU that takes longer than most embeddings
 go in blocks of one size, which fit into a core's cache, and what still moves is gathered from
 several blocks into one by NumPy, for which nothing is compiled (``jax.device_put`` takes it as it
 is; ``jnp.asarray`` would compile for every shape). An accelerator takes all problems
-at once; what still moves goes on in a batch a quarter of the size, and so on, and the host, which
+at once; what still moves continues in a batch a quarter of the size, and so on, and the host, which
 never waits for a count, runs ahead.
 """
 
@@ -34,7 +34,7 @@ _BESIDE = 16
 """More than a power of two, or all rows of a block would want the same few places of the cache:
 sweeps were up to four times slower."""
 _SHRINK = 4
-"""Problems are gathered anew when all but one in so many have settled."""
+"""Problems are gathered again when all but one in so many have settled."""
 _LEAST_TOGETHER = 128
 """Problems in a batch on an accelerator at least: smaller ones are not quicker."""
 
@@ -98,9 +98,9 @@ def solve(
 ) -> T:
     """What problems that lie side by side come to, after sweeps until nothing moves.
 
-    What still moves goes on alone once it is few. On a CPU, ``size`` problems go at a time, and a
+    What still moves continues alone once it is few. On a CPU, ``size`` problems go at a time, and a
     block stays in the cache from its first sweep to its results; what still moves of all blocks is
-    gathered and goes on in blocks like them.
+    gathered and continues in blocks like them.
     """
     if not on_cpu():
         begun = begin(*problems)
@@ -174,8 +174,8 @@ def _settled_on_device(
     if fewer < _LEAST_TOGETHER:
         return _sweep_until(sweep, point, data, prior, tol, max_iter, 0)
     point = _sweep_until(sweep, point, data, prior, tol, max_iter, fewer)
-    ids, some, their_data = _moving(point, data, tol, fewer)
-    return _put(point, ids, _settled_on_device(sweep, some, their_data, prior, tol, max_iter))
+    ids, part, their_data = _moving(point, data, tol, fewer)
+    return _put(point, ids, _settled_on_device(sweep, part, their_data, prior, tol, max_iter))
 
 
 @partial(compiled, static="sweep")
@@ -200,10 +200,10 @@ def _moving(
     """What still moves, at most ``size`` of it, and where it was; what fills up has settled."""
     everything = point.change.shape[-1]
     ids = jnp.nonzero(point.change >= tol, size=size, fill_value=everything)[0]
-    some, theirs = jax.tree.map(lambda x: x[..., jnp.minimum(ids, everything - 1)], (point, data))
-    return ids, replace(some, change=jnp.where(ids < everything, some.change, 0)), theirs
+    part, theirs = jax.tree.map(lambda x: x[..., jnp.minimum(ids, everything - 1)], (point, data))
+    return ids, replace(part, change=jnp.where(ids < everything, part.change, 0)), theirs
 
 
 @jax.jit
-def _put(whole: SettlingT, ids: Int[Array, " m"], some: SettlingT) -> SettlingT:
-    return jax.tree.map(lambda all_, x: all_.at[..., ids].set(x, mode="drop"), whole, some)
+def _put(whole: SettlingT, ids: Int[Array, " m"], part: SettlingT) -> SettlingT:
+    return jax.tree.map(lambda all_, x: all_.at[..., ids].set(x, mode="drop"), whole, part)

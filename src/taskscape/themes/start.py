@@ -17,7 +17,7 @@ from taskscape.progress import track
 from taskscape.tasks import TaskSet
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import FitBatch
-from taskscape.themes.health import flaws, mend
+from taskscape.themes.health import flaws, repair
 from taskscape.themes.places import all_rows, evenly_spaced
 from taskscape.themes.prepare import PreparedSamples, check_samples
 from taskscape.themes.steps import FitState, batch_part, init, maximise
@@ -31,9 +31,9 @@ _ROUNDS = 50
 _TRIED = 5
 """Starts that are tried."""
 _FEW, _MANY = 8, 40
-"""Passes over the classes before starts are compared, and for those that go on."""
+"""Passes over the classes before starts are compared, and for those that continue."""
 _SWEEPS = 6
-"""Of a pass: most classes have settled by then, and the others go on in the next pass."""
+"""Of a pass: most classes have settled by then, and the others continue in the next pass."""
 _PSEUDO_COUNT = 0.5
 
 
@@ -83,7 +83,7 @@ def starts(tasks: TaskSet, prepared: PreparedSamples, config: FitConfig, n: int)
 def _passes(
     state: FitState, documents: FitBatch, config: FitConfig, most: int
 ) -> tuple[FitState, float]:
-    """Full passes over the classes until the bound hardly rises, dead themes mended on the way."""
+    """Full passes over the classes until the bound hardly rises, repairing dead themes."""
     settings = config.of_steps()
     settings = replace(settings, max_iter=min(settings.max_iter, _SWEEPS))
     posterior: ConditionalPosterior | None = None
@@ -93,8 +93,8 @@ def _passes(
         state = replace(state, stats=stats, themes=maximise(state, stats, settings))
         bound = float(total) / float(stats.samples)
         if bound < last + config.min_gain:
-            state, mended = mend(state, settings)
-            if not mended:
+            state, repaired = repair(state, settings)
+            if not repaired:
                 break
             posterior = None
         last = bound
@@ -131,9 +131,9 @@ def _samples(
     if len(rows) > _MOST_SAMPLES:
         named = np.unique(owner)
         share = _MOST_SAMPLES / len(rows)
-        some = max(int(share * len(named)), config.task_themes)
-        if len(rows) <= _DOCUMENT * len(named) and some < len(named):
-            pick = np.flatnonzero(np.isin(owner, evenly_spaced(named, some)))
+        part = max(int(share * len(named)), config.task_themes)
+        if len(rows) <= _DOCUMENT * len(named) and part < len(named):
+            pick = np.flatnonzero(np.isin(owner, evenly_spaced(named, part)))
         else:
             pick = evenly_spaced(np.arange(len(rows)), _MOST_SAMPLES)
         rows, owner = rows[pick], owner[pick]
@@ -207,11 +207,11 @@ def _within(
 def _clusters(n: int, n_init: int, seed: int, x: Float[np.ndarray, "S D"]) -> Int[np.ndarray, "S"]:
     """Labels by k-means; with fewer different rows than clusters, some clusters stay empty."""
     least, each = _FOR_CLUSTERS
-    some = evenly_spaced(np.arange(len(x)), max(least, each * n))
+    part = evenly_spaced(np.arange(len(x)), max(least, each * n))
     with warnings.catch_warnings(), one_thread():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        k_means = KMeans(n, n_init=n_init, max_iter=_ROUNDS, random_state=seed).fit(x[some])
-        return k_means.labels_ if len(some) == len(x) else k_means.predict(x)
+        k_means = KMeans(n, n_init=n_init, max_iter=_ROUNDS, random_state=seed).fit(x[part])
+        return k_means.labels_ if len(part) == len(x) else k_means.predict(x)
 
 
 def _start_alpha(

@@ -209,7 +209,7 @@ def _infer(
 ) -> _Inferred:
     """The E-step; a program of its own, so that mini-batches and held-out tasks share it.
 
-    On a CPU by the programs that embed tasks: what still moves goes on by itself.
+    On a CPU by the programs that embed tasks: what still moves continues by itself.
     """
     if batch.mesh is not None:
         return _infer_on_each_device(themes, batch, settings, start)
@@ -232,8 +232,8 @@ def _infer(
     problems = (index.reshape(len(index), -1), real.reshape(len(real), -1), *gamma)
     fits = settle_classes(table.__getitem__, problems, themes, settings.tol, settings.max_iter)
     fits = jax.tree.map(lambda x: np.asarray(x).reshape(*x.shape[:-1], C, M), fits)
-    found = settle_tasks((class_mask, fits._replace(gamma=None), *lam), themes)
-    return _in_tasks(table[index], real, class_mask, fits, found)
+    posteriors = settle_tasks((class_mask, fits._replace(gamma=None), *lam), themes)
+    return _in_tasks(table[index], real, class_mask, fits, posteriors)
 
 
 @compiled
@@ -242,18 +242,18 @@ def _in_tasks(
     real: Bool[Array, "N C M"],
     class_mask: Bool[Array, "C M"],
     fits: Fits,
-    found: Posteriors,
+    posteriors: Posteriors,
 ) -> _Inferred:
     """Tasks first, with what each sample is."""
     assert fits.gamma is not None
-    eta, _ = update_eta_given_evidence(fits.evidence, found.lam, class_mask)
+    eta, _ = update_eta_given_evidence(fits.evidence, posteriors.lam, class_mask)
     posterior = ConditionalPosterior(
-        lam=found.lam.T, eta=eta.transpose(2, 1, 0), gamma=fits.gamma.transpose(3, 2, 0, 1)
+        lam=posteriors.lam.T, eta=eta.transpose(2, 1, 0), gamma=fits.gamma.transpose(3, 2, 0, 1)
     )
     masks = real.T
     samples = jnp.where(class_mask, fits.samples, 0).sum(0)
     r = responsibilities(posterior, log_lik.transpose(2, 1, 0, 3), masks)
-    return _Inferred(posterior, r, found.elbo * jnp.maximum(samples, 1), found.sweeps)
+    return _Inferred(posterior, r, posteriors.elbo * jnp.maximum(samples, 1), posteriors.sweeps)
 
 
 @jax.jit

@@ -277,7 +277,7 @@ def embed_into(
 
     Every ``shard_size`` tasks are one piece of work (:mod:`taskscape.distributed.engine`) that
     reads what its tasks need and writes a file of its own. All become part of the catalogue at
-    once, when all are there. Interrupted, the same call goes on: files that were finished are
+    once, when all are there. Interrupted, the same call resumes: files that were finished are
     kept. Repeated, it adds nothing.
     """
     folder, fingerprint = as_path(path), model.fingerprint_  # an error where it is not fitted
@@ -307,7 +307,7 @@ def _embed_piece(
 ) -> Shard:
     """Embed the tasks from one number up to another and write them, unless that is done."""
     begin, end, file = piece
-    if file.exists():  # it appeared in one piece, so it is whole
+    if file.exists():  # it was written atomically, so it is whole
         return Shard.of(file)
     embedded = model.embed(tasks[begin:end])
     return Shard.write(file, replace(embedded, ids=np.arange(begin, end)))
@@ -324,6 +324,6 @@ def _name_of_job(
     h = hashlib.blake2b(digest_size=6)
     h.update(repr((model.fingerprint_, tasks.pool.fingerprint, n_tasks, shard_size)).encode())
     ends = [tasks[:1000], tasks[max(0, n_tasks - 1000) : n_tasks]]  # a stream follows from its seed
-    for some in [tasks] if isinstance(tasks, TaskSet) else ends:
-        some.add_to_hash(h)
+    for part in [tasks] if isinstance(tasks, TaskSet) else ends:
+        part.add_to_hash(h)
     return h.hexdigest()

@@ -70,11 +70,11 @@ def test_compare(run, files, tmp_path, train):
     words = run("compare", files / "test.parquet", files / train, "--out", out)
     assert "Is the test set like the training set?" in words
     assert "mean distance to all training tasks: median" in words
-    found = json.loads(run("compare", files / "test.parquet", files / train, "--json"))
-    assert len(found["mean_distance"]) == 40
+    output = json.loads(run("compare", files / "test.parquet", files / train, "--json"))
+    assert len(output["mean_distance"]) == 40
     with out.open() as file:
         rows = list(csv.DictReader(file))
-    assert float(rows[3]["distance"]) == pytest.approx(found["mean_distance"][3])
+    assert float(rows[3]["distance"]) == pytest.approx(output["mean_distance"][3])
     test = Embeddings.load(files / "test.parquet")
     assert json.loads(rows[3]["classes"]) == list(test.names(3))
     assert len(test.names(3)) == 3
@@ -119,13 +119,13 @@ def test_compare_says_what_resemblance_says(run, files, tmp_path):
 
 def test_embedded_tasks_are_compared_by_one_factor(run, tmp_path):
     for name, seed in (("test", 1), ("train", 2)):
-        made = fitted_themes().embed(small_tasks(40, seed=seed))
-        made.save(tmp_path / f"{name}.parquet")
+        posteriors = fitted_themes().embed(small_tasks(40, seed=seed))
+        posteriors.save(tmp_path / f"{name}.parquet")
     files = [tmp_path / "test.parquet", tmp_path / "train.parquet"]
     far = {}
     for name in ("themes", "image_themes", "position", "task_themes"):
-        found = json.loads(run("compare", *files, "--similarity", name, "--json"))
-        far[name] = found["mean_distance"]
+        output = json.loads(run("compare", *files, "--similarity", name, "--json"))
+        far[name] = output["mean_distance"]
         words = run("compare", *files, "--similarity", name)
         assert (" nats (5 %" in words) == (name in ("image_themes", "task_themes"))
         chosen = run("select", *files, "-n", 3, "--similarity", name)
@@ -147,14 +147,14 @@ def test_models_must_agree(run, files):
 def test_nearest_by_id(run, files):
     words = run("nearest", "--catalogue", files / "catalogue", "--task", 1234, "-k", 3)
     assert words.startswith("nearest to the task of class ")
-    found = json.loads(
+    output = json.loads(
         run("nearest", "--catalogue", files / "catalogue", "--query", files / "test.parquet",
             "--task", 7, "-k", 4, "--n-way", "2-3", "--any-class", "class 3", "--json")
     )  # fmt: skip
-    assert len(found["nearest"]) == 4
-    assert all("class 3" in row["classes"] for row in found["nearest"])
-    assert all(len(row["classes"]) in (2, 3) for row in found["nearest"])
-    distances = [row["distance"] for row in found["nearest"]]
+    assert len(output["nearest"]) == 4
+    assert all("class 3" in row["classes"] for row in output["nearest"])
+    assert all(len(row["classes"]) in (2, 3) for row in output["nearest"])
+    distances = [row["distance"] for row in output["nearest"]]
     assert distances == sorted(distances)
 
 
@@ -174,22 +174,22 @@ def test_nearest_says_how_many_tie_and_puts_the_most_alike_first(run, tmp_path, 
     assert "nearest: 2 tasks (within 0.1 nats); their order means nothing; give the data" in words
     assert "compare --retrieval" in words  # how far to trust it
     monkeypatch.setattr(compare, "load_pool", lambda data: POOL)
-    found = json.loads(run(*asked, "--data", "mine", "--json"))
-    assert found["ties"] == 2
-    assert [row["task"] for row in found["nearest"]] == [1, 0, 2]
-    assert found["nearest"][0]["by_classes"] == pytest.approx(0, abs=1e-6)
-    assert found["nearest"][2]["by_classes"] > found["nearest"][0]["by_classes"]
+    output = json.loads(run(*asked, "--data", "mine", "--json"))
+    assert output["ties"] == 2
+    assert [row["task"] for row in output["nearest"]] == [1, 0, 2]
+    assert output["nearest"][0]["by_classes"] == pytest.approx(0, abs=1e-6)
+    assert output["nearest"][2]["by_classes"] > output["nearest"][0]["by_classes"]
     assert "the most alike come first" in run(*asked, "--data", "mine")
     assert "as near as the first" in run(*asked[:-4], "--task", 0, "-k", 1, "--n-way", "2",
                                              "--any-class", "class 4")  # fmt: skip
 
 
 def test_nearest_to_itself(run, files):
-    found = json.loads(
+    output = json.loads(
         run("nearest", "--catalogue", files / "catalogue", "--task", 42, "-k", 1, "--json")
     )
-    assert found["nearest"][0]["distance"] == pytest.approx(0, abs=1e-9)
-    assert sorted(found["nearest"][0]["classes"]) == sorted(found["query"]["classes"])
+    assert output["nearest"][0]["distance"] == pytest.approx(0, abs=1e-9)
+    assert sorted(output["nearest"][0]["classes"]) == sorted(output["query"]["classes"])
 
 
 def test_nearest_needs_to_know_the_task(run, files):
@@ -273,9 +273,9 @@ def test_select_needs_data_to_list_the_samples_of_embedded_tasks(run, files, tmp
 def test_select_by_samples(run, files):
     common = ["select", files / "test.parquet", files / "train.parquet", "-n", 100]
     common += ["--unit", "samples", "--json"]
-    found = json.loads(run(*common, "--tasks", files / "train_tasks.parquet"))
+    output = json.loads(run(*common, "--tasks", files / "train_tasks.parquet"))
     again = json.loads(run(*common, "--samples-per-class", 4))
-    assert found["indices"] == again["indices"]
+    assert output["indices"] == again["indices"]
     with pytest.raises(DataError, match=r"^--unit samples needs to know the samples"):
         run(*common)
 
@@ -296,15 +296,15 @@ def test_other_similarities_need_tasks_and_no_model(run, tmp_path, similarity):
     files = [tmp_path / "test.parquet", tmp_path / "train.parquet"]
     rest = ["--similarity", similarity, "--data", tmp_path / "own.npz"]
     out = tmp_path / "chosen.parquet"
-    told = json.loads(run("select", *files, "-n", 5, *rest, "--out-tasks", out, "--json"))
+    output = json.loads(run("select", *files, "-n", 5, *rest, "--out-tasks", out, "--json"))
     chosen, whole = TaskSet.load(out, pool), TaskSet.load(files[1], pool)
-    np.testing.assert_array_equal(chosen.keys, whole.keys[told["indices"]])
+    np.testing.assert_array_equal(chosen.keys, whole.keys[output["indices"]])
     assert run("select", *files, "-n", 5, *rest).startswith("5 tasks by rule 'coverage'")
     words = run("compare", *files, *rest, "--validation", tmp_path / "val.parquet")
     assert words.startswith("mean distance to all training tasks: median ")
-    found = json.loads(run("compare", *files, *rest, "--json"))
-    assert len(found["mean_distance"]) == 12
-    assert found["resemblance"]["verdict"] in words
+    printed = json.loads(run("compare", *files, *rest, "--json"))
+    assert len(printed["mean_distance"]) == 12
+    assert printed["resemblance"]["verdict"] in words
     with pytest.raises(DataError, match=f"^--similarity {similarity} looks at samples: give --dat"):
         run("compare", *files, "--similarity", similarity)
 

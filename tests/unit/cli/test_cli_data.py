@@ -39,9 +39,9 @@ def run(*args: object) -> str:
 
 def test_known_data_sets_are_listed(monkeypatch, tmp_path: Path):
     monkeypatch.setenv("TASKSCAPE_DATA", str(tmp_path))
-    told = json.loads(run("data", "--json"))
-    assert told["folder"] == str(tmp_path)
-    here = {row["name"]: row["path"] is not None for row in told["pools"]}
+    output = json.loads(run("data", "--json"))
+    assert output["folder"] == str(tmp_path)
+    here = {row["name"]: row["path"] is not None for row in output["pools"]}
     assert here == {name: known.locate() is not None for name, known in POOLS.items()}
     assert (here["glyphs"], here["omniglot"]) == (True, False)
     assert "not found" in run("data")
@@ -53,9 +53,9 @@ def test_show_counts_and_draws_a_sheet(own_data: Path, tmp_path: Path):
     assert "6 classes, 3 train, 3 test, 60 samples of 5 features" in text.replace("\n", " ")
     with Image.open(sheet) as image:
         assert min(image.size) > 400
-    told = json.loads(run("data", "show", own_data, "--split", "test", "--json"))
-    assert told["parts"] == [{"split": "test", "group": "", "classes": 3, "samples": 30}]
-    assert told["kind"] == "features"
+    output = json.loads(run("data", "show", own_data, "--split", "test", "--json"))
+    assert output["parts"] == [{"split": "test", "group": "", "classes": 3, "samples": 30}]
+    assert output["kind"] == "features"
 
 
 @pytest.mark.parametrize("colour", [False, True])

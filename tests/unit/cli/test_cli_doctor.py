@@ -19,11 +19,11 @@ def test_a_machine_that_passes_the_tests_is_ready():
     report = json.loads(result.output)
     assert report["ready"], report
     assert result.exit_code == 0
-    found = {check["name"]: check["found"] for check in report["checks"]}
-    assert "jax" in found["versions"]
-    assert "processor cores" in found["devices"]
-    assert "glyphs" in found["data"]
-    assert "told apart" in found["small run"]
+    results = {check["name"]: check["found"] for check in report["checks"]}
+    assert "jax" in results["versions"]
+    assert "processor cores" in results["devices"]
+    assert "glyphs" in results["data"]
+    assert "told apart" in results["small run"]
 
 
 def test_all_that_is_wrong_is_named_and_the_rest_is_still_looked_at(monkeypatch, tmp_path):

@@ -50,10 +50,10 @@ def run(*args: object) -> str:
 def model(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model") / "model"
     os.environ["TASKSCAPE_CACHE"] = str(folder.parent / "cache")
-    told = json.loads(run("fit", data, "--split", "train", *SMALL, "--out", folder, "--json"))
-    assert told["health"]["n_tasks"] > 0
-    assert told["held_out"] == "tasks of the classes learned from (in-sample)"  # 16 of them
-    assert told["health"]["judged_on"] == told["held_out"]
+    output = json.loads(run("fit", data, "--split", "train", *SMALL, "--out", folder, "--json"))
+    assert output["health"]["n_tasks"] > 0
+    assert output["held_out"] == "tasks of the classes learned from (in-sample)"  # 16 of them
+    assert output["health"]["tested_on"] == output["held_out"]
     assert not folder.with_name("model.checkpoint").exists()
     return folder
 
@@ -63,8 +63,8 @@ def test_a_fit_says_how_far_its_distances_can_be_trusted(data: Path, tmp_path: P
     assert words.startswith("prepared by: centring\nlearned: 9 image-themes, ")
     assert "tasks of the same classes find each other in" in words
     again = ["fit", data, "--split", "train", *TASKS, "--out", tmp_path / "m", "--json"]
-    told = json.loads(run(*again))
-    assert told["retrieval"]["measure"]["measure"] == "TaskThemes"
+    output = json.loads(run(*again))
+    assert output["retrieval"]["measure"]["measure"] == "TaskThemes"
     wish = ["--split", "test", "--n-tasks", 40, "--n-way", 3, "--n-shot", 5]
     run("embed", tmp_path / "m", data, *wish, "--out", tmp_path / "test.parquet")
     run("embed", tmp_path / "m", data, *TASKS, "--out", tmp_path / "train.parquet")
@@ -109,7 +109,7 @@ def test_tasks_are_embedded_into_a_file_and_a_catalogue(data: Path, model: Path,
     assert text
 
 
-def test_interrupted_with_control_c_it_goes_on_to_the_same_model(data: Path, tmp_path: Path):
+def test_interrupted_with_control_c_it_continues_to_the_same_model(data: Path, tmp_path: Path):
     words = ["fit", str(data), "--split", "train", "--seed", "3", *SMALL, "--set", "max_passes=40",
              "--set", "checkpoint_every=1", "--n-tasks", "3000"]  # fmt: skip
     base = [sys.executable, "-m", "taskscape", *words]
@@ -121,9 +121,9 @@ def test_interrupted_with_control_c_it_goes_on_to_the_same_model(data: Path, tmp
     while not checkpoint.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     job.send_signal(signal.SIGINT)
-    _, told = job.communicate(timeout=60)
+    _, output = job.communicate(timeout=60)
     if job.returncode == 130:  # else it had finished before the signal
-        assert "Run the same command with --resume to go on." in told
+        assert "Run the same command with --resume to continue." in output
         assert not broken.exists()
         subprocess.run([*base, "--out", str(broken), "--resume"], check=True, capture_output=True)
     assert TaskThemes.load(broken).fingerprint_ == TaskThemes.load(whole).fingerprint_

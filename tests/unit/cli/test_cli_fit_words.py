@@ -1,4 +1,4 @@
-"""What ``taskscape fit`` says while it works and at the end: on what the fit was judged."""
+"""What ``taskscape fit`` says while it works and at the end: on what the fit was evaluated."""
 
 import json
 import time
@@ -24,12 +24,12 @@ def finished() -> CoClustering:
         FitInfo(t=8, tasks=2048, elbo=-3.0, done="the held-out bound no longer rises")
     ]
     model.elbo_history_ = np.array([[1024, -3.2], [2048, -3.125]])
-    model.held_out_, model.health_ = HEALTH.judged_on, HEALTH
+    model.held_out_, model.health_ = HEALTH.tested_on, HEALTH
     model.preparation_ = Preparation(PrepareConfig(pca=None), np.zeros(3, np.float32), None, 1.0)
     return model
 
 
-def test_the_end_says_on_what_the_fit_was_judged(capsys: pytest.CaptureFixture[str]):
+def test_the_end_says_on_what_the_fit_was_evaluated(capsys: pytest.CaptureFixture[str]):
     print_fit(finished(), "glyphs", Path("model"), as_json=False)
     prepared, learned, *health, model = capsys.readouterr().out.splitlines()
     assert prepared == f"prepared by: {PrepareConfig(pca=None).describe()}"
@@ -41,14 +41,14 @@ def test_the_end_says_on_what_the_fit_was_judged(capsys: pytest.CaptureFixture[s
 
 def test_so_does_the_json(capsys: pytest.CaptureFixture[str]):
     print_fit(finished(), "glyphs", Path("model"), as_json=True)
-    told = json.loads(capsys.readouterr().out)
-    assert (told["held_out_elbo"], told["held_out"]) == (-3.125, "tasks of held-out classes")
-    assert told["health"]["judged_on"] == "tasks of held-out classes"
+    output = json.loads(capsys.readouterr().out)
+    assert (output["held_out_elbo"], output["held_out"]) == (-3.125, "tasks of held-out classes")
+    assert output["health"]["tested_on"] == "tasks of held-out classes"
 
 
 def test_so_does_every_line_on_the_way(capsys: pytest.CaptureFixture[str]):
     live = FitDisplay(TaskThemes.paper(2, 2), None, quiet=False)
-    live.judged_on = "tasks of held-out classes"
+    live.tested_on = "tasks of held-out classes"
     live(FitInfo(t=1, tasks=256, elbo=-3.5, usage=(0.5, 0.25), done="x"), 0)
     live(FitInfo(t=2, tasks=256, elbo=-3.4, held_out=-3.6, usage=(0.5, 0.25), done="x"), 0)
     first, second = capsys.readouterr().err.splitlines()

@@ -38,9 +38,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Data, a model, embedded training tasks, and a trained learner, as files."""
     folder = tmp_path_factory.mktemp("forecast")
     os.environ["TASKSCAPE_CACHE"] = str(folder / "cache")
-    made = cases.pool()
-    labels = np.repeat(np.arange(len(made)), made.counts)
-    np.savez(folder / "own.npz", X=made.samples, y=labels, split=list(made.splits or ()))
+    built = cases.pool()
+    labels = np.repeat(np.arange(len(built)), built.counts)
+    np.savez(folder / "own.npz", X=built.samples, y=labels, split=list(built.splits or ()))
     pool, model = load_pool(str(folder / "own.npz")), cases.model()
     model.save(folder / "model")
     for split, n in (("train", 60), ("val", 60), ("test", 20)):
@@ -69,11 +69,11 @@ def test_a_learner_is_evaluated_and_forecast(folder: Path, tmp_path: Path):
         rows = list(csv.DictReader(file))
     assert len(rows) == 24
     assert "because of own difficulty" in rows[0]
-    told = json.loads(run(*base, "--forecaster", tmp_path / "saved", *NEW, "--json"))
-    assert told["learner"] == "ProtoNet"
-    assert told["expected"][3] == pytest.approx(float(rows[3]["expected"]))
-    assert len(told["classes"][3]) == 3
-    assert json.loads(rows[3]["classes"]) == told["classes"][3]
+    output = json.loads(run(*base, "--forecaster", tmp_path / "saved", *NEW, "--json"))
+    assert output["learner"] == "ProtoNet"
+    assert output["expected"][3] == pytest.approx(float(rows[3]["expected"]))
+    assert len(output["classes"][3]) == 3
+    assert json.loads(rows[3]["classes"]) == output["classes"][3]
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -128,16 +128,16 @@ def test_select_auto_tries_the_rules_with_a_learner(folder: Path):
     rest = ["--learner", "protonet", "--model", folder / "model", "--data", folder / "own.npz",
             "--tasks", folder / "train-tasks.parquet", "--validation", folder / "val.parquet",
             "--validation-tasks", folder / "val-tasks.parquet", "--trials", 3]  # fmt: skip
-    told = json.loads(run(*words, *rest, "--json"))
-    assert len(told["settings"]["auto"]["tried"]) == 5
-    assert len(told["indices"]) == 8
+    output = json.loads(run(*words, *rest, "--json"))
+    assert len(output["settings"]["auto"]["tried"]) == 5
+    assert len(output["indices"]) == 8
     with pytest.raises(DataError, match=r"^--rule auto trains a learner and needs --learner"):
         run(*words, *rest[2:])
     lists = [folder / "test-tasks.parquet", folder / "train-tasks.parquet", *words[3:]]
     by = ["--similarity", "prototypes", "--validation-tasks", folder / "val-tasks.parquet"]
-    told = json.loads(run("select", *lists, *rest[:6], *by, "--trials", 3, "--json"))
-    assert len(told["settings"]["auto"]["tried"]) == 5
-    assert told["settings"]["auto"]["n_validation"] == 60
+    output = json.loads(run("select", *lists, *rest[:6], *by, "--trials", 3, "--json"))
+    assert len(output["settings"]["auto"]["tried"]) == 5
+    assert output["settings"]["auto"]["n_validation"] == 60
 
 
 def test_the_command_has_help_with_an_example():

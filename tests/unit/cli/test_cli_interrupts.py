@@ -1,4 +1,4 @@
-"""Ctrl-C and other signals: commands save their state, say how they go on, and end."""
+"""Ctrl-C and other signals: commands save their state, say how to resume them, and end."""
 
 import signal
 import sys
@@ -61,18 +61,20 @@ def interrupted(body: str, number: int = signal.SIGINT) -> tuple[float, int, str
 pytestmark = pytest.mark.slow
 
 
-def test_a_command_says_how_it_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_says_how_to_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint = tmp_path / "m.checkpoint"
-    go_on = f"the last state is in {checkpoint}. Run the same command with --resume to go on."
-    for speaks, told in ((True, "interrupted; no state was saved yet."), (False, "")):
+    resume_words = (
+        f"the last state is in {checkpoint}. Run the same command with --resume to continue."
+    )
+    for speaks, output in ((True, "interrupted; no state was saved yet."), (False, "")):
         with pytest.raises(typer.Exit) as ended, resumable(checkpoint, speaks):
             raise KeyboardInterrupt
         assert ended.value.exit_code == 130
-        assert capsys.readouterr().err.strip() == told
+        assert capsys.readouterr().err.strip() == output
     checkpoint.touch()
     with pytest.raises(typer.Exit), resumable(checkpoint):
         raise KeyboardInterrupt
-    assert capsys.readouterr().err.strip() == f"interrupted; {go_on}"
+    assert capsys.readouterr().err.strip() == f"interrupted; {resume_words}"
 
 
 def test_a_second_ctrl_c_ends_at_once() -> None:

@@ -49,7 +49,7 @@ def study(tmp_path: Path, own_data: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_interrupted_it_says_how_to_go_on_and_ends_with_the_findings(
+def test_interrupted_it_says_how_to_resume_and_ends_with_the_findings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     toy_pool().save(tmp_path / "pool")  # of one size with other tests, to be compiled once
@@ -76,8 +76,8 @@ def test_interrupted_it_says_how_to_go_on_and_ends_with_the_findings(
     assert done.stdout.rstrip().endswith(str(out / "report.html"))
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "ProtoNet" in page
-    told = json.loads((out / "study.json").read_text())
-    assert told["command"] == f"taskscape run --config {study} --out {out}"
+    output = json.loads((out / "study.json").read_text())
+    assert output["command"] == f"taskscape run --config {study} --out {out}"
     again = invoke("--config", study, "--out", out, "--resume", "--json")
     findings = json.loads(again.stdout)["findings"]
     assert findings == json.loads((out / "results.json").read_text())["findings"]
@@ -104,10 +104,10 @@ def test_options_go_before_the_file_and_the_file_before_the_preset(study: Path):
     assert typed == shlex.split(
         "--data a --data 2024 --seed 3 --learners 'maml, protonet' --set selection.budgets=5,7"
     )
-    made = settings(None, study, given)
-    assert made.learners.names == ("maml", "protonet")
-    assert (made.selection.budgets, made.seed, made.data) == ((5, 7), 3, "a+2024")
-    assert made.tasks == tiny().tasks
+    built = settings(None, study, given)
+    assert built.learners.names == ("maml", "protonet")
+    assert (built.selection.budgets, built.seed, built.data) == ((5, 7), 3, "a+2024")
+    assert built.tasks == tiny().tasks
     assert settings("quick", None, {"data": "other"}) == replace(PRESETS["quick"], data="other")
     assert settings(None, None, {}) == PRESETS["default"]
 
@@ -117,8 +117,8 @@ def test_options_that_take_a_list_are_repeated_or_have_commas():
         given = given_settings(StudyConfig, {"target": typed}, None)[0]
         assert settings(None, None, given).targets.names == ("a", "b, c")
     given = given_settings(StudyConfig, {"target": ["a,b"]}, ["learners.settings.maml.scale=2"])[0]
-    made = settings(None, None, given)
-    assert (made.targets.names, made.learners.settings) == (("a", "b"), {"maml": {"scale": 2}})
+    built = settings(None, None, given)
+    assert (built.targets.names, built.learners.settings) == (("a", "b"), {"maml": {"scale": 2}})
     given = given_settings(StudyConfig, {"target": ["2024"]})[0]  # a group may be called so
     assert settings(None, None, given).targets.names == ("2024",)
 

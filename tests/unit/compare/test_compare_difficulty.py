@@ -14,9 +14,9 @@ def test_separation_in_feature_space():
     moments = class_moments(X, y)
     np.testing.assert_allclose(moments.means, centres, atol=0.1)
     np.testing.assert_allclose(moments.spread, 2, rtol=0.05)
-    found = feature_separation(moments, np.array([[0, 1, -1], [0, 1, 2]]))
-    np.testing.assert_allclose(found.mean, [9 / 2, (9 + 100 + 109) / 6], rtol=0.05)
-    np.testing.assert_allclose(found.smallest, [9 / 2, 9 / 2], rtol=0.05)
+    result = feature_separation(moments, np.array([[0, 1, -1], [0, 1, 2]]))
+    np.testing.assert_allclose(result.mean, [9 / 2, (9 + 100 + 109) / 6], rtol=0.05)
+    np.testing.assert_allclose(result.smallest, [9 / 2, 9 / 2], rtol=0.05)
 
 
 def test_a_task_of_one_class_has_no_separation():

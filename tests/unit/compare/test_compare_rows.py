@@ -8,13 +8,13 @@ RNG = np.random.default_rng(0)
 def test_distinct_rows_are_found_whatever_their_order():
     kinds = RNG.normal(size=(20, 3))
     rows = kinds[RNG.integers(20, size=500)]
-    found = distinct_rows(rows)
-    np.testing.assert_array_equal(rows[found.first][found.kind], rows)
-    assert found.counts.sum() == 500
-    assert len(found.counts) == len(np.unique(rows, axis=0))
+    result = distinct_rows(rows)
+    np.testing.assert_array_equal(rows[result.first][result.kind], rows)
+    assert result.counts.sum() == 500
+    assert len(result.counts) == len(np.unique(rows, axis=0))
     shuffled = rows[RNG.permutation(500)]
     again = distinct_rows(shuffled)
-    np.testing.assert_array_equal(shuffled[again.first], rows[found.first])
+    np.testing.assert_array_equal(shuffled[again.first], rows[result.first])
 
 
 def test_rows_that_meet_in_a_hash_are_still_told_apart(monkeypatch):
@@ -25,17 +25,17 @@ def test_rows_that_meet_in_a_hash_are_still_told_apart(monkeypatch):
         module, "row_hashes", lambda rows, seed=0: true_hashes(rows, seed) % np.uint64(5 + seed**3)
     )
     rows = RNG.normal(size=(6, 2))
-    found = module.distinct_rows(rows)
-    np.testing.assert_array_equal(rows[found.first][found.kind], rows)
+    result = module.distinct_rows(rows)
+    np.testing.assert_array_equal(rows[result.first][result.kind], rows)
 
 
 def test_a_few_numbers_of_each_row_tell_rows_apart_and_need_not():
     kinds = RNG.normal(size=(20, 30))
     rows = kinds[RNG.integers(20, size=500)]
     for known in (rows.sum(axis=1, keepdims=True), np.zeros((500, 1))):
-        found = distinct_rows(rows, known)
-        np.testing.assert_array_equal(rows[found.first][found.kind], rows)
-        assert len(found.counts) == 20
+        result = distinct_rows(rows, known)
+        np.testing.assert_array_equal(rows[result.first][result.kind], rows)
+        assert len(result.counts) == 20
 
 
 def test_hashes_depend_on_content_and_seed():

@@ -34,9 +34,9 @@ def test_nearest_is_exact(method, n_test, ways):
     test, train = tasks(n_test, ways=ways), tasks(6000, ways=ways)
     indices, matrix = brute_force(test, train, 7)
     for given in (train, [train[:1000], train[1000:1003], train[1003:]]):
-        found = nearest(test, given, 7, method=method)
-        np.testing.assert_array_equal(found.indices, indices)
-        np.testing.assert_allclose(found.distances, matrix, rtol=1e-9, atol=1e-12)
+        neighbours = nearest(test, given, 7, method=method)
+        np.testing.assert_array_equal(neighbours.indices, indices)
+        np.testing.assert_allclose(neighbours.distances, matrix, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -44,18 +44,18 @@ def test_nearest_is_exact(method, n_test, ways):
 def test_posteriors_of_any_kind_are_searched_exactly(kind, method):
     test, train = (posteriors(RNG, n, KINDS[kind]) for n in (100, 3000))
     for given in (train, train.of(train.values.astype(np.float32), train.factors)):
-        found = nearest(test, given, 5, method=method)
-        np.testing.assert_array_equal(found.indices, brute_force(test, given, 5)[0])
+        neighbours = nearest(test, given, 5, method=method)
+        np.testing.assert_array_equal(neighbours.indices, brute_force(test, given, 5)[0])
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_equal_tasks_come_in_their_order(method):
     kinds = tasks(5)
     train = kinds[RNG.integers(5, size=1000)]
-    found = nearest(kinds, train, 50, method=method)
+    neighbours = nearest(kinds, train, 50, method=method)
     expected = [np.flatnonzero((train == kind).all(axis=1))[:50] for kind in kinds]
-    np.testing.assert_array_equal(found.indices, expected)
-    np.testing.assert_allclose(found.distances, 0, atol=1e-12)
+    np.testing.assert_array_equal(neighbours.indices, expected)
+    np.testing.assert_allclose(neighbours.distances, 0, atol=1e-12)
 
 
 def test_almost_equal_tasks_are_told_apart():
@@ -94,8 +94,8 @@ def test_different_tasks_that_are_equally_far_come_in_their_order(method, n_test
 def test_keys_say_which_of_equally_far_tasks_comes_first():
     test, train = of_whole_classes(100), of_whole_classes(900)
     keys = RNG.permutation(900).astype(np.uint64)
-    found = TaskIndex(of_lam(train), keys).search(of_lam(test), 10)
-    np.testing.assert_array_equal(found.indices, in_their_order(test, train, 10, keys))
+    neighbours = TaskIndex(of_lam(train), keys).search(of_lam(test), 10)
+    np.testing.assert_array_equal(neighbours.indices, in_their_order(test, train, 10, keys))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -111,9 +111,9 @@ def test_used_tasks_are_passed_over():
     test, train = tasks(200), tasks(3000)
     unused = RNG.random(3000) < 0.1
     index, asked = TaskIndex(of_lam(train)), of_lam(test)
-    found = index.search(asked, 5, unused)
+    neighbours = index.search(asked, 5, unused)
     left = np.flatnonzero(unused)
-    np.testing.assert_array_equal(found.indices, left[brute_force(test, train[left], 5)[0]])
+    np.testing.assert_array_equal(neighbours.indices, left[brute_force(test, train[left], 5)[0]])
     few = np.zeros(3000, dtype=bool)
     few[:3] = True
     assert index.search(asked, 5, few).indices.shape == (200, 3)

@@ -15,7 +15,7 @@ from taskscape.embeddings import (
     embeddings,
 )
 from taskscape.errors import DataError
-from taskscape.io.files import written_in_one_piece
+from taskscape.io.files import atomic_write
 from taskscape.io.tables import read_row_group
 from taskscape.pools import ClassPool
 from taskscape.select import select, select_from_catalogue
@@ -79,7 +79,7 @@ def test_what_a_killed_process_left_is_deleted_and_what_is_being_written_is_not(
     (catalogue.path / ".shard-old.parquet-unfinished-x").write_bytes(b"x")
     for left in catalogue.path.glob(".*"):
         os.utime(left, (0, 0))
-    with written_in_one_piece(catalogue.path / "shard-y.parquet") as being_written:
+    with atomic_write(catalogue.path / "shard-y.parquet") as being_written:
         Catalogue.append(catalogue.path, ALL[:1])
         assert list(catalogue.path.glob(".shard*")) == [being_written]
 
@@ -159,8 +159,8 @@ def test_means_read_no_task_and_single_ones_few_blocks(unsorted, monkeypatch):
     sums = catalogue.posteriors().sums()
     np.testing.assert_allclose(sums.values, LAM.sum(axis=0, dtype=np.float64), rtol=1e-9)
     expected = mean_distance(QUERIES, LAM)
-    found = mean_distance(QUERIES, catalogue.posteriors())
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    computed = mean_distance(QUERIES, catalogue.posteriors())
+    np.testing.assert_allclose(computed, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("spread", [1e-9, 1e-8, 1e-7])

@@ -29,8 +29,8 @@ ALL = Embeddings.of(TASKS, VALUES, FACTORS, model="m1", elbo=VALUES.sum(axis=1),
 @pytest.fixture
 def catalogue(tmp_path):
     for rows in (slice(0, 300), slice(300, 301), slice(301, 900)):
-        made = Catalogue.append(tmp_path / "c", ALL[rows])
-    return made
+        built = Catalogue.append(tmp_path / "c", ALL[rows])
+    return built
 
 
 def test_what_was_appended_is_read(catalogue):
@@ -70,8 +70,8 @@ def test_a_scan_holds_one_batch_at_a_time(catalogue):
 def test_filters(catalogue, where, good):
     expected = [i for i in range(900) if good([c for c in TASKS.classes[i] if c >= 0])]
     assert 0 < len(expected) < 900
-    found = catalogue.read(where)
-    np.testing.assert_array_equal(found.ids, expected)
+    result = catalogue.read(where)
+    np.testing.assert_array_equal(result.ids, expected)
     streamed = Embeddings.concatenate(list(catalogue.posteriors(where, batch_size=64)))
     np.testing.assert_array_equal(streamed.values, VALUES[expected])
 
@@ -81,8 +81,8 @@ def test_streams_give_what_arrays_give(catalogue):
     np.testing.assert_allclose(
         mean_distance(ALL[:9], stream), mean_distance(ALL[:9], ALL), rtol=1e-9
     )
-    found = nearest(ALL[:9], stream, 4)
-    np.testing.assert_array_equal(found.indices, nearest(ALL[:9], ALL, 4).indices)
+    neighbours = nearest(ALL[:9], stream, 4)
+    np.testing.assert_array_equal(neighbours.indices, nearest(ALL[:9], ALL, 4).indices)
 
 
 def test_places_and_ids(catalogue):

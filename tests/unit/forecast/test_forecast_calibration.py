@@ -25,8 +25,8 @@ def calibrated(seed: int = 0, n_classes: int = 20, n_tasks: int = 300) -> Calibr
 
 def test_a_higher_confidence_gives_a_wider_interval():
     X, _, classes = made_up(5, 20, 50)
-    found = [calibrated().expect(X, (classes >= 0).sum(1), c) for c in (0.5, 0.9, 0.999)]
-    widths = [(f.high - f.low).mean() for f in found]
+    expected = [calibrated().expect(X, (classes >= 0).sum(1), c) for c in (0.5, 0.9, 0.999)]
+    widths = [(f.high - f.low).mean() for f in expected]
     assert widths[0] < widths[1] < widths[2]
 
 
@@ -35,11 +35,11 @@ def test_parts_sum_to_the_difference_from_the_average_task():
     X[0] = calibrated().ridge.mean  # no difference at all
     n_way = np.r_[np.full(30, 5), np.full(30, 8)]
     n_way[0] = 5
-    found = calibrated().expect(X, n_way, 0.99)
-    whole = found.parts.sum(axis=1) + found.chance
-    np.testing.assert_allclose(whole, found.accuracy - found.average, atol=1e-6)
-    assert (found.chance[n_way == 8] < 0).all()
-    np.testing.assert_allclose(found.chance[n_way == 5], 0, atol=1e-12)
+    expected = calibrated().expect(X, n_way, 0.99)
+    whole = expected.parts.sum(axis=1) + expected.chance
+    np.testing.assert_allclose(whole, expected.accuracy - expected.average, atol=1e-6)
+    assert (expected.chance[n_way == 8] < 0).all()
+    np.testing.assert_allclose(expected.chance[n_way == 5], 0, atol=1e-12)
 
 
 def test_the_order_of_the_tasks_plays_no_part():
@@ -56,9 +56,9 @@ def test_the_order_of_the_tasks_plays_no_part():
 
 def test_perfect_and_hopeless_accuracies_are_taken():
     X, accuracy, classes = made_up(0, 20, 300)
-    found = calibrate(("a", "b"), X, np.round(accuracy), classes, np.ones(2))
-    assert np.isfinite(found.spread.of_coefficients).all()
-    expected = found.expect(X, (classes >= 0).sum(1), 0.9)
+    result = calibrate(("a", "b"), X, np.round(accuracy), classes, np.ones(2))
+    assert np.isfinite(result.spread.of_coefficients).all()
+    expected = result.expect(X, (classes >= 0).sum(1), 0.9)
     ordered = [0, expected.low, expected.accuracy, expected.high, 1]
     assert all((low <= high).all() for low, high in pairwise(ordered))
 
@@ -68,21 +68,21 @@ def test_accuracies_near_one_are_within_reach():
     classes = np.array([rng.choice(20, 5, replace=False) for _ in range(300)])
     X = rng.normal(size=(300, 2))
     accuracy = 1 / (1 + np.exp(-5 - 0.5 * X[:, 0] - 0.3 * rng.normal(size=300)))
-    found = calibrate(("a", "b"), X, accuracy, classes, np.ones(2))
-    expected = found.expect(X, np.full(300, 5), 0.9)
+    result = calibrate(("a", "b"), X, accuracy, classes, np.ones(2))
+    expected = result.expect(X, np.full(300, 5), 0.9)
     assert np.mean(accuracy > expected.high) < 0.1
     assert expected.accuracy.mean() == pytest.approx(accuracy.mean(), abs=1e-3)
 
 
 def test_what_lies_outside_is_seen():
-    found = calibrated()
+    forecaster = calibrated()
     X = np.array([[0.0, 0.0], [99.0, 0.0], [0.0, np.nan]])
-    assert found.outside(X).tolist() == [[False, False], [True, False], [False, False]]
+    assert forecaster.outside(X).tolist() == [[False, False], [True, False], [False, False]]
 
 
 def test_held_out_errors_are_larger_than_those_on_known_classes():
     X, accuracy, classes = made_up(0, 20, 300)
-    found = calibrated()
-    known = np.abs(found.expect(X, (classes >= 0).sum(1), 0.9).accuracy - accuracy).mean()
-    assert found.error > known
-    assert found.mean_accuracy == pytest.approx(accuracy.mean())
+    forecaster = calibrated()
+    known = np.abs(forecaster.expect(X, (classes >= 0).sum(1), 0.9).accuracy - accuracy).mean()
+    assert forecaster.error > known
+    assert forecaster.mean_accuracy == pytest.approx(accuracy.mean())

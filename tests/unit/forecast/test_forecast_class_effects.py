@@ -41,9 +41,9 @@ def test_nine_of_ten_new_tasks_are_held_whatever_the_classes(n_classes, n_tasks,
     held = []
     for seed in range(pools):
         classes, X, accuracy, new, actual = world(seed, n_classes, effect, n_tasks)
-        made = calibrate(tuple("abcd"), X, accuracy, classes, np.ones(4))
-        found = made.expect(new, np.full(len(new), WAY), 0.9)
-        held.append(((found.low <= actual) & (actual <= found.high)).mean())
+        built = calibrate(tuple("abcd"), X, accuracy, classes, np.ones(4))
+        expected = built.expect(new, np.full(len(new), WAY), 0.9)
+        held.append(((expected.low <= actual) & (actual <= expected.high)).mean())
     assert 0.88 <= np.mean(held) <= 0.92
 
 
@@ -51,25 +51,25 @@ def test_few_classes_with_large_effects_widen_the_interval():
     held = []
     for seed in range(40):
         classes, X, accuracy, new, actual = world(seed, 8, 1.0, 56, n_new=200)
-        made = calibrate(tuple("abcd"), X, accuracy, classes, np.ones(4))
-        found = made.expect(new, np.full(len(new), WAY), 0.9)
-        held.append(((found.low <= actual) & (actual <= found.high)).mean())
+        built = calibrate(tuple("abcd"), X, accuracy, classes, np.ones(4))
+        expected = built.expect(new, np.full(len(new), WAY), 0.9)
+        held.append(((expected.low <= actual) & (actual <= expected.high)).mean())
     assert 0.87 <= np.mean(held) <= 0.93
 
 
 def test_variances_are_those_that_tasks_were_made_with():
     rng = np.random.default_rng(0)
     Z, classes = rng.normal(size=(200, 3)), tasks_of(rng, 12, 200)
-    found, weights = [], []
+    result, weights = [], []
     for _ in range(400):
         u, e = 2.0 * rng.normal(size=12), 0.5 * rng.normal(size=200)
         y = 1 + Z @ [1, 0, -1] + u[classes].mean(1) + e
-        found.append(fit_spread(Z, y, classes, 1e-6))
+        result.append(fit_spread(Z, y, classes, 1e-6))
         fit = TheirRidge(alpha=200e-6).fit(Z, y)
         weights.append(np.r_[fit.intercept_, fit.coef_])
-    assert np.mean([f.of_classes for f in found]) == pytest.approx(4.0, rel=0.1)
-    assert np.mean([f.of_tasks for f in found]) == pytest.approx(0.25, rel=0.05)
-    expected = np.mean([f.of_coefficients for f in found], axis=0)
+    assert np.mean([f.of_classes for f in result]) == pytest.approx(4.0, rel=0.1)
+    assert np.mean([f.of_tasks for f in result]) == pytest.approx(0.25, rel=0.05)
+    expected = np.mean([f.of_coefficients for f in result], axis=0)
     np.testing.assert_allclose(expected, np.cov(np.transpose(weights)), atol=0.03)
 
 
@@ -77,11 +77,11 @@ def test_the_two_sums_of_squares_are_those_of_plain_matrices():
     rng = np.random.default_rng(1)
     Z, classes = rng.normal(size=(60, 2)), tasks_of(rng, 9, 60)
     y = rng.normal(size=9)[classes].mean(1) + 0.3 * rng.normal(size=60)
-    found = fit_spread(Z, y, classes, 0.05)
+    measured = fit_spread(Z, y, classes, 0.05)
     A = np.c_[np.ones(60), Z]
     R = np.eye(60) - A @ np.linalg.inv(A.T @ A + 3.0 * np.diag([0, 1, 1])) @ A.T
     M = class_shares(classes)
-    together = found.of_classes * M @ M.T + found.of_tasks * np.eye(60)
+    together = measured.of_classes * M @ M.T + measured.of_tasks * np.eye(60)
     r = R @ y
     assert r @ r == pytest.approx(np.trace(R @ together @ R.T))
     assert (M.T @ r) @ (M.T @ r) == pytest.approx(np.trace(M.T @ R @ together @ R.T @ M))
@@ -93,16 +93,16 @@ def test_a_variance_is_never_negative(effect, noise):
     Z, classes = rng.normal(size=(80, 2)), tasks_of(rng, 10, 80)
     for _ in range(20):
         y = effect * rng.normal(size=10)[classes].mean(1) + noise * rng.normal(size=80)
-        found = fit_spread(Z, y, classes, 0.01)
-        assert found.of_classes >= 0
-        assert found.of_tasks >= 0
-        assert found.of_classes + found.of_tasks > 0
+        measured = fit_spread(Z, y, classes, 0.01)
+        assert measured.of_classes >= 0
+        assert measured.of_tasks >= 0
+        assert measured.of_classes + measured.of_tasks > 0
 
 
 def test_a_task_of_more_classes_averages_over_their_effects():
-    made = Spread(2.0, 0.5, np.diag([0.1, 0.2]))
-    found = made.variance(np.array([[0.0], [3.0]]), np.array([2, 5]))
-    np.testing.assert_allclose(found, [2 / 2 + 0.5 + 0.1, 2 / 5 + 0.5 + 0.1 + 0.2 * 9])
+    built = Spread(2.0, 0.5, np.diag([0.1, 0.2]))
+    result = built.variance(np.array([[0.0], [3.0]]), np.array([2, 5]))
+    np.testing.assert_allclose(result, [2 / 2 + 0.5 + 0.1, 2 / 5 + 0.5 + 0.1 + 0.2 * 9])
 
 
 def test_padding_is_no_class():

@@ -21,20 +21,20 @@ TRUST = np.array([1.0, 1.0, 0.3])
 
 
 def test_the_fit_is_that_of_scikit_learn():
-    found = fit_ridge(X, Y, TRUST, 0.1)
+    result = fit_ridge(X, Y, TRUST, 0.1)
     Z = (X - X.mean(0)) / X.std(0) * TRUST
     theirs = TheirRidge(alpha=0.1 * len(X)).fit(Z, Y)
-    np.testing.assert_allclose(found.weights, theirs.coef_)
-    assert found.intercept == pytest.approx(theirs.intercept_)
-    np.testing.assert_allclose(found.intercept + found.parts(X).sum(1), theirs.predict(Z))
+    np.testing.assert_allclose(result.weights, theirs.coef_)
+    assert result.intercept == pytest.approx(theirs.intercept_)
+    np.testing.assert_allclose(result.intercept + result.parts(X).sum(1), theirs.predict(Z))
 
 
 def test_columns_that_are_constant_or_unknown_say_nothing():
     odd = X.copy()
     odd[:, 1] = 7.0
     odd[::2, 2] = np.nan
-    found = fit_ridge(odd, Y, np.ones(3), 0.01)
-    parts = found.parts(odd)
+    result = fit_ridge(odd, Y, np.ones(3), 0.01)
+    parts = result.parts(odd)
     assert (parts[:, 1] == 0).all()
     assert (parts[::2, 2] == 0).all()
     assert np.isfinite(parts).all()

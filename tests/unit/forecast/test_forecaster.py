@@ -15,7 +15,7 @@ from fit_cases import fitted
 from taskscape import Forecaster, make_tasks, sample_tasks
 from taskscape.cli.forecast import _words as in_words
 from taskscape.errors import DataError
-from taskscape.forecast import Forecasts, ForecastWarning, Judgement, forecast
+from taskscape.forecast import ForecastEvaluation, Forecasts, ForecastWarning, forecast
 from taskscape.forecast.features import GROUPS, WORDS
 from taskscape.io.values import from_plain
 from taskscape.meta import ProtoNet, TrainConfig, mlp, train
@@ -29,61 +29,61 @@ def same(a: Forecasts, b: Forecasts, order: object = slice(None)) -> None:
 
 
 def test_forecasts_are_right_about_test_classes():
-    made, _ = cases.calibrated()
+    forecaster, _ = cases.calibrated()
     test = cases.tasks("test", 120)
-    described = made.describe(test)
-    found = made.predict(test, described=described)
+    described = forecaster.describe(test)
+    forecasts = forecaster.predict(test, described=described)
     measured = cases.accuracy(described, test.n_way)
-    judged = made.judge(test, measured, described=described)
-    assert judged.spearman > 0.95
-    assert judged.ceiling is not None
-    assert judged.always_mean_error is not None
-    assert judged.mean_absolute_error < judged.always_mean_error / 3
-    assert judged.coverage > 0.8
-    assert judged.spearman_interval is not None
-    assert judged.spearman_interval[0] <= judged.spearman <= judged.spearman_interval[1]
-    assert re.match(r"toy on 120 tasks: rank correlation [\d.]+ \(ceiling", judged.summary())
-    assert set(found.reasons) == set(WORDS.values())
-    assert found.average is not None
+    evaluated = forecaster.evaluate(test, measured, described=described)
+    assert evaluated.spearman > 0.95
+    assert evaluated.ceiling is not None
+    assert evaluated.always_mean_error is not None
+    assert evaluated.mean_absolute_error < evaluated.always_mean_error / 3
+    assert evaluated.coverage > 0.8
+    assert evaluated.spearman_interval is not None
+    assert evaluated.spearman_interval[0] <= evaluated.spearman <= evaluated.spearman_interval[1]
+    assert re.match(r"toy on 120 tasks: rank correlation [\d.]+ \(ceiling", evaluated.summary())
+    assert set(forecasts.reasons) == set(WORDS.values())
+    assert forecasts.average is not None
     np.testing.assert_allclose(
-        sum(found.reasons.values()), found.expected - found.average, atol=1e-6
+        sum(forecasts.reasons.values()), forecasts.expected - forecasts.average, atol=1e-6
     )
-    assert ((found.low >= 0) & (found.high <= 1)).all()
+    assert ((forecasts.low >= 0) & (forecasts.high <= 1)).all()
 
 
 def test_where_the_mean_is_as_good_there_is_no_forecast_and_no_reason():
-    made, _ = cases.calibrated()
-    assert made.calibration is not None
+    forecaster, _ = cases.calibrated()
+    assert forecaster.calibration is not None
     test = cases.tasks("test", 12)
     names = [list(test.names(i)) for i in range(12)]
-    told = in_words(made, made.predict(test), names)
-    assert "mainly because of" in told
-    assert "No forecast" not in told
-    poor = copy(made)
-    poor.calibration = replace(made.calibration, mean_error=made.calibration.error)
+    forecasts = in_words(forecaster, forecaster.predict(test), names)
+    assert "mainly because of" in forecasts
+    assert "No forecast" not in forecasts
+    poor = copy(forecaster)
+    poor.calibration = replace(forecaster.calibration, mean_error=forecaster.calibration.error)
     assert poor.summary().endswith("points only.")
-    told = in_words(poor, poor.predict(test), names)
-    assert "No forecast: always expecting the mean" in told
-    assert "because" not in told
-    judged = Judgement("A", 50, 0.1, 0.0561, 0.9, 0.9, always_mean_error=0.0559)
-    assert not judged.beats_mean
-    assert judged.summary().endswith("No forecast: the mean is as good.")
+    forecasts = in_words(poor, poor.predict(test), names)
+    assert "No forecast: always expecting the mean" in forecasts
+    assert "because" not in forecasts
+    evaluated = ForecastEvaluation("A", 50, 0.1, 0.0561, 0.9, 0.9, always_mean_error=0.0559)
+    assert not evaluated.beats_mean
+    assert evaluated.summary().endswith("No forecast: the mean is as good.")
 
 
 def test_a_forecast_depends_on_the_task_alone():
-    made, _ = cases.calibrated()
+    forecaster, _ = cases.calibrated()
     test = cases.tasks("test", 24)
     order = np.random.default_rng(0).permutation(24)
-    found = made.predict(test)
-    same(found, made.predict(test[order]), order)
-    same(found, made.predict(test[:7]), slice(0, 7))
+    forecasts = forecaster.predict(test)
+    same(forecasts, forecaster.predict(test[order]), order)
+    same(forecasts, forecaster.predict(test[:7]), slice(0, 7))
 
 
 def test_queries_are_never_looked_at():
-    made, _ = cases.calibrated()
+    forecaster, _ = cases.calibrated()
     test = sample_tasks(cases.pool(), 24, n_way=3, n_shot=3, n_query=4, split="test", seed=1)
-    found = made.predict(test)
-    same(found, made.predict(test.with_samples(3, 0)))
+    forecasts = forecaster.predict(test)
+    same(forecasts, forecaster.predict(test.with_samples(3, 0)))
     listed = make_tasks(
         cases.pool(), test.classes.tolist(),
         support=np.tile(np.arange(3), (24, 3, 1)), query=np.tile(np.arange(3, 9), (24, 3, 1)),
@@ -91,17 +91,17 @@ def test_queries_are_never_looked_at():
     spoiled = cases.pool().samples.copy()
     spoiled[np.concatenate([s + np.arange(3, 12) for s in cases.pool().starts])] = 1e3
     broken = replace(cases.pool(), samples=spoiled, class_digests=None)
-    same(made.predict(listed), made.predict(replace(listed, pool=broken)))
+    same(forecaster.predict(listed), forecaster.predict(replace(listed, pool=broken)))
 
 
 def test_permuting_the_classes_of_a_task_changes_nothing():
-    made, _ = cases.calibrated()
+    forecaster, _ = cases.calibrated()
     ids = np.array([[40, 41, 42], [45, 50, 55]])
     support = np.array([[[0, 1], [2, 3], [4, 5]], [[1, 2], [3, 4], [5, 6]]])
     turned = np.array([2, 0, 1])
     one = make_tasks(cases.pool(), ids.tolist(), support=support)
     other = make_tasks(cases.pool(), ids[:, turned].tolist(), support=support[:, turned])
-    same(made.predict(one), made.predict(other))
+    same(forecaster.predict(one), forecaster.predict(other))
 
 
 @pytest.mark.parametrize("members", [0, 1, 2])
@@ -109,96 +109,98 @@ def test_one_shot_and_models_of_every_kind(members):
     model = cases.model()
     if members:  # the paper's, whose distances depend on the number of classes unless evened out
         model = fitted() if members == 1 else fitted(n_restarts=2, ensemble=2)
-    made = Forecaster(model, cases.tasks("train", 80, n_shot=6), "toy")
+    forecaster = Forecaster(model, cases.tasks("train", 80, n_shot=6), "toy")
     given = cases.tasks("val", 120, n_way=3, n_shot=1)
-    described = made.describe(given)
+    described = forecaster.describe(given)
     assert np.isnan(described["spread_within"]).all()
     assert all(np.isfinite(v).all() for k, v in described.items() if k != "spread_within")
-    made.fit(given, cases.accuracy(described, given.n_way), described=described)
-    found = made.predict(cases.tasks("test", 20, n_way=3, n_shot=1))
-    assert np.isfinite(found.expected).all()
-    np.testing.assert_allclose(found.reasons[WORDS["shape"]], 0, atol=1e-12)
+    forecaster.fit(given, cases.accuracy(described, given.n_way), described=described)
+    forecasts = forecaster.predict(cases.tasks("test", 20, n_way=3, n_shot=1))
+    assert np.isfinite(forecasts.expected).all()
+    np.testing.assert_allclose(forecasts.reasons[WORDS["shape"]], 0, atol=1e-12)
 
 
 def test_groups_can_be_left_out():
     _, given = cases.calibrated()
-    made = Forecaster(cases.model(), cases.known(), groups=["difficulty"])
-    described = made.describe(given)
-    made.fit(given, cases.accuracy(described, given.n_way), described=described)
-    assert set(made.columns) == set(GROUPS["difficulty"])
-    found = made.predict(given[:5])
-    assert set(found.reasons) == {WORDS["difficulty"], WORDS["shape"]}  # chance differs by ways
+    forecaster = Forecaster(cases.model(), cases.known(), groups=["difficulty"])
+    described = forecaster.describe(given)
+    forecaster.fit(given, cases.accuracy(described, given.n_way), described=described)
+    assert set(forecaster.columns) == set(GROUPS["difficulty"])
+    forecasts = forecaster.predict(given[:5])
+    assert set(forecasts.reasons) == {WORDS["difficulty"], WORDS["shape"]}  # chance differs by ways
 
 
 def test_it_is_written_and_read(tmp_path: Path):
-    made, _ = cases.calibrated()
-    made.save(tmp_path / "forecaster")
+    forecaster, _ = cases.calibrated()
+    forecaster.save(tmp_path / "forecaster")
     back = Forecaster.load(tmp_path / "forecaster", cases.model())
     test = cases.tasks("test", 20)
-    same(made.predict(test), back.predict(test))
+    same(forecaster.predict(test), back.predict(test))
     assert (back.learner, back.confidence) == ("toy", 0.9)
     with pytest.raises(DataError, match="was made with another model"):
         Forecaster.load(tmp_path / "forecaster", fitted())
-    made.model.save(tmp_path / "model")
+    forecaster.model.save(tmp_path / "model")
     with pytest.raises(DataError, match="does not hold a forecaster"):
         Forecaster.load(tmp_path / "model", cases.model())
 
 
 def test_forecasts_are_said_kept_and_drawn(tmp_path: Path):
     numbers = np.array([0.4, 0.6, 0.5])
-    found = Forecasts(
+    forecasts = Forecasts(
         "toy", numbers, numbers - 0.1, numbers + 0.2, 0.9, {"luck": numbers - 0.5}, 0.5,
         np.array([False, True, False]),
     )  # fmt: skip
-    assert repr(found) == "Forecasts('toy', 3 tasks, mean 0.500)"
-    assert found.summary() == (
+    assert repr(forecasts) == "Forecasts('toy', 3 tasks, mean 0.500)"
+    assert forecasts.summary() == (
         "toy: expected accuracy over 3 tasks 50.0 % (from 40.0 to 60.0), with 90 % intervals 30.0 "
         "points wide on average. 1 are unlike all calibration tasks in something."
     )
-    found.save(tmp_path / "f.json")
+    forecasts.save(tmp_path / "f.json")
     back = Forecasts.load(tmp_path / "f.json")
-    same(found, back)
-    assert back.to_dict() == found.to_dict()
+    same(forecasts, back)
+    assert back.to_dict() == forecasts.to_dict()
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(DataError, match=r"is not a list of forecasts written by taskscape\.$"):
         Forecasts.load(tmp_path / "other.json")
-    found.plot(tmp_path / "f.png", accuracy=numbers, title="$ odd $")
+    forecasts.plot(tmp_path / "f.png", accuracy=numbers, title="$ odd $")
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_judgements_are_kept_with_what_they_do_not_know():
-    judged = Judgement("toy", 9, float("nan"), 0.1, 0.9, 0.9, coverage_interval=(0.8, 1.0))
-    plain = json.loads(json.dumps(judged.to_dict(), allow_nan=False))
-    back = from_plain(Judgement, plain)
+def test_evaluations_are_kept_with_what_they_do_not_know():
+    evaluated = ForecastEvaluation(
+        "toy", 9, float("nan"), 0.1, 0.9, 0.9, coverage_interval=(0.8, 1.0)
+    )
+    plain = json.loads(json.dumps(evaluated.to_dict(), allow_nan=False))
+    back = from_plain(ForecastEvaluation, plain)
     assert back.coverage_interval == (0.8, 1.0)
     assert back.error_interval is None
     assert np.isnan(back.spearman)
 
 
 def test_tasks_unlike_the_calibration_tasks_are_warned_of():
-    made, given = cases.calibrated()
+    forecaster, given = cases.calibrated()
     with pytest.warns(ForecastWarning, match=r"tasks lie outside what .*: .*n way \(12 of 12"):
-        found = made.predict(cases.tasks("test", 12, n_way=6))
-    assert found.outside is not None
-    assert found.outside.all()
+        forecasts = forecaster.predict(cases.tasks("test", 12, n_way=6))
+    assert forecasts.outside is not None
+    assert forecasts.outside.all()
     with pytest.warns(ForecastWarning, match="n shot"):
-        made.predict(cases.tasks("test", 12, n_shot=8))
+        forecaster.predict(cases.tasks("test", 12, n_shot=8))
     with pytest.warns(ForecastWarning, match=r"among those of the calibration tasks too: .* flatt"):
-        made.judge(given, np.full(len(given), 0.5))
+        forecaster.evaluate(given, np.full(len(given), 0.5))
 
 
 def test_classes_shared_with_training_are_warned_of():
-    made = Forecaster(cases.model(), cases.known())
+    forecaster = Forecaster(cases.model(), cases.known())
     given = cases.tasks("train", 120)
     with pytest.warns(ForecastWarning, match="among those of the training tasks too"):
-        made.fit(given, np.random.default_rng(0).random(120))
+        forecaster.fit(given, np.random.default_rng(0).random(120))
 
 
 def test_few_calibration_classes_are_warned_of():
     few = sample_tasks(cases.pool().subset(np.arange(16, 23)), 120, n_way=3, n_shot=2, seed=0)
-    made = Forecaster(cases.model(), cases.known())
+    forecaster = Forecaster(cases.model(), cases.known())
     with pytest.warns(ForecastWarning, match="of 7 classes are too few to leave out all classes"):
-        made.fit(few, np.random.default_rng(0).random(120))
+        forecaster.fit(few, np.random.default_rng(0).random(120))
 
 
 @pytest.mark.parametrize(
@@ -210,9 +212,9 @@ def test_few_calibration_classes_are_warned_of():
     ],
 )
 def test_accuracies_that_cannot_be_are_refused(accuracy, message):
-    made = Forecaster(cases.model(), cases.known())
+    forecaster = Forecaster(cases.model(), cases.known())
     with pytest.raises(DataError, match=message):
-        made.fit(cases.tasks("val", 12), accuracy)
+        forecaster.fit(cases.tasks("val", 12), accuracy)
 
 
 def test_other_wrong_wishes_are_refused():
@@ -241,15 +243,15 @@ def test_in_one_call_with_a_trained_learner():
     test = sample_tasks(pool, 20, split="test", seed=2, **sizes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ForecastWarning)  # few tasks: some lie outside
-        found = forecast(
+        forecasts = forecast(
             trained, cases.model(), cases.tasks("train", 60, n_shot=6), given, test, episodes=2
         )
         again = forecast(
             trained, cases.model(), cases.tasks("train", 60, n_shot=6), given, test, episodes=2,
             learner_pool=replace(pool, name="the same"),
         )  # fmt: skip
-    same(found, again)
-    assert found.learner == "ProtoNet"
+    same(forecasts, again)
+    assert forecasts.learner == "ProtoNet"
     with pytest.raises(DataError, match="calibration_tasks have no queries"):
         forecast(trained, cases.model(), cases.known(), given.with_samples(2), test)
     with pytest.raises(DataError, match="has other classes, or other numbers of samples"):

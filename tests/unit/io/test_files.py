@@ -1,4 +1,4 @@
-"""Files and folders in one piece: whole, or as they were before."""
+"""Atomic writes of files and folders: whole, or as they were before."""
 
 import os
 import subprocess
@@ -15,10 +15,10 @@ from taskscape.io import files
 from taskscape.io.arrays import load_arrays, save_arrays
 from taskscape.io.files import (
     Kind,
+    atomic_folder,
+    atomic_write,
     check_output,
-    folder_in_one_piece,
     json_with,
-    written_in_one_piece,
 )
 from taskscape.io.pictures import PICTURE, save_picture
 from taskscape.io.tables import table_with
@@ -31,24 +31,24 @@ def names(folder: Path) -> list[str]:
 
 
 def write_folder(path: Path, text: str, *, replace: bool = True) -> None:
-    with folder_in_one_piece(path, replace=replace) as made:
-        (made / "a.txt").write_text(text)
+    with atomic_folder(path, replace=replace) as unfinished:
+        (unfinished / "a.txt").write_text(text)
 
 
 def fail_midway(path: Path) -> None:
     """Write a file, or a folder if one stands there, up to the half."""
     if path.is_dir():
-        with folder_in_one_piece(path) as made:
-            (made / "a.txt").write_text("half")
+        with atomic_folder(path) as unfinished:
+            (unfinished / "a.txt").write_text("half")
             raise OSError("disk full")
-    with written_in_one_piece(path) as made:
-        made.write_text("half")
+    with atomic_write(path) as unfinished:
+        unfinished.write_text("half")
         raise OSError("disk full")
 
 
-def test_a_file_appears_in_one_piece(tmp_path: Path):
-    with written_in_one_piece(tmp_path / "deep" / "a.txt") as made:
-        made.write_text("whole")
+def test_a_file_appears_whole(tmp_path: Path):
+    with atomic_write(tmp_path / "deep" / "a.txt") as unfinished:
+        unfinished.write_text("whole")
         assert not (tmp_path / "deep" / "a.txt").exists()
     assert (tmp_path / "deep" / "a.txt").read_text() == "whole"
     assert names(tmp_path / "deep") == ["a.txt"]
@@ -120,8 +120,8 @@ def write(path: Path, kind: str) -> None:
     if kind == "folder":
         write_folder(path, "x")
     else:
-        with written_in_one_piece(path) as made:
-            made.write_text("x")
+        with atomic_write(path) as unfinished:
+            unfinished.write_text("x")
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
@@ -146,8 +146,8 @@ def test_what_was_private_while_unfinished_becomes_as_readable_as_any_other(tmp_
     before = os.umask(0o027)
     try:
         write_folder(tmp_path / "m", "x")
-        with written_in_one_piece(tmp_path / "f") as made:
-            made.write_text("x")
+        with atomic_write(tmp_path / "f") as unfinished:
+            unfinished.write_text("x")
     finally:
         os.umask(before)
     assert (tmp_path / "m").stat().st_mode & 0o777 == 0o750
@@ -177,7 +177,7 @@ def ending(name, real):
 
 Path.rename = ending("rename", Path.rename)
 files.shutil.rmtree = ending("rmtree", shutil.rmtree)
-with files.folder_in_one_piece({str(final)!r}) as made:
+with files.atomic_folder({str(final)!r}) as made:
     (made / "a.txt").write_text("after")
 """
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True)
@@ -203,9 +203,9 @@ def test_everything_is_on_disk_before_it_takes_its_name(
     monkeypatch.setattr(
         files, "_onto_disk", lambda p: (synced.append((p.name, (tmp_path / "m").exists())), real(p))
     )
-    with folder_in_one_piece(tmp_path / "m") as made:
-        (made / "deep").mkdir()
-        (made / "deep" / "a.txt").write_text("x")
+    with atomic_folder(tmp_path / "m") as unfinished:
+        (unfinished / "deep").mkdir()
+        (unfinished / "deep" / "a.txt").write_text("x")
     assert {(n if n in ("deep", "a.txt") else "top", there) for n, there in synced} == {
         ("deep", False), ("a.txt", False), ("top", False), ("top", True),
     }  # fmt: skip
@@ -218,8 +218,8 @@ def test_a_link_is_kept_and_what_it_names_is_written(tmp_path: Path):
     for name in ("f", "m", "new"):
         (tmp_path / name).symlink_to(tmp_path / "real" / name)
     for name in ("f", "new"):
-        with written_in_one_piece(tmp_path / name) as made:
-            made.write_text("after")
+        with atomic_write(tmp_path / name) as unfinished:
+            unfinished.write_text("after")
         assert (tmp_path / "real" / name).read_text() == "after"
     write_folder(tmp_path / "m", "after")
     assert (tmp_path / "real" / "m" / "a.txt").read_text() == "after"
@@ -228,8 +228,8 @@ def test_a_link_is_kept_and_what_it_names_is_written(tmp_path: Path):
 
 
 def file_at(path: Path) -> None:
-    with written_in_one_piece(path) as made:
-        made.write_text("x")
+    with atomic_write(path) as unfinished:
+        unfinished.write_text("x")
 
 
 def test_only_regular_files_and_folders_are_replaced(tmp_path: Path):
@@ -260,7 +260,7 @@ def test_a_file_of_another_kind_is_left_as_it_is(tmp_path: Path):
     ours.write_text("note 1")
     for name in ("ours.txt", "empty.txt", "new.txt"):
         check_output(tmp_path / name, NOTE, mine, None)
-    for write in (check_output, lambda p, kind: written_in_one_piece(p, kind).__enter__()):
+    for write in (check_output, lambda p, kind: atomic_write(p, kind).__enter__()):
         with pytest.raises(DataError, match=f"{mine.name} exists and is not a note"):
             write(mine, NOTE)
     assert mine.read_text() == "years of work"
@@ -284,7 +284,7 @@ def test_tables_and_json_are_known_by_their_columns_and_keys(tmp_path: Path):
     assert table_with("a table", "task", more="because").known(path) is False
     path.write_text("task,because of x\n1,2\n")
     assert table_with("a table", "task", more="because").known(path) is True
-    found = json_with("a thing", "size", what="thing")
+    result = json_with("a thing", "size", what="thing")
     for text, ours in (
         ('{"what": "thing", "size": 1}', True),
         ('{"what": "other", "size": 1}', False),
@@ -293,9 +293,9 @@ def test_tables_and_json_are_known_by_their_columns_and_keys(tmp_path: Path):
         ("{", False),
     ):
         path.write_text(text)
-        assert found.known(path) is ours
+        assert result.known(path) is ours
     path.write_bytes(b"\xff\xfe")
-    assert not found.known(path)
+    assert not result.known(path)
     assert not table.known(path)
 
 
@@ -322,8 +322,8 @@ def test_a_folder_that_another_process_finishes_in_the_last_moment(
         (path / "value").write_text("theirs")
         return real(self, to)
 
-    with folder_in_one_piece(path, replace=False) as made:
-        (made / "value").write_text("ours")
+    with atomic_folder(path, replace=False) as unfinished:
+        (unfinished / "value").write_text("ours")
         monkeypatch.setattr(Path, "rename", rename)
     assert (path / "value").read_text() == "theirs"
     assert list(tmp_path.iterdir()) == [path]

@@ -63,8 +63,8 @@ def test_samples_of_kernels_have_gradients_in_many_tasks_and_trials() -> None:
 
     slope = jax.jit(jax.vmap(jax.vmap(jax.grad(squares))))(q, eps)
     by_hand = ((flat(prior.mean) + 0.1 * eps) * 0.1 * eps).sum(2)[0, 3]
-    found = flat(jax.tree.map(lambda leaf: leaf[0, 3], slope.log_variance))
-    np.testing.assert_allclose(found, by_hand, rtol=1e-4, atol=1e-5)
+    result = flat(jax.tree.map(lambda leaf: leaf[0, 3], slope.log_variance))
+    np.testing.assert_allclose(result, by_hand, rtol=1e-4, atol=1e-5)
 
 
 def test_settings_that_leave_no_posterior_are_refused() -> None:

@@ -24,13 +24,13 @@ def test_gathered_on_the_device_as_on_the_host() -> None:
     for t in range(5):
         episode = gather(jnp.asarray(pool.samples), one(rows_of(tasks), t))
         np.testing.assert_array_equal(episode.support.class_mask, expected.class_mask[t])
-        for found, x, mask in (
+        for result, x, mask in (
             (episode.support, expected.support[t], expected.support_mask[t]),
             (episode.query, expected.query[t], expected.query_mask[t]),
         ):
-            np.testing.assert_array_equal(found.mask, mask.ravel())
-            np.testing.assert_array_equal(found.x[found.mask], x[mask])
-            np.testing.assert_array_equal(found.y.reshape(mask.shape)[:, 0], np.arange(len(mask)))
+            np.testing.assert_array_equal(result.mask, mask.ravel())
+            np.testing.assert_array_equal(result.x[result.mask], x[mask])
+            np.testing.assert_array_equal(result.y.reshape(mask.shape)[:, 0], np.arange(len(mask)))
 
 
 def test_pixels_run_from_0_to_1() -> None:
@@ -63,7 +63,7 @@ def test_fresh_samples_keep_the_classes() -> None:
     assert tasks.redrawn(0) is tasks
 
 
-def test_a_stream_goes_on_and_grows_to_one_shape() -> None:
+def test_a_stream_continues_and_grows_to_one_shape() -> None:
     stream = sample_tasks(toy_pool(), n_way=3, n_shot=(1, 4), n_query=2, split="train", stream=True)
     feed = TaskFeed(stream, seed=0)
     shapes = {feed.rows(i * 20, i * 20 + 20).support.shape for i in range(3)}

@@ -31,11 +31,11 @@ def test_scores_of_a_task_against_a_loop() -> None:
     p = rng.dirichlet(np.ones(3), size=40)
     y, mask = rng.integers(3, size=40), rng.random(40) < 0.7
     query = Shots(jnp.zeros((40, 1)), jnp.asarray(y), jnp.asarray(mask), jnp.ones(3, bool))
-    found = task_scores(jnp.asarray(p), query)
+    result = task_scores(jnp.asarray(p), query)
     p, y = p[mask], y[mask]
-    np.testing.assert_allclose(found.accuracy, np.mean(p.argmax(1) == y), rtol=1e-6)
+    np.testing.assert_allclose(result.accuracy, np.mean(p.argmax(1) == y), rtol=1e-6)
     np.testing.assert_allclose(
-        found.log_likelihood, np.log(p[np.arange(len(y)), y]).mean(), rtol=1e-5
+        result.log_likelihood, np.log(p[np.arange(len(y)), y]).mean(), rtol=1e-5
     )
     error = 0.0
     for b in range(BINS):
@@ -43,7 +43,7 @@ def test_scores_of_a_task_against_a_loop() -> None:
         if inside.any():
             gap = (p[inside].argmax(1) == y[inside]).mean() - p[inside].max(1).mean()
             error += inside.mean() * abs(gap)
-    np.testing.assert_allclose(found.calibration_error, error, rtol=1e-5)
+    np.testing.assert_allclose(result.calibration_error, error, rtol=1e-5)
 
 
 def test_other_numbers_of_tasks_and_other_settings_need_no_other_program() -> None:
@@ -51,8 +51,8 @@ def test_other_numbers_of_tasks_and_other_settings_need_no_other_program() -> No
     start = learner.init(jax.random.key(0), NETWORK, 4)
     whole = evaluate(learner, start, tasks)
     programs = _score_chunks._cache_size()
-    some = evaluate(learner, start, tasks[:33])
-    np.testing.assert_allclose(some.log_likelihood, whole.log_likelihood[:33], rtol=1e-5)
+    part = evaluate(learner, start, tasks[:33])
+    np.testing.assert_allclose(part.log_likelihood, whole.log_likelihood[:33], rtol=1e-5)
     faster = evaluate(MAML(inner_rate=0.6), start, tasks)
     assert (faster.log_likelihood != whole.log_likelihood).all()
     assert _score_chunks._cache_size() == programs
@@ -80,13 +80,13 @@ def test_many_trials_leave_room_for_few_tasks_on_an_accelerator(
 
 def test_several_episodes_and_their_halves() -> None:
     tasks = toy_tasks(toy_pool(), "test", 6)
-    found = evaluate(LEARNER, state(), tasks, episodes=4)
-    assert found.accuracy_by_episode.shape == (6, 4)
-    np.testing.assert_allclose(found.accuracy, found.accuracy_by_episode.mean(1), rtol=1e-6)
-    np.testing.assert_allclose(sum(found.halves()) / 2, found.accuracy, rtol=1e-6)
+    scores = evaluate(LEARNER, state(), tasks, episodes=4)
+    assert scores.accuracy_by_episode.shape == (6, 4)
+    np.testing.assert_allclose(scores.accuracy, scores.accuracy_by_episode.mean(1), rtol=1e-6)
+    np.testing.assert_allclose(sum(scores.halves()) / 2, scores.accuracy, rtol=1e-6)
     once = evaluate(LEARNER, state(), tasks)
-    np.testing.assert_allclose(found.accuracy_by_episode[:, 0], once.accuracy)
-    assert found.reliability[:, 0].sum() == 6 * 4 * 4 * 5
+    np.testing.assert_allclose(scores.accuracy_by_episode[:, 0], once.accuracy)
+    assert scores.reliability[:, 0].sum() == 6 * 4 * 4 * 5
     with pytest.raises(DataError, match="evaluate with episodes=2"):
         once.halves()
 
@@ -94,10 +94,10 @@ def test_several_episodes_and_their_halves() -> None:
 def test_many_states_at_once() -> None:
     tasks, states = toy_tasks(toy_pool(), "test", 5), [state(s) for s in range(3)]
     together = evaluate_many(LEARNER, jax.tree.map(lambda *s: jnp.stack(s), *states), tasks)
-    for one, found in zip(states, together, strict=True):
+    for one, result in zip(states, together, strict=True):
         alone = evaluate(LEARNER, one, tasks)
-        np.testing.assert_allclose(found.accuracy, alone.accuracy)
-        np.testing.assert_allclose(found.log_likelihood, alone.log_likelihood, rtol=1e-4)
+        np.testing.assert_allclose(result.accuracy, alone.accuracy)
+        np.testing.assert_allclose(result.log_likelihood, alone.log_likelihood, rtol=1e-4)
 
 
 def test_nearest_centroid_needs_no_weights() -> None:

@@ -341,8 +341,8 @@ def test_sweeps_end_where_lam_no_longer_moves(float64: None):
     lam = compiled_infer(*tasks)[0].lam
     single = jax.tree.map(lambda v: v if v.dtype == bool else v.astype(jnp.float32), tasks)
     finest = compiled_infer(*tasks, tol=1e-9, max_iter=5000)[0].lam
-    for found in (lam, compiled_infer(*single)[0].lam):
-        off = np.abs(np.asarray(found) - np.asarray(finest)).max(-1)
+    for result in (lam, compiled_infer(*single)[0].lam):
+        off = np.abs(np.asarray(result) - np.asarray(finest)).max(-1)
         assert np.mean(off < 1e-3) >= 0.99
         assert off.max() < 0.05
 

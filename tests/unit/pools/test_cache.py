@@ -68,7 +68,7 @@ def test_a_pool_is_made_once(pool: ClassPool):
 
 
 @pytest.mark.parametrize("damage", ["header", "rows", "gone", "future", "info", "notes"])
-def test_a_damaged_entry_is_made_anew(pool: ClassPool, own_cache: Path, damage: str):
+def test_a_damaged_entry_is_run_again(pool: ClassPool, own_cache: Path, damage: str):
     cached("t", "k", lambda: pool)
     folder = own_cache / "pools" / "t-k"
     if damage == "header":

@@ -42,8 +42,8 @@ def _offer(served: tuple[Path, str]) -> dict[str, str]:
     folder, address = served
     offered = {}
     for half in HALVES:
-        found = {n: d for n, d in files.omniglot_files().items() if half in n}
-        path = files.write_zip(folder / f"images_{half}.zip", found)
+        contents = {n: d for n, d in files.omniglot_files().items() if half in n}
+        path = files.write_zip(folder / f"images_{half}.zip", contents)
         digest = hashlib.md5(path.read_bytes()).hexdigest()
         offered[f"{address}/{path.name}"] = f"md5:{digest}"
     return offered

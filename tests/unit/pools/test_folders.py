@@ -14,14 +14,14 @@ from taskscape.pools.folders import load_folder
 P = files.drawing(0)
 
 
-def _load(root: Path, found: dict[str, bytes], **options: object):
-    return load_folder(files.write_files(root / "data", found), **options)
+def _load(root: Path, contents: dict[str, bytes], **options: object):
+    return load_folder(files.write_files(root / "data", contents), **options)
 
 
-def _error(root: Path, cache: Path, found: dict[str, bytes], **options: object) -> str:
+def _error(root: Path, cache: Path, contents: dict[str, bytes], **options: object) -> str:
     """The message for these files, without the folder they are in; nothing may stay cached."""
     with pytest.raises(DataError) as raised:
-        _load(root, found, **options)
+        _load(root, contents, **options)
     assert not list(cache.rglob("*"))
     return str(raised.value).replace(str(root), "…")
 
@@ -61,9 +61,9 @@ def test_a_folder_around_a_zip_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_zip_and_its_folder_are_the_same(tmp_path: Path) -> None:
-    found = files.picture_files()
-    zipped = load_folder(files.write_zip(tmp_path / "x.zip", found))
-    assert _load(tmp_path, found).fingerprint == zipped.fingerprint
+    contents = files.picture_files()
+    zipped = load_folder(files.write_zip(tmp_path / "x.zip", contents))
+    assert _load(tmp_path, contents).fingerprint == zipped.fingerprint
 
 
 def test_small_pictures_of_one_size_keep_it(tmp_path: Path) -> None:
@@ -109,12 +109,12 @@ def test_the_second_load_reads_no_picture(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_many_pictures_in_threads_keep_their_order(tmp_path: Path) -> None:
-    found = {
+    result = {
         f"{c}/{i:03}.png": files.png(np.full((4, 4), 40 * c + i // 5, dtype=np.uint8))
         for c in range(3)
         for i in range(150)
     }
-    pool = _load(tmp_path, found)
+    pool = _load(tmp_path, result)
     for c in range(3):
         assert pool.samples_of(c)[:, 0, 0].tolist() == [40 * c + i // 5 for i in range(150)]
 
@@ -134,8 +134,8 @@ def test_a_class_folder_without_pictures(tmp_path: Path, own_cache: Path) -> Non
     assert message.startswith("…/data/b is a folder without pictures")
     assert "skip_damaged=True" in message
     shutil.rmtree(tmp_path / "data")
-    found = {"train/a/1.png": P, "train/b/notes.txt": b"-"}
-    assert "…/data/train/b is a folder without pictures" in _error(tmp_path, own_cache, found)
+    contents = {"train/a/1.png": P, "train/b/notes.txt": b"-"}
+    assert "…/data/train/b is a folder without pictures" in _error(tmp_path, own_cache, contents)
 
 
 def test_folders_without_pictures_are_left_out_where_that_is_asked_for(tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ def test_a_split_beside_other_folders(tmp_path: Path, own_cache: Path) -> None:
 def test_a_damaged_picture_is_named(tmp_path: Path, own_cache: Path, damage: str) -> None:
     bad = {"header": b"\x89PNG\r\n\x1a\n" + bytes(50), "half": P[: len(P) // 2]}
     bad |= {"empty": b"", "text": b"<html>not found</html>"}
-    found = {**files.picture_files(), "train/class0/9.png": bad[damage]}
-    message = _error(tmp_path, own_cache, found)
+    contents = {**files.picture_files(), "train/class0/9.png": bad[damage]}
+    message = _error(tmp_path, own_cache, contents)
     assert message.startswith("…/data/train/class0/9.png is ")
     assert "Replace or remove it" in message
 

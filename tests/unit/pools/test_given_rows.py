@@ -48,9 +48,9 @@ def test_rows_are_those_that_were_given(source: str, tmp_path: Path, shared_cach
     pool = load_pool(SOURCES[source](tmp_path))
     check(pool)
     check(load_pool(SOURCES[source](tmp_path)))  # of a file, from the cache
-    some = pool.subset(["cow", "ant"])
-    check(some)
-    some.save(tmp_path / "kept")
+    part = pool.subset(["cow", "ant"])
+    check(part)
+    part.save(tmp_path / "kept")
     check(load_pool(tmp_path / "kept"))
 
 

@@ -74,10 +74,10 @@ def test_glyphs_are_the_letters_and_then_the_symbols(
 def test_every_script_lies_in_one_split(pool: ClassPool) -> None:
     assert pool.groups is not None
     assert pool.splits is not None
-    found = dict(zip(pool.groups, pool.splits, strict=True))
-    assert found == {script.name: script.split for script in SCRIPTS}
-    assert set(zip(pool.groups, pool.splits, strict=True)) == set(found.items())
-    assert len(found) == 15
+    result = dict(zip(pool.groups, pool.splits, strict=True))
+    assert result == {script.name: script.split for script in SCRIPTS}
+    assert set(zip(pool.groups, pool.splits, strict=True)) == set(result.items())
+    assert len(result) == 15
 
 
 def test_splits_are_near_64_16_20_and_have_several_scripts(pool: ClassPool) -> None:

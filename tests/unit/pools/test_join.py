@@ -153,12 +153,12 @@ def test_dark_ink_stays_dark_where_all_is() -> None:
 def test_look_alikes_are_found_by_their_looks() -> None:
     one = drawings(range(6))
     other = drawings(range(4, 9), dark=True, size=30)
-    found = find_look_alikes(one, replace_names(other, "other"))
-    assert {(pair.name, pair.other) for pair in found.pairs} == {
+    result = find_look_alikes(one, replace_names(other, "other"))
+    assert {(pair.name, pair.other) for pair in result.pairs} == {
         ("sign4", "other0"), ("sign5", "other1")
     }  # fmt: skip
-    assert "'sign4' looks like 'other0'" in found.summary()
-    assert found.to_dict()["pairs"][0]["distance"] < 0.65
+    assert "'sign4' looks like 'other0'" in result.summary()
+    assert result.to_dict()["pairs"][0]["distance"] < 0.65
     assert "nothing in common" in repr(find_look_alikes(one, features(3)))
 
 

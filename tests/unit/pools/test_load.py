@@ -84,8 +84,8 @@ def test_splits_are_applied(here: Path) -> None:
     pool = load_pool(files.features(), splits=files.SPLIT_OF)
     assert len(load_pool(pool, split="train+val")) == 4
     assert "has no splits" in _error(files.features(), split="train")
-    some = pool.split("train")
-    assert "has no 'test' classes; it has train" in _error(some, split="test")
+    part = pool.split("train")
+    assert "has no 'test' classes; it has train" in _error(part, split="test")
 
 
 def test_stored_pools_are_opened(here: Path) -> None:

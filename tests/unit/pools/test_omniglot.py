@@ -98,9 +98,9 @@ def test_half_of_it_is_not_found_but_can_be_named(data: Path) -> None:
 
 
 def test_a_zip_of_the_whole_repository(tmp_path: Path) -> None:
-    found = {f"omniglot-master/python/{name}": d for name, d in FILES.items()}
-    found["omniglot-master/python/demo.png"] = files.drawing(0)
-    assert len(load_pool(files.write_zip(tmp_path / "master.zip", found))) == 6
+    contents = {f"omniglot-master/python/{name}": d for name, d in FILES.items()}
+    contents["omniglot-master/python/demo.png"] = files.drawing(0)
+    assert len(load_pool(files.write_zip(tmp_path / "master.zip", contents))) == 6
 
 
 def _error(path: Path, cache: Path) -> str:
@@ -113,11 +113,11 @@ def _error(path: Path, cache: Path) -> str:
 @pytest.mark.parametrize("form", ["folder", "zip"])
 def test_a_damaged_drawing_is_named(tmp_path: Path, own_cache: Path, form: str) -> None:
     name = "images_background/Latin/character02/0002_03.png"
-    found = {**FILES, name: FILES[name][:60]}
+    contents = {**FILES, name: FILES[name][:60]}
     if form == "folder":
-        message = _error(files.write_files(tmp_path / "x", found), own_cache)
+        message = _error(files.write_files(tmp_path / "x", contents), own_cache)
     else:
-        message = _error(files.write_zip(tmp_path / "x.zip", found), own_cache)
+        message = _error(files.write_zip(tmp_path / "x.zip", contents), own_cache)
     assert name in message
     assert "is damaged or cut short" in message
 

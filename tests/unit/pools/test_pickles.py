@@ -25,10 +25,10 @@ VALUE = {
 }
 
 
-def _check(found: dict) -> None:
-    assert found.keys() == VALUE.keys()
+def _check(result: dict) -> None:
+    assert result.keys() == VALUE.keys()
     for key, value in VALUE.items():
-        np.testing.assert_array_equal(np.asarray(found[key]), np.asarray(value))
+        np.testing.assert_array_equal(np.asarray(result[key]), np.asarray(value))
 
 
 @pytest.mark.parametrize("protocol", range(6))
@@ -43,9 +43,9 @@ def test_pickles_of_python_2(tmp_path: Path) -> None:
     path = tmp_path / "x.pkl"
     path.write_bytes(files.python2_pickle(value))
     assert b"numpy.core.multiarray" in path.read_bytes()
-    found = load_plain_pickle(path)
-    _check({**found, "fortran": VALUE["fortran"]})
-    assert found["embeddings"].dtype == np.float32
+    loaded = load_plain_pickle(path)
+    _check({**loaded, "fortran": VALUE["fortran"]})
+    assert loaded["embeddings"].dtype == np.float32
 
 
 class _Calls:
@@ -109,8 +109,8 @@ def test_a_call_hidden_among_data_is_refused(tmp_path: Path, protocol: int) -> N
 
 
 def _array(dtype: bytes, raw: bytes, shape: bytes = b"K\x02\x85") -> bytes:
-    made = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
-    return b"\x80\x02" + made + b"(K\x01" + shape + dtype + b"\x89" + raw + b"tb."
+    built = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
+    return b"\x80\x02" + built + b"(K\x01" + shape + dtype + b"\x89" + raw + b"tb."
 
 
 PLAIN_O = b"cnumpy\ndtype\nU\x02O8K\x00K\x01\x87R"
@@ -184,6 +184,6 @@ def test_large_files(tmp_path: Path, protocol: int) -> None:
     }
     path = tmp_path / "x.pkl"
     path.write_bytes(pickle.dumps(value, protocol))
-    found = load_plain_pickle(path)
+    loaded = load_plain_pickle(path)
     for key, one in value.items():
-        np.testing.assert_array_equal(np.asarray(found[key]), np.asarray(one))
+        np.testing.assert_array_equal(np.asarray(loaded[key]), np.asarray(one))

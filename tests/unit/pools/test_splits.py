@@ -104,15 +104,15 @@ def test_split_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_small_classes_are_dropped_and_said(tmp_path: Path) -> None:
-    some = np.r_[np.arange(30)[Y != 2], np.flatnonzero(Y == 2)[:2]]
-    pool = load_pool((X[some], Y[some]), min_samples=5)
+    part = np.r_[np.arange(30)[Y != 2], np.flatnonzero(Y == 2)[:2]]
+    pool = load_pool((X[part], Y[part]), min_samples=5)
     assert pool.class_names == ("0", "1", "3", "4", "5")
     assert pool.info["notes"] == [
         "1 of 6 classes have fewer than 5 samples and were left out: '2' (2)."
     ]
     # a list of splits may name them, or not
     for names in (BY_NAME, {c: s for c, s in BY_NAME.items() if c != "2"}):
-        assert load_pool((X[some], Y[some]), min_samples=5, splits=names).splits == (
+        assert load_pool((X[part], Y[part]), min_samples=5, splits=names).splits == (
             "train", "train", "val", "test", "test"
         )  # fmt: skip
     with pytest.raises(DataError, match="min_samples=9: the largest class of 'arrays' has 5"):

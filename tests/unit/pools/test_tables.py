@@ -171,8 +171,8 @@ def test_a_folder_of_files_is_one_table_read_in_pieces(
     folder = tmp_path / "shards"
     folder.mkdir()
     for i in range(3):
-        some = {name: values[30 * i : 30 * i + 30] for name, values in columns.items()}
-        pyarrow.parquet.write_table(pa.table(some), folder / f"{i}.parquet")
+        part = {name: values[30 * i : 30 * i + 30] for name, values in columns.items()}
+        pyarrow.parquet.write_table(pa.table(part), folder / f"{i}.parquet")
     monkeypatch.setattr("taskscape.pools.tables._ROWS_AT_ONCE", 7)
     monkeypatch.setattr("taskscape.pools.cache._MAP_ABOVE_BYTES", 0)
     pool = load_pool(folder)

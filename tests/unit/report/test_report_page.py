@@ -138,12 +138,12 @@ def test_all_parts_are_there():
         assert words in page.text
 
 
-def test_the_fit_says_on_what_it_was_judged():
+def test_the_fit_says_on_what_it_was_evaluated():
     result = bare_study()
-    page, judged_on = Page(render_report(result)), result.model.co_clustering_.held_out_
-    assert f"explains tasks that it did not learn from ({judged_on}), as learning" in page.text
+    page, tested_on = Page(render_report(result)), result.model.co_clustering_.held_out_
+    assert f"explains tasks that it did not learn from ({tested_on}), as learning" in page.text
     bound = json.loads(page.scripts[0])["figures"]["bound"]
-    assert bound["data"][-1]["name"] == judged_on
+    assert bound["data"][-1]["name"] == tested_on
 
 
 def text_of(result: StudyResult) -> str:
@@ -251,8 +251,8 @@ def test_a_table_of_selection_has_the_interval_of_each_mean_and_calls_clear_what
 
 def test_without_a_forecast_no_reasons_are_given():
     result = with_outcomes(bare_study())
-    judged = {n: replace(j, mean_absolute_error=0.0621) for n, j in result.judgements.items()}
-    page = Page(render_report(replace(result, judgements=judged)))
+    evaluated = {n: replace(j, mean_absolute_error=0.0621) for n, j in result.evaluations.items()}
+    page = Page(render_report(replace(result, evaluations=evaluated)))
     assert "No clear gain from forecasts: expecting the mean" in page.text
     assert "No forecast for maml." in page.text
     assert json.loads(page.scripts[0])["test"]["forecast"] == {}
@@ -270,9 +270,9 @@ def test_ties_reach_the_page():
     result = bare_study()
     ties, alike = np.arange(100) + 1, np.full(result.nearest.shape, 0.5)
     tied = replace(result, ties=ties, nearest_by_classes=alike)
-    told = json.loads(Page(render_report(tied)).scripts[0])["test"]
-    assert told["ties"] == ties.tolist()
-    assert np.shape(told["nearest_by_classes"]) == np.shape(told["nearest"])
+    output = json.loads(Page(render_report(tied)).scripts[0])["test"]
+    assert output["ties"] == ties.tolist()
+    assert np.shape(output["nearest_by_classes"]) == np.shape(output["nearest"])
 
 
 def test_awkward_names_are_shown_and_never_markup():

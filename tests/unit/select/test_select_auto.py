@@ -32,31 +32,33 @@ class NearIsGood:
 
 
 def test_a_rule_that_helps_is_used_for_the_test_tasks():
-    judge = NearIsGood(0.2)
-    found = select(TEST, TRAIN, 40, "auto", validation=VAL, judge=judge, trial=TRIAL)
-    assert found.rule == "nearest"
-    np.testing.assert_array_equal(found.indices, select(TEST, TRAIN, 40, "nearest").indices)
-    told = found.settings["auto"]
-    assert [t["rule"] for t in told["tried"]] == ["random", "nearest", "coverage", "facility"]
-    assert told["n"] == 10
-    assert told["n_validation"] == 9
-    assert len(told["tried"][1]["scores"]) == 6
+    scorer = NearIsGood(0.2)
+    chosen = select(TEST, TRAIN, 40, "auto", validation=VAL, scorer=scorer, trial=TRIAL)
+    assert chosen.rule == "nearest"
+    np.testing.assert_array_equal(chosen.indices, select(TEST, TRAIN, 40, "nearest").indices)
+    output = chosen.settings["auto"]
+    assert [t["rule"] for t in output["tried"]] == ["random", "nearest", "coverage", "facility"]
+    assert output["n"] == 10
+    assert output["n_validation"] == 9
+    assert len(output["tried"][1]["scores"]) == 6
     assert re.match(
-        r"nearest beat random choice .* by 0\.\d+, at least 0\.\d+ with 95 %", told["why"]
+        r"nearest beat random choice .* by 0\.\d+, at least 0\.\d+ with 95 %", output["why"]
     )
-    assert Selection.from_dict(found.to_dict()).settings["auto"]["why"] == told["why"]
+    assert Selection.from_dict(chosen.to_dict()).settings["auto"]["why"] == output["why"]
     # tried for the validation tasks, at the small budget
     near = select(VAL, TRAIN, 10, "nearest", seed=3).indices
-    np.testing.assert_array_equal(judge.asked[1][3], near)
-    assert all(len(rows) == 10 for call in judge.asked for rows in call)
+    np.testing.assert_array_equal(scorer.asked[1][3], near)
+    assert all(len(rows) == 10 for call in scorer.asked for rows in call)
 
 
 @pytest.mark.parametrize("strength", [0.0, -0.2])
 def test_where_none_helps_it_is_chance(strength):
-    found = select(TEST, TRAIN, 40, "auto", validation=VAL, judge=NearIsGood(strength), trial=TRIAL)
-    assert found.rule == "random"
-    np.testing.assert_array_equal(found.indices, select(TEST, TRAIN, 40, "random").indices)
-    assert found.settings["auto"]["why"].startswith("no rule beat random choice")
+    chosen = select(
+        TEST, TRAIN, 40, "auto", validation=VAL, scorer=NearIsGood(strength), trial=TRIAL
+    )
+    assert chosen.rule == "random"
+    np.testing.assert_array_equal(chosen.indices, select(TEST, TRAIN, 40, "random").indices)
+    assert chosen.settings["auto"]["why"].startswith("no rule beat random choice")
 
 
 def test_luck_alone_seldom_wins():
@@ -72,21 +74,21 @@ def test_luck_alone_seldom_wins():
 
 
 def test_classes_are_tried_where_they_are_known():
-    judge = NearIsGood(0.0)
-    found = select(
-        TEST, TRAIN, 20, "auto", validation=VAL, judge=judge, trial=TRIAL, train_classes=CLASSES
+    scorer = NearIsGood(0.0)
+    chosen = select(
+        TEST, TRAIN, 20, "auto", validation=VAL, scorer=scorer, trial=TRIAL, train_classes=CLASSES
     )
-    assert "classes" in [t["rule"] for t in found.settings["auto"]["tried"]]
-    assert len(judge.asked) == 5
+    assert "classes" in [t["rule"] for t in chosen.settings["auto"]["tried"]]
+    assert len(scorer.asked) == 5
 
 
 def test_any_source_of_distances_will_do():
     test, val = distances(TEST, TRAIN), distances(VAL, TRAIN)
     trial = TrialOptions(rules=("nearest",), trials=4, n=10)
-    found = select(
-        None, None, 20, "auto", similarity=test, validation=val, judge=NearIsGood(0.3), trial=trial
+    chosen = select(
+        None, None, 20, "auto", similarity=test, validation=val, scorer=NearIsGood(0.3), trial=trial
     )
-    assert found.rule == "nearest"
+    assert chosen.rule == "nearest"
 
 
 def test_the_budget_of_a_trial():
@@ -100,23 +102,23 @@ def test_the_budget_of_a_trial():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"judge": None}, "rule='auto' needs validation, .* and judge"),
+        ({"scorer": None}, "rule='auto' needs validation, .* and scorer"),
         ({"trial": TrialOptions(trials=2)}, "trials=2 must be at least 3"),
         ({"trial": TrialOptions(rules=("random",))}, r"rules=\['random'\]: give some of nearest"),
         ({"trial": TrialOptions(confidence=1.5)}, "confidence=1.5 must be .* below 1"),
     ],
 )
 def test_what_cannot_be_tried_is_refused(options, message):
-    wishes = {"validation": VAL, "judge": NearIsGood(0.1), "trial": TRIAL} | options
+    wishes = {"validation": VAL, "scorer": NearIsGood(0.1), "trial": TRIAL} | options
     with pytest.raises(DataError, match=message):
         select(TEST, TRAIN, 20, "auto", **wishes)
 
 
-def test_a_judge_must_score_every_trial():
-    with pytest.raises(DataError, match=r"^judge returned \[.*\] for 6 trials of rule 'random'"):
-        select(TEST, TRAIN, 20, "auto", validation=VAL, judge=lambda lists: [0.5], trial=TRIAL)
+def test_a_scorer_must_score_every_trial():
+    with pytest.raises(DataError, match=r"^scorer returned \[.*\] for 6 trials of rule 'random'"):
+        select(TEST, TRAIN, 20, "auto", validation=VAL, scorer=lambda lists: [0.5], trial=TRIAL)
     with pytest.raises(DataError, match="distances to 7 training tasks, the test tasks to 300"):
         select(
             None, None, 5, "auto", similarity=distances(TEST, TRAIN), validation=np.ones((3, 7)),
-            judge=NearIsGood(0.1),
+            scorer=NearIsGood(0.1),
         )  # fmt: skip

@@ -22,7 +22,7 @@ def log_odds(x: np.ndarray, y: int, means: list[np.ndarray], scale: float) -> fl
 @pytest.mark.parametrize("n_shot", [1, 3])
 def test_support_samples_are_left_out_of_their_own_mean(n_shot):
     tasks = sample_tasks(POOL, 4, n_way=3, n_shot=n_shot, seed=0)
-    found = TaskHardness(prepare=None, scale=4.0).fit(tasks).embed(tasks)
+    posteriors = TaskHardness(prepare=None, scale=4.0).fit(tasks).embed(tasks)
     for t, x in enumerate(next(tasks.episodes(4)).support.astype(np.float64)):
         odds = []
         for c in range(3):
@@ -31,25 +31,25 @@ def test_support_samples_are_left_out_of_their_own_mean(n_shot):
                 if n_shot > 1:
                     means[c] = np.delete(x[c], n, axis=0).mean(0)
                 odds.append(log_odds(x[c, n], c, means, 4.0))
-        assert found[t, 0] == pytest.approx(np.mean(odds), rel=1e-5)
+        assert posteriors[t, 0] == pytest.approx(np.mean(odds), rel=1e-5)
 
 
 def test_queries_are_classified_by_the_means_of_the_support():
     tasks = sample_tasks(POOL, 3, n_way=3, n_shot=2, n_query=4, seed=0)
-    found = TaskHardness(prepare=None, on="query").fit(tasks).embed(tasks)
+    posteriors = TaskHardness(prepare=None, on="query").fit(tasks).embed(tasks)
     episode = next(tasks.episodes(3))
     for t in range(3):
         means = list(episode.support[t].astype(np.float64).mean(1))
         query = episode.query[t].astype(np.float64)
         odds = [log_odds(q, c, means, 10.0) for c in range(3) for q in query[c]]
-        assert found[t, 0] == pytest.approx(np.mean(odds), rel=1e-4)
+        assert posteriors[t, 0] == pytest.approx(np.mean(odds), rel=1e-4)
 
 
 def test_ways_and_shots_may_differ():
     tasks = sample_tasks(POOL, 8, n_way=(2, 6), n_shot=(1, 5), seed=0)
-    notion = TaskHardness().fit(tasks)
-    together = notion.embed(tasks)
-    alone = [notion.embed(tasks[i])[0] for i in range(8)]
+    measure = TaskHardness().fit(tasks)
+    together = measure.embed(tasks)
+    alone = [measure.embed(tasks[i])[0] for i in range(8)]
     np.testing.assert_allclose(together, alone, rtol=1e-6)
 
 

@@ -91,8 +91,8 @@ def test_by_default_only_what_is_the_same_is_a_tie(pool):
 
 
 def test_many_ties_beyond_the_k_nearest_are_counted(pool):
-    some = make_tasks(pool, [["a", "b"]] * 200 + [["c", "d"]])
-    known = embedded(some, [[2.0, 1.0]] * 201)
+    part = make_tasks(pool, [["a", "b"]] * 200 + [["c", "d"]])
+    known = embedded(part, [[2.0, 1.0]] * 201)
     near = nearest(embedded(tasks(pool, "cd"), [[2.0, 1.0]]), known, 1, pool=pool)
     assert (near.indices.tolist(), near.ties.tolist()) == ([[200]], [201])
     with pytest.raises(DataError, match="k=202 is more than the 201 training tasks"):

@@ -41,39 +41,39 @@ def test_new_groups_are_unlike_and_classes_dealt_by_chance_are_not():
 def test_test_groups_stand_among_groups_and_validation_beside():
     new = pool(True)
     test, train = sets(new)
-    found = resemblance(test, train, "task_means", validation=test)
-    assert found.validation is not None
-    assert found.validation.answer == "unlike"
-    assert resemblance(test, train, "task_means").test == found.test  # whatever stands beside
-    assert "Validation tasks are unlike them" in found.because
-    assert found.groups is not None
-    assert (found.groups.n, found.groups.n_train) == (3, 9)
-    assert found.groups.answer == "alike"  # as groups of one kind are
-    assert "differ as other groups do" in found.because
-    assert from_plain(Resemblance, found.to_dict()) == found
+    answer = resemblance(test, train, "task_means", validation=test)
+    assert answer.validation is not None
+    assert answer.validation.answer == "unlike"
+    assert resemblance(test, train, "task_means").test == answer.test  # whatever stands beside
+    assert "Validation tasks are unlike them" in answer.because
+    assert answer.groups is not None
+    assert (answer.groups.n, answer.groups.n_train) == (3, 9)
+    assert answer.groups.answer == "alike"  # as groups of one kind are
+    assert "differ as other groups do" in answer.because
+    assert from_plain(Resemblance, answer.to_dict()) == answer
 
 
 def test_two_groups_cannot_be_told_from_others():
     of = pool(True, n_groups=8)  # two to test, and three are left out in turn
-    found = resemblance(*sets(of), "task_means")
-    assert found.groups is not None
-    assert found.groups.answer == "unknown"
-    assert "cannot be told from 2 test and 6 training groups" in found.summary()
+    answer = resemblance(*sets(of), "task_means")
+    assert answer.groups is not None
+    assert answer.groups.answer == "unknown"
+    assert "cannot be told from 2 test and 6 training groups" in answer.summary()
 
 
 def test_few_classes_cannot_be_told():
     test, train = sets(pool(False))
     few = sample_tasks(test.pool.subset(test.class_ids[:3].tolist()), 1, n_way=3, n_shot=4)
-    found = resemblance(few, train, "task_means")
-    assert found.answer == "unknown"
-    assert "cannot be told from 3 test and 72 training classes" in found.verdict
+    answer = resemblance(few, train, "task_means")
+    assert answer.answer == "unknown"
+    assert "cannot be told from 3 test and 72 training classes" in answer.verdict
 
 
 def test_embedded_tasks_give_the_same_sentence():
     test, train = sets(pool(True))
     asked, known = (Embeddings.of(t, np.ones((len(t), 2), np.float32)) for t in (test, train))
-    found = resemblance(asked, known, "task_means", pool=test.pool)
-    assert found.summary() == resemblance(test, train, "task_means").summary()
+    answer = resemblance(asked, known, "task_means", pool=test.pool)
+    assert answer.summary() == resemblance(test, train, "task_means").summary()
     with pytest.raises(DataError, match="give pool, the samples"):
         resemblance(asked, known, "task_means")
     with pytest.raises(DataError, match=r"other splits of it\. Give that pool; splits that `"):

@@ -67,7 +67,7 @@ def test_embedded_tasks_are_compared_by_name(name):
     np.testing.assert_allclose(distances_between(a, b, name).matrix(), expected)
 
 
-def test_distances_by_any_notion():
+def test_distances_by_any_measure():
     pool = grouped_pool()
     test, train = (sample_tasks(pool, n, n_way=5, n_shot=5, seed=n) for n in (4, 9))
     d = PrototypeDistance().fit(train).cdist(test, train)
@@ -93,7 +93,7 @@ def test_what_cannot_be_compared_is_said():
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)
-def test_every_notion_is_described(name):
+def test_every_measure_is_described(name):
     known = SIMILARITIES[name]
     assert type(make_similarity(name)).__doc__
     assert known.meaning
@@ -107,14 +107,14 @@ class CentreDistance(FeatureSimilarity):
         return np.nanmean(class_means(features), axis=1)
 
     def rows(self, a, b):
-        return lambda some: np.linalg.norm(a[some, None] - b, axis=-1)
+        return lambda part: np.linalg.norm(a[part, None] - b, axis=-1)
 
 
-def test_a_notion_of_ones_own_takes_two_methods():
+def test_a_measure_of_ones_own_takes_two_methods():
     pool = grouped_pool()
     test, train = (sample_tasks(pool, n, n_way=5, n_shot=5, seed=n) for n in (4, 9))
-    notion = CentreDistance(prepare=None).fit(train)
-    chosen = select(test, train, 3, "nearest", similarity=notion)
+    measure = CentreDistance(prepare=None).fit(train)
+    chosen = select(test, train, 3, "nearest", similarity=measure)
     samples = (t.pool.samples[t.pool_rows(slice(None)).support] for t in (test, train))
     centres = [x.mean(axis=(1, 2)) for x in samples]
     means = np.linalg.norm(centres[0][:, None] - centres[1], axis=-1).mean(axis=0)

@@ -56,17 +56,17 @@ def test_distance_from_the_trivial_task_is_a_limit():
 
 
 def test_asymmetric_distance_favours_training_tasks_far_from_trivial():
-    notion = Task2Vec(distance="asymmetric", alpha=0.5)
+    measure = Task2Vec(distance="asymmetric", alpha=0.5)
     a, b = vectors(3), vectors(5, seed=1)
     wanted = normalised_cosine(a, b) - 0.5 * to_trivial(b)
-    np.testing.assert_allclose(notion.cdist(a, b), wanted + 0.5)
+    np.testing.assert_allclose(measure.cdist(a, b), wanted + 0.5)
 
 
 def test_asymmetric_distances_go_into_a_diagram():
-    notion = Task2Vec(distance="asymmetric", alpha=1.0)
+    measure = Task2Vec(distance="asymmetric", alpha=1.0)
     test = vectors(30)
     train = test[:1] * [1.0, 1.0, 1e-3, 1e-3]  # far from trivial
-    distance = notion.mean_distance(test, np.concatenate([train, 2 * train]))
+    distance = measure.mean_distance(test, np.concatenate([train, 2 * train]))
     assert (distance >= 0).all()
     (curve,) = correlation_diagram(distance, 1 - distance / 4).curves
     assert curve.spearman.value == pytest.approx(-1)
@@ -135,6 +135,6 @@ def test_probe_for_other_features_is_refused(fitted):
     other = ClassPool.from_arrays(
         np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32), np.repeat([0, 1], 20)
     )
-    notion = Task2Vec(probe=fitted.probe_)
+    measure = Task2Vec(probe=fitted.probe_)
     with pytest.raises(DataError, match=r"samples of shape \(6,\); the prepared f"):
-        notion.fit(task_of(other, [[0, 1]]))
+        measure.fit(task_of(other, [[0, 1]]))

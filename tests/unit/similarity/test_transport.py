@@ -20,50 +20,50 @@ POOL = grouped_pool()
 @pytest.mark.parametrize("way", [2, 5, 6])
 def test_as_many_classes_are_assigned(way):
     costs = np.random.default_rng(way).random((3, 4, way, way))
-    found = transport_classes(costs, np.full(3, way), np.full(4, way))
+    computed = transport_classes(costs, np.full(3, way), np.full(4, way))
     wanted = [[c[linear_sum_assignment(c)].mean() for c in row] for row in costs]
-    np.testing.assert_allclose(found, wanted)
+    np.testing.assert_allclose(computed, wanted)
 
 
 def test_classes_are_divided_where_the_numbers_differ():
     costs = np.random.default_rng(0).random((2, 2, 4, 6))
-    found = transport_classes(costs, np.array([4, 3]), np.array([6, 3]))
+    computed = transport_classes(costs, np.array([4, 3]), np.array([6, 3]))
     for i, way in enumerate((4, 3)):
         for j, other in enumerate((6, 3)):
             weights = np.full((1, way), 1 / way), np.full((1, other), 1 / other)
             wanted = move_weights(costs[i : i + 1, j, :way, :other], *weights)
-            assert found[i, j] == pytest.approx(wanted[0])
+            assert computed[i, j] == pytest.approx(wanted[0])
 
 
 def test_prototypes_are_assigned_in_prepared_features():
-    notion = PrototypeDistance(prepare=None)
+    measure = PrototypeDistance(prepare=None)
     tasks = sample_tasks(POOL, 3, n_way=4, n_shot=3, seed=0)
-    means = notion.fit(tasks).embed(tasks)
+    means = measure.fit(tasks).embed(tasks)
     episode = next(tasks.episodes(3))
     np.testing.assert_allclose(means, episode.support.mean(2), rtol=1e-5)
     squares = cdist(means[0], means[1]) ** 2
     wanted = np.sqrt(squares[linear_sum_assignment(squares)].mean())
-    assert notion.cdist(means[:1], means[1:2])[0, 0] == pytest.approx(wanted)
+    assert measure.cdist(means[:1], means[1:2])[0, 0] == pytest.approx(wanted)
 
 
 def test_prototypes_obey_the_triangle_inequality_across_ways():
-    notion = PrototypeDistance()
+    measure = PrototypeDistance()
     tasks = sample_tasks(POOL, 9, n_way=(2, 7), n_shot=3, seed=1)
-    d = notion.fit(tasks).cdist(tasks, tasks)
+    d = measure.fit(tasks).cdist(tasks, tasks)
     assert (d[:, None] <= d[:, :, None] + d.T[None].swapaxes(1, 2) + 1e-9).all()
 
 
 def test_gaussian_distance_is_that_of_bures():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 4, 3)), rng.normal(size=(3, 6, 3))
-    found = gaussian_distances(a, b, "full")
+    computed = gaussian_distances(a, b, "full")
     for i, x in enumerate(a):
         for j, y in enumerate(b):
             S, T = x[1:].T @ x[1:], y[1:].T @ y[1:]
             root = sqrtm(S)
             cross = np.trace(sqrtm(root @ T @ root)).real
             wanted = ((x[0] - y[0]) ** 2).sum() + np.trace(S + T) - 2 * cross
-            assert found[i, j] == pytest.approx(wanted, rel=1e-6)
+            assert computed[i, j] == pytest.approx(wanted, rel=1e-6)
 
 
 @pytest.mark.parametrize("n_shot", [1, 4, 12])  # 12 is more than there are dimensions
@@ -82,14 +82,14 @@ def test_classes_are_gaussians_with_the_samples_moments(n_shot):
 
 def test_samples_move_at_the_cost_of_features_and_classes():
     tasks = task_of(POOL, [[0, 1, 2], [1, 2, 9]], n_shot=4)
-    notion = OTDD(level="samples", prepare=None).fit(tasks)
-    x = notion.embed(tasks)
+    measure = OTDD(level="samples", prepare=None).fit(tasks)
+    x = measure.embed(tasks)
     classes = OTDD(prepare=None).fit(tasks).embed(tasks)
     label = gaussian_distances(classes[0], classes[1], "full")
     y = np.repeat(np.arange(3), 4)
     costs = cdist(x[0].reshape(12, -1), x[1].reshape(12, -1)) ** 2 + label[np.ix_(y, y)]
     wanted = np.sqrt(costs[linear_sum_assignment(costs)].mean())
-    assert notion.cdist(x[:1], x[1:])[0, 0] == pytest.approx(wanted, rel=1e-4)
+    assert measure.cdist(x[:1], x[1:])[0, 0] == pytest.approx(wanted, rel=1e-4)
 
 
 def test_both_levels_tell_a_similar_story():
@@ -103,8 +103,8 @@ def test_both_levels_tell_a_similar_story():
 
 def test_shared_classes_are_compared_once():
     tasks = sample_tasks(POOL, 30, n_way=4, n_shot="all", seed=0)
-    notion = OTDD().fit(tasks)
-    embedded = np.nan_to_num(notion.embed(tasks))
+    measure = OTDD().fit(tasks)
+    embedded = np.nan_to_num(measure.embed(tasks))
     table = ClassTable(embedded, embedded, "full")
     assert table._known is not None
     assert table._known.shape == (16, 16)

@@ -29,9 +29,9 @@ def test_warnings_of_outliers_say_which_tasks_they_are_of():
         return far
 
     model.embed = embed
-    with pytest.warns(OutlierTasksWarning) as told:
+    with pytest.warns(OutlierTasksWarning) as caught:
         parts = embed_called(model, sets)
-    assert [str(w.message).partition(" are ")[0] for w in told] == [
+    assert [str(w.message).partition(" are ")[0] for w in caught] == [
         "1 of 2 test tasks",
         "1 of 3 training tasks",
     ]

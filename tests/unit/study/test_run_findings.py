@@ -8,7 +8,7 @@ import pytest
 
 from taskscape import ClassPool, make_tasks
 from taskscape.diagram import CorrelationDiagram, Curve
-from taskscape.forecast import Judgement
+from taskscape.forecast import ForecastEvaluation
 from taskscape.select.trials import Gain
 from taskscape.similarity import Resemblance
 from taskscape.similarity.resemblance import Standing
@@ -22,8 +22,12 @@ from taskscape.targets.gains import Decision
 FALLS, FLAT = Interval(-0.4, -0.6, -0.2), Interval(-0.1, -0.3, 0.1)
 RISES, BARELY = Interval(0.3, 0.1, 0.5), Interval(-0.2, -0.4, -0.003)
 WELL, ILL = (
-    Judgement("A", 50, 0.5, 0.061, 0.88, 0.9, 0.9, 0.072, advantage_interval=(0.002, 0.02)),
-    Judgement("B", 50, 0.0, 0.0724, 0.88, 0.9, 0.9, 0.0721, advantage_interval=(-0.002, 0.002)),
+    ForecastEvaluation(
+        "A", 50, 0.5, 0.061, 0.88, 0.9, 0.9, 0.072, advantage_interval=(0.002, 0.02)
+    ),
+    ForecastEvaluation(
+        "B", 50, 0.0, 0.0724, 0.88, 0.9, 0.9, 0.0721, advantage_interval=(-0.002, 0.002)
+    ),
 )
 
 
@@ -32,17 +36,17 @@ def likeness(percentile: float) -> Resemblance:
 
 
 def diagram(*curves: tuple[str, Interval, Interval | None]) -> CorrelationDiagram:
-    made = [
-        Curve(name, (), found, found, found, 0.7, 5, 0.8, 0.94, given, FALLS)
-        for name, found, given in curves
+    built = [
+        Curve(name, (), result, result, result, 0.7, 5, 0.8, 0.94, given, FALLS)
+        for name, result, given in curves
     ]
     return CorrelationDiagram(
-        tuple(made), 100, 20, "paper", 10, 0.95, "leaving out classes", "d", "a", 0.1
+        tuple(built), 100, 20, "paper", 10, 0.95, "leaving out classes", "d", "a", 0.1
     )
 
 
-def about(part: str, **found: object) -> Finding:
-    return [f for f in find(**found) if f.about == part][-1]
+def about(part: str, **result: object) -> Finding:
+    return [f for f in find(**result) if f.about == part][-1]
 
 
 def distance(*curves: tuple[str, Interval, Interval | None]) -> Finding:
@@ -159,21 +163,21 @@ def test_an_interval_is_said_for_one_learner_and_its_end_is_never_minus_zero():
 
 
 def test_a_forecast_that_does_not_beat_the_mean_is_none():
-    assert str(about("forecasts", judgements={"A": WELL})) == (
+    assert str(about("forecasts", evaluations={"A": WELL})) == (
         "Forecasts come closer to the accuracy on a test task than the mean does. A: off by 6.1 "
         "points on average, always expecting the mean by 7.2. Its 90 % intervals held 88 % of the "
         "tasks."
     )
-    none = about("forecasts", judgements={"B": ILL}).verdict
+    none = about("forecasts", evaluations={"B": ILL}).verdict
     assert none.startswith("No clear gain from forecasts: expecting the mean")
-    both = about("forecasts", judgements={"A": WELL, "B": ILL}).verdict
+    both = about("forecasts", evaluations={"A": WELL, "B": ILL}).verdict
     assert both.endswith("than the mean does for A, not clearly for B.")
 
 
 def test_forecasts_are_no_gain_if_that_holds_zero_and_poor_coverage_stands_in_the_headline():
     open_ = replace(WELL, advantage_interval=(-0.001, 0.02))
-    assert about("forecasts", judgements={"A": open_}).verdict.startswith("No clear gain")
-    narrow = about("forecasts", judgements={"A": replace(WELL, coverage=0.67)})
+    assert about("forecasts", evaluations={"A": open_}).verdict.startswith("No clear gain")
+    narrow = about("forecasts", evaluations={"A": replace(WELL, coverage=0.67)})
     assert narrow.verdict.endswith("than the mean does, but their intervals are too narrow.")
     assert "held 67 %" in narrow.because
     clearly = replace(WELL, coverage=0.84, coverage_interval=(0.8, 0.88))
@@ -234,11 +238,11 @@ def test_targets():
     ]
     each = [f for f in find(targets=many[:3]) if f.about == "targets"]
     assert [f.verdict for f in each] == [one.verdict for one in many[:3]]  # of a few, one by one
-    told = str(about("targets", targets=many))
-    assert told.startswith("Choosing training tasks is advised in 2 of 4 cases and clearly gains")
-    assert "gains in none. That gained +2.0" in told
-    assert "The least was +1.0 (a, ProtoNet), the most +3.0 (b, ProtoNet)." in told
-    assert told.endswith("come from Latin for a and Latin for b.")
+    output = str(about("targets", targets=many))
+    assert output.startswith("Choosing training tasks is advised in 2 of 4 cases and clearly gains")
+    assert "gains in none. That gained +2.0" in output
+    assert "The least was +1.0 (a, ProtoNet), the most +3.0 (b, ProtoNet)." in output
+    assert output.endswith("come from Latin for a and Latin for b.")
 
 
 @pytest.mark.parametrize(
@@ -283,14 +287,14 @@ def test_no_sentence_has_more_than_three_numbers():
     gains = [Gain(n, "nearest", 500, v, v - 0.01, v + 0.01) for n in names for v in (0.1, -0.1)]
     gain = {"half": Interval(0.08, 0.05, 0.11)}
     for n in (1, 3, 5):
-        told = find(
+        output = find(
             resemblance=likeness(99),
             reached=Reached({k: Interval(0.5, 0.4, 0.6) for k in names[:n]}, 0.2, "5", 1),
             diagram=diagram(*((k, FALLS, FALLS) for k in names[:n])),
-            judgements=dict.fromkeys(names[:n], WELL),
+            evaluations=dict.fromkeys(names[:n], WELL),
             gains=gains[:n],
             targets=[advice(k, "half", **gain) for k in names[:n]],
         )
-        assert {f.about for f in told} == {"map", "targets", "diagram", "forecasts", "selection"}
-        for sentence in re.split(r"(?<=[.;]) (?=[A-Z])", " ".join(map(str, told))):
+        assert {f.about for f in output} == {"map", "targets", "diagram", "forecasts", "selection"}
+        for sentence in re.split(r"(?<=[.;]) (?=[A-Z])", " ".join(map(str, output))):
             assert len(re.findall(r"\d+(?:[.,]\d+)?", sentence)) <= 3, sentence

@@ -106,7 +106,7 @@ def test_the_result_is_complete(whole):
     assert [(g.rule, g.budget, g.low < g.value < g.high) for g in result.gains] == [
         ("nearest", 10, True)
     ]
-    assert len(result.forecasts["ProtoNet"]) == result.judgements["ProtoNet"].n_tasks == 30
+    assert len(result.forecasts["ProtoNet"]) == result.evaluations["ProtoNet"].n_tasks == 30
     assert set(result.forecasts["ProtoNet"].reasons) >= {"own difficulty"}
     assert set(result.timings) == set(STAGES)
     assert result.settings["tasks"]["n_way"] == 3
@@ -123,21 +123,21 @@ def test_the_result_is_complete(whole):
 
 def test_what_is_written_says_what_was_found(whole):
     out, result, _ = whole
-    told = json.loads((out / "results.json").read_text())
-    assert told == json.loads(json.dumps(told))
-    assert told["findings"] == [asdict(finding) for finding in result.findings]
-    assert told["remarks"] == list(result.remarks())
-    assert told["accuracy"] == {"ProtoNet": pytest.approx(result.accuracy["ProtoNet"].mean())}
+    output = json.loads((out / "results.json").read_text())
+    assert output == json.loads(json.dumps(output))
+    assert output["findings"] == [asdict(finding) for finding in result.findings]
+    assert output["remarks"] == list(result.remarks())
+    assert output["accuracy"] == {"ProtoNet": pytest.approx(result.accuracy["ProtoNet"].mean())}
     about = json.loads((out / "study.json").read_text())
     assert {"command", "seed", "settings", "timings", "versions", "hardware"} <= set(about)
     fit, health = (
         json.loads((out / name / f"{name}.json").read_text()) for name in ("fit", "health")
     )
     paper = result.model.co_clustering_
-    assert fit["held_out"] == health["task_themes"]["judged_on"] == paper.held_out_
+    assert fit["held_out"] == health["task_themes"]["tested_on"] == paper.held_out_
     assert paper.held_out_.endswith("(in-sample)")  # of a handful of training classes
-    assert health["retrieval"] == told["retrieval"]
-    assert RetrievalTest.from_dict(told["retrieval"]).summary() == result.retrieval.summary()
+    assert health["retrieval"] == output["retrieval"]
+    assert RetrievalTest.from_dict(output["retrieval"]).summary() == result.retrieval.summary()
     assert read_config(out / "study.toml").to_dict() == result.settings
     assert result.settings["data"] == "arrays"  # the pool's name: it was given, not opened
 
@@ -185,7 +185,7 @@ def test_a_study_finds_its_data_from_another_folder(whole, tmp_path, monkeypatch
     assert Path.cwd() == tmp_path / "here"
 
 
-def test_interrupted_it_goes_on_to_the_same_results(whole, tmp_path, monkeypatch):
+def test_interrupted_it_continues_to_the_same_results(whole, tmp_path, monkeypatch):
     def fail(*args: object, **rest: object) -> None:
         raise KeyboardInterrupt
 
@@ -255,8 +255,8 @@ def test_own_features_without_splits_with_all_rules(tmp_path):
     assert [(g.rule, g.budget) for g in result.gains] == [
         (rule, budget) for rule in ("coverage", "task2vec") for budget in (6, 10)
     ]
-    told = json.loads((tmp_path / "out" / "selection" / "chosen" / "chosen.json").read_text())
-    by_cell = {(c["rule"], c["trial"], c["budget"]): c["tasks"] for c in told}
+    output = json.loads((tmp_path / "out" / "selection" / "chosen" / "chosen.json").read_text())
+    by_cell = {(c["rule"], c["trial"], c["budget"]): c["tasks"] for c in output}
     assert by_cell["coverage", 1, 10][:6] == by_cell["coverage", 1, 6]
     assert result.to_dict()["notes"] == result.notes == heard.notes
     assert np.isfinite(result.difficulty).all()
@@ -356,8 +356,8 @@ def test_a_study_by_another_similarity(tmp_path):
     config = replace(tiny(selection=rules), similarity="prototypes")
     result, _ = go(tmp_path / "out", config)
     plan = make_plan(toy_pool(), config)
-    notion = PrototypeDistance().fit(plan.train)
-    np.testing.assert_allclose(result.distance, notion.mean_distance(plan.test, plan.train))
+    measure = PrototypeDistance().fit(plan.train)
+    np.testing.assert_allclose(result.distance, measure.mean_distance(plan.test, plan.train))
     assert result.resemblance is not None
     assert result.resemblance.measure == "PrototypeDistance"
     assert result.resemblance.validation is not None

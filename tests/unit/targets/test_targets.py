@@ -160,7 +160,7 @@ def test_what_is_no_target_is_refused(what: object, said: str, pool: ClassPool):
 # -- ways ---------------------------------------------------------------------------------------
 
 
-def test_ranks_weigh_notions_alike_whatever_their_scale():
+def test_ranks_weigh_measures_alike_whatever_their_scale():
     near = np.array([[1.0, 2.0, 3.0]])
     assert mean_ranks([near, 1000 * near]).tolist() == mean_ranks([near, near]).tolist()
 
@@ -183,15 +183,15 @@ def test_a_budget_beyond_the_candidates_is_refused():
 
 
 def seen(slope: float, noise: float, targets: int = 12, seed: int = 0) -> list[GainSeen]:
-    """Gains that the evidence foretells, on made-up targets."""
+    """Gains that the evidence predicts, on made-up targets."""
     rng = np.random.default_rng(seed)
-    found = []
+    result = []
     for t in range(targets):
         for way in ("prototypes", "half"):
             evidence = float(rng.normal())
             gain = slope * evidence + noise * rng.normal()
-            found.append(GainSeen(f"t{t}", "protonet", way, 100, gain, evidence))
-    return found
+            result.append(GainSeen(f"t{t}", "protonet", way, 100, gain, evidence))
+    return result
 
 
 def test_evidence_that_foretold_gains_is_believed():
@@ -304,8 +304,8 @@ def test_pools_of_several_sources_have_an_experience_of_their_own():
 
 def test_the_nearest_source_is_where_the_target_lies(sources: Sources, pool: ClassPool):
     outlook = sources.look_at(sources.target("near left", pool))
-    for notion in ("themes", "prototypes"):
-        assert next(iter(outlook.by_source(notion))) == "left"
+    for measure in ("themes", "prototypes"):
+        assert next(iter(outlook.by_source(measure))) == "left"
     chosen = outlook.choose("prototypes", 10, seed=0)
     assert {sources.group_of[i] for i in chosen} == {"left"}
 
@@ -368,10 +368,10 @@ def test_expected_accuracies_hold_what_is_measured(sources: Sources, pool: Class
         labelled, asked = x[:, :5], x[:, 5:]
         folds = [right(np.delete(labelled, i, axis=1), labelled[:, [i]]) for i in range(5)]
         trials = WayTrials("random", 5, (), None, np.zeros(2), np.array([folds, folds]))
-        found, truth = _held_out(trials, target), right(labelled, asked)
-        assert found is not None
-        errors.append(found.value - truth)
-        held.append(found.low <= truth <= found.high)
+        result, truth = _held_out(trials, target), right(labelled, asked)
+        assert result is not None
+        errors.append(result.value - truth)
+        held.append(result.low <= truth <= result.high)
     assert abs(np.mean(errors)) < 0.03
     assert np.mean(held) > 0.9
     assert np.max(errors) > 0.15  # what a share alone would promise
@@ -408,12 +408,12 @@ def test_the_retrieval_test_decides_what_a_distance_to_a_source_is(
     apart = outlook.distances["prototypes"]
     of = np.asarray(sources.group_of)
     for by_nearest, over in ((0.5, np.min), (0.2, np.mean)):
-        found = score_retrieval(np.eye(2), np.array(["a", "b"]), np.array(["a", "b"]))
+        test = score_retrieval(np.eye(2), np.array(["a", "b"]), np.array(["a", "b"]))
         by = {"at_1": np.full(2, by_nearest), "by_mean": np.full(2, 0.33)}
         asked = replace(outlook, sources=replace(sources))
-        vars(asked.sources)["tests"] = {"prototypes": replace(found, **by)}
-        told = asked.by_source("prototypes")
-        assert told["left"] == pytest.approx(over(apart[:, of == "left"], axis=1).mean())
+        vars(asked.sources)["tests"] = {"prototypes": replace(test, **by)}
+        output = asked.by_source("prototypes")
+        assert output["left"] == pytest.approx(over(apart[:, of == "left"], axis=1).mean())
     assert "as far as the mean over its tasks: that" in str(asked.finds_by("prototypes"))
 
 
@@ -491,9 +491,9 @@ def test_a_target_is_never_among_its_own_sources(pool: ClassPool):
 def test_its_classes_are_known_by_their_samples_whatever_they_are_called(
     pool: ClassPool, sources: Sources
 ):
-    some = pool.subset([f"left {c}" for c in range(4)])
-    copy = ClassPool.from_classes({f"mine {c}": some.samples_of(c) for c in range(4)})
-    for target in (some, copy):
+    part = pool.subset([f"left {c}" for c in range(4)])
+    copy = ClassPool.from_classes({f"mine {c}": part.samples_of(c) for c in range(4)})
+    for target in (part, copy):
         advice = advise(pool, target, 5, way="random", settings=SMALL, trials=2)
         assert [n for n in advice.chosen.pool.class_names if n[:4] == "left"] == [
             "left 4", "left 5"
@@ -507,7 +507,7 @@ def test_its_classes_are_known_by_their_samples_whatever_they_are_called(
             "which leaves them out."
         )
     with pytest.raises(DataError) as error:
-        advise(some, some, 5, settings=SMALL)
+        advise(part, part, 5, settings=SMALL)
     assert str(error.value) == (
         "all 4 classes of 'mixed' are those of the target 'mixed'; there is nothing to train on. "
         "Give a pool with others."

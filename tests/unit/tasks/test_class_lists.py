@@ -35,12 +35,12 @@ def test_a_column_keeps_classes_apart_through_a_file(tmp_path: Path) -> None:
         writer = csv.writer(file)
         writer.writerow(["classes", "distance", "ProtoNet"])
         writer.writerows([write_classes(row), i, 0.5] for i, row in enumerate(tasks))
-    found = read_diagram_csv(path).classes
-    assert found is not None
+    result = read_diagram_csv(path).classes
+    assert result is not None
     order = sorted(NAMES)
-    back = [[order[c] for c in row if c >= 0] for row in found]
+    back = [[order[c] for c in row if c >= 0] for row in result]
     assert back == tasks
-    assert len(np.unique(found[found >= 0])) == len(NAMES)
+    assert len(np.unique(result[result >= 0])) == len(NAMES)
 
 
 def column_of(cells: list[str]) -> CsvTable:
@@ -52,8 +52,8 @@ def column_of(cells: list[str]) -> CsvTable:
     [["3 14", "14 7 3"], ["3;14", "14;7;3"], ["[3, 14]", "[14,7,3]"], ["[3 14]", "(14 7 3)"]],
 )
 def test_plain_ids_are_read_as_they_come(cells: list[str]) -> None:
-    found = read_class_column(column_of(cells), "classes")
-    np.testing.assert_array_equal(found, [[0, 2, -1], [2, 1, 0]])
+    result = read_class_column(column_of(cells), "classes")
+    np.testing.assert_array_equal(result, [[0, 2, -1], [2, 1, 0]])
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,11 @@ def pool() -> ClassPool:
 def test_batches_are_padded_and_masked(pool: ClassPool):
     tasks = sample_tasks(pool, 40, n_way=(2, 5), n_shot=(1, 4), n_query=3, seed=2)
     for batch, start in zip(tasks.batches(16), (0, 16, 32), strict=True):
-        some = tasks[start : start + 16]
-        assert batch.support.shape == (len(some), 5, 4)
-        assert batch.query.shape == (len(some), 5, 3)
-        np.testing.assert_array_equal(batch.class_mask.sum(axis=1), some.n_way)
-        shots = np.where(batch.class_mask, some.n_shot[:, None], 0)
+        part = tasks[start : start + 16]
+        assert batch.support.shape == (len(part), 5, 4)
+        assert batch.query.shape == (len(part), 5, 3)
+        np.testing.assert_array_equal(batch.class_mask.sum(axis=1), part.n_way)
+        shots = np.where(batch.class_mask, part.n_shot[:, None], 0)
         np.testing.assert_array_equal(batch.support_mask.sum(axis=2), shots)
         np.testing.assert_array_equal(batch.query_mask.all(axis=2), batch.class_mask)
         assert (batch.support[~batch.support_mask] == 0).all()
@@ -47,9 +47,9 @@ def test_samples_belong_to_their_class_and_support_and_query_are_disjoint(pool: 
 def test_samples_do_not_depend_on_the_batch_or_the_other_tasks(pool: ClassPool):
     tasks = sample_tasks(pool, 30, n_way=(2, 5), n_shot=(1, 4), n_query=2)
     whole = tasks.pool_rows(slice(None))
-    some = tasks.pool_rows([20, 3])
-    np.testing.assert_array_equal(some.support, whole.support[[20, 3]])
-    np.testing.assert_array_equal(some.query, whole.query[[20, 3]])
+    part = tasks.pool_rows([20, 3])
+    np.testing.assert_array_equal(part.support, whole.support[[20, 3]])
+    np.testing.assert_array_equal(part.query, whole.query[[20, 3]])
     alone = tasks[20].pool_rows(slice(None))
     shot = tasks.n_shot[20]
     np.testing.assert_array_equal(alone.support[0, :, :shot], whole.support[20, :, :shot])

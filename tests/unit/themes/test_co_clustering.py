@@ -196,7 +196,7 @@ def test_tasks_are_checked_first(tmp_path: Path):
         model.fit(small_tasks(), validation=small_tasks(5)[:0])
     with expect("checkpoint_every=0 must be at least 1."):
         model.fit(small_tasks(), checkpoint=tmp_path / "c", checkpoint_every=0)
-    with expect("resume=True needs checkpoint, the file to go on from."):
+    with expect("resume=True needs checkpoint, the file to resume from."):
         model.fit(small_tasks(), resume=True)
     other = ClassPool.from_classes(blobs(1), name="others")
     with expect(
@@ -259,15 +259,15 @@ def test_streams_with_and_without_end():
         assert model.score(held_out()) > fitted().score(held_out()) - 0.2
 
 
-def test_validation_tasks_judge_in_place_of_some_set_aside():
+def test_validation_tasks_evaluate_in_place_of_some_set_aside():
     tasks = small_tasks(64)
     model = small_model().fit(tasks, validation=small_tasks(20, seed=5, split="test"))
     assert len(model.fit_info_) == 12  # all 64 are learned from, 4 batches a pass
-    judged = small_tasks(20, seed=5, split="test")
+    evaluated = small_tasks(20, seed=5, split="test")
     seen = model.elbo_history_[model.elbo_history_[:, 1].argmax(), 1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OutlierTasksWarning)
-        assert model.score(judged) == pytest.approx(seen, abs=2e-3)
+        assert model.score(evaluated) == pytest.approx(seen, abs=2e-3)
 
 
 def test_a_callback_hears_of_every_step():
@@ -278,10 +278,10 @@ def test_a_callback_hears_of_every_step():
     assert heard == [(r, t) for r in (0, 1) for t in range(1, 13)]
 
 
-# -- going on ---------------------------------------------------------------------------------
+# -- resuming --------------------------------------------------------------------------------
 
 
-def test_partial_fit_goes_on_where_the_fit_stands():
+def test_partial_fit_continues_where_the_fit_stands():
     first = small_model(max_passes=1).fit(small_tasks(20))
     before, t = first.score(held_out()), int(first.states_[0].t)
     learned = first.mu_.copy()
@@ -359,7 +359,7 @@ def test_distances_of_an_ensemble_are_about_one_between_training_tasks():
 def test_tasks_from_elsewhere_are_told_and_others_are_not():
     far = ClassPool.from_classes(blobs(2, offset=30.0), name="far away")
     tasks = sample_tasks(far, 40, n_way=(2, 4), n_shot=6)
-    with pytest.warns(OutlierTasksWarning) as told:
+    with pytest.warns(OutlierTasksWarning) as caught:
         fitted().transform(tasks)
     middle, spread = fitted().elbo_reference_
     pattern = (
@@ -367,7 +367,7 @@ def test_tasks_from_elsewhere_are_told_and_others_are_not():
         rf"sample: down to -\d+\.\d\d, usually {middle:.2f} ± {spread:.2f}\)\. They may look near "
         r"while the model knows nothing like them: trust their distances less\.$"
     )
-    assert re.match(pattern, str(told[0].message))
+    assert re.match(pattern, str(caught[0].message))
     fitted().transform(small_tasks(500, seed=123))  # a warning would be an error here
     fitted().transform(small_tasks(500, seed=123, split="test"))
 
@@ -446,7 +446,7 @@ def test_a_model_comes_back_the_same(settings: dict, tmp_path: Path):
     np.testing.assert_array_equal(back.transform(held_out()), model.transform(held_out()))
 
 
-def test_a_loaded_model_goes_on_as_the_saved_one_would(tmp_path: Path):
+def test_a_loaded_model_continues_as_the_saved_one_would(tmp_path: Path):
     model = copy.copy(fitted())
     model.save(tmp_path / "m")
     back = TaskThemes.load(tmp_path / "m")

@@ -13,7 +13,7 @@ RNG = np.random.default_rng(0)
 def one_pixel_after_another(image: np.ndarray, cells: int) -> np.ndarray:
     """The histograms of a grey image, before roots."""
     height, width = image.shape
-    found = np.zeros((9, cells, cells))
+    result = np.zeros((9, cells, cells))
     for y in range(height):
         for x in range(width):
             down = image[min(y + 1, height - 1), x] - image[max(y - 1, 0), x]
@@ -23,13 +23,13 @@ def one_pixel_after_another(image: np.ndarray, cells: int) -> np.ndarray:
                 away = min(abs(turn - direction), 9 - abs(turn - direction))
                 for i in range(cells):
                     for j in range(cells):
-                        found[direction, i, j] += (
+                        result[direction, i, j] += (
                             math.hypot(down, across)
                             * max(0, 1 - away)
                             * share(y, height, i, cells)
                             * share(x, width, j, cells)
                         )
-    return found
+    return result
 
 
 def share(pixel: int, side: int, cell: int, cells: int) -> float:
@@ -40,9 +40,9 @@ def share(pixel: int, side: int, cell: int, cells: int) -> float:
 def test_edges_are_those_of_a_plain_loop():
     image = RNG.random((11, 14)).astype(np.float32)
     want = np.sqrt(one_pixel_after_another(image, 3))
-    found = edge_histograms(image[None], 3)[0, :81].reshape(9, 3, 3)  # direction, across, down
+    result = edge_histograms(image[None], 3)[0, :81].reshape(9, 3, 3)  # direction, across, down
     want = np.swapaxes(want, 1, 2) / np.linalg.norm(want)
-    np.testing.assert_allclose(found, want, atol=1e-5)
+    np.testing.assert_allclose(result, want, atol=1e-5)
 
 
 def test_edges_are_the_same_on_light_and_on_dark_ground():
@@ -76,12 +76,12 @@ def test_edges_are_learned_from_images_in_parts(monkeypatch):
     images = RNG.integers(0, 256, (40, 16, 18, 3)).astype(np.uint8)
     pool = ClassPool.from_arrays(images, np.repeat(np.arange(4), 10))
     config = PrepareConfig(edges=3, pca=7)
-    made = learn_preparation(pool, np.arange(4), config)
-    assert made.dims == 7
+    preparation = learn_preparation(pool, np.arange(4), config)
+    assert preparation.dims == 7
     monkeypatch.setattr("taskscape.themes.prepare._PIXELS_AT_ONCE", 16 * 18 * 3)
     again = learn_preparation(pool, np.arange(4), config)
     rows = np.arange(0, 40, 3)
-    np.testing.assert_allclose(made(pool.take(rows)), again(pool.take(rows)), atol=1e-5)
+    np.testing.assert_allclose(preparation(pool.take(rows)), again(pool.take(rows)), atol=1e-5)
     assert config.describe() == "edges in 3 × 3 cells → centring → 7 principal components"
 
 
@@ -94,7 +94,7 @@ def test_features_have_no_edges():
 def test_edges_of_a_pool_are_computed_once(monkeypatch: pytest.MonkeyPatch):
     images = RNG.random((12, 16, 16), dtype=np.float32)
     pool = ClassPool.from_arrays(images, np.repeat(np.arange(4), 3))
-    made = learn_preparation(pool, np.arange(3), PrepareConfig(edges=3, pca=2))
+    preparation = learn_preparation(pool, np.arange(3), PrepareConfig(edges=3, pca=2))
     seen = []
 
     def counting(images: np.ndarray, cells: int) -> np.ndarray:
@@ -103,8 +103,8 @@ def test_edges_of_a_pool_are_computed_once(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(prepare, "edge_histograms", counting)
     np.testing.assert_allclose(
-        made.of_rows(pool, np.arange(12)), made(pool.take(np.arange(12))), atol=1e-6
+        preparation.of_rows(pool, np.arange(12)), preparation(pool.take(np.arange(12))), atol=1e-6
     )
     assert seen == [3, 12]  # the rows not learned from; the plain call
-    made.of_rows(pool, np.array([4, 11]))
+    preparation.of_rows(pool, np.array([4, 11]))
     assert len(seen) == 2

@@ -29,9 +29,9 @@ def embedded(tasks: TaskSet, **settings: object) -> TaskPosteriors:
     return embed(fitted().members_, tasks, prepared(), **settings)
 
 
-def some(found: TaskPosteriors, rows: object) -> TaskPosteriors:
+def subset(posteriors: TaskPosteriors, rows: object) -> TaskPosteriors:
     """The posteriors of some of the tasks."""
-    return TaskPosteriors(*(None if part is None else part[:, rows] for part in found))
+    return TaskPosteriors(*(None if part is None else part[:, rows] for part in posteriors))
 
 
 def same(a: TaskPosteriors, b: TaskPosteriors) -> None:
@@ -60,36 +60,36 @@ def gathered(tasks: TaskSet) -> tuple[jax.Array, ...]:
 
 def test_a_posterior_is_that_of_the_e_step_given_the_task_theme():
     tasks = small_tasks(40, seed=9, split="test")
-    found = embedded(tasks, keep_gamma=True)
+    posteriors = embedded(tasks, keep_gamma=True)
     plain, bound, sweeps = jax.jit(infer)(*gathered(tasks))
-    np.testing.assert_allclose(found.lam[0], plain.lam, atol=5e-4)
-    assert found.gamma is not None
+    np.testing.assert_allclose(posteriors.lam[0], plain.lam, atol=5e-4)
+    assert posteriors.gamma is not None
     gamma = np.einsum("mcl,mclk->mck", plain.eta, plain.gamma)
     real = tasks.classes >= 0
-    np.testing.assert_allclose(found.gamma[0, real], gamma[real], atol=5e-3)
-    assert (found.gamma[0, ~real] == 1).all()
-    np.testing.assert_allclose(found.elbo[0], np.asarray(bound) / (6 * tasks.n_way), atol=1e-4)
+    np.testing.assert_allclose(posteriors.gamma[0, real], gamma[real], atol=5e-3)
+    assert (posteriors.gamma[0, ~real] == 1).all()
+    np.testing.assert_allclose(posteriors.elbo[0], np.asarray(bound) / (6 * tasks.n_way), atol=1e-4)
     # rounding may decide when the last sweep was
-    assert np.mean(found.sweeps[0] == np.asarray(sweeps)) > 0.8
+    assert np.mean(posteriors.sweeps[0] == np.asarray(sweeps)) > 0.8
     # what the E-step moves sums to the number of classes
-    np.testing.assert_allclose(found.lam[0].sum(axis=1), 2 * 0.5 + tasks.n_way, rtol=1e-5)
+    np.testing.assert_allclose(posteriors.lam[0].sum(axis=1), 2 * 0.5 + tasks.n_way, rtol=1e-5)
     assert embedded(tasks[:3]).gamma is None
 
 
 def test_literally_it_is_that_of_the_paper():
     tasks = small_tasks(40, seed=9, split="test")
-    found = embedded(tasks, keep_gamma=True, literal=True)
+    posteriors = embedded(tasks, keep_gamma=True, literal=True)
     given = gathered(tasks)
     plain = jax.jit(e_step, static_argnames="max_iter")(*given, 1e-5, 500)
-    np.testing.assert_allclose(found.lam[0], plain.posterior.lam, atol=5e-4)
-    assert found.gamma is not None
-    np.testing.assert_allclose(found.gamma[0], plain.posterior.gamma, atol=5e-3)
+    np.testing.assert_allclose(posteriors.lam[0], plain.posterior.lam, atol=5e-4)
+    assert posteriors.gamma is not None
+    np.testing.assert_allclose(posteriors.gamma[0], plain.posterior.gamma, atol=5e-3)
     terms = elbo(plain.posterior, *given)
     np.testing.assert_allclose(
-        found.elbo[0], np.asarray(terms.total) / (6 * tasks.n_way), atol=1e-4
+        posteriors.elbo[0], np.asarray(terms.total) / (6 * tasks.n_way), atol=1e-4
     )
-    assert np.abs(found.sweeps[0] - np.asarray(plain.sweeps)).max() <= 2
-    assert (embedded(tasks).elbo > found.elbo - 1e-4).all()
+    assert np.abs(posteriors.sweeps[0] - np.asarray(plain.sweeps)).max() <= 2
+    assert (embedded(tasks).elbo > posteriors.elbo - 1e-4).all()
 
 
 def test_with_all_samples_each_class_is_fitted_once_with_the_same_result(
@@ -116,7 +116,7 @@ def test_with_all_samples_each_class_is_fitted_once_with_the_same_result(
     assert once.gamma is not None
     assert each.gamma is not None
     np.testing.assert_allclose(once.gamma, each.gamma, atol=5e-3)
-    same(embedded(tasks[7]), some(once, [7]))
+    same(embedded(tasks[7]), part(once, [7]))
 
 
 def far_away(*where: tuple[str, int]) -> ClassPool:
@@ -184,10 +184,10 @@ def test_other_tasks_in_the_batch_do_not_matter():
     tasks = small_tasks(40, seed=4)
     whole = embedded(tasks)
     turned = embedded(tasks[::-1])
-    same(whole, some(turned, slice(None, None, -1)))
+    same(whole, part(turned, slice(None, None, -1)))
     for i in (0, 7):
         alone = embedded(tasks[i])
-        same(some(whole, [i]), alone)
+        same(part(whole, [i]), alone)
 
 
 @pytest.mark.parametrize("literal", [False, True])
@@ -198,7 +198,7 @@ def test_many_tasks_of_which_few_are_slow(literal: bool):
     tasks = small_tasks(1500, seed=6)
     many = embed([blurred], tasks, prepared(), literal=literal)
     few = embed([blurred], tasks[700:800], prepared(), literal=literal)
-    same(some(many, slice(700, 800)), few)
+    same(part(many, slice(700, 800)), few)
     assert np.isfinite(many.lam).all()
     assert np.isfinite(many.elbo).all()
     assert many.sweeps.max() >= 2 * np.median(many.sweeps)
@@ -209,10 +209,10 @@ def test_tasks_may_have_any_number_of_classes_and_samples():
     tasks = make_tasks(
         pool, [[0, 1, 2], [3, 4]], support=[[[0, 1], [2, -1], [3, 4]], [[0, 1], [2, 3], [-1, -1]]]
     )
-    found = embedded(tasks)
-    np.testing.assert_allclose(found.lam[0].sum(axis=1), [4, 3], rtol=1e-5)
+    posteriors = embedded(tasks)
+    np.testing.assert_allclose(posteriors.lam[0].sum(axis=1), [4, 3], rtol=1e-5)
     second = make_tasks(pool, [[3, 4]], support=[[[0, 1], [2, 3]]])
-    same(some(found, [1]), embedded(second))
+    same(part(posteriors, [1]), embedded(second))
     mixed = sample_tasks(pool, 20, n_way=(2, 5), n_shot=(1, 8), seed=3)
     assert np.isfinite(embedded(mixed).elbo).all()
 

@@ -188,9 +188,9 @@ def test_a_tenth_of_the_classes_is_held_out_and_always_the_same():
     assert len(held) == len(set(held.tolist())) == 8
     np.testing.assert_array_equal(classes_to_hold_out(pool, all_classes, 2), held)
     assert (np.diff(held) > 0).all()
-    some = np.arange(10, 60)
-    assert len(classes_to_hold_out(pool, some, 2)) == 5
-    assert np.isin(classes_to_hold_out(pool, some, 2), some).all()
+    part = np.arange(10, 60)
+    assert len(classes_to_hold_out(pool, part, 2)) == 5
+    assert np.isin(classes_to_hold_out(pool, part, 2), part).all()
 
 
 @pytest.mark.parametrize(("n", "least", "expected"), [
@@ -229,13 +229,13 @@ def test_held_out_classes_are_never_learned_from(stream: bool):
         tasks = sample_tasks(pool, 200, n_way=(2, 5), n_shot=2, seed=1, stream=True)
     else:
         tasks = sample_tasks(pool, 200, n_way=(2, 5), n_shot=2, seed=1)
-    source, judged = TaskSource.of(tasks, seed=3, held_out=50)
+    source, evaluated = TaskSource.of(tasks, seed=3, held_out=50)
     held = source.held_out
     assert held == set(classes_to_hold_out(pool, np.arange(60), 2).tolist())
-    assert len(judged) == 50
-    assert {c for row in judged.classes for c in row if c >= 0} <= held
-    assert (judged.n_way <= 5).all()
-    assert (judged.n_shot == 2).all()
+    assert len(evaluated) == 50
+    assert {c for row in evaluated.classes for c in row if c >= 0} <= held
+    assert (evaluated.n_way <= 5).all()
+    assert (evaluated.n_shot == 2).all()
     batches = [source.batch(t, 16) for t in range(15)] + list(source.all_batches(16))
     learned = {int(c) for part in batches for c in part.classes.ravel() if c >= 0}
     assert not learned & held
@@ -258,8 +258,8 @@ def test_tasks_that_list_their_samples_are_held_out_themselves():
     drawn = sample_tasks(pool, 40, n_way=3, n_shot=2, seed=1)
     support = np.broadcast_to(np.array([0, 2]), (40, 3, 2)).copy()
     listed = make_tasks(pool, drawn.classes.tolist(), support=support)
-    source, judged = TaskSource.of(listed, seed=3, held_out=500)
-    assert (source.held_out, len(judged), source.n_tasks) == (frozenset(), 4, 36)
+    source, evaluated = TaskSource.of(listed, seed=3, held_out=500)
+    assert (source.held_out, len(evaluated), source.n_tasks) == (frozenset(), 4, 36)
 
 
 def test_a_batch_may_have_no_class_left():

@@ -155,7 +155,7 @@ def test_a_theme_found_dead_at_the_end_is_left_as_it_is():
 
 @pytest.mark.parametrize("method", ["online", "batch"])
 @pytest.mark.parametrize("where", ["held_out_bound", "step"])
-def test_a_fit_stopped_in_mid_step_goes_on_to_the_same_end(
+def test_a_fit_stopped_in_mid_step_continues_to_the_same_end(
     method: str, where: str, monkeypatch: pytest.MonkeyPatch
 ):
     if (method, where) == ("batch", "step"):

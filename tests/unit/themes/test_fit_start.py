@@ -153,10 +153,10 @@ def test_starts_depend_on_the_classes_alone():
 
 def test_starts_come_best_first_with_what_they_were_learned_from():
     tasks = sample_tasks(small_pool(), 60, n_way=4, n_shot=6, split="train", seed=0)
-    found = begun(tasks, 3)
-    assert len(found) == 3
+    result = begun(tasks, 3)
+    assert len(result) == 3
     bounds = []
-    for state in found:
+    for state in result:
         assert (int(state.t), flaws(state)) == (0, 0)
         # as much as a task of four classes with six samples each
         assert float(state.stats.classes) == pytest.approx(4, rel=1e-5)
@@ -167,7 +167,7 @@ def test_starts_come_best_first_with_what_they_were_learned_from():
         total, samples = held_out_bound(state.themes, batch, STARTS.of_steps())
         bounds.append(float(total / samples))
     assert bounds[0] > max(bounds) - 0.02
-    np.testing.assert_array_equal(found[0].themes.mu, begun(tasks)[0].themes.mu)
+    np.testing.assert_array_equal(result[0].themes.mu, begun(tasks)[0].themes.mu)
 
 
 def test_the_literal_update_starts_at_k_means():

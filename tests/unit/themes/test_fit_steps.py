@@ -1,4 +1,4 @@
-"""One step of a fit, against slow loops in NumPy, and the mending of flawed themes."""
+"""One step of a fit, against slow loops in NumPy, and the repair of flawed themes."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from scipy.special import digamma, gammaln, softmax
 from taskscape.model import Themes, ThemeStatistics, m_step, relative_prior
 from taskscape.themes import FitConfig, steps
 from taskscape.themes.data import FitBatch
-from taskscape.themes.health import dead_themes, duplicates, flaws, mend, revive, split
+from taskscape.themes.health import dead_themes, duplicates, flaws, repair, revive, split
 from taskscape.themes.steps import FitState, held_out_bound, init, step
 
 M, C, N, K, L, D = 4, 3, 4, 3, 2, 2
@@ -366,10 +366,10 @@ def test_a_revived_theme_is_used():
     state = with_a_dead_theme("full", 0.0)
     batch = a_batch()
     dead = replace(state, themes=replace(state.themes, mu=state.themes.mu.at[2].add(1e3)))
-    _, told = step(dead, batch, CONFIG)
-    assert float(told.usage[2]) < 1e-6
-    _, told = step(revive(dead, jnp.asarray(2), jnp.asarray(0), CONFIG), batch, CONFIG)
-    assert float(told.usage[2]) > 0.05
+    _, output = step(dead, batch, CONFIG)
+    assert float(output.usage[2]) < 1e-6
+    _, output = step(revive(dead, jnp.asarray(2), jnp.asarray(0), CONFIG), batch, CONFIG)
+    assert float(output.usage[2]) > 0.05
 
 
 # -- flaws --------------------------------------------------------------------------------------
@@ -413,15 +413,15 @@ def test_equal_task_themes_are_parted_and_stay_apart():
     for seed in range(3):
         left, _ = step(left, a_batch(seed), CONFIG)
     assert duplicates(np.asarray(left.themes.alpha)).tolist() == [[0, 1]]
-    mended, n = mend(equal, CONFIG)
+    fixed, n = repair(equal, CONFIG)
     assert n == 1
-    assert float(mended.stats.w.sum()) == pytest.approx(float(equal.stats.w.sum()), rel=1e-5)
+    assert float(fixed.stats.w.sum()) == pytest.approx(float(equal.stats.w.sum()), rel=1e-5)
     for seed in range(6):
-        assert flaws(mended) == 0
-        mended, _ = step(mended, a_batch(seed), CONFIG)
-    gap = np.abs(np.diff(np.log(np.asarray(mended.themes.alpha)), axis=0)).max()
+        assert flaws(fixed) == 0
+        fixed, _ = step(fixed, a_batch(seed), CONFIG)
+    gap = np.abs(np.diff(np.log(np.asarray(fixed.themes.alpha)), axis=0)).max()
     assert gap > 0.2
-    assert np.isfinite(np.asarray(mended.themes.alpha)).all()
+    assert np.isfinite(np.asarray(fixed.themes.alpha)).all()
 
 
 def test_a_dead_task_theme_takes_half_of_the_fullest_and_gains_classes():
@@ -447,17 +447,17 @@ def test_a_dead_task_theme_takes_half_of_the_fullest_and_gains_classes():
     assert np.isclose(change, 0, atol=1e-4).sum() == K
     assert np.isclose(change, lowered, rtol=1e-4).sum() == K
     np.testing.assert_allclose(change.sum(0), lowered, rtol=1e-4)
-    mended, n = mend(dead, CONFIG)
+    fixed, n = repair(dead, CONFIG)
     assert n == 1
-    np.testing.assert_allclose(mended.themes.alpha, parted.themes.alpha, rtol=1e-5)
-    after, _ = step(replace(mended, stats=init(mended.themes, mended.shift, mended.Psi0).stats),
+    np.testing.assert_allclose(fixed.themes.alpha, parted.themes.alpha, rtol=1e-5)
+    after, _ = step(replace(fixed, stats=init(fixed.themes, fixed.shift, fixed.Psi0).stats),
                     a_batch(), CONFIG)  # fmt: skip
     assert float(after.stats.w.min()) > 0.1 * float(after.stats.w.sum())
     assert flaws(after) == 0
 
 
-def test_a_sound_state_is_not_mended():
+def test_a_sound_state_is_not_repaired():
     state, _ = step(start_state(), a_batch(), CONFIG)
-    same, n = mend(state, CONFIG)
+    same, n = repair(state, CONFIG)
     assert (n, flaws(state)) == (0, 0)
     assert same is state

@@ -61,7 +61,7 @@ def test_a_healthy_fit_needs_no_advice():
     assert health == Health(
         image_theme_usage=(0.25,) * 4,
         task_theme_usage=(0.5, 0.5),
-        judged_on="tasks",
+        tested_on="tasks",
         n_tasks=200,
         distinct=51,
         rank=1,
@@ -79,8 +79,8 @@ def test_a_healthy_fit_needs_no_advice():
     )
 
 
-def test_the_summary_says_which_tasks_were_judged_and_how_far_fits_agree():
-    health = check(spread_lam(), judged_on="tasks of held-out classes", agreement=0.87654)
+def test_the_summary_says_which_tasks_were_evaluated_and_how_far_fits_agree():
+    health = check(spread_lam(), tested_on="tasks of held-out classes", agreement=0.87654)
     assert health.ok
     assert health.agreement == 0.8765
     assert health.summary() == (
@@ -165,7 +165,7 @@ def test_few_points_are_no_collapse_where_there_cannot_be_more():
 def test_unseen_classes_that_share_one_task_theme_are_told():
     share = np.linspace(0.85, 1, 200)[:, None]
     lam = (0.5 + 5 * np.hstack([share, 1 - share])).astype(np.float32)
-    health = check(lam, judged_on="tasks of held-out classes")
+    health = check(lam, tested_on="tasks of held-out classes")
     assert health.largest_share == pytest.approx(0.925, abs=1e-5)
     assert health.advice == (
         "92% of the classes in tasks of held-out classes belong to one task-theme, so such tasks "
@@ -221,7 +221,7 @@ def test_health_is_plain_values():
     assert json.loads(json.dumps(health.to_dict())) == {
         "image_theme_usage": [0.25] * 4,
         "task_theme_usage": [0.5, 0.5],
-        "judged_on": "tasks",
+        "tested_on": "tasks",
         "n_tasks": 200,
         "distinct": 51,
         "rank": 1,

@@ -1,4 +1,4 @@
-"""What a fit is judged on: classes that it does not learn from, where there are enough."""
+"""What a fit is evaluated on: classes that it does not learn from, where there are enough."""
 
 import warnings
 from dataclasses import replace
@@ -51,18 +51,18 @@ SETTINGS = {"prepare": PrepareConfig(pca=2)}
 
 
 @cache
-def judged_on_classes() -> CoClustering:
+def tested_on_classes() -> CoClustering:
     return fit(many_tasks(many_classes()), **SETTINGS)
 
 
-def test_a_fit_says_what_it_was_judged_on():
-    for model, judged_on, n_tasks in (
-        (judged_on_classes(), HELD_OUT, 500),
+def test_a_fit_says_what_it_was_tested_on():
+    for model, tested_on, n_tasks in (
+        (tested_on_classes(), HELD_OUT, 500),
         (fitted(), SET_ASIDE, 7),
     ):
-        assert model.held_out_ == model.health_.judged_on == judged_on
+        assert model.held_out_ == model.health_.tested_on == tested_on
         assert model.health_.n_tasks == n_tasks
-        assert f"{n_tasks} {judged_on} fall on" in model.health_.summary()
+        assert f"{n_tasks} {tested_on} fall on" in model.health_.summary()
 
 
 def listed() -> TaskSet:
@@ -76,7 +76,7 @@ def listed() -> TaskSet:
 def test_classes_are_held_out_where_they_can_be():
     pool, few = many_classes(), ClassPool.from_classes(blobs(n_classes=29))
     tasks, stream = many_tasks(pool), sample_tasks(pool, 72, n_way=(2, 4), n_shot=6, stream=True)
-    for given, validation, themes, judged_on, n_judged, n_learned in (
+    for given, validation, themes, tested_on, n_evaluated, n_learned in (
         (tasks, None, 2, HELD_OUT, 500, 72),
         (stream, None, 2, HELD_OUT, 500, 72),
         (tasks, None, 35, HELD_OUT, 500, 72),
@@ -86,19 +86,19 @@ def test_classes_are_held_out_where_they_can_be():
         (tasks, tasks[:20], 2, VALIDATION, 20, 72),
     ):
         model = small_model(task_themes=themes)
-        source, judged, what = model._source(given, validation, model._config())
-        assert (what, len(judged), source.n_tasks) == (judged_on, n_judged, n_learned)
-        held = left_out() if judged_on == HELD_OUT else np.zeros(0, int)
+        source, evaluated, what = model._source(given, validation, model._config())
+        assert (what, len(evaluated), source.n_tasks) == (tested_on, n_evaluated, n_learned)
+        held = left_out() if tested_on == HELD_OUT else np.zeros(0, int)
         assert sorted(source.held_out) == held.tolist()
-        if judged_on == HELD_OUT:
-            assert set(judged.classes[judged.classes >= 0].tolist()) == set(held.tolist())
+        if tested_on == HELD_OUT:
+            assert set(evaluated.classes[evaluated.classes >= 0].tolist()) == set(held.tolist())
 
 
 def test_it_is_kept_on_disk(tmp_path: Path):
-    judged_on_classes().save(tmp_path / "m")
+    tested_on_classes().save(tmp_path / "m")
     back = TaskThemes.load(tmp_path / "m")
     assert back.held_out_ == HELD_OUT
-    assert back.health_ == judged_on_classes().health_
+    assert back.health_ == tested_on_classes().health_
 
 
 def test_held_out_classes_take_no_part_in_what_is_learned():
@@ -106,7 +106,7 @@ def test_held_out_classes_take_no_part_in_what_is_learned():
     for c in left_out():
         changed[f"c{c}"] = changed[f"c{c}"] * 3 + 50
     other = fit(many_tasks(ClassPool.from_classes(changed, name="changed")), **SETTINGS)
-    model = judged_on_classes()
+    model = tested_on_classes()
     np.testing.assert_array_equal(other.preparation_.mean, model.preparation_.mean)
     np.testing.assert_array_equal(other.preparation_.components, model.preparation_.components)
     for ours, theirs in zip(
@@ -114,7 +114,7 @@ def test_held_out_classes_take_no_part_in_what_is_learned():
         strict=True,
     ):
         np.testing.assert_array_equal(ours, theirs)
-    assert not np.array_equal(other.elbo_history_, model.elbo_history_)  # but they judge
+    assert not np.array_equal(other.elbo_history_, model.elbo_history_)  # but they evaluate
 
 
 def test_the_preparation_is_learned_without_held_out_classes():
@@ -122,7 +122,7 @@ def test_the_preparation_is_learned_without_held_out_classes():
     assert len(left_out()) == 5
     learned = all_rows(pool, np.setdiff1d(np.arange(N_CLASSES), left_out()))
     expected = pool.samples[learned].mean(axis=0)
-    np.testing.assert_allclose(judged_on_classes().preparation_.mean, expected, atol=1e-5)
+    np.testing.assert_allclose(tested_on_classes().preparation_.mean, expected, atol=1e-5)
 
 
 # -- several fits -----------------------------------------------------------------------------
@@ -156,11 +156,11 @@ def test_an_ensemble_says_how_far_its_members_agree():
 def test_fits_to_the_same_classes_agree_on_distances():
     """With other tasks, in another order, distances hardly change."""
     pool = many_classes()
-    judged, known = many_tasks(pool, 100, seed=7), many_tasks(pool, 200, seed=8)
+    evaluated, known = many_tasks(pool, 100, seed=7), many_tasks(pool, 200, seed=8)
     again = fit(many_tasks(pool, seed=1), random_state=1, **SETTINGS)
     distances = [
-        mean_distance(model.embed(judged), model.embed(known))
-        for model in (judged_on_classes(), again)
+        mean_distance(model.embed(evaluated), model.embed(known))
+        for model in (tested_on_classes(), again)
     ]
     assert spearman(*distances) > 0.9
 

@@ -33,7 +33,7 @@ class Model(TaskThemes):
         return Embeddings.of(tasks, lam, model=self.fingerprint_)
 
 
-def test_an_interrupted_call_goes_on(tmp_path):
+def test_an_interrupted_call_continues(tmp_path):
     tasks = sample_tasks(POOL, 45, n_way=3, n_shot=2, stream=True)
     with pytest.raises(KeyboardInterrupt):
         embed_into(tmp_path / "c", Model(3), tasks, shard_size=10)
@@ -43,7 +43,7 @@ def test_an_interrupted_call_goes_on(tmp_path):
     assert catalogue.read().ids.tolist() == list(range(45))
 
 
-def test_an_interrupted_call_goes_on_though_others_added_tasks(tmp_path):
+def test_an_interrupted_call_continues_though_others_added_tasks(tmp_path):
     tasks, others = (
         sample_tasks(POOL, 45, n_way=3, n_shot=2, seed=seed, stream=True) for seed in (0, 1)
     )

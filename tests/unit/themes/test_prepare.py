@@ -48,30 +48,34 @@ def test_every_step_can_be_left_out(pool: ClassPool, features: np.ndarray):
 @pytest.mark.parametrize("power", [0.5, 0.3])
 def test_the_steps_are_taken_in_their_order(pool: ClassPool, features: np.ndarray, power: float):
     train = np.arange(3)
-    made = learn_preparation(pool, train, PrepareConfig(power=power, l2=True, pca=2))
+    preparation = learn_preparation(pool, train, PrepareConfig(power=power, l2=True, pca=2))
     X = features.astype(np.float64) ** power
     X /= np.sqrt((X**2).sum(axis=1, keepdims=True))
     centred = X - X[:30].mean(axis=0)  # the fourth class is not trained on
     _, values, axes = np.linalg.svd(centred[:30])
     expected = centred @ axes[:2].T
-    got = made(features)
+    got = preparation(features)
     assert got.dtype == np.float32
     np.testing.assert_allclose(np.abs(got), np.abs(expected), atol=2e-5)
-    assert made.explained == pytest.approx((values[:2] ** 2).sum() / (values**2).sum(), rel=1e-4)
-    assert made.dims == 2
+    assert preparation.explained == pytest.approx(
+        (values[:2] ** 2).sum() / (values**2).sum(), rel=1e-4
+    )
+    assert preparation.dims == 2
 
 
 def test_a_sample_of_zeros_stays_finite(pool: ClassPool):
-    made = learn_preparation(pool, np.arange(4), PrepareConfig(power=0.5, l2=True, pca=None))
-    np.testing.assert_allclose(made(np.zeros((1, 6), np.float32)), -made.mean[None])
+    preparation = learn_preparation(pool, np.arange(4), PrepareConfig(power=0.5, l2=True, pca=None))
+    np.testing.assert_allclose(preparation(np.zeros((1, 6), np.float32)), -preparation.mean[None])
 
 
 def test_images_are_laid_flat():
     images = np.random.default_rng(0).integers(0, 256, (8, 3, 3)).astype(np.uint8)
     pool = pool_of(images)
-    made = learn_preparation(pool, np.arange(4), PrepareConfig(pca=None))
+    preparation = learn_preparation(pool, np.arange(4), PrepareConfig(pca=None))
     flat = images.reshape(8, 9) / 255
-    np.testing.assert_allclose(made(pool.take(np.arange(8))), flat - flat.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(
+        preparation(pool.take(np.arange(8))), flat - flat.mean(axis=0), atol=1e-6
+    )
 
 
 def test_a_spread_of_a_large_pool_is_enough(
@@ -79,30 +83,30 @@ def test_a_spread_of_a_large_pool_is_enough(
 ):
     monkeypatch.setattr(prepare, "_ROWS_TO_LEARN_FROM", 20)
     monkeypatch.setattr(prepare, "_ROWS_AT_ONCE", 7)
-    made = learn_preparation(pool, np.arange(4), PrepareConfig(pca=None))
+    preparation = learn_preparation(pool, np.arange(4), PrepareConfig(pca=None))
     rows = np.linspace(0, 39, 20).astype(int)
-    np.testing.assert_allclose(made.mean, features[rows].mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(preparation.mean, features[rows].mean(axis=0), rtol=1e-6)
 
 
 def test_the_default_is_chosen_from_the_data():
     rng = np.random.default_rng(0)
-    some, relu, signed = np.arange(4), rng.gamma(1, 1, (80, 40)), rng.normal(size=(80, 40))
+    part, relu, signed = np.arange(4), rng.gamma(1, 1, (80, 40)), rng.normal(size=(80, 40))
     images = rng.integers(0, 256, (80, 6, 6)).astype(np.uint8)
     network = PrepareConfig(power=0.5, l2=True, pca=32)
-    assert choose_config(pool_of(relu), some) == network
-    assert choose_config(pool_of(signed), some) == PrepareConfig(pca=32)
-    assert choose_config(pool_of(images), some) == PrepareConfig(pca=32)
+    assert choose_config(pool_of(relu), part) == network
+    assert choose_config(pool_of(signed), part) == PrepareConfig(pca=32)
+    assert choose_config(pool_of(images), part) == PrepareConfig(pca=32)
     large = np.kron(images, np.ones((1, 3, 3), np.uint8))
-    assert choose_config(pool_of(large), some) == PrepareConfig(edges=5, pca=64)
-    assert choose_config(pool_of(large[:20]), some) == PrepareConfig(edges=5, pca=20)
-    assert choose_config(pool_of(relu[:, :5]), some) == PrepareConfig(power=0.5, l2=True, pca=None)
+    assert choose_config(pool_of(large), part) == PrepareConfig(edges=5, pca=64)
+    assert choose_config(pool_of(large[:20]), part) == PrepareConfig(edges=5, pca=20)
+    assert choose_config(pool_of(relu[:, :5]), part) == PrepareConfig(power=0.5, l2=True, pca=None)
     # one non-negative number of unit length would be a constant
-    assert choose_config(pool_of(relu[:, :1]), some) == PrepareConfig(pca=None)
+    assert choose_config(pool_of(relu[:, :1]), part) == PrepareConfig(pca=None)
     # only the classes asked for are looked at, and a few samples have fewer components
     half = np.concatenate([relu[:40], signed[:40]])
     assert choose_config(pool_of(half), np.arange(2)) == network
-    assert choose_config(pool_of(half), some) == PrepareConfig(pca=32)
-    assert choose_config(pool_of(relu[:20]), some) == PrepareConfig(power=0.5, l2=True, pca=20)
+    assert choose_config(pool_of(half), part) == PrepareConfig(pca=32)
+    assert choose_config(pool_of(relu[:20]), part) == PrepareConfig(power=0.5, l2=True, pca=20)
 
 
 @pytest.mark.parametrize("limit", [1 << 29, 0])
@@ -111,10 +115,10 @@ def test_prepared_samples_are_found_by_their_rows(
 ):
     monkeypatch.setattr(prepare, "_KEEP_BELOW_BYTES", limit)
     monkeypatch.setattr(prepare, "_ROWS_AT_ONCE", 3)
-    made = learn_preparation(pool, np.arange(4), PrepareConfig(pca=3))
-    prepared = PreparedSamples(pool, made, np.array([3, 1]))
+    preparation = learn_preparation(pool, np.arange(4), PrepareConfig(pca=3))
+    prepared = PreparedSamples(pool, preparation, np.array([3, 1]))
     rows = np.array([35, 12, 12, 39, 10])
-    np.testing.assert_allclose(prepared.take(rows), made(features[rows]), atol=1e-6)
+    np.testing.assert_allclose(prepared.take(rows), preparation(features[rows]), atol=1e-6)
     assert prepared.take(np.array([], dtype=np.int64)).shape == (0, 3)
 
 
@@ -159,13 +163,13 @@ def test_there_are_only_so_many_components(pool: ClassPool):
 
 
 def test_other_data_are_refused(pool: ClassPool):
-    made = Preparation(RAW, np.zeros(6, np.float32), None)
+    preparation = Preparation(RAW, np.zeros(6, np.float32), None)
     message = (
         "samples have 5 dimensions; the preparation was learned on 6. Use data of the same kind "
         "as the model was fitted on."
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-        made(np.zeros((2, 5), np.float32))
+        preparation(np.zeros((2, 5), np.float32))
 
 
 def test_samples_that_are_all_the_same_are_refused_with_components():
@@ -176,8 +180,8 @@ def test_samples_that_are_all_the_same_are_refused_with_components():
 
 def test_unit_length_survives_values_whose_squares_overflow():
     samples = np.array([[3e25, 4e25], [3.0, 4.0], [0.0, 0.0]], dtype=np.float32)
-    found = prepare._before_centring(samples, PrepareConfig(l2=True))
-    np.testing.assert_allclose(found, [[0.6, 0.8], [0.6, 0.8], [0, 0]], rtol=1e-6)
+    result = prepare._before_centring(samples, PrepareConfig(l2=True))
+    np.testing.assert_allclose(result, [[0.6, 0.8], [0.6, 0.8], [0, 0]], rtol=1e-6)
 
 
 def test_preparations_are_read_from_text():

@@ -30,11 +30,13 @@ def samples(n: int, dims: int, seed: int = 0) -> np.ndarray:
 )
 def test_components_are_those_of_an_exact_decomposition(n: int, dims: int) -> None:
     X = samples(n, dims)
-    found = principal_components(X, 12)
+    components = principal_components(X, 12)
     exact = PCA(12, svd_solver="full").fit(X.astype(np.float64))
-    np.testing.assert_allclose(found.components, exact.components_, atol=2e-3)
-    np.testing.assert_allclose(found.components @ found.components.T, np.eye(12), atol=1e-5)
-    assert found.explained == pytest.approx(exact.explained_variance_ratio_.sum(), rel=1e-5)
+    np.testing.assert_allclose(components.components, exact.components_, atol=2e-3)
+    np.testing.assert_allclose(
+        components.components @ components.components.T, np.eye(12), atol=1e-5
+    )
+    assert components.explained == pytest.approx(exact.explained_variance_ratio_.sum(), rel=1e-5)
 
 
 def test_the_way_they_are_found_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,16 +63,20 @@ def test_fewer_directions_than_components(monkeypatch: pytest.MonkeyPatch, limit
     monkeypatch.setattr(module, "_EXACT_UP_TO", limit)
     rng = np.random.default_rng(0)
     X = (rng.normal(size=(60, 3)) @ rng.normal(size=(3, 80))).astype(np.float32)
-    found = principal_components(X - X.mean(axis=0), 7)
-    np.testing.assert_allclose(found.components @ found.components.T, np.eye(7), atol=1e-4)
-    assert found.explained == pytest.approx(1, rel=1e-4)
+    components = principal_components(X - X.mean(axis=0), 7)
+    np.testing.assert_allclose(
+        components.components @ components.components.T, np.eye(7), atol=1e-4
+    )
+    assert components.explained == pytest.approx(1, rel=1e-4)
 
 
 def test_all_components_of_few_samples() -> None:
     X = samples(20, 1500)
-    found = principal_components(X, 20)
-    np.testing.assert_allclose(found.components @ found.components.T, np.eye(20), atol=1e-4)
-    assert found.explained == pytest.approx(1, rel=1e-4)
+    components = principal_components(X, 20)
+    np.testing.assert_allclose(
+        components.components @ components.components.T, np.eye(20), atol=1e-4
+    )
+    assert components.explained == pytest.approx(1, rel=1e-4)
 
 
 def test_large_images_need_little_memory() -> None:
@@ -79,13 +85,13 @@ def test_large_images_need_little_memory() -> None:
     images = coarse.repeat(14, axis=1).repeat(14, axis=2)
     pool = ClassPool.from_arrays(images, np.repeat(np.arange(11), 100))
     tracemalloc.start()
-    made = learn_preparation(pool, np.arange(11), PrepareConfig(pca=32))
+    preparation = learn_preparation(pool, np.arange(11), PrepareConfig(pca=32))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert made.dims == 32
+    assert preparation.dims == 32
     assert peak < 700e6
     small = PCA(32, svd_solver="full").fit(coarse.reshape(1100, -1) / 255.0)
-    assert made.explained == pytest.approx(small.explained_variance_ratio_.sum(), rel=1e-4)
+    assert preparation.explained == pytest.approx(small.explained_variance_ratio_.sum(), rel=1e-4)
 
 
 MANY = """

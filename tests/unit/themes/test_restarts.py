@@ -1,4 +1,4 @@
-"""Checkpoints: a fit stopped at any moment goes on to the very same end."""
+"""Checkpoints: a fit stopped at any moment continues to the very same end."""
 
 import re
 import subprocess
@@ -34,7 +34,7 @@ def stop_at(restart: int, t: int):
 
 
 @pytest.mark.parametrize("method", ["online", "batch"])
-def test_an_interrupted_fit_saves_and_goes_on_to_the_same_end(method: str, tmp_path: Path):
+def test_an_interrupted_fit_saves_and_continues_to_the_same_end(method: str, tmp_path: Path):
     whole, path = fitted(method=method, **SETTINGS), tmp_path / "c"
     last = 3 if method == "batch" else 12
     for restart, t in ((0, 1), (0, last), (1, 2), (1, last)):
@@ -62,7 +62,7 @@ def test_an_interrupted_fit_saves_and_goes_on_to_the_same_end(method: str, tmp_p
 
 
 @pytest.mark.parametrize("method", ["online", "batch"])
-def test_a_fit_stopped_before_its_first_step_goes_on_from_its_starts(
+def test_a_fit_stopped_before_its_first_step_continues_from_its_starts(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path = tmp_path / "c"
@@ -111,8 +111,8 @@ def test_without_resume_a_fit_replaces_nothing(tmp_path: Path):
     with pytest.raises(DataError) as raised:
         small_model(random_state=1).fit(small_tasks(), checkpoint=path)
     assert str(raised.value) == (
-        f"{path} is the checkpoint of a fit that did not finish. Go on from it with resume=True "
-        "(on the command line: --resume), or delete it to start anew."
+        f"{path} is the checkpoint of a fit that did not finish. Resume it with resume=True "
+        "(on the command line: --resume), or delete it to start again."
     )
     assert path.read_bytes() == before
 
@@ -209,7 +209,7 @@ np.savez({out!r}, model.transform(small_tasks()), *arrays_of(model))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["online", "batch"])
-def test_a_killed_fit_goes_on_to_the_same_end(method: str, tmp_path: Path):
+def test_a_killed_fit_continues_to_the_same_end(method: str, tmp_path: Path):
     whole = fitted(method=method, **SETTINGS)
     settings = {"method": method, **SETTINGS}
     folder = tmp_path / "run"

@@ -49,7 +49,7 @@ def test_a_grid_search_scores_every_setting(backend: str):
     assert search.best_estimator_.transform(tasks).shape == (72, search.best_params_["task_themes"])
 
 
-def test_a_pipeline_goes_on_from_the_concentrations():
+def test_a_pipeline_continues_from_the_concentrations():
     tasks = small_tasks()
     steps = Pipeline([("themes", small_model()), ("flat", PCA(1))])
     assert steps.fit_transform(tasks).shape == (72, 1)

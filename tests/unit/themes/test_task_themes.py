@@ -211,8 +211,8 @@ def test_few_samples_give_few_themes():
 def test_tasks_from_elsewhere_are_told_and_others_are_not():
     far = ClassPool.from_classes(blobs(2, offset=30.0), name="far away")
     with pytest.warns(OutlierTasksWarning, match=r"^40 of 40 tasks are explained far worse than"):
-        found = fitted_themes().embed(sample_tasks(far, 40, n_way=(2, 4), n_shot=6))
-    assert np.isfinite(found.values).all()
+        posteriors = fitted_themes().embed(sample_tasks(far, 40, n_way=(2, 4), n_shot=6))
+    assert np.isfinite(posteriors.values).all()
     fitted_themes().embed(small_tasks(200, seed=12, split="test"))  # a warning would be an error
 
 

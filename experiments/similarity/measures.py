@@ -1,6 +1,6 @@
-"""How well every notion of similarity tells accuracy, into a ledger.
+"""How well every similarity measure tells accuracy, into a ledger.
 
-Notions come in families that are computed together: distances from tasks to training tasks, and
+Measures come in families that are computed together: distances from tasks to training tasks, and
 what is said of them (the mean, the nearest few), or something that the task alone tells.
 """
 
@@ -45,7 +45,7 @@ __all__ = [
     "FAMILIES",
     "Family",
     "Variant",
-    "run_notions",
+    "run_measures",
     "summarise_distances",
 ]
 
@@ -62,7 +62,7 @@ _EMD_SHARE = 5
 """The earth mover's distance is measured to a fifth of the few training tasks."""
 
 
-def run_notions(
+def run_measures(
     study: SimilarityStudy,
     lab: Lab,
     measure: Callable[[], Measured],
@@ -111,7 +111,7 @@ def _cell(
     seed: int,
 ) -> dict[str, Any]:
     return {
-        "what": "notion",
+        "what": "measure",
         **study.identity(),
         "learner": learner,
         "settings": study.settings(learner),
@@ -150,9 +150,9 @@ def summarise_distances(
 
 
 class Variant(NamedTuple):
-    """A notion of similarity; ``fits`` counts the members of an ensemble."""
+    """A similarity measure; ``fits`` counts the members of an ensemble."""
 
-    notion: str
+    measure: str
     divergence: str = ""
     fits: int = 1
 
@@ -171,7 +171,7 @@ class Ensemble:
 
 
 class Shared:
-    """A study with what its notions share: fits of the model, measured accuracy and difficulty."""
+    """A study with what its measures share: fits of the model, measured accuracy and difficulty."""
 
     def __init__(self, study: SimilarityStudy, measured: Measured) -> None:
         self.study, self.measured = study, measured
@@ -196,7 +196,7 @@ class Shared:
         return Ensemble(model, test, train)
 
     def few(self, seed: int) -> tuple[TaskSet, TaskSet]:
-        """The tasks and the training tasks for notions that cost much per pair."""
+        """The tasks and the training tasks for measures that cost much per pair."""
         reference = self.study.reference(seed)[: self.study.sizes.few_reference]
         return self.study.tasks[self.study.few], reference
 
@@ -264,24 +264,24 @@ def _earth_mover(shared: Shared, seed: int) -> Summaries:
 
 def _task2vec(shared: Shared, seed: int) -> Summaries:
     config = Task2VecConfig(train=TrainConfig(updates=shared.study.sizes.probe_updates))
-    notion = Task2Vec(per="unit", config=config, prepare=None, seed=seed)
-    notion.fit(shared.study.fit_tasks(seed))
+    measure = Task2Vec(per="unit", config=config, prepare=None, seed=seed)
+    measure.fit(shared.study.fit_tasks(seed))
     tasks, reference = shared.few(seed)
-    a, b = notion.embed(tasks), notion.embed(reference)
-    yield summarise_distances(notion.cdist(a, b))
+    a, b = measure.embed(tasks), measure.embed(reference)
+    yield summarise_distances(measure.cdist(a, b))
     # the embedding per layer is the mean over the layer's units
     ends = np.cumsum(config.widths)[:-1]
     a, b = (np.stack([p.mean(1) for p in np.split(e, ends, axis=1)], axis=1) for e in (a, b))
-    yield summarise_distances(notion.cdist(a, b))
+    yield summarise_distances(measure.cdist(a, b))
 
 
-def _by(notion: Similarity, n_shot: int | str | None = None) -> Callable[..., Summaries]:
+def _by(measure: Similarity, n_shot: int | str | None = None) -> Callable[..., Summaries]:
     def compute(shared: Shared, seed: int) -> Summaries:
         tasks, reference = shared.few(seed)
         if n_shot is not None:
             tasks, reference = tasks.with_samples(n_shot), reference.with_samples(n_shot)
-        notion.fit(reference)
-        yield summarise_distances(notion.cdist(tasks, reference))
+        measure.fit(reference)
+        yield summarise_distances(measure.cdist(tasks, reference))
 
     return compute
 
