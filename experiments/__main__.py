@@ -98,8 +98,10 @@ def _add_options(parser: argparse.ArgumentParser, settings: type) -> None:
         if is_dataclass(kinds[field.name]):
             _add_options(parser, kinds[field.name])
         else:
-            flag = (field.metadata.get("flag") or field.name).replace("_", "-")
-            parser.add_argument(f"--{flag}", dest=field.name, **_how(kinds[field.name], field))
+            flag = field.metadata.get("flag") or field.name.replace("_", "-")
+            parser.add_argument(
+                f"--{flag.removeprefix('--')}", dest=field.name, **_how(kinds[field.name], field)
+            )
 
 
 def _how(kind: Any, field: Field[Any]) -> dict[str, Any]:

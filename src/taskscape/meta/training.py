@@ -47,6 +47,7 @@ TRAINED = arrays_of_kind(_WHAT)
 """Folders that :meth:`Trained.save` writes."""
 
 
+@public
 @dataclass(frozen=True)
 class TrainConfig:
     """How to meta-train: Adam on the mean loss of batches of tasks.

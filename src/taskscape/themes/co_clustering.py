@@ -10,7 +10,15 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.utils.validation import check_is_fitted
 
-from taskscape.arguments import Seed, check_flag, check_kind, check_seed, check_whole, public
+from taskscape.arguments import (
+    Seed,
+    check_flag,
+    check_kind,
+    check_seed,
+    check_whole,
+    public,
+    python_number,
+)
 from taskscape.compare import mean_distance, member_agreement
 from taskscape.distributed.mesh import all_devices, losses_named
 from taskscape.embeddings import Embeddings, Factor
@@ -205,7 +213,9 @@ class CoClustering(TaskModel):
         self._config()
 
     def _config(self) -> FitConfig:
-        config = FitConfig(**{f.name: getattr(self, f.name) for f in fields(FitConfig)})
+        config = FitConfig(
+            **{f.name: python_number(getattr(self, f.name)) for f in fields(FitConfig)}
+        )
         check_whole(self.n_restarts, "n_restarts", 1, _MOST_RESTARTS)
         check_whole(self.n_held_out, "n_held_out", 1)
         check_whole(self.ensemble, "ensemble", 1, _MOST_RESTARTS)

@@ -226,14 +226,6 @@ def test_pieces_of_two_models_are_not_joined():
         Embeddings.concatenate([ALL[:5], other])
 
 
-@pytest.mark.parametrize("ids", [[1, 2], [0.5] * 4, np.zeros((4, 1), int)])
-def test_there_is_an_id_for_each_task(ids):
-    pool = ClassPool.from_arrays(np.eye(6, dtype=np.float32), np.arange(6) % 3)
-    tasks, lam = sample_tasks(pool, 4, n_way=2, n_shot=1), np.ones((4, 2), np.float32)
-    with pytest.raises(DataError, match=r"^ids have shape .* a whole number for each of the 4"):
-        Embeddings.of(tasks, lam, ids=ids)
-
-
 @pytest.mark.parametrize("name", ["values", "logs", "elbo"])
 def test_masked_numbers_are_refused(name):
     pool = ClassPool.from_arrays(np.eye(6, dtype=np.float32), np.arange(6) % 3)

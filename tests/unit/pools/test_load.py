@@ -148,6 +148,6 @@ def test_glyphs_get_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_raw_colour_pictures_get_the_advice_to_bring_an_encoder():
     X, y = np.zeros((4, 8, 8, 3), np.uint8), [0, 0, 1, 1]
     pool = load_pool((X, y))
-    assert [n for n in pool.info["notes"] if "encoder=" in n] == load_pool(pool).info["notes"]
+    assert [n for n in pool.info["notes"] if "encoder" in n] == load_pool(pool).info["notes"]
     for other in (load_pool((X[..., 0], y)), load_pool((X, y), encoder=lambda b: b.mean((1, 2)))):
         assert "notes" not in other.info

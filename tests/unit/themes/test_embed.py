@@ -116,7 +116,7 @@ def test_with_all_samples_each_class_is_fitted_once_with_the_same_result(
     assert once.gamma is not None
     assert each.gamma is not None
     np.testing.assert_allclose(once.gamma, each.gamma, atol=5e-3)
-    same(embedded(tasks[7]), part(once, [7]))
+    same(embedded(tasks[7]), subset(once, [7]))
 
 
 def far_away(*where: tuple[str, int]) -> ClassPool:
@@ -184,10 +184,10 @@ def test_other_tasks_in_the_batch_do_not_matter():
     tasks = small_tasks(40, seed=4)
     whole = embedded(tasks)
     turned = embedded(tasks[::-1])
-    same(whole, part(turned, slice(None, None, -1)))
+    same(whole, subset(turned, slice(None, None, -1)))
     for i in (0, 7):
         alone = embedded(tasks[i])
-        same(part(whole, [i]), alone)
+        same(subset(whole, [i]), alone)
 
 
 @pytest.mark.parametrize("literal", [False, True])
@@ -198,7 +198,7 @@ def test_many_tasks_of_which_few_are_slow(literal: bool):
     tasks = small_tasks(1500, seed=6)
     many = embed([blurred], tasks, prepared(), literal=literal)
     few = embed([blurred], tasks[700:800], prepared(), literal=literal)
-    same(part(many, slice(700, 800)), few)
+    same(subset(many, slice(700, 800)), few)
     assert np.isfinite(many.lam).all()
     assert np.isfinite(many.elbo).all()
     assert many.sweeps.max() >= 2 * np.median(many.sweeps)
@@ -212,7 +212,7 @@ def test_tasks_may_have_any_number_of_classes_and_samples():
     posteriors = embedded(tasks)
     np.testing.assert_allclose(posteriors.lam[0].sum(axis=1), [4, 3], rtol=1e-5)
     second = make_tasks(pool, [[3, 4]], support=[[[0, 1], [2, 3]]])
-    same(part(posteriors, [1]), embedded(second))
+    same(subset(posteriors, [1]), embedded(second))
     mixed = sample_tasks(pool, 20, n_way=(2, 5), n_shot=(1, 8), seed=3)
     assert np.isfinite(embedded(mixed).elbo).all()
 

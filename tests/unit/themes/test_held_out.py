@@ -51,13 +51,13 @@ SETTINGS = {"prepare": PrepareConfig(pca=2)}
 
 
 @cache
-def tested_on_classes() -> CoClustering:
+def fit_tested_on_classes() -> CoClustering:
     return fit(many_tasks(many_classes()), **SETTINGS)
 
 
 def test_a_fit_says_what_it_was_tested_on():
     for model, tested_on, n_tasks in (
-        (tested_on_classes(), HELD_OUT, 500),
+        (fit_tested_on_classes(), HELD_OUT, 500),
         (fitted(), SET_ASIDE, 7),
     ):
         assert model.held_out_ == model.health_.tested_on == tested_on
@@ -95,10 +95,10 @@ def test_classes_are_held_out_where_they_can_be():
 
 
 def test_it_is_kept_on_disk(tmp_path: Path):
-    tested_on_classes().save(tmp_path / "m")
+    fit_tested_on_classes().save(tmp_path / "m")
     back = TaskThemes.load(tmp_path / "m")
     assert back.held_out_ == HELD_OUT
-    assert back.health_ == tested_on_classes().health_
+    assert back.health_ == fit_tested_on_classes().health_
 
 
 def test_held_out_classes_take_no_part_in_what_is_learned():
@@ -106,7 +106,7 @@ def test_held_out_classes_take_no_part_in_what_is_learned():
     for c in left_out():
         changed[f"c{c}"] = changed[f"c{c}"] * 3 + 50
     other = fit(many_tasks(ClassPool.from_classes(changed, name="changed")), **SETTINGS)
-    model = tested_on_classes()
+    model = fit_tested_on_classes()
     np.testing.assert_array_equal(other.preparation_.mean, model.preparation_.mean)
     np.testing.assert_array_equal(other.preparation_.components, model.preparation_.components)
     for ours, theirs in zip(
@@ -122,7 +122,7 @@ def test_the_preparation_is_learned_without_held_out_classes():
     assert len(left_out()) == 5
     learned = all_rows(pool, np.setdiff1d(np.arange(N_CLASSES), left_out()))
     expected = pool.samples[learned].mean(axis=0)
-    np.testing.assert_allclose(tested_on_classes().preparation_.mean, expected, atol=1e-5)
+    np.testing.assert_allclose(fit_tested_on_classes().preparation_.mean, expected, atol=1e-5)
 
 
 # -- several fits -----------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_fits_to_the_same_classes_agree_on_distances():
     again = fit(many_tasks(pool, seed=1), random_state=1, **SETTINGS)
     distances = [
         mean_distance(model.embed(evaluated), model.embed(known))
-        for model in (tested_on_classes(), again)
+        for model in (fit_tested_on_classes(), again)
     ]
     assert spearman(*distances) > 0.9
 
