@@ -137,15 +137,6 @@ def held(seen: Sequence[GainSeen]) -> float:
     return float(np.mean(inside))
 
 
-def best_sources(entries: Sequence[dict[str, Any]]) -> list[float]:
-    """The gain of the single source that was best, found by trying all on the queries."""
-    return [
-        max(tried["gain"] for tried in e["ways"] if tried["way"].startswith(SOURCE))
-        for e in entries
-        if e["cell"]["with_sources"]
-    ]
-
-
 def points(values: Sequence[float], count: bool = True) -> str:
     """Mean over targets with its 95 % interval, and the worst; in points of accuracy.
 
@@ -178,7 +169,6 @@ def table(budget: int = 100) -> str:
     auto = [points([gain for *_, gain in decided(e, budget)]) for e in own]
     rows.append(["**auto**, each target predicted from the others", *auto])
     rows.append(["all 2,000 candidates", *(points(gains(e, "all", budget)) for e in own)])
-    rows.append(["the best single source, found by trying", *map(points, map(best_sources, own))])
     rows.append(
         ["held by `auto`'s 90 % intervals", *(f"{100 * held(gains_seen(e)):.0f} %" for e in own)]
     )
