@@ -22,7 +22,6 @@ MEASURES = {
     ("nearest centroid", "", 1): "nearest centroid",
     ("hardness", "", 1): "hardness",
     ("separation", "", 1): "separation of the classes",
-    ("task-themes", "kl", 1): "task-themes, one fit",
     ("task-themes", "kl", 3): "task-themes, three fits",
     ("task-themes, chosen size", "kl", 3): "task-themes of the chosen size, three fits",
     ("image-themes", "", 1): "image-themes and position",

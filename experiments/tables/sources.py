@@ -11,7 +11,6 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 from experiments.sources import TOP, by_chance, ndcg, regret, usefulness_elsewhere
 from experiments.tables import DOCS, Blocks, ledger
@@ -21,10 +20,9 @@ from taskscape.statistics import Interval, mean_interval
 
 PAGE = DOCS / "results-sources.md"
 JOINED = "sources-glyphs-omniglot"
-BLIND, BOTH, TRIED, AGAIN = "blind", "both", "tried", "again"
+BLIND, TRIED, AGAIN = "blind", "tried", "again"
 WORDS = {
     BLIND: "**usefulness to other targets**",
-    BOTH: "mean rank of `themes` and usefulness",
     TRIED: "trying each on labelled samples",
     AGAIN: "a second training of each",
 }
@@ -90,8 +88,6 @@ def rankings(learner: str, joined: bool = False) -> dict[str, list[Ranked]]:
         blind = -usefulness_elsewhere(accuracy, target, names)
         far = {m: of(d) for m, d in measured(joined).items() if target in d}
         far[BLIND] = blind
-        if (near := "`themes`, nearest") in far:
-            far[BOTH] = rankdata(blind) + rankdata(far[near])
         far[TRIED] = of(held_out, -1)
         if target in again:
             far[AGAIN] = of(again, -1)
