@@ -46,9 +46,9 @@ def test_classes() -> str:
             [
                 POOLS[cell["pool"]["name"]],
                 str(cell["labelled"]),
-                _between(one["spearman"], one["spearman_interval"], "{:.2f}"),
+                _between(one["spearman"], one["spearman_interval"]),
                 f"{100 * one['mean_absolute_error']:.1f}",
-                f"{_between(one['coverage'], one['coverage_interval'], '{:.0f}', 100)} %",
+                f"{100 * one['coverage']:.0f} %",
                 f"{100 * one['mean_width']:.1f}",
                 f"{by['difficulty']['spearman']:z.2f}".replace("-", "−"),
             ]
@@ -58,8 +58,8 @@ def test_classes() -> str:
     return markdown_table(names, rows)
 
 
-def _between(value: float, ends: tuple[float, float], how: str, times: float = 1) -> str:
-    shown, low, high = (how.format(times * v).replace("-", "−") for v in (value, *ends))
+def _between(value: float, ends: tuple[float, float]) -> str:
+    shown, low, high = (f"{v:.2f}".replace("-", "−") for v in (value, *ends))
     return f"{shown} [{low}, {high}]"
 
 

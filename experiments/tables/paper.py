@@ -15,7 +15,7 @@ PAGE = DOCS / "results-paper.md"
 LEARNERS = ("protonet",)
 """Those in the tables of figure 2: the others have nearly the same numbers."""
 GAINING = ("protonet", "maml", "maml-untuned")
-"""Those in the table of figure 3: the others gain as tuned MAML does."""
+"""Those in the table of figure 3: the other tuned ones gain from no choice either."""
 CHOICES = (
     "random", "nearest (ours)", "coverage (sized)", "nearest (task2vec)", "nearest (literal)",
 )  # fmt: skip
