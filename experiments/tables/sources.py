@@ -112,8 +112,8 @@ def table(learners: Sequence[str], joined: bool = False) -> str:
     for ranked in by_learner:
         expected = [by_chance(a) for a, _ in ranked[BLIND]]
         chance += _cells([[*regrets, gain] for regrets, gain in expected])
-    scores = [f"regret@{k}" for k in SHOWN] + ["NDCG"]
-    columns = [f"{LEARNERS[learner]} {score}" for learner in learners for score in scores]
+    shown = [f"regret@{k}" for k in SHOWN] + ["NDCG"]
+    columns = [f"{LEARNERS[learner]} {score}" for learner in learners for score in shown]
     return markdown_table(["sources ranked by", *columns], [*rows, chance])
 
 
