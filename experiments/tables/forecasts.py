@@ -12,7 +12,6 @@ from experiments.tables import DOCS, POOLS, Blocks, ledger
 from taskscape.plain_text import markdown_table
 
 SHOWN = ("forecast", "protonet", 1)
-PARTS = ("distance", "difficulty")
 PAGE = DOCS / "forecast.md"
 
 
@@ -47,23 +46,20 @@ def test_classes() -> str:
             [
                 POOLS[cell["pool"]["name"]],
                 str(cell["labelled"]),
-                _between(one["spearman"], one["spearman_interval"], "{:.2f}"),
-                f"{one['ceiling']:.2f}",
-                _between(one["mean_absolute_error"], one["error_interval"], "{:.1f}", 100),
-                f"{100 * one['always_mean_error']:.1f}",
-                f"{_between(one['coverage'], one['coverage_interval'], '{:.0f}', 100)} %",
+                _between(one["spearman"], one["spearman_interval"]),
+                f"{100 * one['mean_absolute_error']:.1f}",
+                f"{100 * one['coverage']:.0f} %",
                 f"{100 * one['mean_width']:.1f}",
-                *(f"{by[name]['spearman']:z.2f}".replace("-", "−") for name in PARTS),
+                f"{by['difficulty']['spearman']:z.2f}".replace("-", "−"),
             ]
         )
-    names = ["", "labelled", "rank correlation", "ceiling", "mean error, points",
-             "always the mean", "held by the interval", "mean width",
-             *(f"by {name} alone" for name in PARTS)]  # fmt: skip
+    names = ["", "labelled", "rank correlation", "mean error, points", "held by the interval",
+             "mean width", "by difficulty alone"]  # fmt: skip
     return markdown_table(names, rows)
 
 
-def _between(value: float, ends: tuple[float, float], how: str, times: float = 1) -> str:
-    shown, low, high = (how.format(times * v).replace("-", "−") for v in (value, *ends))
+def _between(value: float, ends: tuple[float, float]) -> str:
+    shown, low, high = (f"{v:.2f}".replace("-", "−") for v in (value, *ends))
     return f"{shown} [{low}, {high}]"
 
 

@@ -27,21 +27,13 @@ def draws() -> dict[str, dict[str, np.ndarray]]:
 
 
 def table() -> str:
-    """The mean over draws and the lowest and highest of them; how many, where not five."""
+    """The mean over draws; the figure has every draw."""
     pools = [p for p in POOLS if p in draws()["chance"]]
-    rows = [["chance", *(f"{draws()['chance'][p].mean():.0f}" for p in pools)]]
+    rows = []
     for measure, own in draws().items():
-        if measure != "chance":
-            rows.append([f"`{measure}`", *(_shown(own.get(p, np.array([]))) for p in pools)])
+        name = measure if measure == "chance" else f"`{measure}`"
+        rows.append([name, *(f"{own[p].mean():.0f}" if p in own else "" for p in pools)])
     return markdown_table(["measure", *(POOLS[p] for p in pools)], rows)
-
-
-def _shown(x: np.ndarray) -> str:
-    if not len(x):
-        return ""
-    few = "" if len(x) == 5 else f", {len(x)} draw{'s' * (len(x) > 1)}"
-    spread = f"{x.min():.0f} to {x.max():.0f}{few}" if len(x) > 1 else few.removeprefix(", ")
-    return f"{x.mean():.0f} ({spread})"
 
 
 def draw() -> None:

@@ -6,7 +6,7 @@ Writes the tables of ``docs/results-similarity.md`` and ``docs/images/measures.p
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import matplotlib as mpl
@@ -22,7 +22,6 @@ MEASURES = {
     ("nearest centroid", "", 1): "nearest centroid",
     ("hardness", "", 1): "hardness",
     ("separation", "", 1): "separation of the classes",
-    ("task-themes", "kl", 1): "task-themes, one fit",
     ("task-themes", "kl", 3): "task-themes, three fits",
     ("task-themes, chosen size", "kl", 3): "task-themes of the chosen size, three fits",
     ("image-themes", "", 1): "image-themes and position",
@@ -42,7 +41,6 @@ DRAWN = {
     "OTDD": "OTDD",
 }
 """What the figure has, in shorter words; the tables have all."""
-STATISTICS = ("spearman", "partial_all")
 
 
 @cache
@@ -81,26 +79,29 @@ def values(
     return np.mean(seen, axis=0)
 
 
-def table(statistic: str) -> str:
-    """Similarity measures against data sets."""
+def table() -> str:
+    """Similarity measures against data sets: alone, and given difficulty with the interval."""
     pools = {name: entries for name in POOLS if (entries := cells_of(name))}
     rows = []
     for measure, words in MEASURES.items():
-        cells = [values(entries, measure, statistic) for entries in pools.values()]
-        if any(c is not None for c in cells):
-            rows.append([words, *("" if c is None else _shown(c) for c in cells)])
+        cells = []
+        for entries in pools.values():
+            alone = values(entries, measure, "spearman")
+            given = values(entries, measure, "partial_all")
+            shown = [] if alone is None else [_number(alone[0])]
+            if given is not None:
+                shown.append("{} [{}, {}]".format(*map(_number, given)))
+            cells.append("; ".join(shown))
+        if any(cells):
+            rows.append([words, *cells])
     return markdown_table(["", *(POOLS[name] for name in pools)], rows)
 
 
-def _shown(x: np.ndarray) -> str:
-    value, low, high = (f"{v:z.2f}".replace("-", "−") for v in x)
-    return f"{value} [{low}, {high}]"
+def _number(x: float) -> str:
+    return f"{x:z.2f}".replace("-", "−")
 
 
-TABLES = Blocks(
-    "experiments/tables/similarity.py",
-    {name: partial(table, name) for name in STATISTICS},
-)
+TABLES = Blocks("experiments/tables/similarity.py", {"measures": table})
 
 
 def draw() -> None:

@@ -6,28 +6,28 @@ Accuracies after training on each source alone are those of the ledger of target
 second training of each, of the ledger of sources.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 from experiments.sources import TOP, by_chance, ndcg, regret, usefulness_elsewhere
 from experiments.tables import DOCS, Blocks, ledger
-from experiments.tables.targets import LEARNERS, SOURCE, decided, entries_of
+from experiments.tables.targets import LEARNERS, SOURCE, entries_of
 from taskscape.plain_text import markdown_table
-from taskscape.statistics import mean_interval
+from taskscape.statistics import Interval, mean_interval
 
 PAGE = DOCS / "results-sources.md"
 JOINED = "sources-glyphs-omniglot"
-BLIND, BOTH, TRIED, AGAIN = "blind", "both", "tried", "again"
+BLIND, TRIED, AGAIN = "blind", "tried", "again"
 WORDS = {
-    BLIND: "**usefulness to other targets**, blind to this one",
-    BOTH: "mean rank of `themes`, nearest, and usefulness to other targets",
-    TRIED: "training on each, tried on the labelled samples",
-    AGAIN: "a second training on each, tried on the queries: what noise leaves",
+    BLIND: "**usefulness to other targets**",
+    TRIED: "trying each on labelled samples",
+    AGAIN: "a second training of each",
 }
+SHOWN = (1, 3)
+"""The k of the regrets in the tables."""
 
 Ranked = tuple[np.ndarray, np.ndarray]
 """Accuracies of the sources of a target, and what they are ranked by: the nearest first."""
@@ -88,8 +88,6 @@ def rankings(learner: str, joined: bool = False) -> dict[str, list[Ranked]]:
         blind = -usefulness_elsewhere(accuracy, target, names)
         far = {m: of(d) for m, d in measured(joined).items() if target in d}
         far[BLIND] = blind
-        if (near := "`themes`, nearest") in far:
-            far[BOTH] = rankdata(blind) + rankdata(far[near])
         far[TRIED] = of(held_out, -1)
         if target in again:
             far[AGAIN] = of(again, -1)
@@ -98,76 +96,64 @@ def rankings(learner: str, joined: bool = False) -> dict[str, list[Ranked]]:
     return {name: own for name, own in ranked.items() if len(own) == len(accuracy)}
 
 
-def table(learner: str, joined: bool = False) -> str:
-    """Regret and NDCG by what ranks the sources, means over targets with their intervals.
-
-    The last column is paired by target.
-    """
-    ranked = rankings(learner, joined)
+def table(learners: Sequence[str], joined: bool = False) -> str:
+    """Regret and NDCG by what ranks the sources, means over targets; columns for each learner."""
+    by_learner = [rankings(learner, joined) for learner in learners]
     rows = []
-    for name in [n for n in ranked if n not in WORDS] + [n for n in WORDS if n in ranked]:
-        scores = [[100 * regret(a, d, k) for k in TOP] + [ndcg(a, d)] for a, d in ranked[name]]
-        saved = [
-            regret(a, blind, 3) - regret(a, d, 3)
-            for (a, d), (_, blind) in zip(ranked[name], ranked[BLIND], strict=True)
-        ]
-        less = "" if name == BLIND else mean_interval(np.array(saved)).in_points()
-        words = WORDS.get(name, name)
-        rows.append([words, *_shown(np.array(scores)), less.replace("-", "−")])
-    expected = [by_chance(a) for a, _ in ranked[BLIND]]
-    chance = np.array([[*(100 * r for r in regrets), gain] for regrets, gain in expected])
-    rows.append(["by chance", *_shown(chance), ""])
-    columns = ["sources ranked by", *(f"regret@{k}, %" for k in TOP), "NDCG", "regret@3 saved"]
-    return markdown_table(columns, rows)
+    for name in _shown(by_learner[0]):
+        row = [WORDS.get(name, name)]
+        for ranked in by_learner:
+            scores = [
+                [*(regret(a, d, k) for k in TOP), ndcg(a, d)] for a, d in ranked.get(name, [])
+            ]
+            row += _cells(scores)
+        rows.append(row)
+    chance = ["by chance"]
+    for ranked in by_learner:
+        expected = [by_chance(a) for a, _ in ranked[BLIND]]
+        chance += _cells([[*regrets, gain] for regrets, gain in expected])
+    shown = [f"regret@{k}" for k in SHOWN] + ["NDCG"]
+    columns = [f"{LEARNERS[learner]} {score}" for learner in learners for score in shown]
+    return markdown_table(["sources ranked by", *columns], [*rows, chance])
 
 
-def _shown(scores: np.ndarray) -> list[str]:
-    """Means of regrets, and of NDCG with a decimal more, with their intervals."""
-    cells = []
-    for form, x in zip(["{:.1f}"] * len(TOP) + ["{:.2f}"], scores.T, strict=True):
-        of = mean_interval(x)
-        value, low, high = (form.format(max(v, 0)) for v in (of.value, of.low, of.high))
-        cells.append(f"{value} [{low}, {high}]")
-    return cells
+def _shown(ranked: Mapping[str, Any]) -> list[str]:
+    """Every measure by the nearest task, ``themes`` by the mean too, and what has words."""
+    measures = [n for n in ranked if n.endswith("nearest") or n == "`themes`, mean"]
+    return [*measures, *(n for n in WORDS if n in ranked)]
 
 
-def gains() -> str:
-    """Points over 100 random tasks by training on the source that is ranked first."""
-    columns = {}
-    for learner in LEARNERS:
-        entries = entries_of("mlp", learner)
-        tried = [{(w["way"], w["budget"]): w for w in e["ways"]} for e in entries]
-        random = np.array([np.mean(by["random", 100]["accuracy"]) for by in tried])
-        ranked = rankings(learner)
-        first = {n: np.array([a[np.argmin(d)] for a, d in own]) for n, own in ranked.items()}
-        own = {WORDS.get(n, n): first[n] - random for n in ranked if n != AGAIN}
-        best = np.array([a.max() for a, _ in ranked[BLIND]])
-        own["the best of all, which nobody knows"] = best - random
-        own["not one source: all 2,000 candidates"] = np.array(
-            [by["all", 2000]["gain"] for by in tried]
+def _cells(scores: list[list[float]]) -> list[str]:
+    """The means over targets of the regrets that are shown, and of NDCG."""
+    if not scores:
+        return [""] * (len(SHOWN) + 1)
+    means = dict(zip((*TOP, "ndcg"), np.mean(scores, axis=0), strict=True))
+    return [*(f"{100 * means[k]:.1f}" for k in SHOWN), f"{means['ndcg']:.2f}"]
+
+
+def saved_at_3(learner: str) -> dict[str, Interval]:
+    """By what ranks the sources, regret@3 of the blind ranking less its own, paired by target."""
+    ranked = rankings(learner)
+    return {
+        name: mean_interval(
+            np.array(
+                [
+                    regret(a, blind, 3) - regret(a, d, 3)
+                    for (a, d), (_, blind) in zip(own, ranked[BLIND], strict=True)
+                ]
+            )
         )
-        own["not one source: 100 tasks by `auto`"] = np.array(
-            [gain for *_, gain in decided(entries, 100)]
-        )
-        columns[learner] = own
-    rows = [
-        [
-            name,
-            *(mean_interval(own[name]).in_points().replace("-", "−") for own in columns.values()),
-        ]
-        for name in columns["protonet"]
-    ]
-    return markdown_table(["the source that is first by", *LEARNERS.values()], rows)
+        for name, own in ranked.items()
+    }
 
 
 TABLES = Blocks(
     "experiments/tables/sources.py",
-    {
-        **{learner: partial(table, learner) for learner in LEARNERS},
-        "gains": gains,
-        "joined": partial(table, "protonet", joined=True),
-    },
+    {"alone": partial(table, tuple(LEARNERS)), "joined": partial(table, ("protonet",), True)},
 )
 
 if __name__ == "__main__":
     TABLES.write(PAGE)
+    for learner in LEARNERS:
+        for name, saved in saved_at_3(learner).items():
+            print(learner, "regret@3 saved by", name, saved.in_points())
