@@ -106,7 +106,7 @@ def nearest(
     data: Annotated[
         list[str] | None,
         Option(
-            help="The data that has the classes: needed with --model, and else to put the most "
+            help="The data that has the classes: needed with --model, otherwise to put the most "
             "alike of equally near tasks first; may be repeated."
         ),
     ] = None,

@@ -120,7 +120,7 @@ TasksFile = Annotated[
         "--tasks", help="Tasks by `taskscape tasks`, or a CSV of your own: task, class, sample."
     ),
 ]
-Split = Annotated[str | None, Option(help="Else draw from: train, val, test, train+val.")]
+Split = Annotated[str | None, Option(help="Draw from this split: train, val, test, train+val.")]
 NTasks = Annotated[int, Option(help="How many tasks to draw.")]
 NWay = Annotated[str, Option(help="Classes per task: 5, or a range 5-10.")]
 NShot = Annotated[str, Option(help="Samples per class: 16, 1-5, or all.")]

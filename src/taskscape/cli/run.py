@@ -35,7 +35,7 @@ def run(
         str | None, Option("--preset", help=f"{', '.join(PRESETS)} (paper: its sizes, for a GPU).")
     ] = None,
     config: Annotated[
-        Path | None, Option(help="Settings in TOML; options given besides go before them.")
+        Path | None, Option(help="Settings in TOML; options take precedence over them.")
     ] = None,
     set_values: opt.SetValues = None,
     resume: Annotated[

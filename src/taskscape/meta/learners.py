@@ -44,8 +44,8 @@ class LearnerEntry:
     def start(self, samples: str = "features") -> Mapping[str, Setting]:
         """The settings for a kind of sample; what was not tried on components is as on features.
 
-        What a caller asks for goes before these, and these go before the defaults of the class and
-        of :class:`TrainConfig`.
+        What a caller asks for takes precedence over these, and these over the defaults of the class
+        and of :class:`TrainConfig`.
         """
         features = {} if samples == "images" else self.settings.get("features", {})
         return self.settings.get(samples, features)

@@ -84,7 +84,7 @@ def fitted_to(config: StudyConfig, pool: ClassPool) -> tuple[StudyConfig, list[s
     """The settings with what is 'at most' cut to what the data have, and the cuts in words.
 
     What cannot be cut without changing the question (ways, shots, budgets) is an error instead.
-    Learners get the settings that they start from; what is asked for goes before these.
+    Learners get the settings that they start from; what is asked for takes precedence.
     """
     _check_classes(config, pool)
     learners = config.learners
