@@ -54,6 +54,21 @@ def write_anew(path: Path, write: Callable[[Path], None]) -> None:
         write(file)
 
 
+def test_a_ledger_says_that_the_disk_is_full_and_keeps_its_lines(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "results.jsonl"
+    Lab(path).add({"number": 1}, {"accuracy": 0.5})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, hard))
+    try:
+        with pytest.raises(DataError, match=r"File too large\. What was there before is as it"):
+            Lab(path).add({"number": 2}, {"accuracy": 0.6})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with pytest.warns(UserWarning, match="cut off"):
+        assert [cell["accuracy"] for cell in Lab(path).cells.values()] == [0.5]
+
+
 @pytest.mark.parametrize("kind", WRITERS)
 def test_whatever_is_written_says_that_the_disk_is_full(kind: str, tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")

@@ -178,20 +178,10 @@ def atomic_folder(path: PathLike, *, replace: bool = True) -> Iterator[Path]:
 
 
 @contextmanager
-def _written_aside(
-    path: PathLike, final: Path, take_place: Callable[[Path], object]
-) -> Iterator[Path]:
-    """A free name beside ``final``; what is written there is put on disk, then takes its place."""
-    final.parent.mkdir(parents=True, exist_ok=True)
-    beginning = f".{final.name}-unfinished-"
-    unfinished = final.with_name(f"{beginning}{secrets.token_hex(4)}")
+def full_disk_named(path: PathLike) -> Iterator[None]:
+    """Say so in an error where the disk has no room for what a block writes."""
     try:
-        yield unfinished
-        for written in (*unfinished.rglob("*"), unfinished):
-            _onto_disk(written)
-        take_place(unfinished)
-        _onto_disk(final.parent)
-        remove_leftovers(final.parent, f"{glob.escape(beginning)}*")
+        yield
     except OSError as error:
         if error.errno not in DISK_FULL:
             raise
@@ -200,6 +190,24 @@ def _written_aside(
             "it was. Free some space, or choose another place, and run the same command again "
             "(with --resume, where it has one)."
         ) from error
+
+
+@contextmanager
+def _written_aside(
+    path: PathLike, final: Path, take_place: Callable[[Path], object]
+) -> Iterator[Path]:
+    """A free name beside ``final``; what is written there is put on disk, then takes its place."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    beginning = f".{final.name}-unfinished-"
+    unfinished = final.with_name(f"{beginning}{secrets.token_hex(4)}")
+    try:
+        with full_disk_named(path):
+            yield unfinished
+            for written in (*unfinished.rglob("*"), unfinished):
+                _onto_disk(written)
+            take_place(unfinished)
+            _onto_disk(final.parent)
+            remove_leftovers(final.parent, f"{glob.escape(beginning)}*")
     finally:
         _remove(unfinished)
 

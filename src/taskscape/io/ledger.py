@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from taskscape.errors import DataError
-from taskscape.io.files import locked
+from taskscape.io.files import full_disk_named, locked
 from taskscape.io.values import versions_and_hardware
 
 _BEGINNING = b'{"cell": {'
@@ -38,7 +38,7 @@ class Ledger:
         entry = json.loads(json.dumps({"cell": dict(cell), **results, **self.about}))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = self.path.with_name(f".{self.path.name}.lock")  # others may add to it too
-        with locked(lock), self.path.open("a+b") as file:
+        with full_disk_named(self.path), locked(lock), self.path.open("a+b") as file:
             file.seek(0)
             whole = _parse(file.read(), self.path)[1]
             file.truncate(whole)
