@@ -29,11 +29,9 @@ def learners() -> str:
 
 
 def divergences() -> str:
-    rows = []
-    for d in DIVERGENCES.values():
-        needs = "; needs `alpha`" if d.needs_alpha else ""
-        needs += "; sampled, with a standard error" if d.has_stderr else ""
-        rows.append((f"`{d.name}`", "yes" if d.symmetric else "no", d.meaning + needs))
+    rows = [
+        (f"`{d.name}`", "yes" if d.symmetric else "no", d.meaning) for d in DIVERGENCES.values()
+    ]
     return markdown_table(("name", "symmetric", "what it is"), rows)
 
 

@@ -41,7 +41,6 @@ from taskscape.themes.prepare import PreparedSamples
 from taskscape.themes.task_model import without_advice
 
 __all__ = [
-    "CLOSED",
     "FAMILIES",
     "Family",
     "Variant",
@@ -49,17 +48,11 @@ __all__ = [
     "summarise_distances",
 ]
 
-CLOSED = tuple(d.name for d in DIVERGENCES.values() if not (d.needs_alpha or d.has_stderr))
-"""Divergences with a closed form."""
-_OTHER = tuple(kind for kind in CLOSED if kind != "kl")
+_OTHER = tuple(kind for kind in DIVERGENCES if kind != "kl")
 ENSEMBLE = 3
 """Fits in an ensemble."""
 _OWN = "the task alone"
 _NEAREST = (1, 10, 100)
-_SAMPLES = 256
-"""Points of each task for the Jensen-Shannon divergence."""
-_EMD_SHARE = 5
-"""The earth mover's distance is measured to a fifth of the few training tasks."""
 
 
 def run_measures(
@@ -251,15 +244,7 @@ def _theme_difficulty(shared: Shared, seed: int) -> Summaries:
 def _themes_few(shared: Shared, seed: int) -> Summaries:
     fits = shared.fit(seed)
     a, b = fits.test.lam[0][shared.study.few], fits.train.lam[0][: shared.study.sizes.few_reference]
-    for kind in ("kl", "jensen_shannon"):
-        yield summarise_distances(distances(a, b, kind, n_samples=_SAMPLES))
-
-
-def _earth_mover(shared: Shared, seed: int) -> Summaries:
-    fits = shared.fit(seed)
-    a = fits.test.lam[0][shared.study.few]
-    b = fits.train.lam[0][: shared.study.sizes.few_reference // _EMD_SHARE]
-    yield summarise_distances(distances(a, b, "emd", alpha=fits.model.alpha_))
+    yield summarise_distances(distances(a, b))
 
 
 def _task2vec(shared: Shared, seed: int) -> Summaries:
@@ -295,8 +280,6 @@ class Family:
     few: bool = True
     own: bool = False
     """Whether it looks at the task alone and not at the training tasks."""
-    share: int = 1
-    """One in this many of the training tasks is used."""
     chosen_size: bool = False
     """Whether its models have the size that validation classes of the data set prefer."""
 
@@ -311,7 +294,7 @@ class Family:
     def reference(self, study: SimilarityStudy) -> int:
         """How many training tasks distances are measured to."""
         sizes = study.sizes
-        return (sizes.few_reference if self.few else sizes.reference) // self.share
+        return sizes.few_reference if self.few else sizes.reference
 
     def summaries(self, study: SimilarityStudy) -> tuple[str, ...]:
         """What is said of the distances."""
@@ -331,10 +314,7 @@ FAMILIES: Mapping[str, Family] = {
     "theme difficulty": Family(
         (Variant("separation of γ", "jeffreys"),), _theme_difficulty, few=False, own=True
     ),
-    "themes, few": Family(
-        tuple(Variant("task-themes", kind) for kind in ("kl", "jensen_shannon")), _themes_few
-    ),
-    "earth mover": Family((Variant("task-themes", "emd"),), _earth_mover, share=_EMD_SHARE),
+    "themes, few": Family((Variant("task-themes", "kl"),), _themes_few),
     "themes, chosen size": Family(
         tuple(Variant("task-themes, chosen size", "kl", n) for n in (1, ENSEMBLE)),
         _chosen_size,

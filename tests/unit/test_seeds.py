@@ -13,7 +13,6 @@ from taskscape import (
     DataError,
     TaskThemes,
     correlation_diagram,
-    distances,
     make_tasks,
     sample_tasks,
     select,
@@ -40,7 +39,6 @@ USES: dict[str, Callable[[Any], Any]] = {
     "all": lambda s: sample_tasks(POOL, "all", n_way=3, n_shot=2, seed=s).keys,
     "make_tasks": lambda s: make_tasks(POOL, [[0, 1], [2, 3]], n_shot=2, seed=s).keys,
     "select": lambda s: select(LAM[:5], LAM, 6, "random", seed=s).indices,
-    "cdist": lambda s: distances(LAM[:2], LAM, "jensen_shannon", n_samples=8, seed=s),
     "correlation_diagram": lambda s: [
         b.accuracy_low
         for b in correlation_diagram(LAM[:, 0], LAM[:, 1] / 20, seed=s)

@@ -9,12 +9,9 @@ from taskscape.compare.difficulty import (
 from taskscape.compare.divergences import (
     DIVERGENCES,
     Divergence,
-    Estimate,
     distances,
-    divergence_with_error,
     mean_distance,
     member_agreement,
-    theme_cost,
 )
 from taskscape.compare.posteriors import normalise_ways
 from taskscape.compare.search import Neighbours, TaskIndex, nearest
@@ -23,17 +20,14 @@ __all__ = [
     "DIVERGENCES",
     "ClassMoments",
     "Divergence",
-    "Estimate",
     "Neighbours",
     "Separation",
     "TaskIndex",
     "class_moments",
     "distances",
-    "divergence_with_error",
     "feature_separation",
     "mean_distance",
     "member_agreement",
     "nearest",
     "normalise_ways",
-    "theme_cost",
 ]

@@ -116,14 +116,10 @@ def find_similarity(name: str) -> KnownSimilarity:
         return known
     from taskscape.compare import DIVERGENCES  # slow to import
 
-    gaussian = known.factor in ("", POSITION)
-    fit = {
-        d.name: known.factor is not None and not d.needs_alpha and bool(d.gaussian or not gaussian)
-        for d in DIVERGENCES.values()
-    }
-    if not fit.get(kind):
-        able = ", ".join(name for name in fit if fit[name]) or "none"
+    able = DIVERGENCES if known.factor is not None else ()
+    if kind not in able:
         raise DataError(
-            f"similarity={name!r}: {measure} has no divergence {kind!r}; those it can take: {able}."
+            f"similarity={name!r}: {measure} has no divergence {kind!r}; those it can take: "
+            f"{', '.join(able) or 'none'}."
         )
     return replace(known, kind=kind)

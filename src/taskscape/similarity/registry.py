@@ -30,21 +30,19 @@ class ModelSimilarity(Similarity):
 
     ``model`` is a :class:`taskscape.TaskThemes` or :class:`taskscape.themes.CoClustering`; one that
     is fitted already need not be fitted again. ``factor`` is the factor of the posterior to compare
-    by, by default all of it. ``kind`` is the divergence and ``alpha`` what ``"emd"`` needs besides.
-    Embeddings are :class:`taskscape.Embeddings`.
+    by, by default all of it. ``kind`` is the divergence. Embeddings are
+    :class:`taskscape.Embeddings`.
     """
 
     cheap = True
 
-    def __init__(
-        self, model: Any, factor: str | None = None, kind: str = "kl", *, alpha: Any = None
-    ) -> None:
+    def __init__(self, model: Any, factor: str | None = None, kind: str = "kl") -> None:
         if not hasattr(model, "embed"):
             raise DataError(
                 f"model is {type(model).__name__}; expected something with embed(tasks), such as "
                 "TaskThemes. Embedded tasks, and λ, go straight to distances_between."
             )
-        self.model, self.factor, self.kind, self.alpha = model, factor, kind, alpha
+        self.model, self.factor, self.kind = model, factor, kind
         self.symmetric = find_divergence(kind).symmetric
 
     def fit(self, tasks: TaskSet) -> "ModelSimilarity":
@@ -56,11 +54,11 @@ class ModelSimilarity(Similarity):
         return embedded if self.factor is None else embedded.factor(self.factor)
 
     def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
-        return lambda part: divergences_between(a[part], b, self.kind, alpha=self.alpha)
+        return lambda part: divergences_between(a[part], b, self.kind)
 
     def distances(self, test: Any, train: Any) -> DistanceSource:
         a, b = self._embedded(test, "test"), self._embedded(train, "train")
-        return PosteriorSource(a, b, self.kind, alpha=self.alpha)
+        return PosteriorSource(a, b, self.kind)
 
     def _embedded(self, tasks: Any, name: str) -> Any:
         if isinstance(tasks, TaskSet):

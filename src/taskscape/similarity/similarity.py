@@ -117,12 +117,11 @@ class PosteriorSource(DistanceSource):
     """Distances between posteriors, from test to training tasks, by any divergence.
 
     Means and nearest tasks by KL, which is affine in the training task, need no matrix of pairs.
-    ``alpha`` is what ``"emd"`` needs besides.
     """
 
-    def __init__(self, test: Tasks, train: Tasks, kind: str = "kl", *, alpha: Any = None) -> None:
-        self._affine = find_divergence(kind).name == "kl"
-        self._options = {"kind": kind, "alpha": alpha}
+    def __init__(self, test: Tasks, train: Tasks, kind: str = "kl") -> None:
+        self._kind = find_divergence(kind).name
+        self._affine = kind == "kl"
         self._test, self._train = read_posterior(test, "test"), read_posterior(train, "train")
         check_together(self._test, self._train)
         self._index: tuple[UInt64[np.ndarray, "trains"] | None, TaskIndex] | None = None
@@ -135,7 +134,7 @@ class PosteriorSource(DistanceSource):
 
     @cached_property
     def _pair_by_pair(self) -> Block:
-        return np.asarray(distances(self._test, self._train, **self._options))
+        return np.asarray(distances(self._test, self._train, self._kind))
 
     def contents(self) -> Hashes:
         # the log-normalisers nearly always tell tasks apart, and are few

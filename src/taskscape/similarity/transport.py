@@ -2,13 +2,15 @@
 
 from functools import cache
 from itertools import permutations
+from math import lcm
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.optimize import linear_sum_assignment, linprog
+from scipy.sparse import csc_array, eye_array, kron, vstack
 
 from taskscape.arguments import check_choice
 from taskscape.compare.posteriors import distinct_rows
-from taskscape.compare.transport import move_equal_weights
 from taskscape.errors import DataError
 from taskscape.similarity.similarity import (
     FeatureSimilarity,
@@ -22,6 +24,8 @@ from taskscape.themes.prepare import Prepare
 
 _TRY_ALL = 5
 """Up to this many classes all assignments (120) are tried at once, in one matrix product."""
+_MOST_COPIES = 512
+"""Up to this many places an assignment is quicker than a linear programme."""
 _MOST_BYTES = 1 << 32
 _PAIRS_AT_ONCE = 1 << 16
 
@@ -270,6 +274,24 @@ def transport_classes(
                 least = np.array([move_equal_weights(c.reshape(way, other)) for c in flat])
             distances[place] = least.reshape(block.shape[:2])
     return distances
+
+
+def move_equal_weights(costs: Float[np.ndarray, "n m"]) -> float:
+    r"""Least cost where the n places of the first set weigh :math:`1/n` each, the others 1/m.
+
+    Places are copied until both sets have as many, and then assigned to each other; where they
+    would be too many, it is a linear programme.
+    """
+    n, m = costs.shape
+    copies = lcm(n, m)
+    if copies > max(n, m, _MOST_COPIES):
+        rows = kron(eye_array(n), np.ones((1, m)))
+        columns = kron(np.ones((1, n)), eye_array(m).tocsr()[:-1])  # the last one follows
+        weights = np.repeat([1 / n, 1 / m], [n, m - 1])
+        sums = csc_array(vstack([rows, columns]))
+        return float(linprog(costs.ravel(), A_eq=sums, b_eq=weights, method="highs-ds").fun)
+    square = np.repeat(np.repeat(costs, copies // n, axis=0), copies // m, axis=1)
+    return float(square[linear_sum_assignment(square)].mean())
 
 
 @cache

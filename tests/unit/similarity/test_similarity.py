@@ -45,14 +45,6 @@ def test_distances_are_those_of_compare(kind, factor):
     assert isinstance(measure.distances(a, b), PosteriorSource)
 
 
-def test_earth_movers_distance_needs_alpha():
-    model = fitted_themes()
-    alpha = model.co_clustering_.alpha_
-    measure = ModelSimilarity(model, "task_themes", "emd", alpha=alpha)
-    a = model.embed(small_tasks(4)).factor("task_themes")
-    np.testing.assert_allclose(measure.cdist(a, a), distances(a, a, "emd", alpha=alpha))
-
-
 def test_models_and_divergences_are_checked():
     with pytest.raises(DataError, match=r"^kind='l2' is not known; use 'kl', 'kl_rev"):
         ModelSimilarity(fitted_themes(), kind="l2")
