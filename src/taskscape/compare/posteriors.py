@@ -52,11 +52,14 @@ class Affine(NamedTuple):
         return np.maximum(distances + self.constant[:, None], 0.0)
 
     def to_own(
-        self, b: Float[np.ndarray, "queries some columns"], F: Float[np.ndarray, "queries some"]
-    ) -> Float[np.ndarray, "queries some"]:
-        """From every query to tasks of its own, pair by pair: equal tasks are equally far."""
-        linear = ((self.values[:, None] - b) * self.g[:, None]).sum(-1)
-        return np.maximum(F - self.F[:, None] + linear, 0.0)
+        self,
+        query: Int[np.ndarray, "pairs"],
+        b: Float[np.ndarray, "pairs columns"],
+        F: Float[np.ndarray, "pairs"],
+    ) -> Float[np.ndarray, "pairs"]:
+        """From some queries to a task each, pair by pair: equal tasks are equally far."""
+        linear = ((self.values[query] - b) * self.g[query]).sum(-1)
+        return np.maximum(F - self.F[query] + linear, 0.0)
 
 
 def read_posterior(tasks: Tasks, name: str) -> Posterior:

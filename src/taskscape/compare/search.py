@@ -8,15 +8,13 @@ candidates; their distances are computed again in float64, pair by pair.
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, UInt64
+from jaxtyping import Bool, Float, Int, UInt64
 
-from taskscape.arguments import check_choice, check_whole
+from taskscape.arguments import check_whole
 from taskscape.compare.divergences import distances as distances_of
 from taskscape.compare.posteriors import (
     THREADS,
@@ -27,22 +25,13 @@ from taskscape.compare.posteriors import (
     read_chunks,
     read_posterior,
 )
-from taskscape.compiling import keep_programs
 from taskscape.devices import one_thread
 from taskscape.embeddings import Posterior
 from taskscape.errors import DataError
 from taskscape.progress import track
 
-keep_programs()
-
-_ROWS, _QUERIES = 1 << 11, 1 << 10
-"""Tasks and queries of one matrix product on a CPU: few enough for its cache."""
-_ITEMS = 1 << 17
-"""Tasks of one matrix product on a device."""
-_SPARE = 16
-"""Candidates in float32 beyond the k-th."""
-_MORE = 4
-"""So many times more candidates where the k-th cannot be told from what was passed over."""
+_ROWS, _QUERIES = 1 << 11, 1 << 8
+"""Tasks and queries of one matrix product: few enough for a CPU's cache."""
 _ROUNDINGS = 6
 """Standard deviations of the rounding of a float32 product that are allowed for."""
 
@@ -65,48 +54,36 @@ class Neighbours:
 
 
 def nearest(
-    test: Tasks,
-    train: Tasks | Iterable[Tasks],
-    k: int = 10,
-    *,
-    kind: str = "kl",
-    method: str = "auto",
+    test: Tasks, train: Tasks | Iterable[Tasks], k: int = 10, *, kind: str = "kl"
 ) -> Neighbours:
     """The ``k`` training tasks with the smallest distance from each test task, exactly.
 
     ``train`` is embedded tasks, λ (tasks, L), or an iterable of chunks of either, such as
     ``Catalogue.posteriors()``, of which only one is in memory at a time. Tasks at equal distance
     come in the order of ``train``. ``kind`` is an entry of ``DIVERGENCES``; others than KL go pair
-    by pair. ``method``, of KL, is ``"cpu"``, ``"device"`` (JAX's default device) or ``"auto"``;
-    both give the same tasks.
+    by pair.
 
     >>> near = nearest(np.array([[1.0, 2.0]]), np.array([[5.0, 1.0], [1.0, 2.1]]), k=1)
     >>> near.indices.tolist()
     [[1]]
     """
-    near = nearest_there_are(test, train, check_whole(k, "k", 1), kind=kind, method=method)
+    near = nearest_there_are(test, train, check_whole(k, "k", 1), kind=kind)
     if (n := near.indices.shape[1]) < k:
         raise DataError(f"k={k} is more than the {n} training tasks; lower k.")
     return near
 
 
 def nearest_there_are(
-    test: Tasks,
-    train: Tasks | Iterable[Tasks],
-    k: int,
-    *,
-    kind: str = "kl",
-    method: str = "auto",
+    test: Tasks, train: Tasks | Iterable[Tasks], k: int, *, kind: str = "kl"
 ) -> Neighbours:
     """:func:`nearest`, or all training tasks where there are fewer."""
     queries = read_posterior(test, "test")
-    check_choice(method, "method", ("auto", "cpu", "device"))
     near: Neighbours | None = None
     offset = 0
     for chunk in track(read_chunks(train, "train"), "nearest tasks"):
         check_together(queries, chunk)
         if kind == "kl":
-            own = TaskIndex(chunk, method=method).search(queries, min(k, len(chunk)))
+            own = TaskIndex(chunk).search(queries, min(k, len(chunk)))
         else:
             own = nearest_columns(distances_of(queries, chunk, kind), k)
         near = _merge(near, Neighbours(own.indices + offset, own.distances), k)
@@ -154,14 +131,10 @@ class TaskIndex:
     """Training tasks made ready for many searches. Equal tasks are kept as one row."""
 
     def __init__(
-        self,
-        tasks: Posterior,
-        tie_keys: UInt64[np.ndarray, "tasks"] | None = None,
-        method: str = "auto",
+        self, tasks: Posterior, tie_keys: UInt64[np.ndarray, "tasks"] | None = None
     ) -> None:
         """Tasks at equal distance are given in the order of ``tie_keys``, then of their places."""
         self.n_tasks = len(tasks)
-        self.on_cpu = method == "cpu" or (method == "auto" and jax.default_backend() == "cpu")
         kinds = distinct_rows(tasks.values, tasks.logs)
         self.row_of_task = kinds.kind
         if len(kinds.first) < len(tasks):
@@ -188,13 +161,18 @@ class TaskIndex:
             return Neighbours(nothing.astype(np.int64), nothing)
         kinds = distinct_rows(queries.values, queries.logs)
         asked = Affine.of(queries[kinds.first])
-        parts = [
-            self._search(Affine(*(part[b : b + _QUERIES] for part in asked)), k, left)
-            for b in range(0, len(kinds.first), _QUERIES)
-        ]
-        rows, distances = (np.concatenate(part) for part in zip(*parts, strict=True))
-        near = self._expand(rows, distances, k, left)
-        return Neighbours(near.indices[kinds.kind], near.distances[kinds.kind])
+
+        def search_some(begin: int) -> Neighbours:
+            some = Affine(*(part[begin : begin + _QUERIES] for part in asked))
+            rows, distances = self._rank(some, *self._candidates(some, k, left), k, left)
+            return self._expand(rows, distances, k, left)
+
+        with one_thread("blas"), ThreadPoolExecutor(THREADS) as pool:
+            parts = list(pool.map(search_some, range(0, len(kinds.first), _QUERIES)))
+        return Neighbours(
+            np.concatenate([part.indices for part in parts])[kinds.kind],
+            np.concatenate([part.distances for part in parts])[kinds.kind],
+        )
 
     def _left(self, unused: Bool[np.ndarray, "tasks"] | None) -> _Left:
         """What may be found: all tasks, or those that are still ``unused``."""
@@ -207,40 +185,44 @@ class TaskIndex:
         turns[counts > 0] = self._turn_of_task[tasks[begins[counts > 0]]]
         return _Left(tasks, counts, begins, turns, np.where(counts > 0, self.F, np.inf))
 
-    def _search(
-        self, queries: Affine, k: int, left: _Left, keep: int = 0
-    ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
-        """The k nearest rows of each query: ``keep`` candidates by rounded scores, then ranked.
+    def _candidates(
+        self, queries: Affine, k: int, left: _Left
+    ) -> tuple[Int[np.ndarray, "pairs"], Int[np.ndarray, "pairs"]]:
+        """Queries, ascending, and the rows that may be among the k nearest of each.
 
-        Where one that was passed over may be as near as the k-th, more of them are.
+        They are those with the least F(b) − g·b in float32, and all that rounding may hide.
         """
-        n = len(self.x)
-        k, keep = min(k, n), min(max(keep, k + _SPARE), n)
-        find = self._on_cpu if self.on_cpu else self._on_device
-        rows, scores = find(queries.g, left.F - self._level, keep)
-        rows = np.where(np.isinf(scores), -1, rows)
-        near, distances = self._rank(queries, rows, k, left)
-        if keep < n:
-            shifted = queries.constant + self._level - queries.g @ self._centre
-            passed_over = scores[:, -1] + shifted - self._slack(queries)
-            unsure = np.flatnonzero(distances[:, -1] >= passed_over)
-            if len(unsure):
-                again = Affine(*(part[unsure] for part in queries))
-                near[unsure], distances[unsure] = self._search(again, k, left, _MORE * keep)
-        return near, distances
+        slopes = np.ascontiguousarray(queries.g.T, dtype=np.float32)
+        heights = (left.F - self._level).astype(np.float32)
+        slack, finite = 2 * self._rounding(queries), np.finfo(np.float32).max
+        limit = np.full_like(slack, finite)
+        query = row = np.empty(0, dtype=np.int64)
+        score = np.empty(0, dtype=np.float32)
+        n_settled = 0
+        for begin in range(0, len(self.x), _ROWS):
+            scores = self._items[begin : begin + _ROWS] @ slopes
+            np.subtract(heights[begin : begin + _ROWS, None], scores, out=scores)
+            if not begin and k < len(scores):
+                limit = np.minimum(np.partition(scores, k - 1, axis=0)[k - 1] + slack, finite)
+            places, asked = np.divmod(np.flatnonzero(scores <= limit), len(slack))
+            query, row = np.concatenate([query, asked]), np.concatenate([row, places + begin])
+            score = np.concatenate([score, scores[places, asked]])
+            if len(query) > 2 * n_settled or begin + _ROWS >= len(self.x):
+                order = np.lexsort((score, query))
+                query, row, score = query[order], row[order], score[order]
+                last = np.arange(len(query)) - np.searchsorted(query, query) == k - 1
+                limit[query[last]] = score[last] + slack[query[last]]
+                near = score <= limit[query]
+                query, row, score = query[near], row[near], score[near]
+                n_settled = len(query)
+        return query, row
 
-    def _slack(self, queries: Affine) -> Float[np.ndarray, "queries"]:
+    def _rounding(self, queries: Affine) -> Float[np.ndarray, "queries"]:
         """By how much a float32 score may be wrong."""
         far, high = self._farthest
         n = queries.g.shape[1] + 1
         size = np.abs(queries.g).max(axis=1) * far + high
-        return _ROUNDINGS * np.sqrt(n) * np.finfo(np.float32).eps * size
-
-    # centring keeps float32's digits for differences
-
-    @cached_property
-    def _centre(self) -> Float[np.ndarray, "columns"]:
-        return self.x.mean(axis=0, dtype=np.float64).astype(self.x.dtype)
+        return (_ROUNDINGS * np.sqrt(n) * np.finfo(np.float32).eps * size).astype(np.float32)
 
     @cached_property
     def _level(self) -> float:
@@ -248,7 +230,9 @@ class TaskIndex:
 
     @cached_property
     def _items(self) -> Float[np.ndarray, "rows columns"]:
-        return (self.x - self._centre).astype(np.float32, copy=False)
+        # centring keeps float32's digits for differences
+        centre = self.x.mean(axis=0, dtype=np.float64).astype(self.x.dtype)
+        return (self.x - centre).astype(np.float32, copy=False)
 
     @cached_property
     def _farthest(self) -> tuple[float, float]:
@@ -256,66 +240,25 @@ class TaskIndex:
         squares = np.einsum("ij,ij->i", self._items, self._items)
         return float(np.sqrt(squares.max())), float(np.abs(self.F - self._level).max())
 
-    def _on_cpu(
-        self, g: Float[np.ndarray, "queries columns"], F: Float[np.ndarray, "rows"], keep: int
-    ) -> tuple[Int[np.ndarray, "queries keep"], Float[np.ndarray, "queries keep"]]:
-        """The ``keep`` rows with the least F(b) − g·b, and these scores, ascending."""
-        slopes, heights = np.ascontiguousarray(g.T, dtype=np.float32), F.astype(np.float32)
-        starts = np.arange(0, len(F), _ROWS)
-
-        def scan(part: Int[np.ndarray, "_"]) -> _Candidates:
-            best = _Candidates(len(g), keep)
-            for begin in part.tolist():
-                rows = slice(begin, begin + _ROWS)
-                scores = self._items[rows] @ slopes
-                np.subtract(heights[rows, None], scores, out=scores)
-                best.offer(begin, scores)
-            best.settle()
-            return best
-
-        with one_thread("blas"), ThreadPoolExecutor(THREADS) as pool:
-            best = list(pool.map(scan, np.array_split(starts, min(THREADS, len(starts)))))
-        rows = np.concatenate([f.rows for f in best], axis=1)
-        scores = np.concatenate([f.scores for f in best], axis=1)
-        order = np.lexsort((rows, scores))[:, :keep]
-        return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)
-
-    @cached_property
-    def _on_the_device(self) -> Float[Array, "chunks n columns"]:
-        n, columns = self._items.shape
-        chunk = min(_ITEMS, n)
-        return jnp.asarray(
-            np.pad(self._items, ((0, -n % chunk), (0, 0))).reshape(-1, chunk, columns)
-        )
-
-    def _on_device(
-        self, g: Float[np.ndarray, "queries columns"], F: Float[np.ndarray, "rows"], keep: int
-    ) -> tuple[Int[np.ndarray, "queries keep"], Float[np.ndarray, "queries keep"]]:
-        """The same, by matrix products on JAX's default device."""
-        chunks, n, _ = self._on_the_device.shape
-        heights = np.full(chunks * n, np.inf, dtype=np.float32)
-        heights[: len(F)] = F
-        slopes = jnp.asarray(g, jnp.float32)
-        scores, rows = _scan(slopes, self._on_the_device, heights.reshape(chunks, n), keep)
-        return np.asarray(rows, dtype=np.int64), -np.asarray(scores, dtype=np.float64)
-
     def _rank(
-        self, queries: Affine, rows: Int[np.ndarray, "queries some"], k: int, left: _Left
-    ) -> tuple[Int[np.ndarray, "queries k"], Float[np.ndarray, "queries k"]]:
-        """The k nearest of the candidates by float64 distances; -1 where none is left."""
-        known, rows = rows >= 0, np.maximum(rows, 0)
-        distances = np.empty(rows.shape)
-        step = max(1, (1 << 22) // (rows.shape[1] * self.x.shape[1]))
-        for begin in range(0, len(rows), step):
+        self,
+        queries: Affine,
+        query: Int[np.ndarray, "pairs"],
+        row: Int[np.ndarray, "pairs"],
+        k: int,
+        left: _Left,
+    ) -> tuple[Int[np.ndarray, "queries some"], Float[np.ndarray, "queries some"]]:
+        """The k nearest of the candidates by float64 distances, or all where there are fewer."""
+        distances = np.empty(len(query))
+        step = max(1, (1 << 22) // self.x.shape[1])
+        for begin in range(0, len(query), step):
             part = slice(begin, begin + step)
-            asked = Affine(*(each[part] for each in queries))
-            b = self.x[rows[part]].astype(np.float64)
-            distances[part] = asked.to_own(b, left.F[rows[part]])
-        distances[~known] = np.inf
-        order = np.lexsort((left.turns[rows], distances))[:, :k]
-        distances = np.take_along_axis(distances, order, axis=1)
-        rows = np.take_along_axis(rows, order, axis=1)
-        return np.where(np.isinf(distances), -1, rows), distances
+            b = self.x[row[part]].astype(np.float64)
+            distances[part] = queries.to_own(query[part], b, left.F[row[part]])
+        order = np.lexsort((left.turns[row], distances, query))
+        best = order[np.arange(len(query)) - np.searchsorted(query, query) < k]
+        shape = len(queries.F), -1
+        return row[best].reshape(shape), distances[best].reshape(shape)
 
     def _expand(
         self,
@@ -325,7 +268,7 @@ class TaskIndex:
         left: _Left,
     ) -> Neighbours:
         """From distinct rows to tasks; those of rows that are equally far come in their turns."""
-        each = np.where(rows >= 0, left.counts[rows], 0)
+        each = left.counts[rows]
         before = np.cumsum(each, axis=1) - each
         farther = distances > np.roll(distances, 1, axis=1)  # than the row before
         nearer = np.maximum.accumulate(np.where(farther, before, 0), axis=1)
@@ -336,69 +279,6 @@ class TaskIndex:
         tasks = left.tasks[np.repeat(left.begins[rows].ravel(), taken) + within]
         far = np.repeat(distances.ravel(), taken)
         order = np.lexsort((self._turn_of_task[tasks], far, query))
-        rank = np.arange(len(query)) - np.searchsorted(query, query, side="left")
+        rank = np.arange(len(query)) - np.searchsorted(query, query)
         best = order[rank < k]
         return Neighbours(tasks[best].reshape(len(rows), k), far[best].reshape(len(rows), k))
-
-
-class _Candidates:
-    """The best few rows seen so far for each query."""
-
-    def __init__(self, n_queries: int, keep: int) -> None:
-        self.rows = np.zeros((n_queries, keep), dtype=np.int64)
-        self.scores = np.full((n_queries, keep), np.inf)
-        self._heap: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-        self._heaped = 0
-
-    def offer(self, begin: int, scores: Float[np.ndarray, "n queries"]) -> None:
-        """Remember which of the rows from ``begin`` on are good enough for each query."""
-        limit, keep = self.scores[:, -1].astype(np.float32), self.scores.shape[1]
-        if np.isinf(limit[0]) and len(scores) > keep:
-            limit = np.partition(scores, keep - 1, axis=0)[keep - 1]
-        row, query = np.divmod(np.flatnonzero(scores <= limit), scores.shape[1])
-        self._heap.append((query, scores[row, query].astype(np.float64), row + begin))
-        self._heaped += len(row)
-        if self._heaped > self.scores.size:
-            self.settle()
-
-    def settle(self) -> None:
-        """Keep the best of what was offered."""
-        known = np.nonzero(self.scores < np.inf)
-        heap = [(known[0], self.scores[known], self.rows[known]), *self._heap]
-        query, score, row = (np.concatenate(parts) for parts in zip(*heap, strict=True))
-        self._heap, self._heaped = [], 0
-        order = np.lexsort((row, score, query))
-        query, score, row = query[order], score[order], row[order]
-        rank = np.arange(len(query)) - np.searchsorted(query, query, side="left")
-        good = (rank < self.scores.shape[1]) & (score < np.inf)
-        self.rows[query[good], rank[good]] = row[good]
-        self.scores[query[good], rank[good]] = score[good]
-
-
-@partial(jax.jit, static_argnames="keep")
-def _scan(
-    g: Float[Array, "queries columns"],
-    items: Float[Array, "chunks n columns"],
-    heights: Float[Array, "chunks n"],
-    keep: int,
-) -> tuple[Float[Array, "queries keep"], Int[Array, "queries keep"]]:
-    """The ``keep`` largest g·b − F(b) of each query over the items of all chunks."""
-    n_chunks, n, _ = items.shape
-
-    def step(
-        best: tuple[Array, Array], numbered: tuple[Array, Array, Array]
-    ) -> tuple[tuple[Array, Array], None]:
-        i, chunk, F = numbered
-        scores = jnp.matmul(g, chunk.T, precision="highest") - F
-        top, place = jax.lax.top_k(scores, min(keep, n))
-        all_scores = jnp.concatenate([best[0], top], axis=1)
-        all_items = jnp.concatenate([best[1], place + i * n], axis=1)
-        kept, which = jax.lax.top_k(all_scores, keep)
-        return (kept, jnp.take_along_axis(all_items, which, axis=1)), None
-
-    start = (
-        jnp.full((len(g), keep), -jnp.inf, g.dtype),
-        jnp.zeros((len(g), keep), jnp.int32),
-    )
-    numbers = jnp.arange(n_chunks, dtype=jnp.int32)
-    return jax.lax.scan(step, start, (numbers, items, heights))[0]

@@ -84,7 +84,6 @@ def nearest(
     *,
     pool: ClassPool | None = None,
     kind: str = "kl",
-    method: str = "auto",
 ) -> NearestTasks:
     """The ``k`` training tasks with the smallest distance from each test task, exactly.
 
@@ -94,7 +93,7 @@ def nearest(
     """
     k = check_whole(k, "k", 1)
     tie = TIE if not isinstance(test, Embeddings) or test.header.counts_themes else SAME
-    find = partial(nearest_there_are, test, train, kind=kind, method=method)
+    find = partial(nearest_there_are, test, train, kind=kind)
     return _settled(find, k, tie, None if pool is None else partial(_apart, test, train, pool))
 
 

@@ -10,7 +10,6 @@ from taskscape.embeddings import Factor, Posterior
 from taskscape.errors import DataError
 
 RNG = np.random.default_rng(0)
-METHODS = ["cpu", "device"]
 
 
 def tasks(n, ways=(5, 5)):
@@ -27,32 +26,29 @@ def brute_force(test, train, k):
     return order, np.take_along_axis(matrix, order, axis=1)
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("n_test", [3, 300])
 @pytest.mark.parametrize("ways", [(5, 5), (2, 20)])
-def test_nearest_is_exact(method, n_test, ways):
+def test_nearest_is_exact(n_test, ways):
     test, train = tasks(n_test, ways=ways), tasks(6000, ways=ways)
     indices, matrix = brute_force(test, train, 7)
     for given in (train, [train[:1000], train[1000:1003], train[1003:]]):
-        neighbours = nearest(test, given, 7, method=method)
+        neighbours = nearest(test, given, 7)
         np.testing.assert_array_equal(neighbours.indices, indices)
         np.testing.assert_allclose(neighbours.distances, matrix, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_posteriors_of_any_kind_are_searched_exactly(kind, method):
+def test_posteriors_of_any_kind_are_searched_exactly(kind):
     test, train = (posteriors(RNG, n, KINDS[kind]) for n in (100, 3000))
     for given in (train, train.of(train.values.astype(np.float32), train.factors)):
-        neighbours = nearest(test, given, 5, method=method)
+        neighbours = nearest(test, given, 5)
         np.testing.assert_array_equal(neighbours.indices, brute_force(test, given, 5)[0])
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_equal_tasks_come_in_their_order(method):
+def test_equal_tasks_come_in_their_order():
     kinds = tasks(5)
     train = kinds[RNG.integers(5, size=1000)]
-    neighbours = nearest(kinds, train, 50, method=method)
+    neighbours = nearest(kinds, train, 50)
     expected = [np.flatnonzero((train == kind).all(axis=1))[:50] for kind in kinds]
     np.testing.assert_array_equal(neighbours.indices, expected)
     np.testing.assert_allclose(neighbours.distances, 0, atol=1e-12)
@@ -62,15 +58,13 @@ def test_almost_equal_tasks_are_told_apart():
     # differences that float32 products cannot see
     train = tasks(1)[0] * (1 + 1e-5 * RNG.normal(size=(2000, 4)))
     indices, _ = brute_force(train[:50], train, 3)
-    for method in METHODS:
-        np.testing.assert_array_equal(nearest(train[:50], train, 3, method=method).indices, indices)
+    np.testing.assert_array_equal(nearest(train[:50], train, 3).indices, indices)
 
 
 def in_their_order(test, train, k, keys):
     """The k nearest by distances of single pairs, of equally far ones those with the least key."""
-    b, known = np.broadcast_to(train, (len(test), *train.shape)), of_lam(train)
-    F = np.broadcast_to(known.log_normaliser, b.shape[:2])
-    matrix = Affine.of(of_lam(test)).to_own(b, F)
+    F, asked = of_lam(train).log_normaliser, Affine.of(of_lam(test))
+    matrix = np.stack([asked.to_own(np.full(len(F), i), train, F) for i in range(len(test))])
     return np.lexsort((np.broadcast_to(keys, matrix.shape), matrix))[:, :k]
 
 
@@ -79,16 +73,15 @@ def of_whole_classes(n):
     return 0.5 + RNG.multinomial(5, np.full(4, 0.25), n).astype(float)
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("n_test", [3, 100])
-def test_different_tasks_that_are_equally_far_come_in_their_order(method, n_test):
+def test_different_tasks_that_are_equally_far_come_in_their_order(n_test):
     test, train = (
         of_whole_classes(n_test) + RNG.integers(3, size=(n_test, 1)),
         of_whole_classes(900),
     )
     for k in (1, 10, 200):
         expected = in_their_order(test, train, k, np.arange(900))
-        np.testing.assert_array_equal(nearest(test, train, k, method=method).indices, expected)
+        np.testing.assert_array_equal(nearest(test, train, k).indices, expected)
 
 
 def test_keys_say_which_of_equally_far_tasks_comes_first():
@@ -98,13 +91,12 @@ def test_keys_say_which_of_equally_far_tasks_comes_first():
     np.testing.assert_array_equal(neighbours.indices, in_their_order(test, train, 10, keys))
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("spread", [1e-9, 1e-8, 1e-7])
-def test_large_concentrations_round_coarsely_and_no_near_task_is_missed(method, spread):
+def test_large_concentrations_round_coarsely_and_no_near_task_is_missed(spread):
     middle = 2e6 * RNG.dirichlet(np.full(16, 3.0))
     test, train = (middle * (1 + spread * RNG.normal(size=(n, 16))) for n in (100, 1500))
     expected = in_their_order(test, train, 10, np.arange(1500))
-    np.testing.assert_array_equal(nearest(test, train, 10, method=method).indices, expected)
+    np.testing.assert_array_equal(nearest(test, train, 10).indices, expected)
 
 
 def test_used_tasks_are_passed_over():
@@ -126,7 +118,6 @@ def test_used_tasks_are_passed_over():
     [
         ({"k": 0}, "k=0 must be at least 1."),
         ({"k": 9}, "k=9 is more than the 8 training tasks; lower k."),
-        ({"method": "magic"}, "method='magic' is not known; use 'auto', 'cpu' or 'device'."),
     ],
 )
 def test_wishes_that_cannot_be_met_are_refused(options, message):
