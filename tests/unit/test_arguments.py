@@ -83,7 +83,7 @@ def test_numbers_of_numpy_become_pythons_before_anything_is_done_with_them(tmp_p
     lam = np.float32([[1, 2], [2, 1], [3, 1], [1, 3]])
     half, options = np.float32(0.5), {"max_shared": one, "train_classes": tasks}
     Embeddings.of(tasks, lam, delta=half).save(tmp_path / "embedded.parquet")
-    select(lam[:1], lam, one, penalty=half, **options).save(tmp_path / "selection.json")
+    select(lam[:1], lam, one, **options).save(tmp_path / "selection.json")
     assert repr(TrainConfig(batch_size=four, clip_norm=half)) == repr(
         TrainConfig(batch_size=4, clip_norm=0.5)
     )

@@ -7,4 +7,3 @@ from taskscape.select.choosing import select as select
 from taskscape.select.choosing import select_from_catalogue as select_from_catalogue
 from taskscape.select.known import RULES as RULES
 from taskscape.select.known import Rule as Rule
-from taskscape.select.known import RuleOptions as RuleOptions

@@ -32,14 +32,13 @@ class TrialOptions:
     trials: int = 5
     """Trainings of each rule, with other seeds."""
     n: int | None = None
-    """Tasks to choose in a trial; by default as many as are asked for, at most 500. With a budget
-    in samples: samples, by default as many as are asked for."""
+    """Tasks to choose in a trial; by default as many as are asked for, at most 500."""
     confidence: float = 0.95
 
-    def budget(self, n: int, unit: str = "tasks") -> int:
-        """How many tasks (or samples) to choose in each trial of a selection of ``n``."""
+    def budget(self, n: int) -> int:
+        """How many tasks to choose in each trial of a selection of ``n``."""
         if self.n is None:
-            return min(n, _SMALL_BUDGET) if unit == "tasks" else n
+            return min(n, _SMALL_BUDGET)
         if not 1 <= self.n <= n:
             raise DataError(f"trial.n={self.n} must lie between 1 and n={n}.")
         return self.n

@@ -2,22 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, UInt64
 
-from taskscape.arguments import (
-    Seed,
-    as_array,
-    as_numbers,
-    check_choice,
-    check_kind,
-    check_number,
-    check_seed,
-    check_whole,
-    public,
-)
+from taskscape.arguments import Seed, check_kind, check_seed, check_whole, public
 from taskscape.compare import nearest
 from taskscape.compare.posteriors import Tasks, class_hashes, read_classes, read_posterior
 from taskscape.embeddings import Catalogue
@@ -26,7 +17,7 @@ from taskscape.io.files import json_with
 from taskscape.io.values import SavedAsJson
 from taskscape.notebook import ShownInNotebooks
 from taskscape.select.auto import LearnerScorer, Scorer, TrialOptions, choose_rule
-from taskscape.select.known import AUTO, RANDOM, RULES, RuleOptions, find_rule
+from taskscape.select.known import AUTO, RANDOM, RULES, find_rule
 from taskscape.select.rules import Run
 from taskscape.similarity import (
     DEFAULT_SIMILARITY,
@@ -94,13 +85,7 @@ def select(
     similarity: SimilarityLike = DEFAULT_SIMILARITY,
     seed: Seed = 0,
     train_classes: Any = None,
-    train_samples: Any = None,
-    test_weights: Any = None,
     max_shared: int | None = None,
-    unit: str = "tasks",
-    penalty: float = 0.25,
-    candidates: int | None = None,
-    max_test: int = 2000,
     validation: Any = None,
     scorer: Scorer | None = None,
     trial: TrialOptions | None = None,
@@ -114,10 +99,7 @@ def select(
 
     ``train_classes`` is a TaskSet or class ids (tasks, way) padded with -1, and ``train`` itself
     where that is a TaskSet; ``max_shared`` then forbids two chosen tasks with more classes in
-    common. ``test_weights`` says how much each test task counts. With ``unit="samples"``, ``n``
-    counts samples: those of each task come from the TaskSet or from ``train_samples``, and tasks
-    that no longer fit are passed over. ``penalty``, ``candidates`` and ``max_test`` are described
-    in :class:`RuleOptions`.
+    common.
 
     ``rule="auto"`` tries the rules where the outcome can be seen: it selects *for validation
     tasks*, given like ``test``, and asks ``scorer``, which trains a learner on every list it
@@ -146,23 +128,37 @@ def select(
         train_classes = known if isinstance(known, TaskSet) else None
     if max_shared is not None:
         check_whole(max_shared, "max_shared", 0)
-    check_number(penalty, "penalty", 0)
-    if candidates is not None:
-        check_whole(candidates, "candidates", 1)
-    check_whole(max_test, "max_test", 1)
-    request = _Request(
-        check_whole(n, "n"), unit, check_seed(seed), test_weights, train_classes, train_samples,
-        max_shared, RuleOptions(penalty, candidates, max_test),
-    )  # fmt: skip
+    n, seed = check_whole(n, "n"), check_seed(seed)
+    choose = partial(_choose, classes=train_classes, max_shared=max_shared)
     similarity = fitted_to(train, similarity, seed=seed)  # once, for test and validation tasks
     source = distances_between(test, train, similarity)
     if rule != AUTO or scorer is None:
-        return _choose(source, rule, request)
+        return choose(source, rule, n, seed)
     if isinstance(similarity, str | Similarity):
-        trial_source = distances_between(validation, train, similarity)
+        held_out = distances_between(validation, train, similarity)
     else:
-        trial_source = distances_between(None, train, validation)
-    return _choose_by_trial(source, trial_source, request, scorer, trial or TrialOptions())
+        held_out = distances_between(None, train, validation)
+    if held_out.n_train != source.n_train:
+        raise DataError(
+            f"validation has distances to {held_out.n_train} training tasks, the test tasks to "
+            f"{source.n_train}; both must be to the same."
+        )
+    if isinstance(scorer, LearnerScorer):
+        scorer.check(train=source.n_train, validation=held_out.n_test)
+    trial = trial or TrialOptions()
+    few = trial.budget(n)
+    known = train_classes is not None
+    usable = [r for r in RULES if r != RANDOM and (known or not RULES[r].needs_classes)]
+    rule, record = choose_rule(
+        lambda rule, seed: choose(held_out, rule, few, seed).indices,
+        scorer,
+        usable if trial.rules is None else trial.rules,
+        trial,
+        seed,
+    )
+    chosen = choose(source, rule, n, seed)
+    record |= {"n": few, "n_validation": held_out.n_test}
+    return replace(chosen, settings={**chosen.settings, "auto": record})
 
 
 def select_from_catalogue(
@@ -192,66 +188,32 @@ def select_from_catalogue(
     return replace(chosen, indices=places[chosen.indices], settings=settings)
 
 
-@dataclass(frozen=True, eq=False)
-class _Request:
-    """How many training tasks to choose, and what every rule keeps to."""
-
-    n: int
-    unit: str
-    seed: int
-    test_weights: Any
-    train_classes: Any
-    train_samples: Any
-    max_shared: int | None
-    options: RuleOptions
-
-
-def _choose_by_trial(
-    source: DistanceSource,
-    validation: DistanceSource,
-    request: _Request,
-    scorer: Scorer,
-    trial: TrialOptions,
+def _choose(
+    source: DistanceSource, rule: str, n: int, seed: int, classes: Any, max_shared: int | None
 ) -> Selection:
-    """Try the rules for the validation tasks, and choose by the one that helps."""
-    if validation.n_train != source.n_train:
-        raise DataError(
-            f"validation has distances to {validation.n_train} training tasks, the test tasks to "
-            f"{source.n_train}; both must be to the same."
-        )
-    if isinstance(scorer, LearnerScorer):
-        scorer.check(train=source.n_train, validation=validation.n_test)
-    n = trial.budget(request.n, request.unit)
-    classes_known = request.train_classes is not None
-    usable = [r for r in RULES if r != RANDOM and (classes_known or not RULES[r].needs_classes)]
-
-    def choose(rule: str, seed: int) -> Int[np.ndarray, "_"]:
-        small = replace(request, n=n, seed=seed, test_weights=None)
-        return _choose(validation, rule, small).indices
-
-    rules = usable if trial.rules is None else trial.rules
-    rule, record = choose_rule(choose, scorer, rules, trial, request.seed)
-    chosen = _choose(source, rule, request)
-    record |= {"n": n, "n_validation": validation.n_test}
-    return replace(chosen, settings={**chosen.settings, "auto": record})
-
-
-def _choose(source: DistanceSource, rule: str, request: _Request) -> Selection:
     """Choose by one rule."""
     chosen_rule = find_rule(rule)
-    run = _start(source, rule, request)
-    chosen_rule.choose(run, request.options)
-    n, unit, max_shared = request.n, request.unit, request.max_shared
-    if not run.chosen or (unit == "tasks" and len(run.chosen) < n):
+    ids = None if classes is None else read_classes(classes, source.n_train)
+    if ids is None and (max_shared is not None or chosen_rule.needs_classes):
+        why = "max_shared" if max_shared is not None else f"rule={rule!r}"
+        raise DataError(f"{why} needs train_classes: a TaskSet, or class ids (tasks, way).")
+    if not 1 <= n <= source.n_train:
+        raise DataError(f"n={n} must lie between 1 and the {source.n_train} training tasks.")
+    test_content, train_content = source.contents()
+    if ids is not None:
+        train_content = class_hashes(ids, train_content)
+        keys = getattr(classes, "keys", None)
+        if isinstance(keys, np.ndarray):
+            train_content = subkeys(train_content, keys.view(np.int64))
+    run = Run(source, _keys(train_content, seed), _keys(test_content, seed), n, ids, max_shared)
+    chosen_rule.choose(run)
+    if len(run.chosen) < n:
         raise DataError(
-            f"only {len(run.chosen)} of the {n} {unit} could be chosen by rule={rule!r} "
-            f"with max_shared={max_shared}. Lower n, raise max_shared or candidates, or "
-            "give more training tasks."
+            f"only {len(run.chosen)} of the {n} tasks could be chosen by rule={rule!r} "
+            f"with max_shared={max_shared}. Lower n, raise max_shared, or give more training tasks."
         )
-    settings = {"n": n, "unit": unit, "seed": request.seed, "max_shared": max_shared}
-    settings |= {"weighted": request.test_weights is not None, "n_test": source.n_test}
+    settings = {"n": n, "seed": seed, "max_shared": max_shared, "n_test": source.n_test}
     settings |= {"n_train": source.n_train, "distance": type(source).__name__}
-    settings |= {name: getattr(request.options, name) for name in chosen_rule.options}
     return Selection(
         indices=np.array(run.chosen, dtype=np.int64),
         scores=np.array(run.scores),
@@ -259,35 +221,6 @@ def _choose(source: DistanceSource, rule: str, request: _Request) -> Selection:
         rule=rule,
         score_is=chosen_rule.score_is,
         settings=settings,
-    )
-
-
-def _start(source: DistanceSource, rule: str, request: _Request) -> Run:
-    """A selection of nothing yet, after a check of everything that it is to keep to."""
-    n, unit, max_shared = request.n, request.unit, request.max_shared
-    given = request.train_classes
-    classes = None if given is None else read_classes(given, source.n_train)
-    if classes is None and (max_shared is not None or find_rule(rule).needs_classes):
-        why = "max_shared" if max_shared is not None else f"rule={rule!r}"
-        raise DataError(f"{why} needs train_classes: a TaskSet, or class ids (tasks, way).")
-    costs = _read_costs(unit, given, request.train_samples, source.n_train)
-    if n < 1 or (unit == "tasks" and n > source.n_train):
-        raise DataError(f"n={n} must lie between 1 and the {source.n_train} training tasks.")
-    test_content, train_content = source.contents()
-    if classes is not None:
-        train_content = class_hashes(classes, train_content)
-        keys = getattr(given, "keys", None)
-        if isinstance(keys, np.ndarray):
-            train_content = subkeys(train_content, keys.view(np.int64))
-    return Run(
-        source,
-        tie_keys=_keys(train_content, request.seed),
-        test_keys=_keys(test_content, request.seed),
-        weights=_read_weights(request.test_weights, source.n_test),
-        left=n,
-        costs=costs,
-        classes=classes,
-        max_shared=max_shared,
     )
 
 
@@ -301,45 +234,3 @@ def _keys(content: UInt64[np.ndarray, "tasks"], seed: int) -> UInt64[np.ndarray,
     occurrence[order] = np.arange(len(order)) - first
     base = subkeys(content, np.full(len(content), seed % 2**62, dtype=np.int64))
     return subkeys(base, occurrence)
-
-
-def _read_weights(weights: Any, n_test: int) -> Float[np.ndarray, "tests"]:
-    if weights is None:
-        return np.full(n_test, 1 / n_test)
-    values = as_numbers(weights)
-    if values.shape != (n_test,) or not (np.isfinite(values) & (values >= 0)).all():
-        raise DataError(
-            f"test_weights has shape {values.shape}; expected {n_test} numbers of at least 0."
-        )
-    if values.sum() <= 0:
-        raise DataError("test_weights are all 0; at least one test task must count.")
-    return values / values.sum()
-
-
-def _read_costs(unit: str, tasks: Any, samples: Any, n_train: int) -> Int[np.ndarray, "trains"]:
-    """What each training task takes from the budget."""
-    if check_choice(unit, "unit", ("tasks", "samples")) == "tasks":
-        return np.ones(n_train, dtype=np.int64)
-    if samples is None and not hasattr(tasks, "n_shot"):
-        raise DataError(
-            "unit='samples' needs to know the samples of each task: pass train_samples, or a "
-            "TaskSet as train_classes."
-        )
-    costs = _samples_of(tasks) if samples is None else as_array(samples)
-    if costs.shape != (n_train,) or costs.dtype.kind not in "iu" or (costs < 1).any():
-        raise DataError(
-            f"train_samples has shape {costs.shape} and type {costs.dtype}; expected {n_train} "
-            "whole numbers of at least 1."
-        )
-    return costs.astype(np.int64)
-
-
-def _samples_of(tasks: Any) -> Int[np.ndarray, "trains"]:
-    """How many samples, support and query, each task of a TaskSet has."""
-    real = tasks.classes >= 0
-    if tasks.support is not None:
-        asked = 0 if tasks.query is None else (tasks.query >= 0).sum(axis=(1, 2))
-        return (tasks.support >= 0).sum(axis=(1, 2)) + asked
-    counts = np.where(real, tasks.pool.counts[np.maximum(tasks.classes, 0)], 0).sum(axis=1)
-    drawn = real.sum(axis=1) * (tasks.n_shot + tasks.n_query)
-    return np.where(tasks.n_shot == 0, counts, drawn)

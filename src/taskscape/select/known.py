@@ -14,18 +14,6 @@ AUTO, RANDOM = "auto", "random"
 
 
 @dataclass(frozen=True)
-class RuleOptions:
-    """Settings that only some of the rules use."""
-
-    penalty: float = 0.25
-    """Rule ``classes``: mean distances that a task may be farther for a class half as used."""
-    candidates: int | None = None
-    """Rule ``classes``: near tasks to choose from (64); ``facility``: size of the pre-selection."""
-    max_test: int = 2000
-    """Rule ``facility``: how many test tasks it is to serve, sampled if there are more."""
-
-
-@dataclass(frozen=True)
 class Rule:
     """An entry of ``RULES``: where the function is that chooses, and what to say about it."""
 
@@ -35,12 +23,10 @@ class Rule:
     """What the score of a chosen task is, in words."""
     meaning: str
     """Which tasks it chooses, in a few words for help texts and the docs."""
-    options: tuple[str, ...] = ()
-    """The fields of :class:`RuleOptions` that it heeds."""
     needs_classes: bool = False
 
     @property
-    def choose(self) -> Callable[[Any, RuleOptions], None]:
+    def choose(self) -> Callable[[Any], None]:
         """The function, which fills a :class:`Run` until it is done."""
         return pkgutil.resolve_name(self.place)
 
@@ -61,13 +47,11 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             "taskscape.select.rules:facility",
             "gain",
             "greedy facility location: together nearest to all test tasks",
-            options=("candidates", "max_test"),
         ),
         "classes": Rule(
             "taskscape.select.rules:classes",
             "distance",
             "coverage that avoids classes used often",
-            options=("penalty", "candidates"),
             needs_classes=True,
         ),
         RANDOM: Rule("taskscape.select.rules:random", "mean distance", "by chance"),

@@ -1,38 +1,37 @@
 """The rules that choose training tasks; each fills a :class:`Run` until it is done."""
 
-import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt64
 
-from taskscape.errors import DataError
 from taskscape.progress import progress_bar
-from taskscape.select.known import RuleOptions
 from taskscape.similarity import DistanceSource
 
 _TURNS = 128
 """Turns that are looked up together: k = _TURNS neighbours outlast the others' choices."""
-_MOST_NUMBERS = 40_000_000
-"""Distances that ``facility`` holds in memory."""
+_NEAR, _PENALTY = 64, 0.25
+"""Rule ``classes``: near tasks to choose from, and mean distances that a task may be farther for a
+class half as used."""
+_MOST_TESTS, _MOST_NUMBERS = 2000, 40_000_000
+"""Rule ``facility``: test tasks to serve, sampled if there are more, and distances in memory."""
 
 
 @dataclass(eq=False)
 class Run:
-    """Keeps account of the tasks chosen so far, under a budget and a limit on shared classes.
+    """Keeps account of the tasks chosen so far, under a limit on shared classes.
 
-    A task that was refused is never asked for again: the budget only shrinks, and the tasks it
-    shares classes with only grow in number.
+    A task that was refused is never asked for again: the tasks it shares classes with only grow in
+    number.
     """
 
     source: DistanceSource
     tie_keys: UInt64[np.ndarray, "trains"]
     test_keys: UInt64[np.ndarray, "tests"]
-    weights: Float[np.ndarray, "tests"]
     left: int
-    """Of the budget."""
-    costs: Int[np.ndarray, "trains"]
+    """How many tasks are still to be chosen."""
     classes: Int[np.ndarray, "trains way"] | None
     max_shared: int | None
     chosen: list[int] = field(default_factory=list)
@@ -44,12 +43,11 @@ class Run:
         most = -1 if self.classes is None else int(self.classes.max(initial=-1))
         self.uses = np.zeros(most + 1)
         self._has_class = np.zeros((most + 1, 256), dtype=np.uint8)
-        self._cheapest = int(self.costs.min(initial=1))
 
     @property
     def done(self) -> bool:
         """Whether nothing more can be chosen."""
-        return self.left < self._cheapest or not self.unused.any()
+        return self.left == 0 or not self.unused.any()
 
     def classes_of(self, task: int) -> Int[np.ndarray, "its_way"]:
         """The class ids of a training task."""
@@ -58,14 +56,14 @@ class Run:
         return row[row >= 0]
 
     def take(self, task: int, score: float, test: int = -1) -> bool:
-        """Choose a task unless the budget or ``max_shared`` forbids it; whether it was chosen.
+        """Choose a task unless ``max_shared`` forbids it; whether it was chosen.
 
         Either way it is no longer ``unused``.
         """
         self.unused[task] = False
-        if self.costs[task] > self.left or not self._apart(task):
+        if not self._apart(task):
             return False
-        self.left -= int(self.costs[task])
+        self.left -= 1
         if self.classes is not None:
             if len(self.chosen) == self._has_class.shape[1]:
                 self._has_class = np.concatenate([self._has_class, 0 * self._has_class], axis=1)
@@ -97,15 +95,15 @@ def ascending(
         size, last = 4 * size, upto
 
 
-def nearest(run: Run, options: RuleOptions) -> None:
+def nearest(run: Run) -> None:
     """The tasks with the smallest mean distance from all test tasks, as in the paper."""
-    means = run.source.means(run.weights)
+    means = run.source.means()
     _take_in_order(run, means, means)
 
 
-def random(run: Run, options: RuleOptions) -> None:
+def random(run: Run) -> None:
     """Tasks in an order that depends on the seed alone."""
-    _take_in_order(run, np.zeros(run.source.n_train), run.source.means(run.weights))
+    _take_in_order(run, np.zeros(run.source.n_train), run.source.means())
 
 
 def _take_in_order(
@@ -117,7 +115,7 @@ def _take_in_order(
         run.take(task, scores[task])
 
 
-def coverage(run: Run, options: RuleOptions) -> None:
+def coverage(run: Run) -> None:
     """Every test task in turn takes its nearest unused training task."""
 
     def choose(test: int, near: Int[np.ndarray, "k"], distances: Float[np.ndarray, "k"]) -> bool:
@@ -127,34 +125,33 @@ def coverage(run: Run, options: RuleOptions) -> None:
     _serve(run, choose, _TURNS)
 
 
-def classes(run: Run, options: RuleOptions) -> None:
+def classes(run: Run) -> None:
     r"""As ``coverage``, with a penalty on classes that were used often.
 
     .. math:: \frac{d}{\bar d} + \text{penalty} \cdot
         \frac{\text{mean use of the task's classes}}{1 + \text{mean use of all classes}}
     """
-    scale = float(run.source.means(run.weights).mean()) or 1.0
-    choice = options.candidates or 64
+    scale = float(run.source.means().mean()) or 1.0
     assert run.classes is not None
     n_classes = len(np.unique(run.classes[run.classes >= 0]))
 
     def choose(test: int, near: Int[np.ndarray, "k"], distances: Float[np.ndarray, "k"]) -> bool:
-        near, distances = near[:choice], distances[:choice]
+        near, distances = near[:_NEAR], distances[:_NEAR]
         usual = 1 + run.uses.sum() / n_classes
         use = np.array([run.uses[run.classes_of(task)].mean() for task in near.tolist()]) / usual
-        cost = distances / scale + options.penalty * use
+        cost = distances / scale + _PENALTY * use
         order = np.lexsort((run.tie_keys[near], cost))
         return any(run.take(int(near[i]), float(distances[i]), test) for i in order)
 
-    _serve(run, choose, _TURNS + choice)
+    _serve(run, choose, _TURNS + _NEAR)
 
 
 def _serve(run: Run, choose: Callable[[int, np.ndarray, np.ndarray], bool], k: int) -> None:
     """Let test tasks take turns; ``choose`` picks from the nearest that are still unused."""
-    turns = _turns(run)
+    turns = cycle(np.argsort(run.test_keys, kind="stable").tolist())
     with progress_bar("selecting tasks", run.left) as advance:
         while not run.done:
-            tests = np.array([next(turns) for _ in range(min(_TURNS, run.left))])
+            tests = np.array(list(islice(turns, min(_TURNS, run.left))))
             neighbours = run.source.nearest(tests, k, run.unused, run.tie_keys)
             for test, near, distances in zip(
                 tests, neighbours.indices, neighbours.distances, strict=True
@@ -182,46 +179,28 @@ def _one_turn(
             near, distances = further.indices[0], further.distances[0]
 
 
-def _turns(run: Run) -> Iterator[int]:
-    """Test tasks without end, each as often as its weight says, in an order set by the seed."""
-    share = run.weights / run.weights.max()
-    start = (run.test_keys >> np.uint64(11)).astype(np.float64) / 2.0**53
-    queue = [(start[t] / share[t], t) for t in np.flatnonzero(share > 0).tolist()]
-    heapq.heapify(queue)
-    while True:
-        time, test = queue[0]
-        heapq.heapreplace(queue, (time + 1 / share[test], test))
-        yield test
-
-
-def facility(run: Run, options: RuleOptions) -> None:
+def facility(run: Run) -> None:
     r"""Greedy maximisation of how much nearer the chosen set is to the test tasks.
 
-    .. math:: f(S) = \sum_t w_t \left( \max_{d} D_{td} - \min_{d \in S} D_{td} \right)
+    .. math:: f(S) = \frac1T \sum_t \left( \max_{d} D_{td} - \min_{d \in S} D_{td} \right)
 
-    f is monotone and submodular, so with unit costs and without ``max_shared`` the greedy set
-    reaches at least 1 - 1/e of the best value of its size, over the candidates and the test tasks
-    that were looked at (Nemhauser, Wolsey and Fisher 1978). Where costs differ, the next task is
-    the one with the largest gain for its cost, which guarantees nothing. Gains are not computed
-    again but corrected for the test tasks whose nearest chosen task has changed: few, after the
-    first choices. Once every test task has its nearest candidate, f cannot grow; the rule then
-    starts again with the candidates that are left.
+    f is monotone and submodular, so without ``max_shared`` the greedy set reaches at least 1 - 1/e
+    of the best value of its size, over the candidates and the test tasks that were looked at
+    (Nemhauser, Wolsey and Fisher 1978). Gains are not computed again but corrected for the test
+    tasks whose nearest chosen task has changed: few, after the first choices. Once every test task
+    has its nearest candidate, f cannot grow; the rule then starts again with the candidates that
+    are left.
     """
-    n_chosen = min(run.left // max(1, int(run.costs.min())), run.source.n_train)
-    size = min(options.candidates or max(2000, 4 * n_chosen), run.source.n_train)
-    if size < n_chosen:
-        raise DataError(f"candidates={size} is less than the {n_chosen} tasks to choose.")
-    order = np.lexsort((np.arange(run.source.n_test), run.test_keys))
-    order = order[run.weights[order] > 0]
-    tests = order[: max(1, min(options.max_test, _MOST_NUMBERS // size))]
+    size = min(max(2000, 4 * run.left), run.source.n_train)
+    order = np.argsort(run.test_keys, kind="stable")
+    tests = order[: max(1, min(_MOST_TESTS, _MOST_NUMBERS // size))]
     pool = _preselect(run, tests, size)
     distances = run.source.block(tests, pool)
-    weights = run.weights[tests] / run.weights[tests].sum()
     waiting = np.ones(len(pool), dtype=bool)
     with progress_bar("selecting tasks", run.left) as advance:
         while not run.done and waiting.any():
             before = run.left
-            _one_layer(run, pool, distances, weights, waiting)
+            _one_layer(run, pool, distances, waiting)
             advance(before - run.left)
 
 
@@ -245,25 +224,24 @@ def _one_layer(
     run: Run,
     pool: Int[np.ndarray, "pool"],
     distances: Float[np.ndarray, "tests pool"],
-    weights: Float[np.ndarray, "tests"],
     waiting: Bool[np.ndarray, "pool"],
 ) -> None:
     """Choose until every test task has its nearest of the candidates that were waiting."""
     reached = distances[:, waiting].max(axis=1)
-    negligible = 1e-12 * float(reached @ weights)
-    costs = run.costs[pool]
-    gains = weights @ np.maximum(reached[:, None] - distances, 0.0)
+    negligible = 1e-12 * float(reached.mean())
+    gains = np.maximum(reached[:, None] - distances, 0.0).mean(axis=0)
     chosen = 0
     while waiting.any() and not run.done:
-        j = int(np.argmax(np.where(waiting, gains / costs, -np.inf)))
+        j = int(np.argmax(np.where(waiting, gains, -np.inf)))
         if gains[j] <= negligible and chosen:
             return
         waiting[j] = False
-        if not run.take(int(pool[j]), float(gains[j] / costs[j])):
+        if not run.take(int(pool[j]), float(gains[j])):
             continue
         chosen += 1
         nearer = np.flatnonzero(distances[:, j] < reached)
         was, now = reached[nearer, None], distances[nearer, j, None]
         there = distances[nearer]
-        gains -= weights[nearer] @ (np.maximum(was - there, 0.0) - np.maximum(now - there, 0.0))
+        less = np.maximum(was - there, 0.0) - np.maximum(now - there, 0.0)
+        gains -= less.sum(axis=0) / len(distances)
         reached[nearer] = now[:, 0]

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt64
 
+from taskscape.arguments import as_numbers
 from taskscape.compare import Neighbours, TaskIndex, mean_distance
 from taskscape.compare.divergences import distances, find_divergence
 from taskscape.compare.posteriors import Affine, Tasks, check_together, read_posterior, row_hashes
@@ -74,16 +75,15 @@ class DistanceSource(ABC):
         parts = np.split(np.arange(self.n_test), range(step, self.n_test, step))
         return np.concatenate([self.block(part, everything).mean(axis=1) for part in parts])
 
-    def means(self, weights: Float[np.ndarray, "tests"]) -> Float[np.ndarray, "trains"]:
-        """Weighted mean distance from the test tasks to every training task; weights sum to 1."""
+    def means(self) -> Float[np.ndarray, "trains"]:
+        """Mean distance from the test tasks to every training task, in whatever order they are."""
         order = np.argsort(self.contents()[0], kind="stable")
         total, everything = np.zeros(self.n_train), np.arange(self.n_train)
         step = max(1, _NUMBERS // self.n_train)
         for start in range(0, self.n_test, step):
-            tests = order[start : start + step]
-            for row, weight in zip(self.block(tests, everything), weights[tests], strict=True):
-                total += weight * row
-        return total
+            for row in self.block(order[start : start + step], everything):
+                total += row
+        return total / self.n_test
 
     def nearest(
         self,
@@ -149,16 +149,16 @@ class PosteriorSource(DistanceSource):
         # exact from two means over the training tasks
         return mean_distance(self._test, self._train) if self._affine else super().mean_distance()
 
-    def means(self, weights: Float[np.ndarray, "tests"]) -> Float[np.ndarray, "trains"]:
+    def means(self) -> Float[np.ndarray, "trains"]:
         if not self._affine:
-            return super().means(weights)
+            return super().means()
         queries = Affine.of(self._test)
         # exactly rounded sums do not depend on the order of the test tasks
-        mean_g = np.array([math.fsum(column) for column in (queries.g * weights[:, None]).T])
+        mean_g = np.array([math.fsum(column) for column in queries.g.T]) / self.n_test
         linear = np.zeros(self.n_train)
         for column, slope in zip(self._train.values.T, mean_g, strict=True):
             linear += column * slope
-        constant = math.fsum(queries.constant * weights)
+        constant = math.fsum(queries.constant) / self.n_test
         return np.maximum(self._train.log_normaliser - linear + constant, 0.0)
 
     def nearest(
@@ -181,7 +181,7 @@ class MatrixSource(DistanceSource):
     """Distances that were computed elsewhere, (test tasks, training tasks)."""
 
     def __init__(self, distances: object) -> None:
-        self._d = np.asarray(distances, dtype=np.float64)
+        self._d = as_numbers(distances)
         if self._d.ndim != 2 or self._d.size == 0 or not np.isfinite(self._d).all():
             raise DataError(
                 f"distances have shape {self._d.shape}; expected a matrix of finite numbers, a row "

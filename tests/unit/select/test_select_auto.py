@@ -94,7 +94,6 @@ def test_any_source_of_distances_will_do():
 def test_the_budget_of_a_trial():
     assert TrialOptions().budget(100) == 100
     assert TrialOptions().budget(10_000) == 500
-    assert TrialOptions().budget(10_000, "samples") == 10_000
     with pytest.raises(DataError, match=r"trial\.n=30 must lie between 1 and n=20"):
         TrialOptions(n=30).budget(20)
 

@@ -7,9 +7,9 @@ import pytest
 from taskscape.compare import distances, mean_distance
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.select import RULES, Selection, select
+from taskscape.select import RULES, Selection, rules, select
 from taskscape.similarity import PosteriorSource
-from taskscape.tasks import make_tasks, sample_tasks
+from taskscape.tasks import sample_tasks
 
 DOCS = Path(__file__).parents[3] / "docs" / "compare.md"
 RNG = np.random.default_rng(0)
@@ -23,15 +23,6 @@ def test_nearest_takes_the_smallest_mean():
     np.testing.assert_array_equal(chosen.indices, np.argsort(means)[:20])
     np.testing.assert_allclose(chosen.scores, np.sort(means)[:20])
     assert (chosen.for_test == -1).all()
-
-
-def test_weights_count():
-    weights = RNG.random(12)
-    chosen = select(TEST, TRAIN, 20, "nearest", test_weights=weights)
-    means = np.average(distances(TEST, TRAIN), axis=0, weights=weights)
-    np.testing.assert_array_equal(chosen.indices, np.argsort(means)[:20])
-    only = select(TEST, TRAIN, 4, "coverage", test_weights=np.eye(12)[3])
-    np.testing.assert_array_equal(only.indices, np.argsort(distances(TEST[3:4], TRAIN)[0])[:4])
 
 
 def test_coverage_is_what_it_says():
@@ -55,14 +46,6 @@ def test_coverage_of_many_turns_is_still_exact():
     for t, task in zip(chosen.for_test, chosen.indices, strict=True):
         assert task == np.argmin(np.where(used, np.inf, matrix[t]))
         used[task] = True
-
-
-def test_turns_follow_the_weights():
-    weights = np.ones(12)
-    weights[2] = 5
-    counts = np.bincount(select(TEST, TRAIN, 160, "coverage", test_weights=weights).for_test)
-    assert counts[2] == pytest.approx(50, abs=1)
-    assert np.delete(counts, 2) == pytest.approx(10, abs=1)
 
 
 def test_facility_is_the_greedy_choice():
@@ -97,12 +80,14 @@ def test_facility_starts_again_when_all_are_served():
     assert nearest_of_each <= set(chosen.indices[: len(nearest_of_each) + 12].tolist())
 
 
-def test_classes_are_used_more_evenly():
+def test_classes_are_used_more_evenly(monkeypatch):
     plain = select(TEST, TRAIN, 60, "coverage", train_classes=CLASSES)
-    even = select(TEST, TRAIN, 60, "classes", train_classes=CLASSES, penalty=3.0)
+    monkeypatch.setattr(rules, "_PENALTY", 3.0)
+    even = select(TEST, TRAIN, 60, "classes", train_classes=CLASSES)
     spread = [np.bincount(CLASSES[s.indices].ravel(), minlength=20).std() for s in (plain, even)]
     assert spread[1] < spread[0] / 2
-    same = select(TEST, TRAIN, 60, "classes", train_classes=CLASSES, penalty=0.0)
+    monkeypatch.setattr(rules, "_PENALTY", 0.0)
+    same = select(TEST, TRAIN, 60, "classes", train_classes=CLASSES)
     np.testing.assert_array_equal(same.indices, plain.indices)
 
 
@@ -116,26 +101,6 @@ def test_no_two_tasks_share_too_many_classes(rule):
 def test_what_cannot_be_chosen_is_said():
     with pytest.raises(DataError, match=r"only \d+ of the 12 tasks .*max_shared=0\. Lower n"):
         select(TEST, TRAIN, 12, "coverage", train_classes=CLASSES, max_shared=0)
-
-
-@pytest.mark.parametrize("rule", ["nearest", "coverage", "facility"])
-def test_a_budget_of_samples(rule):
-    samples = RNG.integers(5, 100, 300)
-    chosen = select(TEST, TRAIN, 500, rule, train_samples=samples, unit="samples")
-    used = samples[chosen.indices].sum()
-    assert used <= 500
-    left = np.delete(samples, chosen.indices)
-    assert 500 - used < left.min() or rule == "coverage"
-
-
-def test_the_samples_of_a_task_set_are_counted():
-    pool = ClassPool.from_arrays(RNG.normal(size=(200, 2)), np.repeat(np.arange(20), 10))
-    tasks = sample_tasks(pool, 300, n_way=(2, 4), n_shot=3, n_query=2)
-    chosen = select(TEST, TRAIN, 200, "nearest", train_classes=tasks, unit="samples")
-    assert 180 <= (tasks.n_way[chosen.indices] * 5).sum() <= 200
-    whole = make_tasks(pool, [[0, 1], [2, 3, 4]], n_shot="all")
-    chosen = select(TEST, TRAIN[:2], 50, "nearest", train_classes=whole, unit="samples")
-    assert (whole.n_way[chosen.indices] * 10).sum() == 50
 
 
 def test_ties_are_broken_by_seed():
@@ -186,11 +151,6 @@ def test_scores_of_nearest_are_mean_distances_the_other_way_round():
         ({"rule": "best"}, "rule='best' is not known; use 'nearest'"),
         ({"rule": "classes"}, "rule='classes' needs train_classes"),
         ({"max_shared": 2}, "max_shared needs train_classes"),
-        ({"unit": "euros"}, "unit='euros' is not known; use 'tasks' or 'samples'"),
-        ({"unit": "samples"}, "unit='samples' .*: pass train_samples, or a TaskSet"),
-        ({"test_weights": np.zeros(12)}, "test_weights are all 0"),
-        ({"test_weights": np.ones(3)}, r"test_weights has shape \(3,\); expected 12 numbers"),
-        ({"rule": "facility", "candidates": 3}, "candidates=3 is less than the 5 tasks"),
     ],
 )
 def test_wishes_that_cannot_be_met_are_refused(options, message):
