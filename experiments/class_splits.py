@@ -20,7 +20,7 @@ from taskscape.arguments import check_whole
 from taskscape.errors import DataError
 from taskscape.forecast import Forecaster, ForecastWarning
 from taskscape.forecast.features import Described
-from taskscape.statistics import coverage, make_resamples
+from taskscape.statistics import make_resamples
 from taskscape.tasks import TaskSet
 
 __all__ = ["ClassSplits", "DrawnSplits", "coverage_over_splits"]
@@ -117,15 +117,16 @@ def coverage_over_splits(
     held = (low <= actual) & (actual <= high)
     ends = np.cumsum([len(outside) for _, outside in splits.rows])[:-1]
     by_split = [float(h.mean()) for h in np.split(held, ends)]
-    all_splits = coverage(low, high, actual, make_resamples(tasks.classes[rows], len(rows)))
+    resamples = make_resamples(tasks.classes[rows], len(rows))
+    share = resamples.interval(lambda own: float(held[own].mean())).within(0.0, 1.0)
     return {
         "coverage": float(np.mean(by_split)),
-        "coverage_interval": [all_splits.share.low, all_splits.share.high],
+        "coverage_interval": [share.low, share.high],
         "confidence": forecaster.confidence,
         "between_splits": float(np.std(by_split, ddof=1)),
-        "below": all_splits.below,
-        "above": all_splits.above,
-        "mean_width": all_splits.mean_width,
+        "below": float((actual < low).mean()),
+        "above": float((actual > high).mean()),
+        "mean_width": float((high - low).mean()),
         "mean_absolute_error": float(np.abs(expected - actual).mean()),
         "coverage_by_split": [round(value, 4) for value in by_split],
     }

@@ -18,12 +18,10 @@ from taskscape.errors import DataError
 
 __all__ = [
     "NO_INTERVALS",
-    "Coverage",
     "Interval",
     "Resamples",
     "Variance",
     "class_interval",
-    "coverage",
     "gain_interval",
     "jackknife",
     "kendall",
@@ -303,39 +301,14 @@ def partial_spearman(
     x: Float[np.ndarray, "n"], y: Float[np.ndarray, "n"], given: Float[np.ndarray, "n columns"]
 ) -> float:
     """Correlation of the ranks of x and y after regressing both on the ranks of ``given``."""
-    basis = _basis(given)
-    return float(np.clip(_unit_rest(_ranks(x), basis) @ _unit_rest(_ranks(y), basis), -1, 1))
-
-
-def _ranks(values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    ranks = rankdata(values)
-    return np.asarray(ranks - ranks.mean(), dtype=np.float64)
-
-
-def _basis(columns: Float[np.ndarray, "n columns"]) -> Float[np.ndarray, "n columns"]:
-    """Orthonormal ranks; zero for a column that those before it explain.
-
-    The first k span what the first k columns do, for every k.
-    """
-    basis = np.zeros(columns.shape)
-    for j, column in enumerate(columns.T):
-        ranks = _ranks(column)
-        # twice, because once leaves rounding errors of the size of what is left
-        rest = _unit_rest(ranks, basis[:, :j])
-        rest = rest - basis[:, :j] @ (basis[:, :j].T @ rest)
-        basis[:, j] = 0.0 if np.isnan(rest).any() else rest / np.linalg.norm(rest)
-    return basis
-
-
-def _unit_rest(
-    ranks: Float[np.ndarray, "n"], basis: Float[np.ndarray, "n columns"]
-) -> Float[np.ndarray, "n"]:
-    """What the basis does not explain, of length one; NaN where nothing is left."""
-    rest = ranks - basis @ (basis.T @ ranks) if basis.shape[1] else ranks
-    square = float(rest @ rest)
-    if square <= _NOTHING_LEFT * float(ranks @ ranks):
-        return np.full(len(ranks), math.nan)
-    return np.asarray(rest / math.sqrt(square))
+    ranks = rankdata(np.column_stack([x, y, given]), axis=0)
+    ranks -= ranks.mean(axis=0)
+    both, known = ranks[:, :2], ranks[:, 2:]
+    rest = both - known @ np.linalg.lstsq(known, both, rcond=None)[0]
+    squares = (rest**2).sum(axis=0)
+    if (squares <= _NOTHING_LEFT * (both**2).sum(axis=0)).any():
+        return math.nan
+    return float(np.clip(rest[:, 0] @ rest[:, 1] / np.sqrt(squares.prod()), -1, 1))
 
 
 def noise_ceiling(
@@ -361,34 +334,3 @@ def noise_ceiling(
     r = float(np.mean(correlations))
     k = n / (n // 2)
     return r, float(np.sqrt(k * r / (1 + (k - 1) * r))) if r > 0 else 0.0
-
-
-# -- do intervals hold what they say? -----------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """How many of the measured values lay within the intervals given for them."""
-
-    share: Interval
-    """The part that did, with an interval that leaves out classes."""
-    below: float
-    """The part that lay below its interval."""
-    above: float
-    mean_width: float
-
-
-def coverage(
-    low: Float[np.ndarray, "tasks"],
-    high: Float[np.ndarray, "tasks"],
-    measured: Float[np.ndarray, "tasks"],
-    resamples: Resamples,
-) -> Coverage:
-    """How well the intervals from ``low`` to ``high`` hold the measured values of tasks."""
-    held = ((low <= measured) & (measured <= high)).astype(np.float64)
-    return Coverage(
-        resamples.interval(lambda rows: float(held[rows].mean())).within(0.0, 1.0),
-        below=float((measured < low).mean()),
-        above=float((measured > high).mean()),
-        mean_width=float((high - low).mean()),
-    )

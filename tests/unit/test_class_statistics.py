@@ -11,7 +11,6 @@ from taskscape.statistics import (
     Interval,
     Variance,
     class_interval,
-    coverage,
     gain_interval,
     jackknife,
     kendall,
@@ -226,16 +225,3 @@ def test_the_jackknife_of_a_mean_is_its_standard_error():
 def test_how_often_ours_loses():
     assert losing_share([0.5, 0.6], [0.55, 0.6]) == 0.625
     assert losing_share([0.7], [0.55, 0.6]) == 0.0
-
-
-def test_coverage_counts_what_lies_within():
-    classes = np.array(list(itertools.combinations(range(8), 2)))
-    n = len(classes)
-    measured = np.linspace(0, 1, n)
-    result = coverage(np.full(n, 0.2), np.full(n, 0.9), measured, make_resamples(classes, n))
-    assert result.share.value == ((measured >= 0.2) & (measured <= 0.9)).mean()
-    assert result.below == (measured < 0.2).mean()
-    assert result.above == (measured > 0.9).mean()
-    assert result.share.value + result.below + result.above == pytest.approx(1)
-    assert 0 <= result.share.low < result.share.value < result.share.high <= 1
-    assert result.mean_width == pytest.approx(0.7)

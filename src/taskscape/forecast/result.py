@@ -13,7 +13,7 @@ from taskscape.io.pictures import picture
 from taskscape.io.values import SavedAsJson, plain
 from taskscape.notebook import ShownInNotebooks
 from taskscape.plain_text import for_matplotlib
-from taskscape.statistics import Interval, coverage, make_resamples, noise_ceiling, spearman
+from taskscape.statistics import Interval, make_resamples, noise_ceiling, spearman
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -179,7 +179,7 @@ def evaluate_forecasts(
     error = np.abs(forecasts.expected - measured)
     of_mean = np.abs(measured - mean_accuracy)
     resamples = make_resamples(classes, len(measured))
-    held = coverage(forecasts.low, forecasts.high, measured, resamples)
+    held = (forecasts.low <= measured) & (measured <= forecasts.high)
 
     def ends(
         statistic: Callable[[Int[np.ndarray, "_"]], float], least: float, correlation: bool = False
@@ -192,7 +192,7 @@ def evaluate_forecasts(
         n_tasks=len(measured),
         spearman=spearman(forecasts.expected, measured),
         mean_absolute_error=float(error.mean()),
-        coverage=held.share.value,
+        coverage=float(held.mean()),
         confidence=forecasts.confidence,
         ceiling=noise_ceiling(accuracy)[1] if accuracy.shape[1] > 1 else None,
         always_mean_error=float(of_mean.mean()),
@@ -201,6 +201,6 @@ def evaluate_forecasts(
             lambda rows: spearman(forecasts.expected[rows], measured[rows]), -1.0, correlation=True
         ),
         error_interval=ends(lambda rows: float(error[rows].mean()), 0.0),
-        coverage_interval=(None if np.isnan(held.share.low) else (held.share.low, held.share.high)),
-        mean_width=held.mean_width,
+        coverage_interval=ends(lambda rows: float(held[rows].mean()), 0.0),
+        mean_width=float((forecasts.high - forecasts.low).mean()),
     )
