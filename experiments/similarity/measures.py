@@ -328,8 +328,5 @@ FAMILIES: Mapping[str, Family] = {
     "task means": Family((Variant("task means"),), _by(TaskMeans(prepare=None))),
     "prototypes": Family((Variant("prototypes"),), _by(PrototypeDistance(prepare=None))),
     "otdd": Family((Variant("OTDD"),), _by(OTDD(prepare=None), "all")),
-    "otdd, diagonal": Family(
-        (Variant("OTDD diagonal"),), _by(OTDD(prepare=None, covariance="diagonal"))
-    ),
     "hardness": Family((Variant("difference in hardness"),), _by(TaskHardness(prepare=None))),
 }

@@ -41,8 +41,6 @@ def paper(fits: int = 1) -> CoClustering:
 
 VARIANTS = {
     "task2vec, per unit": lambda: Task2Vec(per="unit", config=QUICK),
-    "task2vec, plain cosine": lambda: Task2Vec(distance="cosine", config=QUICK),
-    "otdd, diagonal": lambda: OTDD(covariance="diagonal"),
     "otdd, samples": lambda: OTDD(level="samples"),
     "themes, hellinger": lambda: ModelSimilarity(TaskThemes(8), kind="hellinger"),
     "task_themes, ensemble": lambda: ModelSimilarity(paper(2)),

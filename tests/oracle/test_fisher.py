@@ -72,11 +72,10 @@ def test_heads_are_those_of_scikit_learn(width):
     head = fit(
         jnp.asarray(f, jnp.float32), jnp.asarray(targets, jnp.float32), jnp.ones((3, WAY), bool)
     )
-    assert float(head.gradient.max()) < 1e-4
     for task in range(3):
         peer = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10, max_iter=2000)
         wanted = peer.fit(f[task], y).coef_.T
-        np.testing.assert_allclose(head.weights[task], wanted, atol=2e-4)
+        np.testing.assert_allclose(head[task], wanted, atol=2e-4)
 
 
 def test_padded_samples_and_classes_change_no_head():
@@ -91,5 +90,5 @@ def test_padded_samples_and_classes_change_no_head():
         jnp.pad(targets, ((0, 0), (0, 2), (0, 1))),
         jnp.asarray([[True, True, False]]),
     )
-    np.testing.assert_allclose(padded.weights[..., :2], plain.weights, atol=1e-5)
-    np.testing.assert_array_equal(np.asarray(padded.weights[..., 2]), 0)
+    np.testing.assert_allclose(padded[..., :2], plain, atol=1e-5)
+    np.testing.assert_array_equal(np.asarray(padded[..., 2]), 0)

@@ -212,7 +212,12 @@ def _choose(
             f"only {len(run.chosen)} of the {n} tasks could be chosen by rule={rule!r} "
             f"with max_shared={max_shared}. Lower n, raise max_shared, or give more training tasks."
         )
-    settings = {"n": n, "seed": seed, "max_shared": max_shared, "n_test": source.n_test}
+    settings: dict[str, Any] = {
+        "n": n,
+        "seed": seed,
+        "max_shared": max_shared,
+        "n_test": source.n_test,
+    }
     settings |= {"n_train": source.n_train, "distance": type(source).__name__}
     return Selection(
         indices=np.array(run.chosen, dtype=np.int64),

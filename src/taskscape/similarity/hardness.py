@@ -1,20 +1,11 @@
 """Task hardness: how likely a simple classifier is to be wrong within the task."""
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from scipy.special import logsumexp
 
-from taskscape.arguments import check_choice, check_number
-from taskscape.errors import DataError
-from taskscape.similarity.similarity import (
-    FeatureSimilarity,
-    Rows,
-    TaskFeatures,
-    TaskVectors,
-    gather,
-    prepared_batches,
-)
-from taskscape.tasks import TaskSet
+from taskscape.arguments import check_number
+from taskscape.similarity.similarity import FeatureSimilarity, Rows, TaskFeatures, TaskVectors
 from taskscape.themes.prepare import Prepare
 
 
@@ -27,10 +18,10 @@ class TaskHardness(FeatureSimilarity):
     Dhillon et al. 2020, "A baseline for few-shot image classification".
 
     Differs: they classify the query samples by the means of the support samples, which tells
-    about samples that a new task does not have yet. With ``on="support"``, the default, every
-    support sample is classified with itself left out of its own class's mean; a class with one
-    sample keeps it, so that 1-shot hardness only tells how near the classes are to each other.
-    ``on="query"`` is theirs. Features are prepared as for the other measures, and ``scale`` is s.
+    about samples that a new task does not have yet. Here every support sample is classified with
+    itself left out of its own class's mean; a class with one sample keeps it, so that 1-shot
+    hardness only tells how near the classes are to each other. Features are prepared as for the
+    other measures, and ``scale`` is s.
 
     The embedding is this one number, (tasks, 1): the difficulty for the correlation diagram, where
     it knows nothing of the training tasks. As a distance it is the absolute difference.
@@ -39,48 +30,20 @@ class TaskHardness(FeatureSimilarity):
     cheap = True
     within_task = True
 
-    def __init__(
-        self, *, on: str = "support", scale: float = 10.0, prepare: Prepare = "auto"
-    ) -> None:
+    def __init__(self, *, scale: float = 10.0, prepare: Prepare = "auto") -> None:
         super().__init__(prepare=prepare)
-        self.on = check_choice(on, "on", ("support", "query"))
         self.scale = check_number(scale, "scale", 0, open_="low")
-
-    def embed(self, tasks: TaskSet) -> TaskVectors:
-        if self.on == "support":
-            return super().embed(tasks)
-        if tasks.n_query == 0:
-            raise DataError("on='query' needs tasks with queries; make them with n_query=15.")
-        parts = []
-        per_class = tasks.max_shot + tasks.n_query
-        for batch, prepared in prepared_batches(tasks, self._fitted(tasks), per_class):
-            support = gather(prepared, batch.support, batch.support_mask)
-            query = gather(prepared, batch.query, batch.query_mask)
-            cosines = _cosines(query.x, support.x.sum(axis=2, dtype=np.float64))
-            parts.append(self._log_odds(cosines, query.mask, batch.class_mask))
-        return np.concatenate(parts)
 
     def embed_features(self, features: TaskFeatures) -> TaskVectors:
         x, mask = features.x, features.mask
         sums = x.sum(axis=2, dtype=np.float64)
-        cosines = _cosines(x, sums)
         alone = (mask.sum(axis=2) == 1)[..., None, None]
         others = np.where(alone, x, sums[:, :, None] - x)
-        own = (_unit(x) * _unit(others)).sum(axis=-1)
+        own = self.scale * (_unit(x) * _unit(others)).sum(axis=-1)
+        cosines = np.einsum("twnd,tcd->twnc", _unit(x), _unit(sums), optimize=True)
+        known = np.asarray(mask.any(axis=2))[:, None, None]
+        logits = np.where(known, self.scale * cosines, -np.inf)
         index = np.arange(x.shape[1])
-        # advanced indices on both class axes put the class axis first
-        cosines[:, index, :, index] = own.swapaxes(0, 1)
-        return self._log_odds(cosines, mask, np.asarray(mask.any(axis=2)))
-
-    def _log_odds(
-        self,
-        cosines: Float[np.ndarray, "tasks way n another_way"],
-        mask: Bool[np.ndarray, "tasks way n"],
-        class_mask: Bool[np.ndarray, "tasks way"],
-    ) -> Float[np.ndarray, "tasks 1"]:
-        logits = np.where(class_mask[:, None, None], self.scale * cosines, -np.inf)
-        index = np.arange(logits.shape[1])
-        own = logits[:, index, :, index].swapaxes(0, 1)
         logits[:, index, :, index] = -np.inf
         wrong = logsumexp(logits, axis=-1)
         odds = np.subtract(wrong, own, out=np.zeros_like(own), where=mask).sum(axis=(1, 2))
@@ -88,12 +51,6 @@ class TaskHardness(FeatureSimilarity):
 
     def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         return lambda part: np.abs(a[part] - b[:, 0])
-
-
-def _cosines(
-    x: Float[np.ndarray, "tasks way n dims"], means: Float[np.ndarray, "tasks another_way dims"]
-) -> Float[np.ndarray, "tasks way n another_way"]:
-    return np.einsum("twnd,tcd->twnc", _unit(x), _unit(means), optimize=True)
 
 
 def _unit(x: Float[np.ndarray, "*any dims"]) -> Float[np.ndarray, "*any dims"]:

@@ -21,7 +21,7 @@ from taskscape.compare.divergences import distances, find_divergence
 from taskscape.compare.posteriors import Affine, Tasks, check_together, read_posterior, row_hashes
 from taskscape.errors import DataError
 from taskscape.progress import progress_bar
-from taskscape.tasks import PoolRows, TaskSet
+from taskscape.tasks import TaskSet
 from taskscape.themes.prepare import (
     Preparation,
     Prepare,
@@ -357,32 +357,15 @@ class FeatureSimilarity(Similarity):
 
 
 def support_features(tasks: TaskSet, preparation: Preparation) -> Iterator[TaskFeatures]:
-    """The prepared support samples of all tasks, some tasks at a time."""
-    for batch, prepared in prepared_batches(tasks, preparation, tasks.max_shot):
-        yield gather(prepared, batch.support, batch.support_mask)
-
-
-def prepared_batches(
-    tasks: TaskSet, preparation: Preparation, per_class: int
-) -> Iterator[tuple[PoolRows, PreparedSamples]]:
-    """Batches of tasks that fit in memory, with the prepared samples of all their classes."""
+    """The prepared support samples of all tasks, as many tasks at a time as fit in memory."""
     prepared = PreparedSamples(tasks.pool, preparation, tasks.class_ids)
-    step = max(1, _CELLS_AT_ONCE // (tasks.max_way * per_class * preparation.dims))
+    step = max(1, _CELLS_AT_ONCE // (tasks.max_way * tasks.max_shot * preparation.dims))
     with progress_bar("embedding tasks", len(tasks)) as advance:
         for batch in tasks.batches(step):
-            yield batch, prepared
+            x = np.zeros((*batch.support_mask.shape, preparation.dims), dtype=np.float32)
+            x[batch.support_mask] = prepared.take(batch.support[batch.support_mask])
+            yield TaskFeatures(x, batch.support_mask)
             advance(len(batch))
-
-
-def gather(
-    prepared: PreparedSamples,
-    rows: Int[np.ndarray, "tasks way shot"],
-    mask: Bool[np.ndarray, "tasks way shot"],
-) -> TaskFeatures:
-    """The prepared samples in these rows of the pool."""
-    x = np.zeros((*mask.shape, prepared.preparation.dims), dtype=np.float32)
-    x[mask] = prepared.take(rows[mask])
-    return TaskFeatures(x, mask)
 
 
 def class_means(features: TaskFeatures) -> Float[np.ndarray, "tasks way dims"]:

@@ -21,7 +21,6 @@ from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.prepare import Preparation, Prepare, PreparedSamples
 
 _matmul = partial(jnp.matmul, precision="highest")
-DISTANCES = ("normalised", "cosine", "asymmetric")
 _CELLS_AT_ONCE = 1 << 21
 """Derivatives of a chunk of tasks: (tasks, samples, classes, units)."""
 _NUMBERS_AT_ONCE = 1 << 18
@@ -62,18 +61,14 @@ class Task2Vec(FeatureSimilarity):
     setting) or over each unit's incoming weights (``per="unit"``).
 
     The probe is a fully connected network trained by MAML on 5-way 5-shot tasks of the training
-    tasks' classes. ``distance`` is ``"normalised"`` (the cosine distance of the Task2Vec paper),
-    ``"cosine"`` or ``"asymmetric"``, which adds ``alpha`` times one less the training task's
-    distance from the trivial task. ``probe`` uses a network trained before, on the same
-    preparation.
+    tasks' classes.
 
     Achille et al. 2019, "Task2Vec: task embedding for meta-learning".
 
     Paper: the paragraphs on task selection, which use this as the baseline.
 
     Differs from the Task2Vec paper: the Fisher information is exact, not a variational
-    approximation, as in the paper on similarity of tasks; the asymmetric distance is larger by
-    ``alpha``, so that it is never negative.
+    approximation, as in the paper on similarity of tasks; the distance is their symmetric one.
     """
 
     cheap = True
@@ -87,36 +82,22 @@ class Task2Vec(FeatureSimilarity):
         self,
         *,
         per: str = "layer",
-        distance: str = "normalised",
-        alpha: float = 0.15,
         config: Task2VecConfig | None = None,
         prepare: Prepare = "auto",
-        probe: Trained | None = None,
         seed: Seed = 0,
     ) -> None:
         super().__init__(prepare=prepare)
         self.per = check_choice(per, "per", ("layer", "unit"))
-        self.distance = check_choice(distance, "distance", DISTANCES)
-        self.alpha = check_number(alpha, "alpha", 0)
         self.seed = check_seed(seed)
         self.config = config or Task2VecConfig()
-        self.probe = probe
         self.probe_: Trained | None = None
-        self.head_gradient_: Float[np.ndarray, "tasks"] | None = None
-        """How far from converged the classifiers of the tasks embedded last were."""
 
     def fit(self, tasks: TaskSet) -> "Task2Vec":
         """Learn the preparation, and train the probe on tasks of the training tasks' classes."""
         super().fit(tasks)
         assert self.preparation_ is not None
         pool = prepared_classes(tasks, self.preparation_)
-        self.probe_ = self.probe or train_probe(pool, self.config, self.seed)
-        have, want = tuple(self.probe_.network.sample_shape), pool.sample_shape
-        if have != want or not isinstance(self.probe_.state, MlpWeights):
-            raise DataError(
-                f"probe is a network for samples of shape {have}; the prepared features have "
-                f"{want}. Pass an mlp trained on features prepared in the same way."
-            )
+        self.probe_ = train_probe(pool, self.config, self.seed)
         last = probe_layers(self.probe_.state, jnp.asarray(pool.samples)).hidden[-1]
         self._unit_scale = float(jnp.sqrt((last**2).mean()))
         if not self._unit_scale > 0:
@@ -134,13 +115,13 @@ class Task2Vec(FeatureSimilarity):
         most = max(1, _CELLS_AT_ONCE // (n * way * max(self.config.widths)))
         # a power of two, so that calls with other numbers of tasks compile nothing
         size = min(256, most, 1 << (len(tasks) - 1).bit_length())
-        vectors, gradients = [], []
+        vectors = []
         with progress_bar("embedding tasks", len(tasks)) as advance:
             for batch in tasks.batches(size):
                 short = [(0, size - len(batch)), (0, 0), (0, 0)]
                 rows = np.where(batch.support_mask, where[batch.support], -1)
                 rows = np.pad(rows, short, constant_values=-1)
-                units, gradient = embed_chunk(
+                units = embed_chunk(
                     self.probe_.state, layers, rows, self._unit_scale,
                     self.config.l2, self.config.head_steps,
                 )  # fmt: skip
@@ -148,32 +129,18 @@ class Task2Vec(FeatureSimilarity):
                 if self.per == "layer":
                     parts = [u.mean(axis=1, keepdims=True) for u in parts]
                 vectors.append(np.concatenate(parts, axis=1))
-                gradients.append(np.asarray(gradient)[: len(batch)])
                 advance(len(batch))
-        self.head_gradient_ = np.concatenate(gradients)
         return np.concatenate(vectors)
 
     def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
-        compute = cosine if self.distance == "cosine" else normalised_cosine
-        simple = self.alpha * (1 - to_trivial(b)) if self.distance == "asymmetric" else 0.0
         step = max(1, _NUMBERS_AT_ONCE // b.size)
 
         def rows_of(part: slice) -> Float[np.ndarray, "some others"]:
             starts = range(part.start, part.stop, step)
-            parts = [compute(a[i : min(i + step, part.stop)], b) for i in starts]
-            return np.concatenate(parts) + simple
+            parts = [normalised_cosine(a[i : min(i + step, part.stop)], b) for i in starts]
+            return np.concatenate(parts)
 
         return rows_of
-
-
-def cosine(
-    a: Float[np.ndarray, "tasks dims"], b: Float[np.ndarray, "others dims"]
-) -> Float[np.ndarray, "tasks others"]:
-    r"""Cosine distance.
-
-    .. math:: d = 1 - \frac{F_a \cdot F_b}{\lVert F_a \rVert \lVert F_b \rVert}
-    """
-    return np.clip(1 - _unit(a) @ _unit(b).T, 0.0, 2.0)
 
 
 def normalised_cosine(
@@ -194,28 +161,6 @@ def normalised_cosine(
     t = 1 - s
     lengths = np.sqrt(np.einsum("abd,abd->ab", s, s) * np.einsum("abd,abd->ab", t, t))
     return np.clip(1 - np.einsum("abd,abd->ab", s, t) / np.maximum(lengths, 1e-300), 0.0, 1.0)
-
-
-def to_trivial(a: Float[np.ndarray, "tasks dims"]) -> Float[np.ndarray, "tasks"]:
-    r"""Distance of each task from the trivial task, which needs nothing of the probe.
-
-    .. math:: d(a, t_0) = \lim_{\epsilon \to 0} d(F_a, \epsilon 1)
-        = d_{\cos}\left(1, \frac{1}{F_a}\right)
-
-    The Fisher information of a trivial task is zero, and the cosine with zero has no value; the
-    limit from equal, ever smaller numbers has. Parts of the probe that a task does not need at all
-    are left out.
-    """
-    needed = a > 0
-    least = np.min(a, axis=1, keepdims=True, where=needed, initial=np.inf)
-    # 1/F up to a factor, and at most 1
-    inverse = np.divide(least, a, out=np.zeros_like(a), where=needed)
-    sums, squares, n = inverse.sum(axis=1), (inverse**2).sum(axis=1), needed.sum(axis=1)
-    return np.where(n > 0, 1 - sums / np.sqrt(np.maximum(squares * n, 1e-300)), 0.0)
-
-
-def _unit(a: Float[np.ndarray, "tasks dims"]) -> Float[np.ndarray, "tasks dims"]:
-    return a / np.maximum(np.linalg.norm(a, axis=1, keepdims=True), 1e-300)
 
 
 def prepared_classes(tasks: TaskSet, preparation: Preparation) -> ClassPool:
@@ -280,8 +225,8 @@ def embed_chunk(
     unit_scale: float | Float[Array, ""],
     l2: float | Float[Array, ""],
     steps: int,
-) -> tuple[tuple[Float[Array, "tasks _"], ...], Float[Array, "tasks"]]:
-    """Fisher information per unit of every layer, and the gradients of the heads."""
+) -> list[Float[Array, "tasks _"]]:
+    """Fisher information per unit of every layer."""
     tasks, way, shot = rows.shape
     class_mask: Bool[Array, "tasks way"] = jnp.asarray((rows >= 0).any(axis=2))
     flat = jnp.asarray(rows).reshape(tasks, way * shot)
@@ -290,22 +235,12 @@ def embed_chunk(
     y = jax.nn.one_hot(jnp.repeat(jnp.arange(way), shot), way)
     f = layers.hidden[-1] / unit_scale * mask[..., None]
     head = fit_heads(f, y * mask[..., None], class_mask, l2, steps)
-    units = fisher_per_unit(
-        probe.weights[:-1], layers.squares, layers.hidden, head.weights / unit_scale,
-        mask, class_mask,
-    )  # fmt: skip
-    return tuple(units), head.gradient
+    return fisher_per_unit(
+        probe.weights[:-1], layers.squares, layers.hidden, head / unit_scale, mask, class_mask
+    )
 
 
 # -- a classifier and its Fisher information ----------------------------------------------------
-
-
-class Head(NamedTuple):
-    """Linear classifiers of many tasks on the probe's last layer, and how well they converged."""
-
-    weights: Float[Array, "tasks width way"]
-    gradient: Float[Array, "tasks"]
-    """Length of the objective's gradient at the end, relative to that at zero weights."""
 
 
 def hidden_layers(
@@ -327,7 +262,7 @@ def fit_heads(
     class_mask: Bool[Array, "tasks way"],
     l2: float | Float[Array, ""],
     steps: int,
-) -> Head:
+) -> Float[Array, "tasks width way"]:
     r"""Multinomial logistic regression of every task, by accelerated steps on a fixed bound.
 
     .. math:: \min_V -\sum_n \ln p_V(y_n \mid f_n) + \tfrac{l}{2} \lVert V \rVert^2, \quad
@@ -365,13 +300,7 @@ def fit_heads(
     zero = jnp.zeros((*f.shape[:1], gram.shape[-1], targets.shape[2]))
     start = (zero, zero, jnp.zeros((len(f), 1, 1)))
     theta = jax.lax.scan(step, start, length=steps)[0][0]
-
-    def length(g: Float[Array, "tasks rank way"]) -> Float[Array, "tasks"]:
-        squares = (g * _matmul(gram, g)) if dual else g**2
-        return jnp.sqrt(jnp.maximum(squares.sum((1, 2)), 0))
-
-    first = jnp.maximum(length(slope(zero)), 1e-30)
-    return Head(_matmul(f.mT, theta) if dual else theta, length(slope(theta)) / first)
+    return _matmul(f.mT, theta) if dual else theta
 
 
 def fisher_per_unit(

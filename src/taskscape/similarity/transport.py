@@ -95,63 +95,50 @@ class OTDD(FeatureSimilarity):
     class are a Gaussian's and classes are moved as such; it costs a fraction, and pairs of classes
     that occur in many tasks (with the same samples) are compared once.
 
-    ``covariance="diagonal"`` ignores covariances between features: faster again.
-
     Alvarez-Melis and Fusi 2020, "Geometric dataset distances via optimal transport".
 
     Differs: no entropic smoothing; ``level="classes"`` is the distance between Gaussian mixtures of
     Delon and Desolneux 2020. Embeddings of samples are (tasks, classes, samples, dims); those of
-    classes (tasks, classes, 1 + rank, dims): the mean, then rows A with S = AᵀA (for a diagonal
-    covariance, the standard deviations).
+    classes (tasks, classes, 1 + rank, dims): the mean, then rows A with S = AᵀA.
     """
 
     pairs_at_once = 1 << 12
 
-    def __init__(
-        self, *, level: str = "classes", covariance: str = "full", prepare: Prepare = "auto"
-    ) -> None:
+    def __init__(self, *, level: str = "classes", prepare: Prepare = "auto") -> None:
         super().__init__(prepare=prepare)
         self.level = check_choice(level, "level", ("classes", "samples"))
-        self.covariance = check_choice(covariance, "covariance", ("full", "diagonal"))
 
     def embed(self, tasks: TaskSet) -> TaskVectors:
         dims = self._fitted(tasks).dims
-        rank = min(tasks.max_shot, dims) if self.covariance == "full" else 1
-        per_class = tasks.max_shot if self.level == "samples" else 1 + rank
+        per_class = tasks.max_shot if self.level == "samples" else 1 + min(tasks.max_shot, dims)
         size = len(tasks) * tasks.max_way * per_class * dims * 4
         if size > _MOST_BYTES:
             raise DataError(
                 f"embedding {len(tasks):,} tasks of up to {tasks.max_shot} samples per class takes "
-                f"{size / 2**30:.0f} GiB. Use level='classes', covariance='diagonal', fewer "
-                "principal components or fewer tasks."
+                f"{size / 2**30:.0f} GiB. Use level='classes', fewer principal components or fewer "
+                "tasks."
             )
         return super().embed(tasks)
 
     def embed_features(self, features: TaskFeatures) -> TaskVectors:
         if self.level == "samples":
             return np.where(features.mask[..., None], features.x, np.float32(np.nan))
-        return _gaussians(features, self.covariance).astype(np.float32)
+        return _gaussians(features).astype(np.float32)
 
     def rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         if self.level == "samples":
             return self._sample_rows(a, b)
         way_a, way_b = n_way(a), n_way(b)
-        table = ClassTable(a, b, self.covariance)
-
-        def rows_of(part: slice) -> Float[np.ndarray, "some others"]:
-            costs = table.costs(part)
-            return np.sqrt(2 * transport_classes(costs, way_a[part], way_b))
-
-        return rows_of
+        costs = _label_costs(a, b)
+        return lambda part: np.sqrt(2 * transport_classes(costs(part), way_a[part], way_b))
 
     def _sample_rows(self, a: TaskVectors, b: TaskVectors) -> Rows:
         shown = [TaskFeatures(np.nan_to_num(e), ~np.isnan(e[..., 0])) for e in (a, b)]
-        classes = [_gaussians(x, self.covariance).astype(np.float32) for x in shown]
-        table = ClassTable(classes[0], classes[1], self.covariance)
+        label_costs = _label_costs(*(_gaussians(x).astype(np.float32) for x in shown))
         seconds = [_samples(task) for task in b]
 
         def rows_of(part: slice) -> Float[np.ndarray, "some others"]:
-            labels = table.costs(part)
+            labels = label_costs(part)
             distances = np.empty((len(labels), len(b)))
             for i, task in enumerate(a[part]):
                 x, y = _samples(task)
@@ -164,7 +151,7 @@ class OTDD(FeatureSimilarity):
 
 
 def gaussian_distances(
-    a: Float[np.ndarray, "n rows_a dims"], b: Float[np.ndarray, "m rows_b dims"], covariance: str
+    a: Float[np.ndarray, "n rows_a dims"], b: Float[np.ndarray, "m rows_b dims"]
 ) -> Float[np.ndarray, "n m"]:
     r"""Squared 2-Wasserstein distance of all pairs of Gaussians, given as mean and factor rows.
 
@@ -174,8 +161,6 @@ def gaussian_distances(
     """
     means = squared_distances(a[:, 0], b[:, 0])
     A, B = a[:, 1:].astype(np.float64), b[:, 1:].astype(np.float64)
-    if covariance == "diagonal":
-        return means + squared_distances(A[:, 0], B[:, 0])
     traces = (A**2).sum(axis=(1, 2))[:, None] + (B**2).sum(axis=(1, 2))
     cross = np.empty_like(means)
     step = max(1, _PAIRS_AT_ONCE // max(1, len(b)))
@@ -185,54 +170,27 @@ def gaussian_distances(
     return means + np.maximum(traces - 2 * cross, 0.0)
 
 
-class ClassTable:
-    """Distances between the classes of tasks; equal classes are compared once.
+def _label_costs(a: TaskVectors, b: TaskVectors) -> Rows:
+    """Squared distances between the classes of tasks; classes that many tasks share, once."""
+    a, b = np.nan_to_num(a), np.nan_to_num(b)
+    others = distinct_rows(b.reshape(b.shape[0] * b.shape[1], -1))
+    second = b.reshape(-1, *b.shape[2:])[others.first]
 
-    Where all classes differ, as they do when every task draws its own few samples, they are
-    compared when they are asked for.
-    """
+    def costs_of(part: slice) -> Float[np.ndarray, "some others way another_way"]:
+        own = a[part].reshape(-1, *a.shape[2:])
+        kinds = distinct_rows(own.reshape(len(own), -1))
+        costs = gaussian_distances(own[kinds.first], second)[np.ix_(kinds.kind, others.kind)]
+        return costs.reshape(-1, a.shape[1], *b.shape[:2]).swapaxes(1, 2)
 
-    def __init__(
-        self,
-        a: Float[np.ndarray, "tasks way numbers dims"],
-        b: Float[np.ndarray, "others another_way numbers_b dims"],
-        covariance: str,
-    ) -> None:
-        self._a, self._b, self._covariance = np.nan_to_num(a), np.nan_to_num(b), covariance
-        shaped = (x.reshape(x.shape[0] * x.shape[1], -1) for x in (self._a, self._b))
-        self._kinds = [distinct_rows(x) for x in shaped]
-        first, second = (len(k.first) for k in self._kinds)
-        self._known: Float[np.ndarray, "n m"] | None = None
-        # once and for all where that is less work than pair by pair, and not too much to hold
-        if first * second <= min(len(a) * len(b) * a.shape[1] * b.shape[1] // 2, 1 << 24):
-            self._known = self._between(self._kinds[0].first)
-
-    def _between(self, rows: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some m"]:
-        a, b = (x.reshape(-1, *x.shape[2:]) for x in (self._a, self._b))
-        return gaussian_distances(a[rows], b[self._kinds[1].first], self._covariance)
-
-    def costs(self, part: slice) -> Float[np.ndarray, "some others way another_way"]:
-        """Squared distances between the classes of some tasks and those of all others."""
-        (n, way), (m, other) = self._a.shape[:2], self._b.shape[:2]
-        columns = self._kinds[1].kind
-        if self._known is not None:
-            kinds = self._kinds[0].kind.reshape(n, way)[part].reshape(-1)
-            flat = self._known[np.ix_(kinds, columns)]
-        else:
-            flat = self._between(np.arange(n * way).reshape(n, way)[part].reshape(-1))[:, columns]
-        return flat.reshape(-1, way, m, other).swapaxes(1, 2)
+    return costs_of
 
 
-def _gaussians(
-    features: TaskFeatures, covariance: str
-) -> Float[np.ndarray, "tasks way numbers dims"]:
+def _gaussians(features: TaskFeatures) -> Float[np.ndarray, "tasks way numbers dims"]:
     """Mean and factor rows of every class, NaN where there is none."""
     means = class_means(features)
     left = np.where(features.mask[..., None], features.x - np.nan_to_num(means)[:, :, None], 0.0)
     left /= np.sqrt(np.maximum(features.mask.sum(axis=2), 1))[..., None, None]
-    if covariance == "diagonal":
-        rows = np.sqrt((left**2).sum(axis=2, keepdims=True))
-    elif left.shape[2] > left.shape[3]:
+    if left.shape[2] > left.shape[3]:
         # square roots of the covariances: as many rows as dimensions are enough
         values, vectors = np.linalg.eigh(np.einsum("twnd,twne->twde", left, left, optimize=True))
         rows = np.sqrt(np.maximum(values, 0.0))[..., None] * vectors.swapaxes(-1, -2)

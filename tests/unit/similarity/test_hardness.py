@@ -34,17 +34,6 @@ def test_support_samples_are_left_out_of_their_own_mean(n_shot):
         assert posteriors[t, 0] == pytest.approx(np.mean(odds), rel=1e-5)
 
 
-def test_queries_are_classified_by_the_means_of_the_support():
-    tasks = sample_tasks(POOL, 3, n_way=3, n_shot=2, n_query=4, seed=0)
-    posteriors = TaskHardness(prepare=None, on="query").fit(tasks).embed(tasks)
-    episode = next(tasks.episodes(3))
-    for t in range(3):
-        means = list(episode.support[t].astype(np.float64).mean(1))
-        query = episode.query[t].astype(np.float64)
-        odds = [log_odds(q, c, means, 10.0) for c in range(3) for q in query[c]]
-        assert posteriors[t, 0] == pytest.approx(np.mean(odds), rel=1e-4)
-
-
 def test_ways_and_shots_may_differ():
     tasks = sample_tasks(POOL, 8, n_way=(2, 6), n_shot=(1, 5), seed=0)
     measure = TaskHardness().fit(tasks)
@@ -65,12 +54,5 @@ def test_classes_near_each_other_are_hard():
 
 
 def test_settings_are_checked():
-    with pytest.raises(DataError, match=r"^on='both' is not known; use 'support' or 'query'.$"):
-        TaskHardness(on="both")
     with pytest.raises(DataError, match=r"^scale=0.0 must be a finite number above 0.$"):
         TaskHardness(scale=0.0)
-    tasks = sample_tasks(POOL, 2, n_shot=2)
-    with pytest.raises(
-        DataError, match=r"^on='query' needs tasks with queries; make them with n_q"
-    ):
-        TaskHardness(on="query").fit(tasks).embed(tasks)

@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 from similarity_cases import grouped_pool, task_of
 from taskscape.errors import DataError
 from taskscape.similarity import OTDD, PrototypeDistance
-from taskscape.similarity.transport import ClassTable, gaussian_distances, transport_classes
+from taskscape.similarity.transport import gaussian_distances, transport_classes
 from taskscape.tasks import sample_tasks
 from taskscape.themes.prepare import PrepareConfig
 
@@ -56,7 +56,7 @@ def test_prototypes_obey_the_triangle_inequality_across_ways():
 def test_gaussian_distance_is_that_of_bures():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 4, 3)), rng.normal(size=(3, 6, 3))
-    computed = gaussian_distances(a, b, "full")
+    computed = gaussian_distances(a, b)
     for i, x in enumerate(a):
         for j, y in enumerate(b):
             S, T = x[1:].T @ x[1:], y[1:].T @ y[1:]
@@ -76,8 +76,6 @@ def test_classes_are_gaussians_with_the_samples_moments(n_shot):
             A = embedded[t, c, 1:]
             np.testing.assert_allclose(embedded[t, c, 0], x[t, c].mean(0), rtol=1e-4, atol=1e-5)
             np.testing.assert_allclose(A.T @ A, np.cov(x[t, c].T, bias=True), rtol=1e-3, atol=1e-3)
-    diagonal = OTDD(prepare=None, covariance="diagonal").fit(tasks).embed(tasks)
-    np.testing.assert_allclose(diagonal[:, :, 1], x.std(2), rtol=1e-3, atol=1e-4)
 
 
 def test_samples_move_at_the_cost_of_features_and_classes():
@@ -85,7 +83,7 @@ def test_samples_move_at_the_cost_of_features_and_classes():
     measure = OTDD(level="samples", prepare=None).fit(tasks)
     x = measure.embed(tasks)
     classes = OTDD(prepare=None).fit(tasks).embed(tasks)
-    label = gaussian_distances(classes[0], classes[1], "full")
+    label = gaussian_distances(classes[0], classes[1])
     y = np.repeat(np.arange(3), 4)
     costs = cdist(x[0].reshape(12, -1), x[1].reshape(12, -1)) ** 2 + label[np.ix_(y, y)]
     wanted = np.sqrt(costs[linear_sum_assignment(costs)].mean())
@@ -101,16 +99,12 @@ def test_both_levels_tell_a_similar_story():
     assert np.corrcoef(by_class, by_sample)[0, 1] > 0.98
 
 
-def test_shared_classes_are_compared_once():
+def test_classes_that_tasks_share_are_as_far_as_others():
     tasks = sample_tasks(POOL, 30, n_way=4, n_shot="all", seed=0)
     measure = OTDD().fit(tasks)
-    embedded = np.nan_to_num(measure.embed(tasks))
-    table = ClassTable(embedded, embedded, "full")
-    assert table._known is not None
-    assert table._known.shape == (16, 16)
-    costs = table.costs(slice(3, 5))
-    wanted = gaussian_distances(embedded[4], embedded[7], "full")
-    np.testing.assert_allclose(costs[1, 7], wanted, atol=1e-6)
+    embedded = measure.embed(tasks)
+    alone = measure.cdist(embedded[4:5], embedded[7:8])
+    np.testing.assert_allclose(measure.cdist(embedded, embedded)[4, 7], alone[0, 0], atol=1e-6)
 
 
 def test_what_is_not_known_or_too_large_is_refused():
@@ -118,10 +112,6 @@ def test_what_is_not_known_or_too_large_is_refused():
         DataError, match=r"^level='pixels' is not known; use 'classes' or 'samples'"
     ):
         OTDD(level="pixels")
-    with pytest.raises(
-        DataError, match=r"^covariance='low' is not known; use 'full' or 'diagonal'"
-    ):
-        OTDD(covariance="low")
     with pytest.raises(
         DataError, match=r"^prepare='pca' must be 'auto', None or a PrepareConfig.$"
     ):
