@@ -4,7 +4,6 @@ from taskscape.similarity.known import SIMILARITIES as SIMILARITIES
 from taskscape.similarity.known import KnownSimilarity as KnownSimilarity
 from taskscape.similarity.nearest_tasks import NearestTasks as NearestTasks
 from taskscape.similarity.nearest_tasks import nearest as nearest
-from taskscape.similarity.nearest_tasks import nearest_tasks as nearest_tasks
 from taskscape.similarity.registry import ModelSimilarity as ModelSimilarity
 from taskscape.similarity.registry import SimilarityLike as SimilarityLike
 from taskscape.similarity.registry import distances_between as distances_between

@@ -6,7 +6,7 @@ training tasks are equally near. Which of these look most like the test task, cl
 means of their classes tell.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -104,13 +104,11 @@ def _settled(
     apart: Callable[[Int[np.ndarray, "tests some"]], Float[np.ndarray, "tests some"]] | None,
 ) -> NearestTasks:
     """The k nearest of those that ``find`` gives, of equals those least ``apart`` first."""
-    near = find(k + _SPARE)
-    if (n := near.indices.shape[1]) < k:
+    near, levels = _with_levels(find(k + _SPARE), tie)
+    if (n := levels.shape[1]) < k:
         raise DataError(f"k={k} is more than the {n} training tasks; lower k.")
-    levels = _levels(near.distances, tie)
     if n == k + _SPARE and (levels[:, -1] == levels[:, k - 1]).any():
-        near = find(k + _LOOKED_AT)
-        levels = _levels(near.distances, tie)
+        near, levels = _with_levels(find(k + _LOOKED_AT), tie)
     by_classes = np.zeros(levels.shape) if apart is None else apart(near.indices)
     order = np.lexsort((by_classes, levels), axis=1)[:, :k]
     indices, distances, by_classes = (
@@ -121,12 +119,10 @@ def _settled(
     return NearestTasks(indices, distances, None if apart is None else by_classes, ties, tie)
 
 
-def _levels(
-    distances: Float[np.ndarray, "tests some"], tie: float
-) -> Float[np.ndarray, "tests some"]:
-    """0 for what is within ``tie`` of the nearest, 1 within the next, and so on: equals."""
-    beyond = distances - distances.min(axis=1, keepdims=True)
-    return np.floor(beyond / tie) if tie > 0 else beyond
+def _with_levels(near: Neighbours, tie: float) -> tuple[Neighbours, Float[np.ndarray, "tests _"]]:
+    """And 0 for what is within ``tie`` of the nearest, 1 within the next, and so on: equals."""
+    beyond = near.distances - near.distances.min(axis=1, keepdims=True)
+    return near, np.floor(beyond / tie)
 
 
 def _apart(
@@ -143,14 +139,14 @@ def _apart(
         train = train[places]
     if not (isinstance(train, Embeddings) and isinstance(test, Embeddings)):
         raise DataError("pool settles ties of embedded tasks; what is given says no classes.")
-    alike = _ClassMeans(
-        *(make_tasks(pool, [list(e.names(i)) for i in range(len(e))]) for e in (test, train))
+    test, train = (
+        make_tasks(pool, [list(e.names(i)) for i in range(len(e))]) for e in (test, train)
     )
-    return alike.distances(range(len(near)), column.reshape(near.shape))
+    return _class_distances(test, train)(np.arange(len(near)), column.reshape(near.shape))
 
 
 def nearest_tasks(
-    test: TaskSet, train: TaskSet, distances: DistanceSource, k: int = 10, *, tie: float = TIE
+    test: TaskSet, train: TaskSet, distances: DistanceSource, k: int, *, tie: float = TIE
 ) -> NearestTasks:
     """The ``k`` nearest training tasks by ``distances``, and of equals the most alike.
 
@@ -159,50 +155,37 @@ def nearest_tasks(
     lie in the pools of ``test`` and ``train``) under the best assignment, as in
     :class:`taskscape.similarity.PrototypeDistance`.
     """
-    if not 1 <= k <= len(train):
-        raise DataError(f"k={k} must lie between 1 and the {len(train)} training tasks.")
-    if (len(test), len(train)) != (distances.n_test, distances.n_train):
-        raise DataError(
-            f"there are {len(test)} test and {len(train)} training tasks; the distances are of "
-            f"{distances.n_test} and {distances.n_train}."
-        )
-    alike, step = _ClassMeans(test, train), max(1, _NUMBERS // len(train))
+    alike, step = _class_distances(test, train), max(1, _NUMBERS // len(train))
     parts = []
     for tests in np.split(np.arange(len(test)), range(step, len(test), step)):
-        apart = partial(alike.distances, tests.tolist())
-        parts.append(_settled(partial(distances.nearest, tests), k, tie, apart))
+        parts.append(_settled(partial(distances.nearest, tests), k, tie, partial(alike, tests)))
     names = ("indices", "distances", "by_classes", "ties")
     whole = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     return NearestTasks(**whole, tie=tie)
 
 
-class _ClassMeans:
-    """Distances between tasks by the means of their classes; classes are compared once."""
+def _class_distances(
+    test: TaskSet, train: TaskSet
+) -> Callable[
+    [Int[np.ndarray, "tests"], Int[np.ndarray, "tests some"]], Float[np.ndarray, "tests some"]
+]:
+    """A function: from each test task to some training tasks of its own, by means of classes."""
+    costs = squared_distances(_means(test), _means(train))  # of classes, each pair once
+    asked, known = test.class_ids, train.class_ids
 
-    def __init__(self, test: TaskSet, train: TaskSet) -> None:
-        self._classes = [np.asarray(tasks.classes) for tasks in (test, train)]
-        self._ids = [tasks.class_ids for tasks in (test, train)]
-        self._costs = squared_distances(
-            _means(test.pool, self._ids[0]), _means(train.pool, self._ids[1])
-        )
-
-    def distances(
-        self, tests: Sequence[int], trains: Int[np.ndarray, "tests some"]
-    ) -> Float[np.ndarray, "tests some"]:
-        """From each test task to some training tasks of its own."""
-        return np.stack([self._from_one(i, own) for i, own in zip(tests, trains, strict=True)])
-
-    def _from_one(self, i: int, trains: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some"]:
-        a, b = self._classes[0][i], self._classes[1][trains]
+    def from_one(test_task: int, trains: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some"]:
+        a, b = np.asarray(test.classes[test_task]), np.asarray(train.classes[trains])
         # padding, -1, stands before all ids: its costs are not looked at
-        first, second = np.searchsorted(self._ids[0], a), np.searchsorted(self._ids[1], b)
-        costs = self._costs[first[None, :, None], second[:, None, :]]
+        first, second = np.searchsorted(asked, a), np.searchsorted(known, b)
+        own = costs[first[None, :, None], second[:, None, :]]
         ways = np.array([(a >= 0).sum()]), (b >= 0).sum(axis=1)
-        return np.sqrt(transport_classes(costs[None], *ways)[0])
+        return np.sqrt(transport_classes(own[None], *ways)[0])
+
+    return lambda tests, trains: np.stack(list(map(from_one, tests.tolist(), trains)))
 
 
-def _means(pool: ClassPool, classes: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some dims"]:
-    """The mean of all samples of some classes."""
-    ends = pool.starts + pool.counts
-    rows = [np.asarray(pool.samples[pool.starts[c] : ends[c]]) for c in classes.tolist()]
+def _means(tasks: TaskSet) -> Float[np.ndarray, "classes dims"]:
+    """The mean of all samples of each class of the tasks."""
+    pool, ends = tasks.pool, tasks.pool.starts + tasks.pool.counts
+    rows = [np.asarray(pool.samples[pool.starts[c] : ends[c]]) for c in tasks.class_ids.tolist()]
     return np.stack([r.reshape(len(r), -1).mean(axis=0, dtype=np.float64) for r in rows])

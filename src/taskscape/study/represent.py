@@ -24,11 +24,10 @@ from taskscape.similarity import (
     RetrievalTest,
     choose_settings,
     distances_between,
-    nearest_tasks,
     resemblance,
 )
 from taskscape.similarity.known import TASK_THEMES, find_similarity
-from taskscape.similarity.nearest_tasks import SAME, TIE
+from taskscape.similarity.nearest_tasks import SAME, TIE, nearest_tasks
 from taskscape.similarity.retrieval import retrieval_if_any
 from taskscape.study.plan import Plan
 from taskscape.study.stages import Stage, Steps
