@@ -5,7 +5,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fit_cases import small_tasks
 from taskscape.compare import DIVERGENCES, distances, mean_distance, nearest, normalise_ways
+from taskscape.embeddings import Embeddings
 
 numbers = st.floats(0.01, 200.0)
 
@@ -57,7 +59,8 @@ def test_search_finds_the_smallest_distances(x, k):
 @settings(max_examples=30, deadline=None)
 @given(lam(4), st.integers(1, 50))
 def test_normalising_twice_is_normalising_once(x, n_way):
-    x = x + 0.5
-    once = normalise_ways(x, delta=0.5, n_way=float(n_way))
-    np.testing.assert_allclose(once.sum(axis=1), 0.5 * x.shape[1] + n_way)
-    np.testing.assert_allclose(normalise_ways(once, delta=0.5, n_way=float(n_way)), once)
+    tasks = Embeddings.of(small_tasks(4), x + 0.5, delta=0.5)
+    once = normalise_ways(tasks, n_way=float(n_way))
+    np.testing.assert_allclose(once.values.sum(axis=1), 0.5 * x.shape[1] + n_way, rtol=1e-6)
+    twice = normalise_ways(once, n_way=float(n_way))
+    np.testing.assert_allclose(twice.values, once.values, rtol=1e-5)

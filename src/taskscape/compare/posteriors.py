@@ -119,48 +119,27 @@ def read_chunks(train: Tasks | Iterable[Tasks], name: str) -> Iterator[Posterior
             yield posterior
 
 
-def normalise_ways(tasks: Tasks, *, delta: Any = None, n_way: float | int = 5) -> Any:
-    r"""λ as if every task had ``n_way`` classes in its own proportions of task-themes.
+def normalise_ways(tasks: Embeddings, *, n_way: float | int = 5) -> Embeddings:
+    r"""The task-themes of tasks as if every one had ``n_way`` classes in its own proportions.
 
     .. math:: \lambda' = \delta + (\lambda - \delta)\, \frac{n}{\sum_l (\lambda_l - \delta_l)}
 
     Every class of a task adds one to the sum of λ, so a task of many classes has a narrower
     posterior, and KL sees that. After this, tasks with equal proportions have equal λ whatever
-    their number of classes. Embedded tasks give embedded tasks, of their task-themes alone; λ
-    (tasks, L) give λ. ``delta`` is the prior that the model was fitted with, which embedded tasks
-    know themselves. (Image-themes count every task as the same number of samples: they need none of
-    this.)
+    their number of classes. (Image-themes count every task as the same number of samples: they need
+    none of this.)
     """
     check_number(n_way, "n_way", 0, open_="low")
-    if not isinstance(tasks, Embeddings):
-        lam = read_posterior(tasks, "tasks").values
-        return _even_ways(lam, 0.5 if delta is None else delta, n_way)
-    themes = tasks.factor(TASK_THEMES)
-    prior = tasks.header.delta if delta is None else delta
-    parts = [_even_ways(lam.astype(np.float64), prior, n_way) for lam in tasks.lam]
+    themes, prior = tasks.factor(TASK_THEMES), tasks.header.delta
+    if prior is None or min(lam.min() for lam in tasks.lam) < prior - 1e-3:
+        raise DataError(
+            f"delta={prior}, and λ goes down to {min(lam.min() for lam in tasks.lam):g}; give "
+            "Embeddings.of the delta that the model was fitted with."
+        )
+    counts = [np.maximum(lam.astype(np.float64) - prior, 0.0) for lam in tasks.lam]
+    parts = [prior + c * (n_way / c.sum(axis=1, keepdims=True)) for c in counts]
     even = Posterior.of(np.concatenate(parts, axis=1), themes.header.factors)
     return replace(themes, values=even.values, logs=even.logs)
-
-
-def _even_ways(
-    lam: Float[np.ndarray, "tasks L"], delta: Any, n_way: float | int
-) -> Float[np.ndarray, "tasks L"]:
-    prior = as_numbers(delta)
-    if prior.size == 0 or not ((prior > 0) & (prior < np.inf)).all():
-        raise DataError(f"delta={delta} must be positive; use the delta the model was fitted with.")
-    try:
-        counts = lam - prior
-    except ValueError:
-        raise DataError(
-            f"delta has shape {np.shape(delta)}; expected a number or ({lam.shape[1]},)."
-        ) from None
-    total = counts.sum(axis=-1, keepdims=True)
-    if counts.min(initial=0.0) < -1e-3 or total.min(initial=1.0) <= 0:
-        raise DataError(
-            f"λ goes down to {lam.min():g}, below delta={np.array2string(prior.ravel())}, which "
-            "no posterior does; use the delta the model was fitted with."
-        )
-    return prior + np.maximum(counts, 0.0) * (n_way / total)
 
 
 # -- rows ---------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from fit_cases import fitted_themes, small_tasks
 from posterior_cases import KINDS, PRODUCT, posteriors
 from taskscape.compare import distances, mean_distance, nearest, normalise_ways
 from taskscape.compare.posteriors import read_posterior
+from taskscape.embeddings import Embeddings
 from taskscape.errors import DataError
 
 
@@ -67,11 +68,15 @@ def test_the_gradient_is_that_of_the_log_normaliser(kind):
     np.testing.assert_allclose((at.gradient * step).sum(1), (ends[0] - ends[1]) / 2, rtol=1e-4)
 
 
+def of_lam(lam, delta=0.5):
+    return Embeddings.of(small_tasks(len(lam)), lam, delta=delta)
+
+
 def test_equal_proportions_are_equal_whatever_the_number_of_classes():
     delta, share = 0.5, np.array([0.2, 0.8, 0.0])
     lam = np.stack([delta + n * share for n in (5, 10, 20)])
     assert distances(lam[0], lam[1], paired=True) > 0.1
-    even = normalise_ways(lam, delta=delta)
+    even = normalise_ways(of_lam(lam)).values
     np.testing.assert_allclose(even, np.broadcast_to(delta + 5 * share, even.shape))
     np.testing.assert_allclose(distances(even, even), 0, atol=1e-12)
 
@@ -79,21 +84,18 @@ def test_equal_proportions_are_equal_whatever_the_number_of_classes():
 def test_normalising_keeps_tasks_that_have_that_many_classes():
     rng = np.random.default_rng(1)
     lam = 0.5 + 5 * rng.dirichlet(np.ones(4), 6)
-    np.testing.assert_allclose(normalise_ways(lam, delta=0.5, n_way=5), lam)
+    np.testing.assert_allclose(normalise_ways(of_lam(lam), n_way=5).values, lam, rtol=1e-6)
 
 
 def test_embedded_tasks_are_normalised_by_the_prior_they_name():
     embedded = fitted_themes().embed(small_tasks(9))
     even = normalise_ways(embedded, n_way=3)
     assert [f.name for f in even.header.factors] == ["task_themes"]
-    np.testing.assert_allclose(even.values, normalise_ways(embedded.lam[0], delta=0.5, n_way=3))
     np.testing.assert_allclose(even.values.sum(axis=1), 2 * 0.5 + 3)
 
 
 def test_normalising_with_the_wrong_prior_is_refused():
-    message = (
-        "λ goes down to 0.5, below delta=[1.], which no posterior does; use the delta the model "
-        "was fitted with."
-    )
-    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
-        normalise_ways(np.array([[0.5, 5.5]]), delta=1.0)
+    for delta in (None, 1.0):
+        message = f"delta={delta}, and λ goes down to 0.5; give Embeddings.of the delta that"
+        with pytest.raises(DataError, match=f"^{re.escape(message)}"):
+            normalise_ways(of_lam(np.array([[0.5, 5.5]]), delta))
