@@ -89,7 +89,9 @@ def documented(package: str) -> dict[str, Any]:
     Names of ``taskscape`` itself that the package does not offer stand there too.
     """
     module = importlib.import_module(f"taskscape.{package}")
-    own = {f"taskscape.{package}.{name}": getattr(module, name) for name in module.__all__}
+    here = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__]
+    names = getattr(module, "__all__", [name for name in here if not name.startswith("_")])
+    own = {f"taskscape.{package}.{name}": getattr(module, name) for name in names}
     listed = {id(value) for value in own.values()}
     top = {f"taskscape.{name}": getattr(taskscape, name) for name in taskscape.__all__}
     own |= {path: value for path, value in top.items() if id(value) not in listed}

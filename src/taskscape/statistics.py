@@ -16,27 +16,6 @@ from scipy.stats import t as student
 
 from taskscape.errors import DataError
 
-__all__ = [
-    "NO_INTERVALS",
-    "Interval",
-    "Resamples",
-    "Variance",
-    "class_interval",
-    "gain_interval",
-    "jackknife",
-    "kendall",
-    "losing_share",
-    "make_resamples",
-    "mean_interval",
-    "noise_ceiling",
-    "pairwise_spearman",
-    "partial_spearman",
-    "slope",
-    "spearman",
-    "t_interval",
-    "without_each_class",
-]
-
 _HALVINGS = 20
 """Random splits of evaluations into halves."""
 _GROUPS = 50

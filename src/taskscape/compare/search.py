@@ -147,9 +147,6 @@ class TaskIndex:
             self._turn_of_task[np.argsort(tie_keys, kind="stable")] = np.arange(self.n_tasks)
         self.tasks_by_row = np.lexsort((self._turn_of_task, self.row_of_task))
 
-    def __len__(self) -> int:
-        return self.n_tasks
-
     def search(
         self, queries: Posterior, k: int, unused: Bool[np.ndarray, "tasks"] | None = None
     ) -> Neighbours:

@@ -192,9 +192,6 @@ class MatrixSource(DistanceSource):
     def block(self, tests: Tests, trains: Trains) -> Block:
         return self._d[np.ix_(tests, trains)]
 
-    def matrix(self) -> Float[np.ndarray, "tests trains"]:
-        return self._d
-
 
 # -- measures ---------------------------------------------------------------------------------
 
