@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.base import clone
 
-from taskscape.arguments import Seed, check_kind, check_number, check_seed
+from taskscape.arguments import Seed, check_number, check_seed, public
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.progress import progress_bar
@@ -100,6 +100,7 @@ class SettingsSearch:
         return {**plain, "chosen": chosen, "trials": trials}
 
 
+@public
 def choose_settings(
     tasks: TaskSet,
     model: TaskThemes | None = None,
@@ -126,7 +127,6 @@ def choose_settings(
     The model returned has the settings and says where they are from (``origin``); ``model`` itself
     is left as it is.
     """
-    check_kind(tasks, TaskSet, "tasks", "Make them with sample_tasks.")
     check_number(seconds, "seconds", 0, open_="low")
     began = time.monotonic()
     asked = TaskThemes() if model is None else model
