@@ -138,6 +138,24 @@ def select(
         held_out = distances_between(validation, train, similarity)
     else:
         held_out = distances_between(None, train, validation)
+    trial = trial or TrialOptions()
+    few, rules = trial.budget(n), trial.rules
+    if rules is None:
+        known = train_classes is not None
+        rules = tuple(r for r in RULES if r != RANDOM and (known or not RULES[r].needs_classes))
+    _check_trial(source, held_out, scorer)
+
+    def try_rule(rule: str, seed: int) -> Int[np.ndarray, "_"]:
+        return choose(held_out, rule, few, seed).indices
+
+    rule, record = choose_rule(try_rule, scorer, rules, trial, seed)
+    chosen = choose(source, rule, n, seed)
+    record |= {"n": few, "n_validation": held_out.n_test}
+    return replace(chosen, settings={**chosen.settings, "auto": record})
+
+
+def _check_trial(source: DistanceSource, held_out: DistanceSource, scorer: Scorer) -> None:
+    """Raise an error unless rules can be tried by what is known of the validation tasks."""
     if held_out.n_train != source.n_train:
         raise DataError(
             f"validation has distances to {held_out.n_train} training tasks, the test tasks to "
@@ -145,20 +163,6 @@ def select(
         )
     if isinstance(scorer, LearnerScorer):
         scorer.check(train=source.n_train, validation=held_out.n_test)
-    trial = trial or TrialOptions()
-    few = trial.budget(n)
-    known = train_classes is not None
-    usable = [r for r in RULES if r != RANDOM and (known or not RULES[r].needs_classes)]
-    rule, record = choose_rule(
-        lambda rule, seed: choose(held_out, rule, few, seed).indices,
-        scorer,
-        usable if trial.rules is None else trial.rules,
-        trial,
-        seed,
-    )
-    chosen = choose(source, rule, n, seed)
-    record |= {"n": few, "n_validation": held_out.n_test}
-    return replace(chosen, settings={**chosen.settings, "auto": record})
 
 
 def select_from_catalogue(
