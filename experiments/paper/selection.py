@@ -162,7 +162,8 @@ class SelectionFigure(Experiment[SelectionPlan]):
             measure = Task2Vec(per="layer", config=probe_of(self.plan.pool), seed=self.seed)
             measure.fit(candidates[:1000])
             train, test = measure.embed(candidates), measure.embed(self.tests())
-            return {"means": measure.mean_distance(train, test), "train": train, "test": test}
+            means = measure.distances(train, test).mean_distance()
+            return {"means": means, "train": train, "test": test}
 
         name = f"task2vec/{self._where('task2vec')}-{self.plan.test_tasks}"
         return self.store.arrays(name, make)["means"]

@@ -28,7 +28,6 @@ class TaskHardness(FeatureSimilarity):
     """
 
     cheap = True
-    within_task = True
 
     def __init__(self, *, scale: float = 10.0, prepare: Prepare = "auto") -> None:
         super().__init__(prepare=prepare)

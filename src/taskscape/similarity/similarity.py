@@ -210,8 +210,6 @@ class Similarity(ABC):
     """Whether distances are computed each time they are asked for, and never kept as a matrix."""
     symmetric: bool = True
     """Whether the distance there is the distance back."""
-    within_task: bool = False
-    """Whether it looks at each task alone, and knows nothing of where its classes lie."""
 
     @classmethod
     def usual(cls, seed: int, updates: int | None) -> "Similarity":
@@ -237,10 +235,6 @@ class Similarity(ABC):
     def cdist(self, test: Embeddable, train: Embeddable) -> Float[np.ndarray, "tests trains"]:
         """Distance from every test task to every training task."""
         return self.distances(test, train).matrix()
-
-    def mean_distance(self, test: Embeddable, train: Embeddable) -> Float[np.ndarray, "tests"]:
-        """Mean distance from each test task to all training tasks; no matrix of pairs is held."""
-        return self.distances(test, train).mean_distance()
 
     def _embedded(self, tasks: Embeddable, name: str) -> TaskVectors:
         values = self.embed(tasks) if isinstance(tasks, TaskSet) else np.asarray(tasks)

@@ -41,7 +41,7 @@ def test_distances_are_those_of_compare(kind, factor):
     expected = distances(a, b, kind)
     for pair in ((test, train), (a, b), (model.embed(test), train)):
         np.testing.assert_allclose(measure.cdist(*pair), expected, atol=1e-12)
-    np.testing.assert_allclose(measure.mean_distance(a, b), expected.mean(1))
+    np.testing.assert_allclose(measure.distances(a, b).mean_distance(), expected.mean(1))
     assert isinstance(measure.distances(a, b), PosteriorSource)
 
 

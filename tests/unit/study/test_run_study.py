@@ -357,7 +357,8 @@ def test_a_study_by_another_similarity(tmp_path):
     result, _ = go(tmp_path / "out", config)
     plan = make_plan(toy_pool(), config)
     measure = PrototypeDistance().fit(plan.train)
-    np.testing.assert_allclose(result.distance, measure.mean_distance(plan.test, plan.train))
+    distances = measure.distances(plan.test, plan.train)
+    np.testing.assert_allclose(result.distance, distances.mean_distance())
     assert result.resemblance is not None
     assert result.resemblance.measure == "PrototypeDistance"
     assert result.resemblance.validation is not None
