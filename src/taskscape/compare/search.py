@@ -60,49 +60,32 @@ def nearest(
 
     ``train`` is embedded tasks, λ (tasks, L), or an iterable of chunks of either, such as
     ``Catalogue.posteriors()``, of which only one is in memory at a time. Tasks at equal distance
-    come in the order of ``train``. ``kind`` is an entry of ``DIVERGENCES``; others than KL go pair
-    by pair.
+    come in the order of ``train``; where there are fewer than ``k``, all do. ``kind`` is an entry
+    of ``DIVERGENCES``; others than KL go pair by pair.
 
     >>> near = nearest(np.array([[1.0, 2.0]]), np.array([[5.0, 1.0], [1.0, 2.1]]), k=1)
     >>> near.indices.tolist()
     [[1]]
     """
-    near = nearest_there_are(test, train, check_whole(k, "k", 1), kind=kind)
-    if (n := near.indices.shape[1]) < k:
-        raise DataError(f"k={k} is more than the {n} training tasks; lower k.")
-    return near
-
-
-def nearest_there_are(
-    test: Tasks, train: Tasks | Iterable[Tasks], k: int, *, kind: str = "kl"
-) -> Neighbours:
-    """:func:`nearest`, or all training tasks where there are fewer."""
-    queries = read_posterior(test, "test")
-    near: Neighbours | None = None
-    offset = 0
+    queries, k = read_posterior(test, "test"), check_whole(k, "k", 1)
+    nothing = np.empty((len(queries), 0))
+    near, offset = Neighbours(nothing.astype(np.int64), nothing), 0
     for chunk in track(read_chunks(train, "train"), "nearest tasks"):
         check_together(queries, chunk)
         if kind == "kl":
-            own = TaskIndex(chunk).search(queries, min(k, len(chunk)))
+            own = TaskIndex(chunk).search(queries, k)
         else:
-            own = nearest_columns(distances_of(queries, chunk, kind), k)
+            matrix = distances_of(queries, chunk, kind)
+            own = Neighbours(np.broadcast_to(np.arange(len(chunk)), matrix.shape), matrix)
         near = _merge(near, Neighbours(own.indices + offset, own.distances), k)
         offset += len(chunk)
-    if near is None:
+    if not offset:
         raise DataError("train has no tasks.")
     return near
 
 
-def nearest_columns(distances: Float[np.ndarray, "tests trains"], k: int) -> Neighbours:
-    """The k nearest by a matrix of distances, or all where there are fewer."""
-    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-    return Neighbours(order, np.take_along_axis(distances, order, axis=1))
-
-
-def _merge(first: Neighbours | None, second: Neighbours, k: int) -> Neighbours:
+def _merge(first: Neighbours, second: Neighbours, k: int) -> Neighbours:
     """The best k of two; of tasks at equal distance, those that come first."""
-    if first is None:
-        return second
     indices = np.concatenate([first.indices, second.indices], axis=1)
     distances = np.concatenate([first.distances, second.distances], axis=1)
     order = np.lexsort((indices, distances))[:, :k]

@@ -16,8 +16,8 @@ from jaxtyping import Float, Int
 
 from taskscape.arguments import check_whole
 from taskscape.compare import Neighbours
+from taskscape.compare import nearest as nearest_by_distance
 from taskscape.compare.posteriors import Tasks
-from taskscape.compare.search import nearest_there_are
 from taskscape.embeddings import Embeddings
 from taskscape.embeddings.catalogue import PosteriorStream
 from taskscape.errors import DataError
@@ -93,7 +93,7 @@ def nearest(
     """
     k = check_whole(k, "k", 1)
     tie = TIE if not isinstance(test, Embeddings) or test.header.counts_themes else SAME
-    find = partial(nearest_there_are, test, train, kind=kind)
+    find = partial(nearest_by_distance, test, train, kind=kind)
     return _settled(find, k, tie, None if pool is None else partial(_apart, test, train, pool))
 
 

@@ -71,8 +71,6 @@ def test_nearest_tasks_on_disk_are_those_in_memory(unsorted):
     np.testing.assert_allclose(near.distances, expected.distances, rtol=1e-12, atol=1e-14)
     one = nearest(QUERIES[:1], catalogue.posteriors(), 1200)
     np.testing.assert_array_equal(one.indices, nearest(QUERIES[:1], everything, 1200).indices)
-    with pytest.raises(DataError, match=r"^k=30001 is more than the 30000 training tasks"):
-        nearest(QUERIES, catalogue.posteriors(), N + 1)
 
 
 def test_what_a_killed_process_left_is_deleted_and_what_is_being_written_is_not(catalogue):
