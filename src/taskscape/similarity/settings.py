@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.base import clone
 
-from taskscape.arguments import Seed, check_number, check_seed, public
+from taskscape.arguments import Seed, check_choice, check_kind, check_number, check_seed
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
 from taskscape.progress import progress_bar
@@ -21,7 +21,9 @@ from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.image_themes import WEIGHTS
 from taskscape.themes.places import evenly_spaced
 from taskscape.themes.prepare import PrepareConfig, choose_config, learn_preparation, prepared_pool
+from taskscape.themes.task_model import TaskModel, without_advice
 
+CRITERIA = ("retrieval", "bound")
 _LEAST_GROUPS = 5
 """With fewer groups to query, classes are held out one by one."""
 _FOLDS, _FOLDS_OF_CLASSES = 3, 5
@@ -52,7 +54,8 @@ class Trial:
 class SettingsSearch:
     """What was tried, and a model with what was chosen, not yet fitted."""
 
-    model: TaskThemes
+    model: Any
+    criterion: str
     score: float
     """Of the settings that the search began with."""
     trials: tuple[Trial, ...]
@@ -70,26 +73,30 @@ class SettingsSearch:
     def __repr__(self) -> str:
         return f"SettingsSearch({len(self.trials)} trials, chosen={self.chosen})"
 
+    def _points(self, gain: Interval) -> str:
+        return f"{gain.in_points()} points" if self.criterion == "retrieval" else f"{gain} nats"
+
+    def _say(self, score: float) -> str:
+        return f"{100 * score:.0f} %" if self.criterion == "retrieval" else f"{score:.3f}"
+
     def origin(self) -> str:
         """Where the settings come from, in a sentence."""
         if not self.trials:
             return f"Those asked for: no other was tried in {self.seconds:.0f} s, for lack of time"
         late = f" ({self.untried} more were not, for lack of time)" if self.untried else ""
         tried = f"of {len(self.trials)} that were tried{late}"
-        tried += f", by retrieval on {self.held_out}"
+        tried += f", by {self.criterion} on {self.held_out}"
         if not self.chosen:
-            return (
-                f"None {tried}, is clearly better than those asked for ({100 * self.score:.0f} %)"
-            )
-        steps = (f"{t} ({t.gain.in_points()} points)" for t in self.trials if t.taken)
+            return f"None {tried}, is clearly better than those asked for ({self._say(self.score)})"
+        steps = (f"{t} ({self._points(t.gain)})" for t in self.trials if t.taken)
         return f"Chosen {tried}: {'; '.join(steps)}"
 
     def summary(self) -> str:
         """What was chosen and by how much, and all that was tried."""
-        lines = [f"{self.origin()}.", f"{100 * self.score:6.0f} %  at first"]
+        lines = [f"{self.origin()}.", f"{self._say(self.score):>8}  at first"]
         for t in self.trials:
             taken = ", taken" if t.taken else ""
-            lines.append(f"{100 * t.score:6.0f} %  {t} ({t.gain.in_points()} points{taken})")
+            lines.append(f"{self._say(t.score):>8}  {t} ({self._points(t.gain)}{taken})")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,12 +107,12 @@ class SettingsSearch:
         return {**plain, "chosen": chosen, "trials": trials}
 
 
-@public
 def choose_settings(
     tasks: TaskSet,
-    model: TaskThemes | None = None,
+    model: TaskModel | None = None,
     values: Mapping[str, Sequence[Any]] | None = None,
     *,
+    by: str = "retrieval",
     n_way: int = 5,
     n_shot: int = 5,
     seconds: float = 60.0,
@@ -113,30 +120,35 @@ def choose_settings(
 ) -> SettingsSearch:
     """Settings for a model of these tasks, found on their classes alone.
 
-    Groups are held out in folds; without five groups, classes. What counts is how many of the ten
-    tasks nearest to one of a held-out group are of that group, or how often the nearest has the
-    same held-out classes (:func:`taskscape.retrieval`). Samples are prepared, and models fitted,
-    without what is held out.
+    Groups are held out in folds; without five groups, classes. ``by="retrieval"`` asks how many of
+    the ten tasks nearest to one of a held-out group are of that group, or how often the nearest has
+    the same held-out classes (:func:`taskscape.retrieval`); ``by="bound"`` how well held-out tasks
+    are explained, in nats per sample, which only compares models that prepare alike. Samples
+    are prepared, and models fitted, without what is held out.
 
     One setting after the other is tried at the ``values`` given for it, by default the preparation,
-    the weights of the parts, the temperature and the number of image-themes. A value is taken if it
-    is clearly better than what the model has: the interval of the difference, over groups or folds
-    of classes and wide enough for all values of the setting, is above zero. Before ``seconds`` have
-    passed the search ends with what it has.
+    the weights of the parts, the temperature and the number of image-themes of
+    :class:`taskscape.TaskThemes`. A value is taken if it is clearly better than what the model has:
+    the interval of the difference, over groups or folds of classes and wide enough for all values
+    of the setting, is above zero. Before ``seconds`` have passed the search ends with what it has.
 
     The model returned has the settings and says where they are from (``origin``); ``model`` itself
     is left as it is.
     """
+    check_kind(tasks, TaskSet, "tasks", "Make them with sample_tasks.")
+    check_choice(by, "by", CRITERIA)
     check_number(seconds, "seconds", 0, open_="low")
     began = time.monotonic()
     asked = TaskThemes() if model is None else model
     folds = Folds.of_classes(tasks, n_way, n_shot, check_seed(seed))
-    simple, best = clone(asked).set_params(co_clustering=None), _resolved(asked, folds.pool)
-    values = usual_values(folds.pool, best["prepare"]) if values is None else values
-    _check(values, simple)
+    simple, best = clone(asked), _resolved(asked, folds.pool)
+    if isinstance(simple, TaskThemes):
+        simple.set_params(co_clustering=None)
+        values = usual_values(folds.pool, best["prepare"]) if values is None else values
+    values = _checked(values, simple)
     trials: list[Trial] = []
     with progress_bar("choosing settings", 1 + sum(map(len, values.values()))) as advance:
-        at_best = first = folds.scores(simple, best)
+        at_best = first = folds.scores(simple, best, by)
         advance()
         took = time.monotonic() - began
         for name, listed in values.items():
@@ -146,7 +158,7 @@ def choose_settings(
                 started = time.monotonic()
                 if started + took > began + seconds:
                     break
-                scores = folds.scores(simple, {**best, name: value})
+                scores = folds.scores(simple, {**best, name: value}, by)
                 gain = mean_interval(scores - at_best, sure)
                 tried.append((Trial(name, value, float(scores.mean()), gain), scores))
                 took = time.monotonic() - started
@@ -159,23 +171,29 @@ def choose_settings(
             trials += [trial for trial, _ in tried]
     untried = sum(map(len, values.values())) - len(trials)
     search = SettingsSearch(
-        clone(asked), float(first.mean()), tuple(trials), folds.held_out, untried,
+        clone(asked), by, float(first.mean()), tuple(trials), folds.held_out, untried,
         time.monotonic() - began,
     )  # fmt: skip
-    search.model.set_params(**search.chosen, origin=search.origin())
+    search.model.set_params(**search.chosen)
+    if isinstance(asked, TaskThemes):
+        search.model.set_params(origin=search.origin())
     return search
 
 
-def _resolved(model: TaskThemes, pool: ClassPool) -> dict[str, Any]:
+def _resolved(model: TaskModel, pool: ClassPool) -> dict[str, Any]:
     """What the settings of a model that go by the kind of samples are for this pool."""
-    prepare: Any = model.prepare
-    if isinstance(prepare, str):
-        prepare = choose_config(pool, np.arange(len(pool)))
-    return {"prepare": prepare, "weights": model._settings(pool.is_images).weights}
+    prepare = model.get_params(deep=False)["prepare"]
+    automatic = isinstance(prepare, str)
+    best = {"prepare": choose_config(pool, np.arange(len(pool))) if automatic else prepare}
+    if isinstance(model, TaskThemes):
+        best["weights"] = model._settings(pool.is_images).weights
+    return best
 
 
-def _check(values: Mapping[str, Sequence[Any]], model: TaskThemes) -> None:
-    """Raise an error unless the model can have each of the values to try."""
+def _checked(
+    values: Mapping[str, Sequence[Any]] | None, model: TaskModel
+) -> dict[str, Sequence[Any]]:
+    """The values to try, each of which the model can have."""
     if not isinstance(values, Mapping) or not values:
         raise DataError("values must name settings to try: values={'image_themes': [8, 16, 32]}.")
     for name, listed in values.items():
@@ -185,6 +203,7 @@ def _check(values: Mapping[str, Sequence[Any]], model: TaskThemes) -> None:
             raise DataError(f"values[{name!r}]={listed!r} must be a list of values to try.")
         for value in listed:
             clone(model).set_params(**{name: value}).check_settings()
+    return dict(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,15 +260,24 @@ class Folds:
             )
         return self._dealt[fold, steps]
 
-    def scores(self, model: TaskThemes, settings: Mapping[str, Any]) -> Float[np.ndarray, "units"]:
+    def scores(
+        self, model: TaskModel, settings: Mapping[str, Any], by: str
+    ) -> Float[np.ndarray, "units"]:
         """How a model with these settings does, by held-out group or fold of classes."""
         parts = []
         for fold in range(max(self.of) + 1):
             dealt = self.dealt(fold, settings["prepare"])
             own = clone(model).set_params(**{**settings, "prepare": None})
-            result = dealt.score(ModelSimilarity(own))
-            # of the ten nearest where it can be: that varies less by chance
-            parts.append(result.at_10 if self.by_group else result.at_1.mean(keepdims=True))
+            if by == "retrieval":
+                result = dealt.score(ModelSimilarity(own))
+                # of the ten nearest where it can be: that varies less by chance
+                part = result.at_10 if self.by_group else result.at_1
+            else:
+                with without_advice():
+                    nats = own.fit(dealt.train).embed(dealt.queries).elbo
+                owner = dealt.owners[0]
+                part = np.array([nats[owner == name].mean() for name in np.unique(owner)])
+            parts.append(part if self.by_group else part.mean(keepdims=True))
         return np.concatenate(parts)
 
 

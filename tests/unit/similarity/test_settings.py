@@ -64,6 +64,15 @@ def test_without_groups_classes_are_held_out():
     assert len(search.trials) == 1
 
 
+@pytest.mark.slow
+def test_the_papers_model_is_given_fewer_themes_where_many_explain_only_what_they_learned():
+    model = TaskThemes.paper(2, 6, prepare=ALL, max_tasks=100, random_state=0)
+    search = choose_settings(tasks(), model, {"image_themes": [2]}, by="bound", **SIZES)
+    assert search.chosen == {"image_themes": 2}
+    assert search.model.image_themes == 2
+    assert "nats" in search.summary()
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -76,9 +85,9 @@ def test_values_are_checked_before_anything_is_fitted(values: dict[str, list[int
         choose_settings(tasks(), TaskThemes(), values)
 
 
-def test_values_must_name_settings_and_folds_need_classes():
+def test_the_papers_model_needs_values_and_folds_need_classes():
     with pytest.raises(DataError, match="values must name settings to try"):
-        choose_settings(tasks(), TaskThemes(8), {})
+        choose_settings(tasks(), TaskThemes.paper())
     few = tasks()
     few = replace(few, classes=few.classes[:1], keys=few.keys[:1], n_shot=few.n_shot[:1])
     with pytest.raises(DataError, match="needs 12 classes without groups; these tasks have 3"):
