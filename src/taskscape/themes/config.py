@@ -17,9 +17,6 @@ class FitConfig:
     task_themes: int = setting(4, "L of the co-clustering", at_least=1, at_most=10_000)
     image_themes: int = setting(8, "K of the co-clustering", at_least=1, at_most=10_000)
     delta: float = setting(0.5, "δ, the symmetric concentration of the task mixture", above=0)
-    covariance: Literal["full", "diag", "tied"] = setting(
-        "full", "of image-themes: a matrix each, variances, or one matrix for all"
-    )
     method: Literal["online", "batch"] = setting(
         "online", "mini-batches with a decaying step, or full passes over a fixed task set"
     )

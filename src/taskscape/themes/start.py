@@ -179,7 +179,6 @@ def start_themes(
         Sigma=jnp.asarray(_within(x, labels, mu, np.asarray(scale.Psi0), config), dtype=float),
         alpha=_start_alpha(labels, owner, config, seed),
         delta=jnp.full(L, config.delta, dtype=float),
-        covariance=config.covariance,
     )
 
 
@@ -189,18 +188,12 @@ def _within(
     mu: Float[np.ndarray, "K D"],
     Psi0: Float[np.ndarray, "D"],
     config: FitConfig,
-) -> Float[np.ndarray, "..."]:
+) -> Float[np.ndarray, "K D D"]:
     """Covariances within the clusters, drawn towards the data's own variances."""
     K, D = mu.shape
-    nu = max(config.nu_fraction * len(x) / K, 1.0)
-    if config.covariance == "tied":
-        centred = x - mu[labels]
-        return (centred.T @ centred + nu * np.diag(Psi0)) / (len(x) + nu)
-    parts = [x[labels == k] - mu[k] for k in range(K)]
-    if config.covariance == "diag":
-        return np.stack([((p**2).sum(axis=0) + nu * Psi0) / (len(p) + nu) for p in parts])
     # a small cluster leans on all of the data, so that no start is nearly singular
-    nu = max(nu, float(D))
+    nu = max(config.nu_fraction * len(x) / K, float(D))
+    parts = [x[labels == k] - mu[k] for k in range(K)]
     return np.stack([(p.T @ p + nu * np.diag(Psi0)) / (len(p) + nu) for p in parts])
 
 
