@@ -20,6 +20,7 @@ from taskscape.arguments import (
     python_number,
 )
 from taskscape.compare import mean_distance, member_agreement
+from taskscape.devices import one_thread
 from taskscape.distributed.mesh import all_devices, losses_named
 from taskscape.embeddings import Embeddings, Factor
 from taskscape.embeddings.factors import TASK_THEMES
@@ -145,7 +146,7 @@ class CoClustering(TaskModel):
         every = np.union1d(classes, held_out.class_ids)
         prepared = PreparedSamples(tasks.pool, preparation, every)
         mesh = all_devices() if distributed else None
-        with losses_named():
+        with losses_named(), one_thread():
             finished = run_fits(
                 source, held_out, prepared, config, self.get_params(),
                 checkpoint, checkpoint_every, resume, callback, mesh,
