@@ -14,9 +14,9 @@ def cores() -> int:
 def one_thread(api: str | None = None) -> AbstractContextManager[object]:
     """Keep BLAS and OpenMP, or one of them, to one thread.
 
-    Their threads wait for each other many times in k-means or a decomposition, so that other work
-    on one core makes these ten times slower; and where threads of our own run matrix products,
-    they fight.
+    Their threads wait for each other many times in k-means or a decomposition, of which JAX makes
+    some in every step of a fit, so that other work on one core makes these ten times slower; and
+    where threads of our own run matrix products, they fight.
     """
     from threadpoolctl import threadpool_limits
 

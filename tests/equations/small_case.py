@@ -92,7 +92,7 @@ def build_case() -> Case:
         themes=themes,
         posterior=posterior,
         r=r,
-        log_lik=log_likelihood(x, whiten(themes)),
+        log_lik=log_likelihood(x, whiten(themes.mu, themes.Sigma)),
     )
 
 

@@ -10,7 +10,6 @@ import pytest
 from small_case import Case, compiled_terms, gradient_of_alpha, hessian_of_alpha
 
 from taskscape.model import (
-    Covariance,
     ThemePrior,
     Themes,
     ThemeStatistics,
@@ -28,23 +27,12 @@ from taskscape.model import (
 )
 
 compiled_m_step = jax.jit(m_step)
-compiled_statistics = jax.jit(statistics, static_argnames="covariance")
-KINDS: list[Covariance] = ["full", "diag", "tied"]
+compiled_statistics = jax.jit(statistics)
 
 
-def with_covariance(themes: Themes, covariance: Covariance) -> Themes:
-    """The same themes with their covariances cut down to a kind."""
-    Sigma = {
-        "full": themes.Sigma,
-        "diag": jnp.diagonal(themes.Sigma, axis1=1, axis2=2),
-        "tied": themes.Sigma.mean(0),
-    }[covariance]
-    return replace(themes, Sigma=Sigma, covariance=covariance)
-
-
-def statistics_of(case: Case, covariance: Covariance, shift: jax.Array) -> ThemeStatistics:
+def statistics_of(case: Case, shift: jax.Array) -> ThemeStatistics:
     """The sums of the case at its r, which is not the best r."""
-    return compiled_statistics(case.x, case.r, case.posterior, case.class_mask, shift, covariance)
+    return compiled_statistics(case.x, case.r, case.posterior, case.class_mask, shift)
 
 
 def no_prior(D: int) -> ThemePrior:
@@ -54,21 +42,18 @@ def no_prior(D: int) -> ThemePrior:
 
 
 @pytest.mark.parametrize("weight", [0.0, 2.5])
-@pytest.mark.parametrize("covariance", KINDS)
-def test_eq_m_step_is_where_the_penalised_bound_is_flat(
-    case: Case, covariance: Covariance, weight: float
-) -> None:
-    previous, shift = with_covariance(case.themes, covariance), jnp.array([0.3, -0.2])
+def test_eq_m_step_is_where_the_penalised_bound_is_flat(case: Case, weight: float) -> None:
+    shift = jnp.array([0.3, -0.2])
     prior = ThemePrior(
         nu=jnp.asarray(weight),
         Psi0=jnp.array([0.7, 1.3]),
         pseudo_classes=jnp.asarray(weight),
         alpha0=jnp.asarray(1.5),
     )
-    themes = compiled_m_step(statistics_of(case, covariance, shift), prior, previous, shift)
+    themes = compiled_m_step(statistics_of(case, shift), prior, case.themes, shift)
 
     def objective(themes: Themes) -> jax.Array:
-        log_lik = log_likelihood(case.x, whiten(themes))
+        log_lik = log_likelihood(case.x, whiten(themes.mu, themes.Sigma))
         masks = (case.sample_mask, case.class_mask)
         terms = compiled_terms(
             case.r, case.posterior, log_lik, *masks, themes.alpha, case.themes.delta
@@ -79,12 +64,12 @@ def test_eq_m_step_is_where_the_penalised_bound_is_flat(
     np.testing.assert_allclose(gradient.mu, 0, atol=1e-9)
     np.testing.assert_allclose(gradient.Sigma, 0, atol=1e-9)
     np.testing.assert_allclose(gradient.alpha, 0, atol=1e-8)
-    assert objective(themes) > objective(previous)
+    assert objective(themes) > objective(case.themes)
 
 
 def test_eq_m_step_without_prior_is_the_weighted_mean_and_scatter(case: Case) -> None:
     shift = jnp.array([0.3, -0.2])
-    themes = compiled_m_step(statistics_of(case, "full", shift), no_prior(2), case.themes, shift)
+    themes = compiled_m_step(statistics_of(case, shift), no_prior(2), case.themes, shift)
     x, r = np.asarray(case.x).reshape(-1, 2), np.asarray(case.r).reshape(-1, 3)
     for k in range(3):
         mu = np.average(x, axis=0, weights=r[:, k])
@@ -93,16 +78,13 @@ def test_eq_m_step_without_prior_is_the_weighted_mean_and_scatter(case: Case) ->
         np.testing.assert_allclose(themes.Sigma[k], Sigma, rtol=1e-9)
 
 
-@pytest.mark.parametrize("covariance", KINDS)
-def test_eq_m_step_for_one_task(case: Case, covariance: Covariance) -> None:
+def test_eq_m_step_for_one_task(case: Case) -> None:
     """Local themes of a task are the M-step over that task alone."""
-    previous, shift = with_covariance(case.themes, covariance), jnp.zeros(2)
     posterior = jax.tree.map(lambda a: a[0], case.posterior)
-    local = local_themes(case.x[0], case.r[0], posterior, previous)
-    stats = compiled_statistics(
-        case.x[0], case.r[0], posterior, case.class_mask[0], shift, covariance
-    )
-    expected = compiled_m_step(stats, no_prior(2), previous, shift)
+    local = local_themes(case.x[0], case.r[0], posterior, case.themes)
+    shift = jnp.zeros(2)
+    stats = compiled_statistics(case.x[0], case.r[0], posterior, case.class_mask[0], shift)
+    expected = compiled_m_step(stats, no_prior(2), case.themes, shift)
     np.testing.assert_allclose(local.mu, expected.mu, rtol=1e-10)
     np.testing.assert_allclose(local.Sigma, expected.Sigma, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(local.w, stats.w)
@@ -110,16 +92,15 @@ def test_eq_m_step_for_one_task(case: Case, covariance: Covariance) -> None:
     np.testing.assert_array_equal(local.used, 1)
 
 
-@pytest.mark.parametrize("covariance", KINDS)
-def test_eq_online_update(case: Case, covariance: Covariance) -> None:
-    themes = with_covariance(case.themes, covariance)
+def test_eq_online_update(case: Case) -> None:
+    themes = case.themes
     each = jax.vmap(local_themes, in_axes=(0, 0, 0, None))(case.x, case.r, case.posterior, themes)
     mean = mean_local_themes(case.x, case.r, case.posterior, case.class_mask, themes)
     rho = step_size(7, 3.0, 0.6)
     assert rho == pytest.approx(10.0**-0.6)
     stepped = paper_step(themes, mean, rho, jitter=1e-6)
     mu, Sigma = each.mu.mean(0), each.Sigma.mean(0)
-    ridge = 1e-6 if covariance == "diag" else 1e-6 * np.eye(2)
+    ridge = 1e-6 * np.eye(2)
     np.testing.assert_allclose(stepped.mu, (1 - rho) * themes.mu + rho * mu, rtol=1e-10)
     np.testing.assert_allclose(
         stepped.Sigma, (1 - rho) * themes.Sigma + rho * (Sigma + ridge), rtol=1e-10
@@ -179,7 +160,7 @@ def test_paper_average_counts_tasks_that_never_used_a_theme(case: Case) -> None:
 
 
 def test_statistics_hold_the_sums_of_apdx_alpha(case: Case) -> None:
-    stats = statistics_of(case, "full", jnp.zeros(2))
+    stats = statistics_of(case, jnp.zeros(2))
     E_log_theta = np.asarray(expected_log(case.posterior.gamma))
     eta = np.asarray(case.posterior.eta)
     np.testing.assert_allclose(stats.w, eta.sum((0, 1)))

@@ -57,7 +57,7 @@ def compute(x: jax.Array, themes: Themes) -> Ours:
     """Everything that is compared with the loops."""
     masks = (jnp.asarray(SAMPLE_MASK), jnp.asarray(CLASS_MASK))
     concentrations = (themes.alpha, themes.delta)
-    log_lik = log_likelihood(x, whiten(themes))
+    log_lik = log_likelihood(x, whiten(themes.mu, themes.Sigma))
     start = cold_start(*masks, *concentrations)
     state = jax.lax.fori_loop(
         0, SWEEPS, lambda _, s: advance(s, log_lik, *masks, *concentrations, tol=0.0), begin(start)

@@ -62,7 +62,7 @@ def batch_em(tasks: SyntheticTasks, themes: Themes, passes: int) -> Themes:
         carry: tuple[Themes, TaskPosterior], _: None
     ) -> tuple[tuple[Themes, TaskPosterior], None]:
         themes, start = carry
-        log_lik = log_likelihood(tasks.x, whiten(themes))
+        log_lik = log_likelihood(tasks.x, whiten(themes.mu, themes.Sigma))
         posterior = e_step(
             log_lik, *masks, themes.alpha, themes.delta, max_iter=10, start=start
         ).posterior
@@ -70,7 +70,7 @@ def batch_em(tasks: SyntheticTasks, themes: Themes, passes: int) -> Themes:
         prior = relative_prior(stats, Psi0, nu_fraction=1e-4, kappa=0.002)
         return (m_step(stats, prior, themes, shift), posterior), None
 
-    log_lik = log_likelihood(tasks.x, whiten(themes))
+    log_lik = log_likelihood(tasks.x, whiten(themes.mu, themes.Sigma))
     start = e_step(log_lik, *masks, themes.alpha, themes.delta, max_iter=50).posterior
     return jax.lax.scan(one_pass, (themes, start), length=passes)[0][0]
 
@@ -78,7 +78,7 @@ def batch_em(tasks: SyntheticTasks, themes: Themes, passes: int) -> Themes:
 @jax.jit
 def bound_per_sample(tasks: SyntheticTasks, themes: Themes) -> jax.Array:
     """The ELBO of tasks from cold, divided by the number of samples."""
-    masks, log_lik = masks_of(tasks), log_likelihood(tasks.x, whiten(themes))
+    masks, log_lik = masks_of(tasks), log_likelihood(tasks.x, whiten(themes.mu, themes.Sigma))
     posterior = e_step(log_lik, *masks, themes.alpha, themes.delta).posterior
     terms = elbo(posterior, log_lik, *masks, themes.alpha, themes.delta)
     return terms.total.sum() / masks[0].sum()

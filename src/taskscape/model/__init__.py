@@ -63,7 +63,6 @@ from taskscape.model.mstep import mean_local_themes as mean_local_themes
 from taskscape.model.mstep import paper_step as paper_step
 from taskscape.model.mstep import step_size as step_size
 from taskscape.model.params import ConditionalPosterior as ConditionalPosterior
-from taskscape.model.params import Covariance as Covariance
 from taskscape.model.params import TaskPosterior as TaskPosterior
 from taskscape.model.params import ThemePrior as ThemePrior
 from taskscape.model.params import Themes as Themes

@@ -20,7 +20,6 @@ from taskscape.model.gaussian import whiten
 from taskscape.model.params import (
     ConditionalPosterior,
     Count,
-    Covariance,
     Scalar,
     TaskPosterior,
     ThemePrior,
@@ -212,7 +211,6 @@ def statistics(
     posterior: TaskPosterior | ConditionalPosterior,
     class_mask: Bool[Array, "*M C"],
     shift: Float[Array, " D"],
-    covariance: Covariance = "full",
 ) -> ThemeStatistics:
     """Sums for the M-step, from samples and the weight of each image-theme on each of them.
 
@@ -231,7 +229,8 @@ def statistics(
     return ThemeStatistics(
         N_k=r.sum(0),
         S1=_einsum("sk,sd->kd", r, centred),
-        S2=_second_moments(centred, r, covariance),
+        # one product per theme over all samples, holding S x D numbers at a time
+        S2=jax.lax.map(lambda r_k: _einsum("sd,se->de", centred * r_k[:, None], centred), r.T),
         w=eta.sum(tuple(range(eta.ndim - 1))),
         E_log_theta_sum=_einsum(
             f"...cl,...c{given_theme}k->lk", eta, expected_log(posterior.gamma)
@@ -239,7 +238,6 @@ def statistics(
         samples=r.sum(),
         classes=class_mask.sum(dtype=r.dtype),
         tasks=class_mask.any(-1).sum(dtype=r.dtype),
-        covariance=covariance,
     )
 
 
@@ -250,22 +248,10 @@ def task_statistics(
     sample_mask: Bool[Array, "*M C N"],
     class_mask: Bool[Array, "*M C"],
     shift: Float[Array, " D"],
-    covariance: Covariance = "full",
 ) -> ThemeStatistics:
     """Sums for the M-step over one task or a batch of tasks, with r at its best given gamma."""
     r = update_r(log_lik, posterior.gamma, sample_mask & class_mask[..., None])
-    return statistics(x, r, posterior, class_mask, shift, covariance)
-
-
-def _second_moments(
-    x: Float[Array, "S D"], r: Float[Array, "S K"], covariance: Covariance
-) -> Float[Array, "K D D"] | Float[Array, "K D"] | Float[Array, "D D"]:
-    if covariance == "full":
-        # One matrix product per theme over all samples, holding S x D numbers at a time.
-        return jax.lax.map(lambda r_k: _einsum("sd,se->de", x * r_k[:, None], x), r.T)
-    if covariance == "diag":
-        return _einsum("sk,sd->kd", r, x * x)
-    return _einsum("sd,se->de", x * r.sum(-1, keepdims=True), x)
+    return statistics(x, r, posterior, class_mask, shift)
 
 
 # -- the bound ----------------------------------------------------------------------------------
@@ -384,14 +370,12 @@ def log_prior_covariance(themes: Themes, prior: ThemePrior) -> Float[Array, ""]:
     .. math:: \ln p(\Sigma) = -\tfrac{\nu}{2} \sum_k \left[ \ln|\Sigma_k|
         + \mathrm{tr}(\Sigma_k^{-1} \Psi_0) \right]
 
-    with one term, not K, for "tied". See ``params.ThemePrior``.
+    See ``params.ThemePrior``.
     """
-    whitening = whiten(themes)
+    whitening = whiten(themes.mu, themes.Sigma)
     # W^T W is the inverse of Sigma, so the trace is a sum of squares.
     traces = (whitening.W**2 * prior.Psi0).sum()
-    log_dets = whitening.log_det_Sigma
-    log_det = log_dets[0] if themes.covariance == "tied" else log_dets.sum()
-    return -0.5 * prior.nu * (log_det + traces)
+    return -0.5 * prior.nu * (whitening.log_det_Sigma.sum() + traces)
 
 
 def log_prior_alpha(themes: Themes, prior: ThemePrior) -> Float[Array, ""]:

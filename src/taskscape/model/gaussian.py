@@ -5,7 +5,7 @@ describe a task by its samples directly, as in "Probabilistic task modelling for
 (Nguyen, Do and Carneiro 2021); what differs is said where it does.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import jax
@@ -14,7 +14,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.tree_util import register_dataclass
 from jaxtyping import Array, Float
 
-from taskscape.model.params import Covariance, Scalar, Themes
+from taskscape.model.params import Scalar
 
 
 @register_dataclass
@@ -24,35 +24,20 @@ class Whitening:
 
     .. math:: W \Sigma W^\top = I
 
-    ``W`` is the inverse of the Cholesky factor, or of the standard deviations for "diag".
+    ``W`` is the inverse of the Cholesky factor: of each image-theme, or one for all of them.
     """
 
-    mu: Float[Array, "*E K D"]
-    W: Float[Array, "*E K D D"] | Float[Array, "*E K D"] | Float[Array, "*E D D"]
-    log_det_Sigma: Float[Array, "*E K"]
-    covariance: Covariance = field(default="full", metadata={"static": True})
+    mu: Float[Array, "K D"]
+    W: Float[Array, "*K D D"]
+    log_det_Sigma: Float[Array, "*K"]
 
 
-def whiten(themes: Themes) -> Whitening:
-    """Factor the covariances of the image-themes."""
-    if themes.covariance == "diag":
-        W = 1 / jnp.sqrt(themes.Sigma)
-        log_det = jnp.log(themes.Sigma).sum(-1)
-        return Whitening(themes.mu, W, log_det, "diag")
-    W, log_det = _inverse_root(themes.Sigma)
-    if themes.covariance == "tied":
-        log_det = jnp.broadcast_to(log_det[..., None], (*log_det.shape, themes.K))
-    return Whitening(themes.mu, W, log_det, themes.covariance)
-
-
-def _inverse_root(
-    Sigma: Float[Array, "*A D D"],
-) -> tuple[Float[Array, "*A D D"], Float[Array, "*A"]]:
-    """W with W Sigma W^T = I, and ln|Sigma|."""
+def whiten(mu: Float[Array, "K D"], Sigma: Float[Array, "*K D D"]) -> Whitening:
+    """Factor the covariances of image-themes, or their common one."""
     chol = jnp.linalg.cholesky(Sigma)
     identity = jnp.broadcast_to(jnp.eye(chol.shape[-1], dtype=chol.dtype), chol.shape)
     W = solve_triangular(chol, identity, lower=True)
-    return W, 2 * jnp.log(jnp.diagonal(chol, axis1=-2, axis2=-1)).sum(-1)
+    return Whitening(mu, W, 2 * jnp.log(jnp.diagonal(chol, axis1=-2, axis2=-1)).sum(-1))
 
 
 def log_likelihood(x: Float[Array, "*S D"], whitening: Whitening) -> Float[Array, "*S K"]:
@@ -78,12 +63,10 @@ def squared_distances(x: Float[Array, "S D"], whitening: Whitening) -> Float[Arr
     # Subtracting each theme's own mean before the product is what keeps float32 accurate for
     # samples far from the origin; mapping over themes keeps memory at S x D, not S x K x D.
     mu, W = whitening.mu, whitening.W
-    if whitening.covariance == "full":
+    if W.ndim == 3:
         distances = jax.lax.map(
             lambda theme: _squared_norm(_product(x - theme[0], theme[1])), (mu, W)
         )
-    elif whitening.covariance == "diag":
-        distances = jax.lax.map(lambda theme: _squared_norm((x - theme[0]) * theme[1]), (mu, W))
     else:
         centre = mu.mean(0)
         white_x, white_mu = _product(x - centre, W), _product(mu - centre, W)
@@ -139,9 +122,7 @@ def log_joint(x: Float[Array, "S D"], mixture: Mixture) -> Float[Array, "S K"]:
 
     .. math:: \ln \pi_k + \ln N(x; \mu_k, \Sigma)
     """
-    W, log_det = _inverse_root(mixture.Sigma)
-    same = jnp.broadcast_to(log_det, mixture.pi.shape)
-    return jnp.log(mixture.pi) + log_likelihood(x, Whitening(mixture.mu, W, same, "tied"))
+    return jnp.log(mixture.pi) + log_likelihood(x, whiten(mixture.mu, mixture.Sigma))
 
 
 def tempered_r(log_joint: Float[Array, "S K"], temperature: Scalar) -> Float[Array, "S K"]:
@@ -160,7 +141,7 @@ def tempered_r(log_joint: Float[Array, "S K"], temperature: Scalar) -> Float[Arr
 def position(x: Float[Array, "S D"], mixture: Mixture, where: Position) -> Float[Array, "S P"]:
     r"""Where every sample lies: :math:`\varphi(x)` of :class:`Position`."""
     mu = mixture.mu
-    identity = Whitening(mu, jnp.eye(mu.shape[1], dtype=mu.dtype), jnp.zeros(len(mu)), "tied")
+    identity = Whitening(mu, jnp.eye(mu.shape[1], dtype=mu.dtype), jnp.zeros(()))
     near = jnp.exp(-squared_distances(x, identity) / where.width)
     f = jnp.concatenate([near, x], axis=1)
     return jnp.matmul(f - where.centre, where.V, precision="highest")

@@ -58,11 +58,7 @@ def draw_samples(
     Paper: the last step of the process under fig:cclda.
     """
     noise = jax.random.normal(key, (*z.shape[:-1], themes.D), themes.mu.dtype)
-    if themes.covariance == "diag":
-        scale = jnp.sqrt(themes.Sigma)[:, None, :] * jnp.eye(themes.D, dtype=noise.dtype)
-    else:
-        scale = jnp.linalg.cholesky(themes.Sigma)
-        scale = jnp.broadcast_to(scale, (themes.K, themes.D, themes.D))
+    scale = jnp.linalg.cholesky(themes.Sigma)
 
     # One product per theme over all samples: gathering a matrix per sample would need
     # M C N D^2 numbers.

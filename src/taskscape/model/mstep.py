@@ -34,9 +34,9 @@ def m_step(
         \Sigma_k = \frac{S_k + \nu \Psi_0}{N_k + \nu}, \quad
         S_k = S2_k - \frac{S1_k S1_k^\top}{N_k}
 
-    ("tied": both sums of the fraction run over k, with one nu Psi0), and alpha from
-    ``solve_alpha`` with the pseudo-classes added to the classes. Sigma is the mode of the prior of
-    ``params.ThemePrior`` times the likelihood. A theme without samples keeps its mean.
+    and alpha from ``solve_alpha`` with the pseudo-classes added to the classes. Sigma is the mode
+    of the prior of ``params.ThemePrior`` times the likelihood. A theme without samples keeps its
+    mean.
 
     Paper: eq:m_step and apdx:alpha.
     Differs from the paper: the prior takes the place of 1e-6 I, and alpha is solved for.
@@ -45,41 +45,21 @@ def m_step(
     offset = jnp.where(
         used[:, None], stats.S1 / jnp.where(used, stats.N_k, 1)[:, None], previous.mu - shift
     )
+    between = jax.lax.map(lambda t: t[0] * jnp.outer(t[1], t[1]), (stats.N_k, offset))
+    scatter = stats.S2 - between
+    scatter = (scatter + jnp.swapaxes(scatter, -1, -2)) / 2 + prior.nu * jnp.diag(prior.Psi0)
+    weight = (stats.N_k + prior.nu)[:, None, None]
+    known = weight > 0
     E_log_theta = digamma(prior.alpha0) - digamma(previous.K * prior.alpha0)
     return Themes(
         mu=shift + offset,
-        Sigma=_map_covariance(stats, prior, previous, offset),
+        Sigma=jnp.where(known, scatter / jnp.where(known, weight, 1), previous.Sigma),
         alpha=solve_alpha(
             stats.w + prior.pseudo_classes,
             stats.E_log_theta_sum + prior.pseudo_classes * E_log_theta,
             previous.alpha,
         ),
         delta=previous.delta,
-        covariance=previous.covariance,
-    )
-
-
-def _map_covariance(
-    stats: ThemeStatistics, prior: ThemePrior, previous: Themes, offset: Float[Array, "K D"]
-) -> Float[Array, "K D D"] | Float[Array, "K D"] | Float[Array, "D D"]:
-    if previous.covariance == "diag":
-        scatter = jnp.maximum(stats.S2 - stats.N_k[:, None] * offset**2, 0)
-        weight = (stats.N_k + prior.nu)[:, None]
-        pseudo_scatter = prior.nu * prior.Psi0
-    elif previous.covariance == "full":
-        between = jax.lax.map(lambda t: t[0] * jnp.outer(t[1], t[1]), (stats.N_k, offset))
-        scatter = stats.S2 - between
-        weight = (stats.N_k + prior.nu)[:, None, None]
-        pseudo_scatter = prior.nu * jnp.diag(prior.Psi0)
-    else:
-        scatter = stats.S2 - _einsum("k,kd,ke->de", stats.N_k, offset, offset)
-        weight = stats.N_k.sum() + prior.nu
-        pseudo_scatter = prior.nu * jnp.diag(prior.Psi0)
-    if previous.covariance != "diag":
-        scatter = (scatter + jnp.swapaxes(scatter, -1, -2)) / 2
-    known = weight > 0
-    return jnp.where(
-        known, (scatter + pseudo_scatter) / jnp.where(known, weight, 1), previous.Sigma
     )
 
 
@@ -103,7 +83,7 @@ class LocalThemes:
     """
 
     mu: Float[Array, "*M K D"]
-    Sigma: Float[Array, "*M K D D"] | Float[Array, "*M K D"] | Float[Array, "*M D D"]
+    Sigma: Float[Array, "*M K D D"]
     used: Float[Array, "*M K"]
     w: Float[Array, "*M L"]
     E_log_theta_sum: Float[Array, "*M L K"]
@@ -122,8 +102,6 @@ def local_themes(
         \tilde\Sigma_k = \frac{1}{N_k} \sum_{cn} r_{cnk}
             (x_{cn} - \tilde\mu_k)(x_{cn} - \tilde\mu_k)^\top
 
-    ("tied": numerator and denominator of Sigma summed over k).
-
     Paper: eq:m_step for one task, as alg:online_ldcc uses it.
     Differs from the paper: a theme with N_k below 0.001 keeps its old values.
     """
@@ -134,24 +112,15 @@ def local_themes(
     count = jnp.where(used, N_k, 1)
     mu = jnp.where(used[:, None], _einsum("sk,sd->kd", r, x) / count[:, None], themes.mu)
 
-    def scatter(theme: tuple[Float[Array, " S"], Float[Array, " D"]]) -> Float[Array, "..."]:
+    def scatter(theme: tuple[Float[Array, " S"], Float[Array, " D"]]) -> Float[Array, "D D"]:
         r_k, mu_k = theme
         centred = x - mu_k
-        if themes.covariance == "diag":
-            return _einsum("s,sd->d", r_k, centred**2)
         return _einsum("sd,se->de", centred * r_k[:, None], centred)
 
-    Sigma = jax.lax.map(scatter, (r.T, mu))
-    if themes.covariance == "tied":
-        Sigma = jnp.where(
-            used.any(), Sigma.sum(0) / jnp.where(used.any(), N_k.sum(), 1), themes.Sigma
-        )
-    else:
-        over_theme = (slice(None),) + (None,) * (Sigma.ndim - 1)
-        Sigma = jnp.where(used[over_theme], Sigma / count[over_theme], themes.Sigma)
+    Sigma = jax.lax.map(scatter, (r.T, mu)) / count[:, None, None]
     return LocalThemes(
         mu=mu,
-        Sigma=Sigma,
+        Sigma=jnp.where(used[:, None, None], Sigma, themes.Sigma),
         used=used.astype(x.dtype),
         w=posterior.eta.sum(-2),
         E_log_theta_sum=_einsum("cl,ck->lk", posterior.eta, expected_log(posterior.gamma)),
@@ -213,13 +182,10 @@ def paper_step(
         alpha_hessian_constant(themes.alpha, w),
     )
     stepped = jnp.maximum(themes.alpha - rho * direction, themes.alpha * (1 - max_fall))
-    ridge = (
-        jitter if themes.covariance == "diag" else jitter * jnp.eye(themes.D, dtype=themes.mu.dtype)
-    )
+    ridge = jitter * jnp.eye(themes.D, dtype=themes.mu.dtype)
     return Themes(
         mu=(1 - rho) * themes.mu + rho * local.mu,
         Sigma=(1 - rho) * themes.Sigma + rho * (local.Sigma + ridge),
         alpha=jnp.where(weighted[:, None], stepped, themes.alpha),
         delta=themes.delta,
-        covariance=themes.covariance,
     )

@@ -3,8 +3,8 @@
 Leading axes ``*E`` (an ensemble of fits) and ``*M`` (tasks) may be absent.
 """
 
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,6 @@ from jax.tree_util import register_dataclass
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
-Covariance: TypeAlias = Literal["full", "diag", "tied"]
 Scalar: TypeAlias = float | Float[Array, ""]
 Count: TypeAlias = int | Int[Array, ""]
 
@@ -20,17 +19,12 @@ Count: TypeAlias = int | Int[Array, ""]
 @register_dataclass
 @dataclass(frozen=True, eq=False)
 class Themes:
-    """Image-themes (mu, Sigma), task-themes (alpha) and the prior of the task mixture (delta).
-
-    ``Sigma`` holds one matrix per image-theme ("full"), one vector of variances per image-theme
-    ("diag"), or one matrix for all of them ("tied").
-    """
+    """Image-themes (mu, Sigma), task-themes (alpha) and the prior of the task mixture (delta)."""
 
     mu: Float[Array, "*E K D"]
-    Sigma: Float[Array, "*E K D D"] | Float[Array, "*E K D"] | Float[Array, "*E D D"]
+    Sigma: Float[Array, "*E K D D"]
     alpha: Float[Array, "*E L K"]
     delta: Float[Array, "*E L"]
-    covariance: Covariance = field(default="full", metadata={"static": True})
 
     @property
     def K(self) -> int:  # noqa: N802
@@ -89,19 +83,18 @@ class ThemeStatistics:
         w_l = \sum_{dc} \eta_{dcl}, \quad
         E\_log\_theta\_sum_{lk} = \sum_{dc} \eta_{dcl}\, E[\ln\theta_{dck}]
 
-    ``S2`` keeps the diagonal only for "diag" and is summed over k for "tied". Statistics of
-    disjoint sets of tasks add up; ``*`` scales them and ``blend`` averages them over time.
+    Statistics of disjoint sets of tasks add up; ``*`` scales them and ``blend`` averages them over
+    time.
     """
 
     N_k: Float[Array, "*E K"]
     S1: Float[Array, "*E K D"]
-    S2: Float[Array, "*E K D D"] | Float[Array, "*E K D"] | Float[Array, "*E D D"]
+    S2: Float[Array, "*E K D D"]
     w: Float[Array, "*E L"]
     E_log_theta_sum: Float[Array, "*E L K"]
     samples: Float[Array, "*E"]
     classes: Float[Array, "*E"]
     tasks: Float[Array, "*E"]
-    covariance: Covariance = field(default="full", metadata={"static": True})
 
     def __add__(self, other: "ThemeStatistics") -> "ThemeStatistics":
         return jax.tree.map(jnp.add, self, other)
@@ -112,22 +105,18 @@ class ThemeStatistics:
     __rmul__ = __mul__
 
 
-def zero_statistics(
-    K: int, L: int, D: int, covariance: Covariance = "full", dtype: DTypeLike | None = None
-) -> ThemeStatistics:
+def zero_statistics(K: int, L: int, D: int, dtype: DTypeLike | None = None) -> ThemeStatistics:
     """The statistics of no task at all."""
-    shape_of_S2 = {"full": (K, D, D), "diag": (K, D), "tied": (D, D)}[covariance]
     nothing = jnp.zeros((), dtype)
     return ThemeStatistics(
         N_k=jnp.zeros(K, dtype),
         S1=jnp.zeros((K, D), dtype),
-        S2=jnp.zeros(shape_of_S2, dtype),
+        S2=jnp.zeros((K, D, D), dtype),
         w=jnp.zeros(L, dtype),
         E_log_theta_sum=jnp.zeros((L, K), dtype),
         samples=nothing,
         classes=nothing,
         tasks=nothing,
-        covariance=covariance,
     )
 
 
@@ -178,17 +167,15 @@ def relative_prior(
 ) -> ThemePrior:
     r"""Priors whose weights are fractions of the samples and classes that were counted.
 
-    .. math:: \nu = f\, \frac{\text{samples}}{K} \text{ (tied: } f \cdot \text{samples)}, \quad
-        m_0 = \kappa\, \frac{\text{classes}}{L}
+    .. math:: \nu = f\, \frac{\text{samples}}{K}, \quad m_0 = \kappa\, \frac{\text{classes}}{L}
 
     The counts depend on the task set alone, not on the themes, so over a fixed task set this is
     the same prior at every pass and the penalised bound is monotone. Online, call it with the
     running statistics, whose size the weights then follow.
     """
     K, L = stats.N_k.shape[-1], stats.w.shape[-1]
-    matrices = 1 if stats.covariance == "tied" else K
     return ThemePrior(
-        nu=nu_fraction * stats.samples / matrices,
+        nu=nu_fraction * stats.samples / K,
         Psi0=Psi0,
         pseudo_classes=kappa * stats.classes / L,
         alpha0=jnp.asarray(alpha0, stats.samples.dtype),

@@ -82,7 +82,6 @@ class FitSettings:
     task_themes: int = like(FitConfig, "task_themes")
     image_themes: int = like(FitConfig, "image_themes")
     delta: float = like(FitConfig, "delta")
-    covariance: Literal["full", "diag", "tied"] = like(FitConfig, "covariance")
     prepare: str = setting("auto", "`none`, or some of `edges=5,power=0.5,l2,centre,pca=32`")
     choose_settings: bool = setting(False, "look for better settings of the distance")
     max_passes: int = like(FitConfig, "max_passes", default=3)
@@ -96,7 +95,7 @@ class FitSettings:
 
         prepare: Any = parse_prepare(self.prepare, "fit.prepare=")
         paper = TaskThemes.paper(
-            self.task_themes, self.image_themes, delta=self.delta, covariance=self.covariance,
+            self.task_themes, self.image_themes, delta=self.delta,
             prepare=prepare, max_passes=self.max_passes, n_restarts=self.restarts,
             ensemble=self.ensemble, random_state=seed,
         )  # fmt: skip

@@ -20,13 +20,14 @@ from taskscape.arguments import (
     python_number,
 )
 from taskscape.compare import mean_distance, member_agreement
+from taskscape.devices import one_thread
 from taskscape.distributed.mesh import all_devices, losses_named
 from taskscape.embeddings import Embeddings, Factor
 from taskscape.embeddings.factors import TASK_THEMES
 from taskscape.errors import DataError
 from taskscape.io.arrays import arrays_of
 from taskscape.io.values import from_plain
-from taskscape.model import Covariance, Themes
+from taskscape.model import Themes
 from taskscape.pools import ClassPool
 from taskscape.tasks import TaskSet
 from taskscape.tasks.taskset import single_class_tasks
@@ -79,7 +80,6 @@ class CoClustering(TaskModel):
     image_themes: int = FitConfig.image_themes
     _: KW_ONLY
     delta: float = FitConfig.delta
-    covariance: Covariance = FitConfig.covariance
     prepare: PrepareConfig | Literal["auto"] | None = "auto"
     method: Literal["online", "batch"] = FitConfig.method
     update: Literal["statistics", "paper"] = FitConfig.update
@@ -146,7 +146,7 @@ class CoClustering(TaskModel):
         every = np.union1d(classes, held_out.class_ids)
         prepared = PreparedSamples(tasks.pool, preparation, every)
         mesh = all_devices() if distributed else None
-        with losses_named():
+        with losses_named(), one_thread():
             finished = run_fits(
                 source, held_out, prepared, config, self.get_params(),
                 checkpoint, checkpoint_every, resume, callback, mesh,
@@ -298,7 +298,6 @@ class CoClustering(TaskModel):
             arrays |= arrays_of(state, f"member{i}")
         return arrays, {
             "members": len(self.states_),
-            "covariance": self.states_[0].themes.covariance,
             "elbo_history": self.elbo_history_.tolist(),
             "held_out": self.held_out_,
             "health": self.health_.to_dict(),
@@ -306,8 +305,8 @@ class CoClustering(TaskModel):
 
     def _own_from_disk(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
         self._config()
-        covariance, members = header["covariance"], range(header["members"])
-        self._set_states([state_from_arrays(arrays, f"member{i}", covariance) for i in members])
+        members = range(header["members"])
+        self._set_states([state_from_arrays(arrays, f"member{i}") for i in members])
         self.elbo_history_ = np.array(header["elbo_history"], dtype=np.float64)
         self.held_out_ = str(header["held_out"])
         self.health_ = from_plain(Health, header["health"])

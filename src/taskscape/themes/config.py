@@ -17,9 +17,6 @@ class FitConfig:
     task_themes: int = setting(4, "L of the co-clustering", at_least=1, at_most=10_000)
     image_themes: int = setting(8, "K of the co-clustering", at_least=1, at_most=10_000)
     delta: float = setting(0.5, "δ, the symmetric concentration of the task mixture", above=0)
-    covariance: Literal["full", "diag", "tied"] = setting(
-        "full", "of image-themes: a matrix each, variances, or one matrix for all"
-    )
     method: Literal["online", "batch"] = setting(
         "online", "mini-batches with a decaying step, or full passes over a fixed task set"
     )
@@ -35,8 +32,8 @@ class FitConfig:
     max_iter: int = setting(50, "most sweeps of an E-step during the fit", at_least=1)
     max_tasks: int | None = setting(None, "most tasks to learn from, with repeats", at_least=1)
     max_passes: int = setting(10, "most passes over the tasks", at_least=1)
-    evaluate_every: int = setting(10, "mini-batches between looks at held-out tasks", at_least=1)
-    patience: int = setting(5, "looks in a row without a gain that end the fit", at_least=1)
+    evaluate_every: int = setting(5, "mini-batches between looks at held-out tasks", at_least=1)
+    patience: int = setting(3, "looks in a row without a gain that end the fit", at_least=1)
     min_gain: float = setting(1e-3, "nats per sample that count as a gain")
     nu_fraction: float = setting(1e-3, "weight of covariances' prior: share of samples", above=0)
     kappa: float = setting(0.02, "weight of task-themes' prior: share of classes", above=0)

@@ -115,7 +115,7 @@ def likelihoods(
     themes: Themes, prepared: PreparedSamples, classes: Int[np.ndarray, "some"]
 ) -> SampleTable:
     """Log-likelihood under every image-theme of all samples of some classes of a pool."""
-    whitening = whiten(themes)
+    whitening = whiten(themes.mu, themes.Sigma)
     return SampleTable(prepared, classes, themes.K, lambda x: _log_lik(x, whitening))
 
 

@@ -117,10 +117,9 @@ def _of_themes(health: Health) -> list[str]:
     """Advice about dead, duplicate and runaway themes."""
     advice = []
     for kind, usage, rest in (
-        ("image", health.image_theme_usage, ", reduce the dimensions (prepare), or try "
-         "covariance='diag'."),
+        ("image", health.image_theme_usage, ", or reduce the dimensions (prepare)."),
         ("task", health.task_theme_usage, ", or try more restarts."),
-    ):  # fmt: skip
+    ):
         dead = dead_themes(np.array(usage), 1.0)
         if len(dead):
             advice.append(
@@ -275,20 +274,14 @@ def revive(
     stats, themes = state.stats, state.themes
     N, S1 = stats.N_k[full] / 2, stats.S1[full] / 2
     nudge = 0.5 * N * _widest(themes, full)
-    S2 = stats.S2
-    if stats.covariance != "tied":
-        half, offset = S2[full] / 2, S1 / jnp.where(N > 0, N, 1)
-        if stats.covariance == "diag":
-            turn = 2 * nudge * offset
-        else:
-            turn = jnp.outer(nudge, offset) + jnp.outer(offset, nudge)
-        S2 = S2.at[full].set(half - turn).at[dead].set(half + turn)
+    half, offset = stats.S2[full] / 2, S1 / jnp.where(N > 0, N, 1)
+    turn = jnp.outer(nudge, offset) + jnp.outer(offset, nudge)
     halved = stats.E_log_theta_sum[:, full] - jnp.log(2.0).astype(N.dtype) * stats.w
     parted = replace(
         stats,
         N_k=stats.N_k.at[full].set(N).at[dead].set(N),
         S1=stats.S1.at[full].set(S1 - nudge).at[dead].set(S1 + nudge),
-        S2=S2,
+        S2=stats.S2.at[full].set(half - turn).at[dead].set(half + turn),
         E_log_theta_sum=stats.E_log_theta_sum.at[:, full].set(halved).at[:, dead].set(halved),
     )
     return replace(state, stats=parted, themes=maximise(state, parted, settings))
@@ -296,10 +289,5 @@ def revive(
 
 def _widest(themes: Themes, k: Int[Array, ""]) -> Float[Array, " D"]:
     """The direction of largest variance of a theme, one standard deviation long."""
-    if themes.covariance == "diag":
-        variances = themes.Sigma[k]
-        widest = jnp.argmax(variances)
-        return jnp.zeros_like(variances).at[widest].set(jnp.sqrt(variances[widest]))
-    Sigma = themes.Sigma[k] if themes.covariance == "full" else themes.Sigma
-    variance, direction = jnp.linalg.eigh(Sigma)
+    variance, direction = jnp.linalg.eigh(themes.Sigma[k])
     return jnp.sqrt(jnp.maximum(variance[-1], 0)) * direction[:, -1]

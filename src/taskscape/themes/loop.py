@@ -393,7 +393,7 @@ def _read(
     arrays, header = load_checkpoint(path, "fit", identity)
     fits = []
     for i, history in enumerate(header["histories"]):
-        state = state_from_arrays(arrays, f"fit{i}", given[-1].covariance)
+        state = state_from_arrays(arrays, f"fit{i}")
         steps = list(from_plain(tuple[FitInfo, ...], history))
         posteriors = posterior_from_arrays(arrays, f"posteriors{i}")
         fits.append(Fit(*given, state, steps, posteriors, mesh))

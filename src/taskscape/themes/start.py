@@ -10,7 +10,6 @@ from jaxtyping import Array, Float, Int
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from taskscape.devices import one_thread
 from taskscape.errors import DataError
 from taskscape.model import ConditionalPosterior, Themes, moment_match
 from taskscape.progress import track
@@ -28,9 +27,9 @@ _DOCUMENT = 32
 _FOR_CLUSTERS = 4000, 100
 """Samples that clusters are learned from, at least: in all, and for each of them."""
 _ROUNDS = 50
-_TRIED = 5
+_TRIED = 3
 """Starts that are tried."""
-_FEW, _MANY = 8, 40
+_FEW, _MANY = 4, 8
 """Passes over the classes before starts are compared, and for those that continue."""
 _SWEEPS = 6
 """Of a pass: most classes have settled by then, and the others continue in the next pass."""
@@ -179,7 +178,6 @@ def start_themes(
         Sigma=jnp.asarray(_within(x, labels, mu, np.asarray(scale.Psi0), config), dtype=float),
         alpha=_start_alpha(labels, owner, config, seed),
         delta=jnp.full(L, config.delta, dtype=float),
-        covariance=config.covariance,
     )
 
 
@@ -189,18 +187,12 @@ def _within(
     mu: Float[np.ndarray, "K D"],
     Psi0: Float[np.ndarray, "D"],
     config: FitConfig,
-) -> Float[np.ndarray, "..."]:
+) -> Float[np.ndarray, "K D D"]:
     """Covariances within the clusters, drawn towards the data's own variances."""
     K, D = mu.shape
-    nu = max(config.nu_fraction * len(x) / K, 1.0)
-    if config.covariance == "tied":
-        centred = x - mu[labels]
-        return (centred.T @ centred + nu * np.diag(Psi0)) / (len(x) + nu)
-    parts = [x[labels == k] - mu[k] for k in range(K)]
-    if config.covariance == "diag":
-        return np.stack([((p**2).sum(axis=0) + nu * Psi0) / (len(p) + nu) for p in parts])
     # a small cluster leans on all of the data, so that no start is nearly singular
-    nu = max(nu, float(D))
+    nu = max(config.nu_fraction * len(x) / K, float(D))
+    parts = [x[labels == k] - mu[k] for k in range(K)]
     return np.stack([(p.T @ p + nu * np.diag(Psi0)) / (len(p) + nu) for p in parts])
 
 
@@ -208,7 +200,7 @@ def _clusters(n: int, n_init: int, seed: int, x: Float[np.ndarray, "S D"]) -> In
     """Labels by k-means; with fewer different rows than clusters, some clusters stay empty."""
     least, each = _FOR_CLUSTERS
     part = evenly_spaced(np.arange(len(x)), max(least, each * n))
-    with warnings.catch_warnings(), one_thread():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         k_means = KMeans(n, n_init=n_init, max_iter=_ROUNDS, random_state=seed).fit(x[part])
         return k_means.labels_ if len(part) == len(x) else k_means.predict(x)

@@ -15,7 +15,6 @@ from taskscape.distributed.mesh import SAME, SPLIT, on_each_device, sum_over_dev
 from taskscape.io.arrays import get_array, tree_from
 from taskscape.model import (
     ConditionalPosterior,
-    Covariance,
     LocalThemes,
     TaskPosterior,
     Themes,
@@ -104,7 +103,7 @@ def init(themes: Themes, shift: Float[Array, " D"], Psi0: Float[Array, " D"]) ->
     """The state of a fit about to start from these themes."""
     return FitState(
         themes=themes,
-        stats=zero_statistics(themes.K, themes.L, themes.D, themes.covariance, themes.mu.dtype),
+        stats=zero_statistics(themes.K, themes.L, themes.D, themes.mu.dtype),
         t=jnp.zeros((), jnp.int32),
         shift=shift,
         Psi0=Psi0,
@@ -258,7 +257,7 @@ def _in_tasks(
 
 @jax.jit
 def _log_lik_of_samples(themes: Themes, x: Float[Array, "U D"]) -> Float[Array, "U K"]:
-    return log_likelihood(x, whiten(themes))
+    return log_likelihood(x, whiten(themes.mu, themes.Sigma))
 
 
 @compiled
@@ -270,7 +269,7 @@ def _infer_on_each_device(
     def of_share(
         themes: Themes, batch: FitBatch, settings: StepSettings, start: ConditionalPosterior | None
     ) -> _Inferred:
-        log_lik = log_likelihood(batch.x, whiten(themes))[batch.index]
+        log_lik = log_likelihood(batch.x, whiten(themes.mu, themes.Sigma))[batch.index]
         given = _given(themes, batch, log_lik)
         if start is None and settings.update != "paper":
             start = cold_start_given_theme(*given)
@@ -283,7 +282,7 @@ def _infer_on_each_device(
 
 @jax.jit
 def _log_lik(themes: Themes, batch: FitBatch) -> Float[Array, "M C N K"]:
-    return log_likelihood(batch.x, whiten(themes))[batch.index]
+    return log_likelihood(batch.x, whiten(themes.mu, themes.Sigma))[batch.index]
 
 
 def _given(
@@ -368,9 +367,7 @@ def _sums_of_share(
         x = batch.x[batch.index]
         local = mean_local_themes(x, r, posterior, batch.class_mask, state.themes)
     return _Sums(
-        stats=statistics(
-            batch.x, r_of_sample, posterior, batch.class_mask, state.shift, state.themes.covariance
-        ),
+        stats=statistics(batch.x, r_of_sample, posterior, batch.class_mask, state.shift),
         bound=inferred.bound.sum(),
         samples=batch.sample_mask.sum(dtype=r.dtype),
         sweeps=inferred.sweeps.sum(dtype=r.dtype),
@@ -381,18 +378,15 @@ def _sums_of_share(
 # -- from disk ----------------------------------------------------------------------------------
 
 
-def state_from_arrays(
-    arrays: Mapping[str, np.ndarray], prefix: str, covariance: Covariance
-) -> FitState:
+def state_from_arrays(arrays: Mapping[str, np.ndarray], prefix: str) -> FitState:
     """The state of a fit that :func:`taskscape.io.arrays.arrays_of` took apart."""
     L, K = get_array(arrays, f"{prefix}.themes.alpha", axes=2).shape
     (D,) = get_array(arrays, f"{prefix}.shift", axes=1).shape
     themes = Themes(
         mu=jnp.zeros((K, D)),
-        Sigma=zero_statistics(K, L, D, covariance).S2,
+        Sigma=jnp.zeros((K, D, D)),
         alpha=jnp.ones((L, K)),
         delta=jnp.ones(L),
-        covariance=covariance,
     )
     return tree_from(arrays, init(themes, jnp.zeros(D), jnp.zeros(D)), prefix)
 

@@ -131,9 +131,9 @@ def test_interrupted_with_control_c_it_continues_to_the_same_model(data: Path, t
 
 def test_wrong_settings_are_named_before_the_data_is_read(tmp_path: Path):
     # in a process of its own, as a user has it: here the type checker would speak first
-    wrong = ["fit", str(tmp_path / "x"), "--paper", "--set", "covariance=round", "--out", "m"]
+    wrong = ["fit", str(tmp_path / "x"), "--paper", "--set", "method=slow", "--out", "m"]
     done = subprocess.run(
         [sys.executable, "-m", "taskscape", *wrong], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("error: covariance='round' is not known; use 'full', ")
+    assert done.stderr.startswith("error: method='slow' is not known; use 'online' ")

@@ -325,7 +325,7 @@ def drawn_tasks(n_tasks: int, spread: float, least: float) -> tuple[Tasks, Theme
     )
     drawn = generate(jax.random.key(0), themes, n_tasks, 5, 5)
     masks = jnp.ones((n_tasks, 5, 5), bool), jnp.ones((n_tasks, 5), bool)
-    log_lik = log_likelihood(drawn.x, whiten(themes))
+    log_lik = log_likelihood(drawn.x, whiten(themes.mu, themes.Sigma))
     return (log_lik, *masks, themes.alpha, themes.delta), themes
 
 

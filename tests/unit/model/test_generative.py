@@ -3,9 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from taskscape.model import Covariance, SyntheticTasks, Themes, draw_samples, generate
+from taskscape.model import SyntheticTasks, Themes, draw_samples, generate
 
 K, L, D = 3, 2, 2
 MATRICES = np.array(
@@ -14,25 +13,19 @@ MATRICES = np.array(
 compiled_generate = jax.jit(generate, static_argnames=("M", "C", "N"))
 
 
-def themes_of(covariance: Covariance) -> Themes:
+def some_themes() -> Themes:
     """Themes far apart, with known covariances."""
-    Sigma = {
-        "full": MATRICES,
-        "diag": np.diagonal(MATRICES, axis1=1, axis2=2),
-        "tied": MATRICES[0],
-    }[covariance]
     return Themes(
         mu=jnp.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]]),
-        Sigma=jnp.asarray(Sigma, jnp.float32),
+        Sigma=jnp.asarray(MATRICES, jnp.float32),
         alpha=jnp.array([[5.0, 1.0, 0.5], [0.5, 2.0, 4.0]]),
         delta=jnp.array([1.0, 3.0]),
-        covariance=covariance,
     )
 
 
 def draw(seed: int = 0) -> SyntheticTasks:
     """Many small tasks."""
-    return compiled_generate(jax.random.key(seed), themes_of("full"), M=2000, C=3, N=4)
+    return compiled_generate(jax.random.key(seed), some_themes(), M=2000, C=3, N=4)
 
 
 def test_shapes_and_one_hot_latents() -> None:
@@ -47,7 +40,7 @@ def test_shapes_and_one_hot_latents() -> None:
 
 
 def test_latents_follow_their_laws() -> None:
-    tasks, themes = draw(), themes_of("full")
+    tasks, themes = draw(), some_themes()
     np.testing.assert_allclose(tasks.phi.mean(0), [0.25, 0.75], atol=0.02)
     np.testing.assert_allclose(tasks.y.mean((0, 1)), [0.25, 0.75], atol=0.02)
     given_phi = jnp.einsum("ml,mcl->l", tasks.phi, tasks.y) / (2000 * 3)
@@ -60,23 +53,17 @@ def test_latents_follow_their_laws() -> None:
     np.testing.assert_allclose(given_theta, (tasks.theta**2).mean((0, 1)), atol=0.02)
 
 
-@pytest.mark.parametrize("covariance", ["full", "diag", "tied"])
-def test_samples_have_the_moments_of_their_theme(covariance: Covariance) -> None:
-    z, themes = draw().z, themes_of(covariance)
+def test_samples_have_the_moments_of_their_theme() -> None:
+    z, themes = draw().z, some_themes()
     drawn = draw_samples(jax.random.key(7), themes, z)
     for k in range(K):
         x = np.asarray(drawn[z[..., k] > 0])
-        expected = {
-            "full": MATRICES[k],
-            "diag": np.diag(np.diag(MATRICES[k])),
-            "tied": MATRICES[0],
-        }[covariance]
         np.testing.assert_allclose(x.mean(0), themes.mu[k], atol=0.12)
-        np.testing.assert_allclose(np.cov(x.T), expected, atol=0.15)
+        np.testing.assert_allclose(np.cov(x.T), MATRICES[k], atol=0.15)
 
 
 def test_samples_belong_to_their_theme() -> None:
-    tasks, themes = draw(), themes_of("full")
+    tasks, themes = draw(), some_themes()
     nearest = jnp.linalg.norm(tasks.x[..., None, :] - themes.mu, axis=-1).argmin(-1)
     assert (nearest == tasks.z.argmax(-1)).mean() > 0.99
 

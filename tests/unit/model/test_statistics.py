@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from taskscape.model import (
-    Covariance,
     TaskPosterior,
     ThemePrior,
     Themes,
@@ -21,7 +20,7 @@ from taskscape.model import (
 M, C, N, K, L, D = 4, 3, 5, 3, 2, 2
 CLASS_MASK = np.ones((M, C), bool)
 
-compiled_statistics = jax.jit(statistics, static_argnames="covariance")
+compiled_statistics = jax.jit(statistics)
 compiled_m_step = jax.jit(m_step)
 
 
@@ -34,13 +33,13 @@ def posterior_of(rng: np.random.Generator, M: int) -> TaskPosterior:
     )
 
 
-def batch(covariance: Covariance = "full") -> tuple[ThemeStatistics, list[ThemeStatistics]]:
+def batch() -> tuple[ThemeStatistics, list[ThemeStatistics]]:
     """The statistics of a batch, and of each of its tasks alone."""
     rng = np.random.default_rng(0)
     x = jnp.asarray(rng.normal(size=(M, C, N, D)), jnp.float32)
     r = jnp.asarray(rng.dirichlet(np.ones(K), (M, C, N)), jnp.float32)
     posterior, mask, shift = posterior_of(rng, M), jnp.asarray(CLASS_MASK), jnp.full(D, 0.3)
-    whole = compiled_statistics(x, r, posterior, mask, shift, covariance=covariance)
+    whole = compiled_statistics(x, r, posterior, mask, shift)
     parts = [
         compiled_statistics(
             x[d : d + 1],
@@ -48,7 +47,6 @@ def batch(covariance: Covariance = "full") -> tuple[ThemeStatistics, list[ThemeS
             jax.tree.map(lambda leaf, d=d: leaf[d : d + 1], posterior),
             mask[d : d + 1],
             shift,
-            covariance=covariance,
         )
         for d in range(M)
     ]
@@ -61,10 +59,9 @@ def assert_same(a: ThemeStatistics, b: ThemeStatistics) -> None:
         np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("covariance", ["full", "diag", "tied"])
-def test_statistics_of_a_batch_are_the_sum_over_its_tasks(covariance: Covariance) -> None:
-    whole, parts = batch(covariance)
-    assert_same(whole, sum(parts, zero_statistics(K, L, D, covariance)))
+def test_statistics_of_a_batch_are_the_sum_over_its_tasks() -> None:
+    whole, parts = batch()
+    assert_same(whole, sum(parts, zero_statistics(K, L, D)))
     assert float(whole.samples) == pytest.approx(M * C * N, rel=1e-5)
     assert (float(whole.classes), float(whole.tasks)) == (M * C, M)
 
@@ -95,29 +92,23 @@ def test_relative_prior_follows_the_counts() -> None:
     assert float(prior.nu) == pytest.approx(0.1 * M * C * N / K, rel=1e-5)
     assert float(prior.pseudo_classes) == pytest.approx(0.02 * M * C / L, rel=1e-5)
     assert float(prior.alpha0) == 2.0
-    tied, _ = batch("tied")
-    assert float(relative_prior(tied, jnp.ones(D), 0.1).nu) == pytest.approx(0.1 * M * C * N)
 
 
-def some_themes(covariance: Covariance = "full") -> Themes:
+def some_themes() -> Themes:
     """Themes to fall back on."""
     return Themes(
         mu=jnp.arange(K * D, dtype=jnp.float32).reshape(K, D),
-        Sigma={"full": jnp.stack([jnp.eye(D)] * K), "diag": jnp.ones((K, D)), "tied": jnp.eye(D)}[
-            covariance
-        ],
+        Sigma=jnp.stack([jnp.eye(D)] * K),
         alpha=jnp.full((L, K), 0.7),
         delta=jnp.full(L, 0.5),
-        covariance=covariance,
     )
 
 
-@pytest.mark.parametrize("covariance", ["full", "diag", "tied"])
-def test_m_step_without_any_data_and_prior_keeps_the_themes(covariance: Covariance) -> None:
+def test_m_step_without_any_data_and_prior_keeps_the_themes() -> None:
     zero = jnp.zeros(())
     prior = ThemePrior(nu=zero, Psi0=jnp.ones(D), pseudo_classes=zero, alpha0=jnp.ones(()))
-    themes = some_themes(covariance)
-    fitted = compiled_m_step(zero_statistics(K, L, D, covariance), prior, themes, jnp.full(D, 5.0))
+    themes = some_themes()
+    fitted = compiled_m_step(zero_statistics(K, L, D), prior, themes, jnp.full(D, 5.0))
     for before, after in zip(jax.tree.leaves(themes), jax.tree.leaves(fitted), strict=True):
         np.testing.assert_allclose(after, before, rtol=1e-6)
 
@@ -134,8 +125,7 @@ def test_a_dead_theme_keeps_its_mean_and_takes_the_prior_covariance() -> None:
     np.testing.assert_allclose(fitted.Sigma[1], np.diag([0.5, 0.25]), rtol=1e-5)
 
 
-@pytest.mark.parametrize("covariance", ["full", "diag", "tied"])
-def test_shift_prevents_cancellation_in_float32(covariance: Covariance) -> None:
+def test_shift_prevents_cancellation_in_float32() -> None:
     """Features at 1000 with spread 0.1: about the origin the covariance is lost."""
     rng = np.random.default_rng(3)
     x = rng.normal(size=(M, C, N, D)) * 0.1 + 1000
@@ -148,10 +138,9 @@ def test_shift_prevents_cancellation_in_float32(covariance: Covariance) -> None:
     )
 
     def variances(shift: jax.Array) -> np.ndarray:
-        stats = compiled_statistics(x32, r, posterior, mask, shift, covariance=covariance)
-        fitted = compiled_m_step(stats, prior, some_themes(covariance), shift)
-        first = np.asarray(fitted.Sigma if covariance == "tied" else fitted.Sigma[0])
-        return first if covariance == "diag" else np.diag(first)
+        stats = compiled_statistics(x32, r, posterior, mask, shift)
+        fitted = compiled_m_step(stats, prior, some_themes(), shift)
+        return np.diag(fitted.Sigma[0])
 
     np.testing.assert_allclose(variances(jnp.full(D, 1000.0)), np.diag(expected), rtol=1e-3)
     assert np.abs(variances(jnp.zeros(D)) / np.diag(expected) - 1).max() > 0.1

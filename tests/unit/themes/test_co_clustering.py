@@ -47,8 +47,8 @@ def test_parameters_are_those_of_the_constructor():
     assert params["prepare"] == PrepareConfig(pca=4)
     assert clone(model).get_params() == params
     assert clone(model) is not model
-    assert model.set_params(delta=0.7, covariance="diag") is model
-    assert (model.delta, model.covariance) == (0.7, "diag")
+    assert model.set_params(delta=0.7, method="batch") is model
+    assert (model.delta, model.method) == (0.7, "batch")
     with pytest.raises(ValueError, match="Invalid parameter 'themes'"):
         model.set_params(themes=3)
     model = TaskThemes.paper(3, random_state=1)
@@ -428,7 +428,7 @@ def test_twice_the_precision_agrees(method: str):
 
 
 @pytest.mark.parametrize("settings", [
-    {}, {"covariance": "diag"}, {"covariance": "tied"}, {"method": "batch"},
+    {}, {"method": "batch"},
     {"n_restarts": 3, "ensemble": 2}, {"prepare": PrepareConfig(pca=2)}, {"update": "paper"},
 ], ids=str)  # fmt: skip
 def test_a_model_comes_back_the_same(settings: dict, tmp_path: Path):
@@ -461,7 +461,7 @@ def test_numbers_of_numpy_can_be_stored(tmp_path: Path):
 
 
 def test_parameters_changed_since_the_fit_do_not_spoil_the_model(tmp_path: Path):
-    model = copy.copy(fitted()).set_params(task_themes=3, covariance="diag")
+    model = copy.copy(fitted()).set_params(task_themes=3, image_themes=5)
     model.save(tmp_path / "m")
     back = TaskThemes.load(tmp_path / "m")
     assert back.task_themes == 3
@@ -482,8 +482,6 @@ def edit(folder: Path, **changes: object) -> None:
          "pca=0 must be at least 1."),
         ({"members": 2}, "member1.themes.alpha is missing: the model is damaged, or of "
          "other settings or another version."),
-        ({"covariance": "tied"}, "member0.themes.Sigma is float32[4, 3, 3], "
-         "expected float32[3, 3]: the model is damaged, or of other settings or another version."),
     ],
 )  # fmt: skip
 def test_an_edited_header_is_noticed(changes: dict, message: str, tmp_path: Path):

@@ -44,7 +44,9 @@ def test_the_likelihood_of_a_sample_is_found_by_its_row():
     themes, classes = fitted().members_[0], np.array([20, 3])
     table = likelihoods(themes, prepared(), classes)
     rows = np.array([36, 47, 240, 251])
-    expected = log_likelihood(jnp.asarray(small_pool().samples[rows]), whiten(themes))
+    expected = log_likelihood(
+        jnp.asarray(small_pool().samples[rows]), whiten(themes.mu, themes.Sigma)
+    )
     np.testing.assert_allclose(table.values[table.where[rows]], expected, rtol=1e-5)
     assert (table.where >= 0).sum() == 24
     assert table.values.shape == (24, 4)
@@ -54,7 +56,7 @@ def gathered(tasks: TaskSet) -> tuple[jax.Array, ...]:
     """What the E-steps of the model take: log-likelihoods, masks, alpha, delta."""
     themes = fitted().members_[0]
     batch = gather(tasks, prepared(), (len(tasks), tasks.max_way, tasks.max_shot))
-    log_lik = log_likelihood(batch.x, whiten(themes))[batch.index]
+    log_lik = log_likelihood(batch.x, whiten(themes.mu, themes.Sigma))[batch.index]
     return (log_lik, batch.sample_mask, batch.class_mask, themes.alpha, themes.delta)
 
 

@@ -49,7 +49,6 @@ def test_settings_are_checked(settings: dict, message: str):
     [
         ("task_themes", 2.5, "task_themes=2.5 must be a whole number."),
         ("batch_size", "16", "batch_size='16' must be a whole number."),
-        ("covariance", "round", "covariance='round' is not known; use 'full', 'diag' or 'tied'."),
         ("method", "slow", "method='slow' is not known; use 'online' or 'batch'."),
         ("update", "other", "update='other' is not known; use 'statistics' or 'paper'."),
     ],

@@ -21,15 +21,11 @@ CONFIG = FitConfig(
 ).of_steps()
 
 
-def themes_at(covariance: str = "full", far: float = 0.0) -> Themes:
+def themes_at(far: float = 0.0) -> Themes:
     """Three image-themes; the third ``far`` away from all samples."""
     rng = np.random.default_rng(1)
     roots = rng.normal(size=(K, D, D))
     Sigma = roots @ roots.transpose(0, 2, 1) + 0.5 * np.eye(D)
-    if covariance == "diag":
-        Sigma = np.diagonal(Sigma, axis1=1, axis2=2)
-    elif covariance == "tied":
-        Sigma = Sigma[0]
     mu = rng.normal(size=(K, D)) * 2
     mu[2] += far
     return Themes(
@@ -37,7 +33,6 @@ def themes_at(covariance: str = "full", far: float = 0.0) -> Themes:
         Sigma=jnp.asarray(Sigma, dtype=float),
         alpha=jnp.asarray(rng.gamma(2, 1, (L, K)) + 0.3, dtype=float),
         delta=jnp.asarray([0.5, 0.8], dtype=float),
-        covariance=covariance,
     )
 
 
@@ -59,9 +54,9 @@ def a_batch(seed: int = 0) -> FitBatch:
     )
 
 
-def start_state(covariance: str = "full", far: float = 0.0) -> FitState:
+def start_state(far: float = 0.0) -> FitState:
     return init(
-        themes_at(covariance, far),
+        themes_at(far),
         jnp.asarray([0.3, -0.2], dtype=float),
         jnp.asarray([2.0, 3.0], dtype=float),
     )
@@ -308,53 +303,37 @@ def test_the_held_out_bound_sums_over_real_samples():
 # -- revival ----------------------------------------------------------------------------------
 
 
-def with_a_dead_theme(covariance: str, where: float) -> FitState:
+def with_a_dead_theme(where: float) -> FitState:
     """Statistics of two themes, around ``where``; the third explains nothing."""
     rng = np.random.default_rng(3)
     x = rng.normal(size=(60, D)) * [1.0, 3.0] + where
     r = np.zeros((60, K))
     r[:40, 0], r[40:, 1] = 1, 1
     moments = np.einsum("sk,sd,se->kde", r, x, x)
-    if covariance == "diag":
-        moments = np.diagonal(moments, axis1=1, axis2=2)
-    elif covariance == "tied":
-        moments = moments.sum(0)
     stats = ThemeStatistics(
         *(jnp.asarray(v, dtype=float) for v in (
             r.sum(0), r.T @ x, moments, [4.0, 6.0],
             [[-5.0, -6.0, -300.0], [-9.0, -7.0, -500.0]], 60.0, 10.0, 3.0,
-        )),
-        covariance=covariance,
+        ))
     )  # fmt: skip
-    state = replace(start_state(covariance), stats=stats, shift=jnp.zeros(D))
+    state = replace(start_state(), stats=stats, shift=jnp.zeros(D))
     prior = relative_prior(stats, state.Psi0, CONFIG.nu_fraction, CONFIG.kappa)
     return replace(state, themes=m_step(stats, prior, state.themes, state.shift))
 
 
 @pytest.mark.parametrize("where", [0.0, 30.0])
-@pytest.mark.parametrize("covariance", ["full", "diag", "tied"])
-def test_a_dead_theme_takes_half_of_the_fullest(covariance: str, where: float):
-    before = with_a_dead_theme(covariance, where)
+def test_a_dead_theme_takes_half_of_the_fullest(where: float):
+    before = with_a_dead_theme(where)
     after = revive(before, jnp.asarray(2), jnp.asarray(0), CONFIG)
     np.testing.assert_allclose(after.stats.N_k, [20, 20, 20])
     np.testing.assert_allclose(after.stats.S1.sum(0), before.stats.S1.sum(0), rtol=1e-5)
-    if covariance != "tied":
-        np.testing.assert_allclose(
-            after.stats.S2.sum(0), before.stats.S2.sum(0), rtol=1e-5, atol=1e-2
-        )
-    Sigma = np.asarray(after.themes.Sigma)
-    if covariance == "diag":
-        Sigma = np.einsum("kd,de->kde", Sigma, np.eye(D))
-    else:
-        Sigma = np.broadcast_to(Sigma, (K, D, D))
+    np.testing.assert_allclose(after.stats.S2.sum(0), before.stats.S2.sum(0), rtol=1e-5, atol=1e-2)
+    Sigma, was = np.asarray(after.themes.Sigma), np.asarray(before.themes.Sigma[0])
     assert np.linalg.eigvalsh(Sigma).min() > 0.3
     # both keep three quarters of the variance along the split, and all of it across
-    was = np.asarray(before.themes.Sigma)
-    was = np.diag(was[0]) if covariance == "diag" else was[0] if covariance == "full" else was
     assert Sigma[0][1, 1] == pytest.approx(Sigma[2][1, 1], rel=1e-2)
-    if covariance != "tied":
-        assert 0.6 < Sigma[0][1, 1] / was[1, 1] < 0.9
-        assert Sigma[0][0, 0] == pytest.approx(was[0, 0], rel=0.15)
+    assert 0.6 < Sigma[0][1, 1] / was[1, 1] < 0.9
+    assert Sigma[0][0, 0] == pytest.approx(was[0, 0], rel=0.15)
     gap = np.asarray(after.themes.mu[2] - after.themes.mu[0])
     assert np.linalg.norm(gap) == pytest.approx(np.sqrt(np.linalg.eigvalsh(was)[-1]), rel=1e-3)
     np.testing.assert_allclose(after.stats.E_log_theta_sum[:, 2], after.stats.E_log_theta_sum[:, 0])
@@ -363,7 +342,7 @@ def test_a_dead_theme_takes_half_of_the_fullest(covariance: str, where: float):
 
 
 def test_a_revived_theme_is_used():
-    state = with_a_dead_theme("full", 0.0)
+    state = with_a_dead_theme(0.0)
     batch = a_batch()
     dead = replace(state, themes=replace(state.themes, mu=state.themes.mu.at[2].add(1e3)))
     _, output = step(dead, batch, CONFIG)

@@ -24,10 +24,9 @@ def themes(total: float = 8.0, L: int = L) -> Themes:
 def themes_with(alpha: np.ndarray) -> Themes:
     return Themes(
         mu=jnp.zeros((K, 3)),
-        Sigma=jnp.ones((K, 3)),
+        Sigma=jnp.stack([jnp.eye(3)] * K),
         alpha=jnp.asarray(alpha),
         delta=jnp.full(len(alpha), 0.5),
-        covariance="diag",
     )
 
 
@@ -98,8 +97,8 @@ def test_the_summary_says_which_tasks_were_evaluated_and_how_far_fits_agree():
 def test_image_themes_that_died_are_named():
     health = check(spread_lam(), image=np.array([0.5, 0.004, 0.495, 0.001]))
     assert health.advice == (
-        "2 of 4 image-themes are hardly used (1, 3): ask for fewer image_themes, reduce the "
-        "dimensions (prepare), or try covariance='diag'.",
+        "2 of 4 image-themes are hardly used (1, 3): ask for fewer image_themes, or reduce "
+        "the dimensions (prepare).",
     )
     assert not health.ok
     assert health.summary().endswith("\n! " + health.advice[0])
