@@ -2,19 +2,18 @@
 
 import operator
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Int, Integer, UInt64
+from jaxtyping import Bool, Float, Int, Integer, UInt64
 
 from taskscape.arguments import Seed, as_array, check_seed, check_whole, public
 from taskscape.errors import DataError
 from taskscape.notebook import ShownInNotebooks
 from taskscape.pools import ClassPool
 from taskscape.pools.pool import few_names
-from taskscape.tasks.batches import BatchSampler, Episodes, PoolRows
 from taskscape.tasks.draws import distinct, subkeys, task_keys
 
 Listed: TypeAlias = Any
@@ -25,6 +24,70 @@ ALL = 0
 
 Rows: TypeAlias = Any
 """Which tasks: a slice, an index, indices, or a mask."""
+
+
+@dataclass(frozen=True)
+class PoolRows:
+    """Rows of ``pool.samples`` for a batch of tasks.
+
+    Where a mask is False there is no class or no sample; the row there is 0, which can be gathered
+    but must not be used. ``classes`` has -1 there.
+    """
+
+    classes: Int[np.ndarray, "tasks way"]
+    class_mask: Bool[np.ndarray, "tasks way"]
+    support: Int[np.ndarray, "tasks way shot"]
+    support_mask: Bool[np.ndarray, "tasks way shot"]
+    query: Int[np.ndarray, "tasks way asked"]
+    query_mask: Bool[np.ndarray, "tasks way asked"]
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+
+@dataclass(frozen=True)
+class Episodes(PoolRows):
+    """Support and query samples of a batch of tasks, laid out ``(task, class, sample, …)``.
+
+    The label of a sample is its position on the class axis. Padded samples are zero.
+    """
+
+    support: Float[np.ndarray, "tasks way shot *shape"]
+    query: Float[np.ndarray, "tasks way asked *shape"]
+
+    @staticmethod
+    def gather(pool: ClassPool, batch: PoolRows) -> "Episodes":
+        """Fetch the samples of a batch."""
+        parts = {**vars(batch)}
+        for role in ("support", "query"):
+            parts[role] = pool.take(parts[role])
+            parts[role][~parts[f"{role}_mask"]] = 0
+        return Episodes(**parts)
+
+
+@dataclass(frozen=True)
+class BatchSampler:
+    """The rows of one task after another, as ``DataLoader(dataset, batch_sampler=…)`` takes them.
+
+    See :meth:`TaskSet.batch_sampler`. Each time it is gone through it gives the same.
+    """
+
+    n_tasks: int
+    repeat: int
+    seed: int | None
+    rows: Callable[[int, int], Int[np.ndarray, "n"]]
+    """Of a pass and a task: the rows of its samples."""
+
+    def __len__(self) -> int:
+        return self.repeat * self.n_tasks
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for turn in range(self.repeat):
+            order = np.arange(self.n_tasks)
+            if self.seed is not None:
+                order = np.random.default_rng([self.seed, turn]).permutation(self.n_tasks)
+            for task in order:
+                yield self.rows(turn, int(task)).tolist()
 
 
 @dataclass(frozen=True, eq=False, repr=False)

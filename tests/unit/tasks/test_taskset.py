@@ -7,7 +7,7 @@ import pytest
 
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
-from taskscape.tasks import IGNORED_TARGET, TaskSet, make_tasks, sample_tasks
+from taskscape.tasks import TaskSet, make_tasks, sample_tasks
 
 
 @pytest.fixture
@@ -90,18 +90,6 @@ def test_episodes_hold_the_samples_with_zeros_where_padded(pool: ClassPool):
     assert (episodes.support[~episodes.support_mask] == 0).all()
     classes = np.where(episodes.class_mask, episodes.support[:, :, 0, 0] // 100, -1)
     np.testing.assert_array_equal(classes, episodes.classes)
-
-
-def test_the_flat_layout_has_targets(pool: ClassPool):
-    tasks = sample_tasks(pool, 10, n_way=(2, 4), n_shot=2, n_query=3)
-    flat = next(iter(tasks.episodes())).flat()
-    assert flat.support.shape == (10, 8, 1)
-    assert flat.query_targets.shape == (10, 12)
-    for t in range(10):
-        real = flat.query_targets[t] != IGNORED_TARGET
-        classes = tasks.classes[t][flat.query_targets[t][real]]
-        np.testing.assert_array_equal(flat.query[t][real][:, 0] // 100, classes)
-        assert real.sum() == 3 * tasks.n_way[t]
 
 
 def test_named_classes_and_listed_samples(pool: ClassPool):
