@@ -2,6 +2,7 @@
 
 import operator
 import os
+import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -198,8 +199,8 @@ class TaskSet(ShownInNotebooks):
         if fewest < 2:
             raise DataError(f"a class has {fewest} labelled samples; halves need at least 2.")
         first, second = (
-            _listed_tasks(self.pool, self.classes, self.keys, drawn[:, :, i::2], None)
-            for i in (0, 1)
+            replace(self, n_shot=_most(half), n_query=0, support=half, query=None)
+            for half in (drawn[:, :, ::2], drawn[:, :, 1::2])
         )
         return first, second
 
@@ -461,17 +462,40 @@ def _listed_tasks(
     query: Listed,
 ) -> TaskSet:
     """Tasks whose samples are listed one by one."""
-    held = _check_listed(pool, classes, "support", support)
-    asked = None if query is None else _check_listed(pool, classes, "query", query)
-    _refuse_repeats(pool, classes, held, asked)
-    shots = (held >= 0).sum(axis=2)
-    empty = np.argwhere((shots == 0) & (classes >= 0))
-    if len(empty):
-        task, slot = empty[0]
-        name = pool.class_names[classes[task, slot]]
-        raise DataError(f"support leaves class {name!r} of task {task} without samples.")
-    most = shots.max(axis=1, initial=0).astype(np.int32)
-    return TaskSet(pool, classes, keys, most, 0 if asked is None else asked.shape[2], held, asked)
+    held = _listed_ids(pool, classes, "support", support)
+    asked = None if query is None else _listed_ids(pool, classes, "query", query)
+    for t, slot in np.argwhere(classes >= 0).tolist():
+        name = pool.class_names[classes[t, slot]]
+        both = [*held[t][slot], *(asked[t][slot] if asked else ())]
+        if not held[t][slot]:
+            raise DataError(f"support leaves class {name!r} of task {t} without samples.")
+        if len(set(both)) < len(both):
+            twice = max(both, key=both.count)
+            called = "" if pool.sample_names is None else f" ({pool.names_of(name)[twice]!r})"
+            raise DataError(
+                f"task {t} lists sample {twice}{called} of class {name!r} twice; each sample is "
+                "learned from or asked for once."
+            )
+    first = _padded(held, classes)
+    then = None if asked is None else _padded(asked, classes)
+    return TaskSet(
+        pool, classes, keys, _most(first), 0 if then is None else then.shape[2], first, then
+    )
+
+
+def _most(support: Int[np.ndarray, "tasks way shot"]) -> Int[np.ndarray, "tasks"]:
+    """The largest number of samples of a class, for each task."""
+    return (support >= 0).sum(axis=2).max(axis=1, initial=0).astype(np.int32)
+
+
+def _padded(
+    lists: list[list[list[int]]], classes: Int[np.ndarray, "tasks way"]
+) -> Int[np.ndarray, "tasks way n"]:
+    every = {(t, slot): ids for t, row in enumerate(lists) for slot, ids in enumerate(row)}
+    padded = np.full((*classes.shape, max(map(len, every.values()), default=0)), -1, dtype=np.int64)
+    for (t, slot), ids in every.items():
+        padded[t, slot, : len(ids)] = ids
+    return padded
 
 
 def _pad(values: Integer[np.ndarray, "tasks ..."], shape: tuple[int, ...]) -> np.ndarray:
@@ -546,85 +570,52 @@ def check_shots(
     return low, high
 
 
-def _check_listed(
-    pool: ClassPool, classes: Int[np.ndarray, "tasks way"], name: str, listed: Listed
-) -> Int[np.ndarray, "tasks way n"]:
-    """Sample ids listed one by one, padded with -1; each one of its class has."""
-    ids = _padded_ids(pool, classes, name, listed)
-    if ids.ndim != 3 or ids.shape[:2] != classes.shape:
+def _listed_ids(
+    pool: ClassPool, classes: Int[np.ndarray, "tasks way"], role: str, listed: Any
+) -> list[list[list[int]]]:
+    """The numbers of the samples that are listed for each class of each task, without padding."""
+    lists, kinds = [], list | tuple | np.ndarray
+    if not isinstance(listed, kinds) or len(listed) != len(classes):
         raise DataError(
-            f"{name} has shape {ids.shape}; expected (tasks, classes, samples) with "
-            f"{classes.shape[0]} tasks of up to {classes.shape[1]} classes, padded with -1."
+            f"{role}={reprlib.repr(listed)} lists no samples for {len(classes)} tasks; give, for "
+            "each task and each of its classes, a list."
         )
-    counts = np.where(classes >= 0, pool.counts[np.maximum(classes, 0)], 0)[:, :, None]
-    wrong = np.argwhere((ids < -1) | (ids >= counts) & (ids >= 0))
-    if len(wrong):
-        t, c, n = wrong[0]
-        raise DataError(
-            f"{name}[{t}, {c}, {n}] = {ids[t, c, n]}; the class has {counts[t, c, 0]} samples."
-        )
-    return ids
-
-
-def _padded_ids(
-    pool: ClassPool, classes: Int[np.ndarray, "tasks way"], name: str, listed: Any
-) -> Int[np.ndarray, "..."]:
-    """Lists of sample ids, of any lengths, as an array; names of samples become numbers."""
-    regular = as_array(listed)
-    if regular.dtype.kind in "iu" or (isinstance(listed, np.ndarray) and regular.size == 0):
-        return regular.astype(np.int64)
-    if not isinstance(listed, list | tuple | np.ndarray):
-        raise DataError(f"{name}={listed!r}: expected, for each task, a list of samples by class.")
-    if len(listed) != len(classes):
-        raise DataError(f"{name} lists samples of {len(listed)} tasks; there are {len(classes)}.")
-    rows = []
     for t, of_task in enumerate(listed):
-        own, kinds = classes[t][classes[t] >= 0].tolist(), list | tuple | np.ndarray
-        each_is_a_list = isinstance(of_task, kinds) and all(isinstance(s, kinds) for s in of_task)
-        if not each_is_a_list or len(of_task) != len(own):
-            got = f"has {len(of_task)} lists" if each_is_a_list else f"is {of_task!r}"
+        own = classes[t][classes[t] >= 0].tolist()
+        if (
+            not (isinstance(of_task, kinds) and all(isinstance(s, kinds) for s in of_task))
+            or len(of_task) < len(own)
+            or any(sample != -1 for padding in of_task[len(own) :] for sample in padding)
+        ):
             names = few_names([pool.class_names[c] for c in own], 20)
             raise DataError(
-                f"{name}[{t}] {got}; give a list of samples for each class of the task: {names}."
+                f"{role}[{t}] is {reprlib.repr(of_task)}; give a list of samples for each class of "
+                f"the task: {names}."
             )
-        for slot, (c, samples) in enumerate(zip(own, of_task, strict=True)):
-            rows.append([_number(pool, c, s, f"{name}[{t}][{slot}]") for s in samples])
-    padded = np.full((*classes.shape, max(map(len, rows), default=0)), -1, dtype=np.int64)
-    for place, row in zip(np.argwhere(classes >= 0), rows, strict=True):
-        padded[tuple(place)][: len(row)] = row
-    return padded
+        numbers = (
+            [_number(pool, c, sample, f"{role}[{t}][{slot}]") for sample in samples]
+            for slot, (c, samples) in enumerate(zip(own, of_task, strict=False))
+        )
+        lists.append([[n for n in of_class if n != -1] for of_class in numbers])
+    return lists
 
 
 def _number(pool: ClassPool, c: int, sample: Any, where: str) -> int:
-    """Which sample of its class is meant."""
-    try:
-        if isinstance(sample, str):
+    """Which sample of its class is meant; -1 is padding."""
+    if isinstance(sample, str):
+        try:
             return pool.sample_index(c, sample)
-        return operator.index(sample)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from None
+    try:
+        number = operator.index(sample)
     except TypeError:
         raise DataError(
             f"{where} has {sample!r}; a sample is named by its number within the class or by its "
             "name."
         ) from None
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from None
-
-
-def _refuse_repeats(
-    pool: ClassPool,
-    classes: Int[np.ndarray, "tasks way"],
-    support: Int[np.ndarray, "tasks way shot"],
-    query: Int[np.ndarray, "tasks way asked"] | None,
-) -> None:
-    """No sample may be listed twice, nor be both learned from and asked for."""
-    both = support if query is None else np.concatenate([support, query], axis=2)
-    ordered = np.sort(both, axis=2)
-    twice = np.argwhere((ordered[:, :, 1:] == ordered[:, :, :-1]) & (ordered[:, :, 1:] >= 0))
-    if len(twice):
-        t, slot, place = twice[0]
-        c, sample = int(classes[t, slot]), int(ordered[t, slot, place])
-        called = "" if pool.sample_names is None else f" ({pool.names_of(c)[sample]!r})"
+    if not -1 <= number < pool.counts[c]:
         raise DataError(
-            f"task {t} lists sample {sample}{called} of class {pool.class_names[c]!r} twice; each "
-            "sample is learned from or asked for once."
+            f"{where} has {number}; class {pool.class_names[c]!r} has {pool.counts[c]} samples."
         )
+    return number

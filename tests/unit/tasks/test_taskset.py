@@ -147,12 +147,11 @@ def test_repr_and_empty(pool: ClassPool):
         ),
         (
             lambda p: make_tasks(p, [[0, 1]], support=[[[0], [21]]]),
-            "support[0, 1, 0] = 21; the class has 21 samples.",
+            "support[0][1] has 21; class 'c1' has 21 samples.",
         ),
         (
             lambda p: make_tasks(p, [[0, 1]], support=[[0, 1]]),
-            "support has shape (1, 2); expected (tasks, classes, samples) with 1 tasks of up to 2 "
-            "classes, padded with -1.",
+            "support[0] is [0, 1]; give a list of samples for each class of the task: 'c0', 'c1'.",
         ),
         (
             lambda p: make_tasks(p, [[0, 1]], support=[[[0], [-1]]]),
