@@ -289,12 +289,8 @@ def _size(file: Path) -> int | None:
 
 def _is_ours(folder: Path) -> bool:
     """Whether it is a catalogue, or what a killed process left of one it was about to make."""
-    try:
-        return bool(read_shards(folder)) or all(
-            path.name.startswith((".", "shard-")) for path in folder.iterdir()
-        )
-    except DataError:
-        return False
+    names = [path.name for path in folder.iterdir()]
+    return bool(read_shards(folder)) or all(name.startswith((".", "shard-")) for name in names)
 
 
 CATALOGUE = Kind(f"a {_WHAT}", _is_ours, folder=True)

@@ -449,15 +449,7 @@ class EmbeddingsFile:
         return np.flatnonzero(np.concatenate(ids) == task) if ids else np.empty(0, np.int64)
 
 
-def _is_ours(path: Path) -> bool:
-    try:
-        EmbeddingsFile(path)
-    except DataError:
-        return False
-    return True
-
-
-EMBEDDINGS = Kind("a file of embedded tasks", _is_ours)
+EMBEDDINGS = Kind("a file of embedded tasks", lambda path: EmbeddingsFile(path).header)
 
 
 def to_table(embeddings: Embeddings) -> pa.Table:

@@ -62,22 +62,27 @@ class Kind:
 
     name: str
     """In words, such as ``a list of tasks``."""
-    known: Callable[[Path], bool]
-    """Whether what is there was written by taskscape and is of this kind."""
+    is_so: Callable[[Path], object]
+    """Tells files that taskscape wrote as this kind from others; it fails, or is false, for those.
+    """
     folder: bool = False
+
+    def known(self, path: Path) -> bool:
+        """Whether what is there was written by taskscape and is of this kind."""
+        try:
+            return bool(self.is_so(path))
+        except Exception:  # bytes of any other kind raise nearly anything
+            return False
 
 
 def json_with(name: str, *keys: str, **values: str) -> Kind:
     """The kind of JSON files whose top level has these keys and values."""
 
-    def known(path: Path) -> bool:
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
-            return False
+    def is_so(path: Path) -> bool:
+        content = json.loads(path.read_text(encoding="utf-8"))
         return isinstance(content, dict) and {*keys} <= {*content} and content | values == content
 
-    return Kind(name, known)
+    return Kind(name, is_so)
 
 
 def check_output(path: PathLike, kind: Kind, *others: PathLike | None) -> None:

@@ -41,19 +41,16 @@ def table_with(name: str, *columns: str, more: str | None = None) -> Kind:
     A file with other columns is not of this kind: a user may have added them.
     """
 
-    def known(path: Path) -> bool:
-        try:
-            if path.suffix == ".parquet":
-                names = open_parquet(path).schema_arrow.names
-            else:
-                with path.open(newline="", encoding="utf-8") as file:
-                    names = next(csv.reader(file), [])
-        except (ValueError, csv.Error):
-            return False
+    def is_so(path: Path) -> bool:
+        if path.suffix == ".parquet":
+            names = open_parquet(path).schema_arrow.names
+        else:
+            with path.open(newline="", encoding="utf-8") as file:
+                names = next(csv.reader(file), [])
         rest = names[len(columns) :]
         return [*columns, *rest] == names and all(more and name.startswith(more) for name in rest)
 
-    return Kind(name, known)
+    return Kind(name, is_so)
 
 
 # -- Parquet: every page has a checksum, and a table with a header has one of the whole file ------

@@ -97,11 +97,7 @@ def _is_tasks(path: Path) -> bool:
     if is_csv(path):
         with path.open(encoding="utf-8", errors="replace") as file:
             return file.readline().startswith("task,class,sample,role")
-    try:
-        read_header(open_parquet(path).schema_arrow, str(path))
-    except DataError:
-        return False
-    return True
+    return bool(read_header(open_parquet(path).schema_arrow, str(path)))
 
 
 TASKS = Kind("a list of tasks", _is_tasks)
