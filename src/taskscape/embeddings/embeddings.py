@@ -368,8 +368,6 @@ class TaskFilter:
 
     any_class: Sequence[int | str] | None = None
     """Tasks with at least one of these classes, given by id or name."""
-    only_classes: Sequence[int | str] | None = None
-    """Tasks with no class but these."""
     group: str | None = None
     """Tasks whose classes all belong to this group, such as an alphabet."""
     n_way: int | tuple[int, int] | None = None
@@ -386,8 +384,6 @@ class TaskFilter:
         good = np.ones(len(classes), dtype=bool)
         if self.any_class is not None:
             good &= np.isin(classes, header.class_ids(self.any_class)).any(axis=1)
-        if self.only_classes is not None:
-            good &= (np.isin(classes, header.class_ids(self.only_classes)) | ~real).all(axis=1)
         if self.group is not None:
             good &= (np.isin(classes, header.classes_in_group(self.group)) | ~real).all(axis=1)
         if self.n_way is not None:

@@ -89,18 +89,6 @@ def _damaged(where: str, error: Exception) -> DataError:
     )
 
 
-def has_colour(picture: Image.Image) -> bool:
-    """Whether a picture may hold colour, from its header and palette alone."""
-    if picture.mode in _GREY_MODES:
-        return False
-    if picture.mode == "P" and picture.palette is not None:
-        entries = np.frombuffer(picture.palette.tobytes(), dtype=np.uint8)
-        channels = len(picture.palette.mode)
-        rgb = entries[: entries.size // channels * channels].reshape(-1, channels)[:, :3]
-        return bool((rgb != rgb[:, :1]).any())
-    return True
-
-
 def upright_size(picture: Image.Image) -> tuple[int, int]:
     """Height and width of a picture as it is meant to be seen, from its header alone."""
     turned = "exif" in picture.info and picture.getexif().get(_ORIENTATION, 1) >= 5
@@ -246,4 +234,4 @@ def read_pictures(
 
 def _header(file: BufferedReader | BytesIO, where: str) -> tuple[tuple[int, int], bool]:
     picture = open_picture(file, where)
-    return upright_size(picture), has_colour(picture)
+    return upright_size(picture), picture.mode not in _GREY_MODES

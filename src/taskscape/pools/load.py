@@ -67,7 +67,6 @@ def load_pool(
     path: File = None,
     seed: Number = None,
     n_drawings: Number = None,
-    rotations: Flag = None,
     name: Text = None,
     class_names: Texts = None,
     groups: ByClass = None,
@@ -111,7 +110,6 @@ def load_pool(
         path: where a known data set lies, if not in the folder of data sets.
         seed: for glyphs, letters and symbols, what decides how they are drawn.
         n_drawings: for the same, drawings of each character.
-        rotations: for Omniglot, whether every character turned is a class of its own.
         name: what to call the pool; for arrays, npz, tables, folders and joined data.
         class_names: for a pair of arrays or a dataset, a name for each class.
         groups: for any source, the group of each class: a dict of class to group, the path of a CSV

@@ -58,7 +58,7 @@ def test_a_known_name_wins_over_a_folder(here: Path) -> None:
 
 
 def test_options_are_those_of_the_source(here: Path) -> None:
-    assert "colour=… is not an option for 'omniglot'; it takes rotations" in _error(
+    assert "colour=… is not an option for 'omniglot'; it takes image_size" in _error(
         "omniglot", colour=True
     )
     assert "it takes seed, n_drawings, image_size, splits" in _error("glyphs", colour=True)
@@ -70,7 +70,7 @@ def test_options_are_those_of_the_source(here: Path) -> None:
     assert "not an option for an npz file; it takes name, features_key" in _error(
         here / "x.npz", path=1
     )
-    assert "not an option for Omniglot; it takes rotations, image_size" in _error(
+    assert "not an option for Omniglot; it takes image_size" in _error(
         files.write_files(here / "o", files.omniglot_files()), colour=True
     )
 

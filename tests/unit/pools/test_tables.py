@@ -202,7 +202,9 @@ def test_files_of_a_folder_that_do_not_fit_together(tmp_path: Path, own_cache: P
     )
     with pytest.raises(DataError, match=r"column 'x' has 1 missing values"):
         load_pool(tmp_path)
-    message = rf"^{re.escape(str(tmp_path))}: column 'f' has 1 features in row 3 and 2 in rows before"
+    message = (
+        rf"^{re.escape(str(tmp_path))}: column 'f' has 1 features in row 3 and 2 in rows before"
+    )
     for name, values in (("a", [[1.0, 2.0], [3.0, 4.0]]), ("b", [[1.0, 2.0], [3.0]])):
         table = pa.table({"f": values, "label": [0, 1]})
         pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet")
