@@ -33,9 +33,10 @@ from taskscape.io.tables import (
 )
 from taskscape.io.values import check_format, damage_named, from_plain, plain
 from taskscape.notebook import ShownInNotebooks
+from taskscape.pools.pool import few_names
 from taskscape.tasks import TaskSet
 from taskscape.tasks.manifest import class_column, padded_classes
-from taskscape.tasks.taskset import Rows, as_rows, check_range
+from taskscape.tasks.taskset import Rows, as_rows, check_range, pad
 
 _WHAT = "embeddings"
 
@@ -100,10 +101,9 @@ class Header:
         for c in classes:
             number = index.get(c, -1) if isinstance(c, str) else check_whole(c, "class")
             if not 0 <= number < len(self.class_names):
-                examples = ", ".join(map(repr, self.class_names[:3]))
                 raise DataError(
                     f"no class {c!r} in pool {self.pool!r}; it has {len(self.class_names)} classes "
-                    f"such as {examples}."
+                    f"such as {few_names(self.class_names)}."
                 )
             ids.append(number)
         return np.array(ids, dtype=np.int64)
@@ -114,8 +114,8 @@ class Header:
             raise DataError(f"group={group!r}: the classes of pool {self.pool!r} have no groups.")
         ids = np.flatnonzero(np.array(self.groups) == group)
         if not ids.size:
-            examples = ", ".join(map(repr, sorted(set(self.groups))[:5]))
-            raise DataError(f"no group {group!r} in pool {self.pool!r}; it has {examples}.")
+            has = few_names(sorted(set(self.groups)), 5)
+            raise DataError(f"no group {group!r} in pool {self.pool!r}; it has {has}.")
         return ids
 
 
@@ -315,10 +315,7 @@ class Embeddings(ShownInNotebooks):
         for name in _BY_TASK:
             pieces = [getattr(p, name) for p in parts]
             if name == "classes":
-                room = [((0, 0), (0, way - piece.shape[1])) for piece in pieces]
-                pieces = [
-                    np.pad(p, r, constant_values=-1) for p, r in zip(pieces, room, strict=True)
-                ]
+                pieces = [pad(piece, (way,)) for piece in pieces]
             whole = all(piece is not None for piece in pieces)
             joined[name] = np.concatenate(pieces) if whole else None
         return replace(parts[0], **joined)

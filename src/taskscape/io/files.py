@@ -258,15 +258,11 @@ def locked(path: Path, busy: str | None = None) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
-    lock = FileLock(path)
     try:
-        lock.acquire(timeout=-1 if busy is None else 0)
+        with FileLock(path).acquire(timeout=-1 if busy is None else 0):
+            yield
     except Timeout:
         raise DataError(str(busy)) from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 # -- checksums ------------------------------------------------------------------------------------

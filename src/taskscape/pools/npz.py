@@ -139,18 +139,11 @@ def _check(
     path: Path, whole: Mapping[str, str], parts: Mapping[str, Mapping[str, str]], names: list[str]
 ) -> None:
     missing = [role for role in ("samples", "labels") if role not in whole]
-    for split, part in parts.items():
-        one = next(iter(part.values()))
-        if len(part) < 2 and missing:
-            raise DataError(
-                f"{path}: {one!r} has no partner for {split!r}; samples and labels come in pairs "
-                f"such as X_train, y_train. Found {few_names(names, 12)}."
-            )
-        if len(missing) < 2:
-            raise DataError(
-                f"{path} has arrays for single splits ({one!r}) and for the whole "
-                f"({next(iter(whole.values()))!r}). Keep one kind."
-            )
+    if parts and (len(missing) < 2 or any(len(part) < 2 for part in parts.values())):
+        raise DataError(
+            f"{path}: samples and labels of splits come in pairs such as X_train, y_train, and not "
+            f"besides those of the whole. Found {few_names(names, 12)}."
+        )
     if missing and not parts:
         raise DataError(
             f"{path} has no {missing[0]} under a known key: found {few_names(names, 12)}; expected "

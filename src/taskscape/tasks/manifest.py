@@ -216,9 +216,13 @@ def _as_tasks(
         return make_tasks(pool, classes, n_shot=[int(number) for number in shots.values()])
     if not listed:
         return make_tasks(pool, classes)
+
+    def meant(text: str) -> int | str:
+        return int(text) if pool.sample_names is None and text.isdecimal() else text
+
     samples: dict[str, Any] = {
         role: [
-            [[_sample(pool, s) for s in of_class[role]] for of_class in of_task.values()]
+            [[meant(text) for text in of_class[role]] for of_class in of_task.values()]
             for of_task in tasks.values()
         ]
         for role in _ROLES
@@ -227,8 +231,3 @@ def _as_tasks(
     return make_tasks(
         pool, classes, support=samples["support"], query=samples["query"] if asked else None
     )
-
-
-def _sample(pool: ClassPool, text: str) -> int | str:
-    """A name of a sample, or its number where the samples of the pool have no names."""
-    return int(text) if pool.sample_names is None and text.isdecimal() else text

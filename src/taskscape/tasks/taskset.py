@@ -358,7 +358,7 @@ class TaskSet(ShownInNotebooks):
         way, shot = max(s.max_way for s in sets), max(s.max_shot for s in sets)
         room = {"classes": (way,), "support": (way, shot), "query": (way, first.n_query)}
         joined: dict[str, Any] = {
-            name: np.concatenate([_pad(getattr(s, name), room.get(name, ())) for s in sets])
+            name: np.concatenate([pad(getattr(s, name), room.get(name, ())) for s in sets])
             for name in _BY_TASK
             if getattr(first, name) is not None
         }
@@ -498,7 +498,8 @@ def _padded(
     return padded
 
 
-def _pad(values: Integer[np.ndarray, "tasks ..."], shape: tuple[int, ...]) -> np.ndarray:
+def pad(values: Integer[np.ndarray, "tasks ..."], shape: tuple[int, ...]) -> np.ndarray:
+    """Values of tasks with -1 behind them, up to a shape."""
     padded = np.full((len(values), *shape), -1).astype(values.dtype)
     padded[tuple(slice(0, n) for n in values.shape)] = values
     return padded

@@ -102,8 +102,8 @@ def test_keys_that_cannot_be_told(tmp_path: Path, own_cache: Path) -> None:
     assert "'X' and 'features' could both be the samples" in _error(
         tmp_path, own_cache, X=X, features=X, y=Y
     )
-    assert "'X_train' has no partner for 'train'" in _error(tmp_path, own_cache, X_train=X)
-    assert "single splits ('X_train') and for the whole ('X')" in _error(
+    assert "come in pairs such as X_train, y_train" in _error(tmp_path, own_cache, X_train=X)
+    assert "X_train, y_train, and not besides those of the whole" in _error(
         tmp_path, own_cache, X=X, y=Y, X_train=X, y_train=Y
     )
     assert "own has no key 'q'; it has 'X', 'y'." in _error(
