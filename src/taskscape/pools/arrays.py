@@ -137,14 +137,11 @@ def load_arrays(
     by_sample: bool = False,
     given_rows: Int[np.ndarray, "rows"] | None = None,
 ) -> ClassPool:
-    """A pool from samples ``X`` and labels ``y``: lists, numpy, JAX, pandas, sparse or torch.
+    """See :meth:`ClassPool.from_arrays`.
 
-    Classes are the distinct labels in sorted order. ``class_names``, ``groups`` and ``splits`` have
-    an entry per class in that order, or are indexed by whole-number labels; ``groups`` and
-    ``splits`` may also have an entry per sample, which is meant with ``by_sample`` where there are
-    as many samples as classes. ``sample_names`` names every sample, for lists of tasks;
-    ``skip_damaged`` leaves out samples that have NaN or infinite numbers. ``given_rows`` says which
-    rows of the user's these are, where some have been left out.
+    ``groups`` and ``splits`` may also have an entry per sample, which is meant with ``by_sample``
+    where there are as many samples as classes. ``skip_damaged`` leaves out samples that have NaN or
+    infinite numbers. ``given_rows`` are the user's rows, where some have been left out.
 
     >>> load_arrays(np.zeros((4, 2)), ["cat", "dog", "cat", "dog"], splits=["train", "test"])
     ClassPool('arrays': 2 classes, 1 train, 1 test, 4 samples of 2 features)

@@ -356,9 +356,14 @@ def find_look_alikes(
     ]
     both = set(other.class_names)
     names = tuple(name for name in pool.class_names if name in both and not name.isdecimal())
+    (mean, spread), (others, their_spread) = _mean_drawings(pool), _mean_drawings(other)
+    squared = np.square(mean).sum(axis=1)[:, None] + np.square(others).sum(axis=1)
+    squared = np.maximum(squared - 2 * mean @ others.T, 0)
+    distance = np.sqrt(squared / np.outer(spread, their_spread))
+    near = np.argwhere(distance < same_looks)
+    near = near[np.argsort(distance[tuple(near.T)], kind="stable")]
     pairs = tuple(
-        LookAlike(pool.class_names[i], other.class_names[j], distance)
-        for i, j, distance in Looks.of(pool).nearer_than(same_looks, Looks.of(other))
+        LookAlike(pool.class_names[i], other.class_names[j], float(distance[i, j])) for i, j in near
     )
     return LookAlikes((pool.name, other.name), tuple(groups), names, pairs)
 
@@ -388,40 +393,21 @@ def paper_of(pool: ClassPool) -> str | None:
     return "bright" if (rim >= 255 - _EXTREME).mean() >= _MOST else None
 
 
-@dataclass(frozen=True)
-class Looks:
-    """The mean drawing of every class, with the ink's centre and size made the same."""
-
-    mean: Float[np.ndarray, "classes pixels"]
-    spread: Float[np.ndarray, "classes"]
-    """Root mean square distance of a class's drawings from their mean; not a number where a class
-    is not of drawings."""
-
-    @staticmethod
-    def of(pool: ClassPool) -> "Looks":
-        """The looks of all classes of a pool."""
-        mean, spread = np.zeros((len(pool), _SIDE**2)), np.full(len(pool), np.nan)
-        paper = paper_of(pool)
-        for c in range(len(pool)) if paper is not None else ():
-            images = np.asarray(pool.samples_of(c)[:_SAMPLES])
-            drawings = _normalised(images if paper == "dark" else 255 - images)
-            mean[c] = drawings.mean(axis=0)
-            spread[c] = np.sqrt(((drawings - mean[c]) ** 2).sum(axis=1).mean())
-        several = spread > 0  # a class of one sample has no spread of its own
-        usual = np.median(spread[several]) if several.any() else 1.0
-        return Looks(mean, np.where(spread == 0, usual, spread))
-
-    def nearer_than(self, most: float, other: "Looks") -> list[tuple[int, int, float]]:
-        """Classes of these and of other looks, and their distance, the nearest first."""
-        squares = [np.square(looks.mean).sum(axis=1) for looks in (self, other)]
-        squared = squares[0][:, None] + squares[1] - 2 * self.mean @ other.mean.T
-        distance = np.sqrt(np.maximum(squared, 0) / np.outer(self.spread, other.spread))
-        rows, columns = np.nonzero(distance < most)
-        order = np.argsort(distance[rows, columns], kind="stable")
-        return [
-            (i, j, float(distance[i, j]))
-            for i, j in zip(rows[order].tolist(), columns[order].tolist(), strict=True)
-        ]
+def _mean_drawings(
+    pool: ClassPool,
+) -> tuple[Float[np.ndarray, "classes pixels"], Float[np.ndarray, "classes"]]:
+    """The mean drawing of every class, with the ink's centre and size made the same, and the root
+    mean square distance of its drawings from that; NaN for what is not of drawings."""
+    mean, spread = np.zeros((len(pool), _SIDE**2)), np.full(len(pool), np.nan)
+    paper = paper_of(pool)
+    for c in range(len(pool)) if paper is not None else ():
+        images = np.asarray(pool.samples_of(c)[:_SAMPLES])
+        drawings = _normalised(images if paper == "dark" else 255 - images)
+        mean[c] = drawings.mean(axis=0)
+        spread[c] = np.sqrt(((drawings - mean[c]) ** 2).sum(axis=1).mean())
+    several = spread > 0  # a class of one sample has no spread of its own
+    usual = np.median(spread[several]) if several.any() else 1.0
+    return mean, np.where(spread == 0, usual, spread)
 
 
 def _normalised(

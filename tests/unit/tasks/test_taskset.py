@@ -135,7 +135,7 @@ def test_repr_and_empty(pool: ClassPool):
             lambda p: make_tasks(p, [["c0", "c0"]]),
             "task 0 needs at least 2 different classes, has 'c0', 'c0'.",
         ),
-        (lambda p: make_tasks(p, [[0, 6]]), "task 0: class ids run from 0 to 5, got 0, 6."),
+        (lambda p: make_tasks(p, [[0, 6]]), "class=6 must be at most 5."),
         (
             lambda p: make_tasks(p, [["c0", "x"]]),
             "no class 'x' in pool 'pool'; it has 6 classes such as 'c0', 'c1', 'c2'.",
