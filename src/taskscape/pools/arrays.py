@@ -110,9 +110,9 @@ def per_class(
         for c, text in zip(index.tolist(), texts, strict=True):
             if value_of.setdefault(c, text) != text:
                 raise DataError(
-                    f"{what}: the samples of class {str(labels[c])!r} are in both {value_of[c]!r} "
-                    f"and {text!r}. Splits and groups are of classes, not of samples: all "
-                    "samples of a class belong to the same one."
+                    f"{what}: class {str(labels[c])!r} is in both {value_of[c]!r} and {text!r}. "
+                    "Splits and groups are of classes, not of samples: give each class one, or, "
+                    "where labels restart in each split, make them distinct."
                 )
         return [value_of[c] for c in range(n_classes)]
     if labels.dtype.kind in "iu" and labels[0] >= 0 and labels[-1] < len(texts):

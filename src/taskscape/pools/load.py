@@ -140,9 +140,7 @@ def load_pool(
     for option in ("source", "split", "encoder", "encoder_name", "encoder_batch", "download"):
         options.pop(option, None)
     if split is not None:
-        if not isinstance(split, str):
-            raise DataError(f"split={split!r}: expected text such as 'train' or 'train+val'.")
-        parse_split(split)
+        parse_split(str(split))
     check_encoder(encoder, encoder_name, encoder_batch)
     pool = _open(source, bool(download), options)
     if split is not None:

@@ -77,7 +77,7 @@ def test_options_are_those_of_the_source(here: Path) -> None:
 
 def test_a_split_is_checked_first(here: Path) -> None:
     assert _error("nowhere", split="tain").startswith("split='tain': 'tain' is not a split.")
-    assert _error("nowhere", split=3).startswith("split=3: expected text such as 'train'")
+    assert _error("nowhere", split=3).startswith("split='3': '3' is not a split.")
 
 
 def test_splits_are_applied(here: Path) -> None:

@@ -1,5 +1,6 @@
 """npz files under any sensible key names."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -90,8 +91,8 @@ def test_a_supervised_split_is_explained(tmp_path: Path, own_cache: Path) -> Non
     message = _error(
         tmp_path, own_cache, X_train=X[:20], y_train=Y[:20], X_test=X[20:], y_test=Y[20:]
     )
-    assert message.startswith(f"own: class {Y[20:].min()} is in both 'train' and 'test'. Splits ")
-    assert "of classes, not of samples: test tasks are made of classes never seen" in message
+    assert re.match(r"splits: class '\d' is in both 'train' and 'test'\. Splits and", message)
+    assert "of classes, not of samples" in message
 
 
 def test_keys_that_cannot_be_told(tmp_path: Path, own_cache: Path) -> None:

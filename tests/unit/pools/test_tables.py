@@ -137,7 +137,7 @@ def test_rows_that_cannot_be_used(tmp_path: Path, own_cache: Path) -> None:
 def test_a_split_within_a_class(tmp_path: Path, own_cache: Path) -> None:
     split = ["train", "test"] * 15
     message = _error(tmp_path, own_cache, {"label": np.zeros(30, int), "split": split, **WIDE})
-    assert message.startswith("splits: the samples of class '0' are in both 'train' and 'test'")
+    assert message.startswith("splits: class '0' is in both 'train' and 'test'")
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".feather"])
