@@ -3,7 +3,7 @@
 import operator
 import os
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -64,22 +64,22 @@ class BatchSampler:
     See :meth:`TaskSet.batch_sampler`. Each time it is gone through it gives the same.
     """
 
-    n_tasks: int
+    tasks: "TaskSet"
     repeat: int
     seed: int | None
-    rows: Callable[[int, int], Int[np.ndarray, "n"]]
-    """Of a pass and a task: the rows of its samples."""
+    fresh_samples: bool
 
     def __len__(self) -> int:
-        return self.repeat * self.n_tasks
+        return self.repeat * len(self.tasks)
 
     def __iter__(self) -> Iterator[list[int]]:
         for turn in range(self.repeat):
-            order = np.arange(self.n_tasks)
+            tasks = self.tasks.redrawn(turn if self.fresh_samples else 0)
+            order = np.arange(len(tasks))
             if self.seed is not None:
-                order = np.random.default_rng([self.seed, turn]).permutation(self.n_tasks)
-            for task in order:
-                yield self.rows(turn, int(task)).tolist()
+                order = np.random.default_rng([self.seed, turn]).permutation(len(tasks))
+            for task in order.tolist():
+                yield tasks.rows(task).tolist()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -253,10 +253,8 @@ class TaskSet(ShownInNotebooks):
         check_whole(repeat, "repeat", 1)
         if fresh_samples and repeat > 1:
             self.redrawn(1)  # refused now, not in the midst of a training
-        return BatchSampler(
-            len(self), repeat, None if seed is None else check_seed(seed),
-            lambda turn, task: self[task].redrawn(turn if fresh_samples else 0).rows(0),
-        )  # fmt: skip
+        seed = None if seed is None else check_seed(seed)
+        return BatchSampler(self, repeat, seed, fresh_samples)
 
     def pool_rows(self, which: Rows) -> PoolRows:
         """Rows of the pool for some of the tasks, padded, with masks."""
