@@ -33,6 +33,7 @@ from taskscape.io.tables import (
 )
 from taskscape.io.values import check_format, damage_named, from_plain, plain
 from taskscape.notebook import ShownInNotebooks
+from taskscape.plain_text import low_to_high
 from taskscape.pools.pool import few_names
 from taskscape.tasks import TaskSet
 from taskscape.tasks.manifest import class_column, padded_classes
@@ -264,9 +265,7 @@ class Embeddings(ShownInNotebooks):
             f"{describe_factors(header.factors)}."
         ]
         if len(self):
-            fewest, most = self.n_way.min(), self.n_way.max()
-            ways = f"{most}" if fewest == most else f"{fewest} to {most}"
-            lines.append(f"Each has {ways} classes.")
+            lines.append(f"Each has {low_to_high(self.n_way.tolist())} classes.")
         if len(self) and of_task_themes(header.factors):
             share = (self.lam[0] / self.lam[0].sum(axis=1, keepdims=True)).mean(axis=0)
             lines.append(f"Mean share of each task-theme: {', '.join(f'{s:.2f}' for s in share)}.")

@@ -392,16 +392,16 @@ def _sample_unique(recipe: _Recipe, n_tasks: int) -> TaskSet:
             classes = recipe.draw(np.arange(at, at + step))
             at, step = at + step, min(2 * step, _LAST_STEP)
             codes = _code(recipe, classes)
-            first = np.zeros(len(codes), dtype=bool)
-            first[np.unique(codes, return_index=True)[1]] = True
-            fresh = first & ~np.isin(codes, seen)
+            first = np.unique(np.concatenate([seen, codes]), return_index=True)[1]
+            fresh = np.sort(first[first >= len(seen)]) - len(seen)
             kept.append(classes[fresh])
             seen = np.concatenate([seen, codes[fresh]])
-            n_kept += int(fresh.sum())
-            if fresh.mean() < 0.3:
-                recipe = _without_used_up(recipe, kept)
-            advance(int(fresh.sum()))
-            if n_kept < n_tasks and fresh.mean() < 0.3 and possible <= _MOST_TO_LIST:
+            n_kept += len(fresh)
+            advance(len(fresh))
+            if len(fresh) >= 0.3 * len(codes):
+                continue
+            recipe = _without_used_up(recipe, kept)
+            if n_kept < n_tasks and possible <= _MOST_TO_LIST:
                 everything = _everything(recipe)
                 rest = everything[~np.isin(_code(recipe, everything), seen)]
                 kept.append(np.random.default_rng(recipe.seed).permutation(rest))
