@@ -158,26 +158,25 @@ def atomic_folder(path: PathLike, *, replace: bool = True) -> Iterator[Path]:
     if replace:
         _check_place(path, final, folder=True)
 
+    name = hashlib.sha256(os.fsencode(final)).hexdigest()[:16]
+    lock = Path(tempfile.gettempdir()) / f"taskscape-{getpass.getuser()}-{name}.lock"
+
     def take_place(unfinished: Path) -> None:
         old = unfinished.with_name(f"{unfinished.name}-old")
-        try:
-            if replace and final.exists():
-                final.rename(old)
-            unfinished.rename(final)
-        except BaseException as error:
-            if old.exists() and not final.exists():
-                old.rename(final)
-            if replace or not isinstance(error, OSError) or not final.is_dir():
-                raise
-        if old.exists():
-            old.rename(unfinished)  # a folder that is half deleted is never named as a whole one
+        with locked(lock):  # processes that replace one folder take turns
+            try:
+                if replace and final.exists():
+                    final.rename(old)
+                unfinished.rename(final)
+            except BaseException as error:
+                if old.exists() and not final.exists():
+                    old.rename(final)
+                if replace or not isinstance(error, OSError) or not final.is_dir():
+                    raise
+            if old.exists():
+                old.rename(unfinished)  # what is half deleted is never named as a whole one
 
-    def in_turn(unfinished: Path) -> None:
-        name = hashlib.sha256(os.fsencode(final)).hexdigest()[:16]
-        with locked(Path(tempfile.gettempdir()) / f"taskscape-{getpass.getuser()}-{name}.lock"):
-            take_place(unfinished)  # processes that replace one folder take turns
-
-    with _written_aside(path, final, in_turn) as unfinished:
+    with _written_aside(path, final, take_place) as unfinished:
         unfinished.mkdir()
         yield unfinished
 

@@ -1,6 +1,5 @@
 """TaskSet: which classes and which samples make up each task. Indices only, never images."""
 
-import operator
 import os
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -558,7 +557,8 @@ def _listed_ids(
     pool: ClassPool, classes: Int[np.ndarray, "tasks way"], role: str, listed: Any
 ) -> list[list[list[int]]]:
     """The numbers of the samples that are listed for each class of each task, without padding."""
-    lists, kinds = [], list | tuple | np.ndarray
+    lists: list[list[list[int]]] = []
+    kinds = list | tuple | np.ndarray
     if not isinstance(listed, kinds) or len(listed) != len(classes):
         raise DataError(
             f"{role}={reprlib.repr(listed)} lists no samples for {len(classes)} tasks; give, for "
@@ -576,30 +576,11 @@ def _listed_ids(
                 f"{role}[{t}] is {reprlib.repr(of_task)}; give a list of samples for each class of "
                 f"the task: {names}."
             )
-        numbers = (
-            [_number(pool, c, sample, f"{role}[{t}][{slot}]") for sample in samples]
-            for slot, (c, samples) in enumerate(zip(own, of_task, strict=False))
-        )
-        lists.append([[n for n in of_class if n != -1] for of_class in numbers])
+        lists.append([])
+        for slot, (c, samples) in enumerate(zip(own, of_task, strict=False)):
+            try:
+                known = [pool.sample_index(c, s) for s in samples if np.ndim(s) or s != -1]
+            except DataError as error:
+                raise DataError(f"{role}[{t}][{slot}]: {error}") from None
+            lists[-1].append(known)
     return lists
-
-
-def _number(pool: ClassPool, c: int, sample: Any, where: str) -> int:
-    """Which sample of its class is meant; -1 is padding."""
-    if isinstance(sample, str):
-        try:
-            return pool.sample_index(c, sample)
-        except DataError as error:
-            raise DataError(f"{where}: {error}") from None
-    try:
-        number = operator.index(sample)
-    except TypeError:
-        raise DataError(
-            f"{where} has {sample!r}; a sample is named by its number within the class or by its "
-            "name."
-        ) from None
-    if not -1 <= number < pool.counts[c]:
-        raise DataError(
-            f"{where} has {number}; class {pool.class_names[c]!r} has {pool.counts[c]} samples."
-        )
-    return number

@@ -61,7 +61,7 @@ def test_shots_of_each_task(pool: ClassPool) -> None:
             "of the task: 'a', 'b'."),
         ([[["0.png"], "1.png"]], None, "'1.png']; give a list of samples for each class of the "
             "task: 'a', 'b'."),
-        ([[[0.5], [1]]], None, "support[0][0] has 0.5; a sample is named by its number"),
+        ([[[0.5], [1]]], None, "support[0][0]: sample=0.5 must be a whole number."),
         ([[[0], []]], None, "support leaves class 'b' of task 0 without samples."),
         ([[[0], [1]], [[0], [1, 2]]], None, "lists no samples for 1 tasks; give, for each task"),
     ],

@@ -147,7 +147,7 @@ def test_repr_and_empty(pool: ClassPool):
         ),
         (
             lambda p: make_tasks(p, [[0, 1]], support=[[[0], [21]]]),
-            "support[0][1] has 21; class 'c1' has 21 samples.",
+            "support[0][1]: sample=21 must be at most 20.",
         ),
         (
             lambda p: make_tasks(p, [[0, 1]], support=[[0, 1]]),
