@@ -140,10 +140,8 @@ def _check(pools: Mapping[str, ClassPool]) -> None:
             "load_pool(…, encoder=…), or `taskscape data save --encoder module:function`."
         )
     if len(set(dims.values())) > 1:
-        raise DataError(
-            f"features of different dimensions cannot be joined: {dims}. Make all with the same "
-            "network."
-        )
+        has = ", ".join(f"{source!r} has {n} dimensions" for source, n in dims.items())
+        raise DataError(f"features cannot be joined: {has}. Make all with the same network.")
     without = [source for source, pool in pools.items() if pool.splits is None]
     if without and len(without) < len(pools):
         other = next(source for source in pools if source not in without)

@@ -95,7 +95,7 @@ def test_features_take_the_wider_type() -> None:
         ),
         (
             {"a": features(2), "b": features(2, dims=5)},
-            "features of different dimensions cannot be joined: {'a': 3, 'b': 5}",
+            "features cannot be joined: 'a' has 3 dimensions, 'b' has 5 dimensions",
         ),
         (
             {"a": features(2), "b": drawings(range(2))},
