@@ -42,7 +42,6 @@ _DRAWING_VERSION = 1
 """Raise it whenever a change of the code changes a drawing: it is part of the cache key."""
 
 _TILE = 64
-_IMAGE_SIZES = (8, 256)
 _UPRIGHT = ("DejaVuSans", "DejaVuSerif", "DejaVuSansMono")
 FACE_NAMES = (
     "DejaVuSans", "DejaVuSerif", "DejaVuSansMono",
@@ -352,10 +351,9 @@ def load_glyphs(
     Ink is bright. The drawings of a character depend on the seed and the character alone. The first
     call draws the pool, which takes some seconds; later ones read it from the cache.
     """
-    low, high = _IMAGE_SIZES
     start = check_seed(seed)
     check_whole(n_drawings, "n_drawings", 1)
-    check_whole(image_size, "image_size", low, high)
+    check_whole(image_size, "image_size", 8, 256)
     characters = {group: characters_of(group) for group in PARTS[part]}
     drawn_with = [
         PIL.__version__,

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Shaped, UInt8
 
-from taskscape.arguments import check_choice, check_kind, check_number, public
+from taskscape.arguments import check_choice, check_kind, public
 from taskscape.errors import DataError
 from taskscape.pools.encode import encode_pool, own_encoder
 from taskscape.pools.images import check_colour, check_image_size, images_in_shape
 from taskscape.pools.pool import ClassPool
 
-SAME_LOOKS = 0.65
+_SAME_LOOKS = 0.65
 """Mean drawings nearer than this many times the spread within a class are taken for one character.
 
 Chosen by eye on the glyphs and Omniglot's training alphabets. There a printed and a handwritten
@@ -331,21 +331,15 @@ class LookAlikes:
 
 
 @public
-def find_look_alikes(
-    pool: ClassPool,
-    other: ClassPool,
-    *,
-    same_looks: float = SAME_LOOKS,
-) -> LookAlikes:
+def find_look_alikes(pool: ClassPool, other: ClassPool) -> LookAlikes:
     """Look for classes that two pools have in common, such as Greek letters in two data sets.
 
     Groups are the same if all words of the one's name are in the other's ("Georgian" and
     "Mkhedruli_(Georgian)"), classes if their names are equal and no mere numbers. Looks are
     compared where both pools are drawings on empty paper: two classes look the same if their mean
-    drawings, with the ink's centre and size made the same, are less than ``same_looks`` times the
+    drawings, with the ink's centre and size made the same, are less than 0.65 times the
     spread within the classes apart. This is quick and errs both ways; it is a hint, no proof.
     """
-    check_number(same_looks, "same_looks", 0)
     groups = [
         (a, b)
         for a in dict.fromkeys(pool.groups or ())
@@ -358,7 +352,7 @@ def find_look_alikes(
     squared = np.square(mean).sum(axis=1)[:, None] + np.square(others).sum(axis=1)
     squared = np.maximum(squared - 2 * mean @ others.T, 0)
     distance = np.sqrt(squared / np.outer(spread, their_spread))
-    near = np.argwhere(distance < same_looks)
+    near = np.argwhere(distance < _SAME_LOOKS)
     near = near[np.argsort(distance[tuple(near.T)], kind="stable")]
     pairs = tuple(
         LookAlike(pool.class_names[i], other.class_names[j], float(distance[i, j])) for i, j in near

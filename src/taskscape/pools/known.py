@@ -94,11 +94,9 @@ def _drawn(name: str) -> Callable[..., ClassPool]:
     return load
 
 
-def _locate_glyphs() -> Path | None:
+def _locate_glyphs() -> Path:
     """The fonts inside matplotlib, found without importing it."""
-    spec = importlib.util.find_spec("matplotlib")
-    if spec is None or spec.origin is None:
-        return None
+    spec: Any = importlib.util.find_spec("matplotlib")
     return Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf"
 
 

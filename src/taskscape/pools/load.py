@@ -31,7 +31,7 @@ from taskscape.pools.mini_imagenet import leo_pickles, load_leo
 from taskscape.pools.npz import load_npz
 from taskscape.pools.omniglot import load_omniglot, looks_like_omniglot
 from taskscape.pools.pool import PHOTOGRAPHS, ClassPool, parse_split, with_notes
-from taskscape.pools.splits import drop_small_classes, is_by_name, named_splits
+from taskscape.pools.splits import drop_small_classes, named_splits
 from taskscape.pools.tables import SUFFIXES as TABLES
 from taskscape.pools.tables import is_table, load_table, parquet_files
 
@@ -216,7 +216,8 @@ def _by_taker(
     accepted = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name in known]
     own, later = {}, {}
     for name, value in options.items():
-        if name in accepted and not (name in _FOR_ANY and is_by_name(value)):
+        by_name = name in _FOR_ANY and isinstance(value, Mapping | str | os.PathLike)
+        if name in accepted and not by_name:
             own[name] = value
         elif name in _FOR_ANY:
             later[name] = value

@@ -90,11 +90,6 @@ def _deal(units: np.ndarray, shares: dict[str, float], rng: np.random.Generator)
 # -- named by the user --------------------------------------------------------------------------
 
 
-def is_by_name(values: Any) -> bool:
-    """Whether splits or groups are given by the names of classes: a dict, or a CSV file."""
-    return isinstance(values, Mapping | str | os.PathLike)
-
-
 def named_splits(
     pool: ClassPool, splits: Any = None, groups: Any = None, dropped: Iterable[str] = ()
 ) -> ClassPool:
