@@ -217,14 +217,20 @@ def candidates(
         yield {**dict(zip(grid, choice, strict=True)), **fixed}
 
 
-def upright_tests(pool: ClassPool) -> list[int]:
-    """All classes but the rotated ones among the test classes: those only enlarge training."""
-    splits = pool.splits or ("",) * len(pool)
-    return [
-        c
-        for c, (name, split) in enumerate(zip(pool.class_names, splits, strict=True))
-        if split != "test" or "/rot" not in name
-    ]
+def with_rotations(pool: ClassPool) -> ClassPool:
+    """Characters turned by 90°, 180° and 270° as further classes, but none to test on."""
+    classes, parents = {}, []
+    for c, name in enumerate(pool.class_names):
+        ends = ("", "/rot090", "/rot180", "/rot270")
+        for quarter, end in enumerate(ends[:1] if (pool.splits or ())[c] == "test" else ends):
+            classes[name + end] = np.rot90(pool.samples_of(c), quarter, axes=(1, 2))
+            parents.append(c)
+    of_parent = {
+        what: [values[c] for c in parents]
+        for what, values in (("groups", pool.groups), ("splits", pool.splits))
+        if values is not None
+    }
+    return ClassPool.from_classes(classes, name=pool.name, **of_parent)
 
 
 def measure(study: LearningStudy, settings: LearningSettings, lab: Lab) -> None:
@@ -259,9 +265,9 @@ def _tuned(
 
 def run(settings: LearningSettings, lab: Lab) -> None:
     """Study what the settings ask for."""
-    pool = load_pool(settings.pool, rotations=True if settings.rotations else None)
+    pool = load_pool(settings.pool)
     if settings.rotations:
-        pool = pool.subset(upright_tests(pool))
+        pool = with_rotations(pool)
     if settings.hold_out:
         pool = hold_out(pool, settings.hold_out)
     network: Architecture

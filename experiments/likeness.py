@@ -70,9 +70,8 @@ def run(settings: LikenessSettings, lab: Lab) -> None:
     ]  # fmt: skip
     for cell in lab.missing(cells):
         seed, grouped = cell["seed"], cell["by"] == "group"
-        dealt = split_classes(
-            replace(pool, groups=pool.groups if grouped else None), seed, keep=False
-        )
+        undealt = replace(pool, groups=pool.groups if grouped else None, splits=None)
+        dealt = split_classes(undealt, seed)
         dealt = replace(dealt, groups=pool.groups)
         train, val, test = (
             sample_tasks(dealt, 2000, split=split, n_shot=5, seed=seed)

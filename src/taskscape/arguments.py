@@ -110,15 +110,10 @@ def check_number(
         below = value < high if "high" in open_ else value <= high
         if above and below:
             return float(value)
-    least = f"{'above' if 'low' in open_ else 'of at least'} {low:g}"
-    if high < math.inf and open_:
-        expected = f"a number {least} and {'below' if 'high' in open_ else 'at most'} {high:g}"
-    elif high < math.inf:
-        expected = f"a number between {low:g} and {high:g}"
-    elif low > -math.inf:
-        expected = f"a finite number {least}"
-    else:
-        expected = "a finite number"
+    limits = [f"{'above' if 'low' in open_ else 'of at least'} {low:g}"] if low > -math.inf else []
+    limits += [f"{'below' if 'high' in open_ else 'at most'} {high:g}"] if high < math.inf else []
+    kind = "a number" if high < math.inf else "a finite number"
+    expected = f"{kind} {' and '.join(limits)}".rstrip()
     raise DataError(f"{name}={_shown(value)} must be {expected}.")
 
 

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -55,14 +55,25 @@ def progress_bar(description: str, total: int | None = None) -> Iterator[Advance
     ...     for _ in range(3):
     ...         advance()
     """
-    wanted = os.environ.get("TASKSCAPE_PROGRESS", "1") != "0"
-    listener = _LISTENER.get() or (_notebook_line() if wanted else None)
-    if listener is not None:
-        yield _counter(listener, description, total)
-        return
-    if not wanted or not sys.stderr.isatty():
-        yield lambda steps=1: None
-        return
+    with ExitStack() as shown:
+        listener, done = _LISTENER.get(), 0
+        if listener is None and os.environ.get("TASKSCAPE_PROGRESS", "1") != "0":
+            listener = _notebook_line() or _terminal_bar(shown)
+
+        def advance(steps: int = 1, /) -> None:
+            nonlocal done
+            done += steps
+            if listener is not None:
+                listener(description, done, total)
+
+        advance(0)
+        yield advance
+
+
+def _terminal_bar(shown: ExitStack) -> Listener | None:
+    """On a terminal, a bar that goes when the stack is closed; else None."""
+    if not sys.stderr.isatty():
+        return None
     from rich import progress
     from rich.console import Console
 
@@ -71,21 +82,15 @@ def progress_bar(description: str, total: int | None = None) -> Iterator[Advance
         progress.MofNCompleteColumn(), progress.TimeElapsedColumn(), progress.TimeRemainingColumn(),
         console=Console(stderr=True), transient=True,
     )  # fmt: skip
-    task = bar.add_task(description, total=total)
-    began, started = time.monotonic(), False
+    task, began = bar.add_task("", total=None), time.monotonic()
 
-    def advance(steps: int = 1, /) -> None:
-        nonlocal started
-        bar.advance(task, steps)
-        if not started and time.monotonic() - began > _DELAY_SECONDS:
+    def show(what: str, done: int, total: int | None) -> None:
+        bar.update(task, description=what, completed=done, total=total)
+        if not bar.live.is_started and time.monotonic() - began > _DELAY_SECONDS:
             bar.start()
-            started = True
+            shown.callback(bar.stop)
 
-    try:
-        yield advance
-    finally:
-        if started:
-            bar.stop()
+    return show
 
 
 def _notebook_line() -> Listener | None:
@@ -110,18 +115,6 @@ def _notebook_line() -> Listener | None:
             line.update({"text/plain": text}, raw=True)
 
     return show
-
-
-def _counter(listener: Listener, description: str, total: int | None) -> Advance:
-    done = 0
-    listener(description, done, total)
-
-    def advance(steps: int = 1, /) -> None:
-        nonlocal done
-        done += steps
-        listener(description, done, total)
-
-    return advance
 
 
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:

@@ -35,11 +35,7 @@ def test_omniglot_has_its_known_counts(own_cache: Path) -> None:
     assert 0.02 < pixels.mean() < 0.2
     assert np.median(pixels) == 0
     assert pixels.max() > 0.9
-
-    turned = load_pool("omniglot", rotations=True, split="test")
-    assert len(turned) == 4 * 659
-    assert turned.n_samples == 4 * 659 * 20
-    assert len(list((own_cache / "pools").iterdir())) == 2
+    assert len(list((own_cache / "pools").iterdir())) == 1
 
 
 def test_mini_imagenet_has_its_known_counts() -> None:

@@ -44,7 +44,7 @@ from taskscape.themes import embed_into
         (lambda: check_number("1", "tol"), "tol='1' must be a finite number."),
         (lambda: check_number(np.nan, "tol", 0), "tol=nan must be a finite number of at least 0."),
         (lambda: check_number(0, "tol", 0, open_="low"), "tol=0 must be a finite number above 0."),
-        (lambda: check_number(2, "q", 0, 1), "q=2 must be a number between 0 and 1."),
+        (lambda: check_number(2, "q", 0, 1), "q=2 must be a number of at least 0 and at most 1."),
         (lambda: check_flag(1, "unique"), "unique=1 must be True or False."),
         (lambda: check_choice([], "bins", ("a", "b")), "bins=[] is not known; use 'a' or 'b'."),
         (lambda: check_kind(3, dict, "x", "Do so."), "x must be a dict, not int. Do so."),

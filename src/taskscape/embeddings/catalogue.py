@@ -143,10 +143,27 @@ class Catalogue:
         return f"Catalogue({str(self.path)!r}: {len(self):,} tasks over {self.header.pool!r})"
 
     def scan(
-        self, where: TaskFilter | None = None, *, batch_size: int = _BATCH
+        self,
+        where: TaskFilter | None = None,
+        *,
+        batch_size: int = _BATCH,
+        columns: list[str] | None = None,
     ) -> Iterator[Embeddings]:
-        """The tasks that pass the filter, a batch at a time, in their order on disk."""
-        return self.read_columns(where, check_whole(batch_size, "batch_size", 1))
+        """The tasks that pass the filter, a batch at a time, in their order on disk.
+
+        ``columns`` names the only ones of the files that are read.
+        """
+        check_whole(batch_size, "batch_size", 1)
+        if where is not None:
+            check_kind(where, TaskFilter, "where", "Write TaskFilter(n_way=5), for example.")
+        if columns is not None and where:
+            columns = [*columns, "classes"]
+        for part in self.parts():
+            for tasks in self._open(part).batches(batch_size, columns):
+                if where:
+                    tasks = tasks[where.mask(self.header, tasks.classes)]
+                if len(tasks):
+                    yield tasks
 
     def posteriors(
         self, where: TaskFilter | None = None, *, batch_size: int = _BATCH
@@ -160,21 +177,6 @@ class Catalogue:
         if not pieces:
             raise DataError(f"{self.path} has no such tasks.")
         return Embeddings.concatenate(pieces)
-
-    def read_columns(
-        self, where: TaskFilter | None, batch_size: int, columns: list[str] | None = None
-    ) -> Iterator[Embeddings]:
-        """:meth:`scan`, of some columns of the files alone."""
-        if where is not None:
-            check_kind(where, TaskFilter, "where", "Write TaskFilter(n_way=5), for example.")
-        if columns is not None and where:
-            columns = [*columns, "classes"]
-        for part in self.parts():
-            for tasks in self._open(part).batches(batch_size, columns):
-                if where:
-                    tasks = tasks[where.mask(self.header, tasks.classes)]
-                if len(tasks):
-                    yield tasks
 
     def _open(self, part: Path) -> EmbeddingsFile:
         file = EmbeddingsFile(part)
@@ -210,14 +212,9 @@ class Catalogue:
     ) -> Iterator[tuple[Callable[[Int[np.ndarray, "_"]], Embeddings], int]]:
         """What gives the tasks at some places of each piece, and how many tasks that has."""
         if where:
-            yield from ((batch.__getitem__, len(batch)) for batch in self.scan(where))
-            return
-        for shard, part in zip(self.shards, self.parts(), strict=True):
-
-            def take(places: Int[np.ndarray, "_"], part: Path = part) -> Embeddings:
-                return self._open(part).take(places)
-
-            yield take, shard.tasks
+            return ((batch.__getitem__, len(batch)) for batch in self.scan(where))
+        parts = zip(self.shards, self.parts(), strict=True)
+        return ((self._open(part).take, shard.tasks) for shard, part in parts)
 
     def find(self, task: int) -> Embeddings:
         """The task with this id, as embeddings of one task (the first, if several have it)."""
@@ -240,7 +237,8 @@ class PosteriorStream:
 
     def __iter__(self) -> Iterator[Embeddings]:
         columns = [*(f.name for f in self.catalogue.header.factors), "logs"]
-        for tasks in self.catalogue.read_columns(self.where, self.batch_size, columns):
+        some = self.catalogue.scan(self.where, batch_size=self.batch_size, columns=columns)
+        for tasks in some:
             yield tasks.factor(self.one) if self.one else tasks
 
     def factor(self, name: str) -> "PosteriorStream":
@@ -289,12 +287,8 @@ def _size(file: Path) -> int | None:
 
 def _is_ours(folder: Path) -> bool:
     """Whether it is a catalogue, or what a killed process left of one it was about to make."""
-    try:
-        return bool(read_shards(folder)) or all(
-            path.name.startswith((".", "shard-")) for path in folder.iterdir()
-        )
-    except DataError:
-        return False
+    names = [path.name for path in folder.iterdir()]
+    return bool(read_shards(folder)) or all(name.startswith((".", "shard-")) for name in names)
 
 
 CATALOGUE = Kind(f"a {_WHAT}", _is_ours, folder=True)

@@ -33,9 +33,11 @@ from taskscape.io.tables import (
 )
 from taskscape.io.values import check_format, damage_named, from_plain, plain
 from taskscape.notebook import ShownInNotebooks
+from taskscape.plain_text import low_to_high
+from taskscape.pools.pool import few_names
 from taskscape.tasks import TaskSet
 from taskscape.tasks.manifest import class_column, padded_classes
-from taskscape.tasks.taskset import Rows, as_rows, check_range
+from taskscape.tasks.taskset import Rows, as_rows, check_range, pad
 
 _WHAT = "embeddings"
 
@@ -100,10 +102,9 @@ class Header:
         for c in classes:
             number = index.get(c, -1) if isinstance(c, str) else check_whole(c, "class")
             if not 0 <= number < len(self.class_names):
-                examples = ", ".join(map(repr, self.class_names[:3]))
                 raise DataError(
                     f"no class {c!r} in pool {self.pool!r}; it has {len(self.class_names)} classes "
-                    f"such as {examples}."
+                    f"such as {few_names(self.class_names)}."
                 )
             ids.append(number)
         return np.array(ids, dtype=np.int64)
@@ -114,8 +115,8 @@ class Header:
             raise DataError(f"group={group!r}: the classes of pool {self.pool!r} have no groups.")
         ids = np.flatnonzero(np.array(self.groups) == group)
         if not ids.size:
-            examples = ", ".join(map(repr, sorted(set(self.groups))[:5]))
-            raise DataError(f"no group {group!r} in pool {self.pool!r}; it has {examples}.")
+            has = few_names(sorted(set(self.groups)), 5)
+            raise DataError(f"no group {group!r} in pool {self.pool!r}; it has {has}.")
         return ids
 
 
@@ -264,9 +265,7 @@ class Embeddings(ShownInNotebooks):
             f"{describe_factors(header.factors)}."
         ]
         if len(self):
-            fewest, most = self.n_way.min(), self.n_way.max()
-            ways = f"{most}" if fewest == most else f"{fewest} to {most}"
-            lines.append(f"Each has {ways} classes.")
+            lines.append(f"Each has {low_to_high(self.n_way.tolist())} classes.")
         if len(self) and of_task_themes(header.factors):
             share = (self.lam[0] / self.lam[0].sum(axis=1, keepdims=True)).mean(axis=0)
             lines.append(f"Mean share of each task-theme: {', '.join(f'{s:.2f}' for s in share)}.")
@@ -315,10 +314,7 @@ class Embeddings(ShownInNotebooks):
         for name in _BY_TASK:
             pieces = [getattr(p, name) for p in parts]
             if name == "classes":
-                room = [((0, 0), (0, way - piece.shape[1])) for piece in pieces]
-                pieces = [
-                    np.pad(p, r, constant_values=-1) for p, r in zip(pieces, room, strict=True)
-                ]
+                pieces = [pad(piece, (way,)) for piece in pieces]
             whole = all(piece is not None for piece in pieces)
             joined[name] = np.concatenate(pieces) if whole else None
         return replace(parts[0], **joined)
@@ -368,8 +364,6 @@ class TaskFilter:
 
     any_class: Sequence[int | str] | None = None
     """Tasks with at least one of these classes, given by id or name."""
-    only_classes: Sequence[int | str] | None = None
-    """Tasks with no class but these."""
     group: str | None = None
     """Tasks whose classes all belong to this group, such as an alphabet."""
     n_way: int | tuple[int, int] | None = None
@@ -386,8 +380,6 @@ class TaskFilter:
         good = np.ones(len(classes), dtype=bool)
         if self.any_class is not None:
             good &= np.isin(classes, header.class_ids(self.any_class)).any(axis=1)
-        if self.only_classes is not None:
-            good &= (np.isin(classes, header.class_ids(self.only_classes)) | ~real).all(axis=1)
         if self.group is not None:
             good &= (np.isin(classes, header.classes_in_group(self.group)) | ~real).all(axis=1)
         if self.n_way is not None:
@@ -449,15 +441,7 @@ class EmbeddingsFile:
         return np.flatnonzero(np.concatenate(ids) == task) if ids else np.empty(0, np.int64)
 
 
-def _is_ours(path: Path) -> bool:
-    try:
-        EmbeddingsFile(path)
-    except DataError:
-        return False
-    return True
-
-
-EMBEDDINGS = Kind("a file of embedded tasks", _is_ours)
+EMBEDDINGS = Kind("a file of embedded tasks", lambda path: EmbeddingsFile(path).header)
 
 
 def to_table(embeddings: Embeddings) -> pa.Table:

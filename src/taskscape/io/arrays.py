@@ -56,16 +56,15 @@ def _to_json(header: Mapping[str, Any], more: Mapping[str, Any], **options: Any)
 def arrays_of_kind(what: str) -> Kind:
     """Folders written by :func:`save_arrays` that hold this, such as a task-theme model."""
 
-    def known(folder: Path) -> bool:
-        if not {p.name for p in folder.iterdir()} <= _FILES:
-            return False
-        try:
-            header = read_json(folder / "header.json")
-        except (OSError, ValueError):
-            return False
-        return isinstance(header, dict) and header.get("what") == what and "format" in header
+    def is_so(folder: Path) -> bool:
+        header = read_json(folder / "header.json")
+        return (
+            {p.name for p in folder.iterdir()} <= _FILES
+            and header["what"] == what
+            and "format" in header
+        )
 
-    return Kind(f"a {what}", known, folder=True)
+    return Kind(f"a {what}", is_so, folder=True)
 
 
 def load_arrays(path: PathLike, what: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -139,14 +138,7 @@ def _header_inside(path: Path) -> dict[str, Any]:
         return dict(json.loads((file.metadata() or {})["taskscape"]))
 
 
-def _is_checkpoint(path: Path) -> bool:
-    try:
-        return bool(_header_inside(path))
-    except (SafetensorError, LookupError, TypeError, ValueError):
-        return False
-
-
-CHECKPOINT = Kind("a checkpoint", _is_checkpoint)
+CHECKPOINT = Kind("a checkpoint", _header_inside)
 
 
 # -- trees of arrays ----------------------------------------------------------------------------

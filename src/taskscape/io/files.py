@@ -62,22 +62,27 @@ class Kind:
 
     name: str
     """In words, such as ``a list of tasks``."""
-    known: Callable[[Path], bool]
-    """Whether what is there was written by taskscape and is of this kind."""
+    is_so: Callable[[Path], object]
+    """Tells files that taskscape wrote as this kind from others; it fails, or is false, for those.
+    """
     folder: bool = False
+
+    def known(self, path: Path) -> bool:
+        """Whether what is there was written by taskscape and is of this kind."""
+        try:
+            return bool(self.is_so(path))
+        except Exception:  # bytes of any other kind raise nearly anything
+            return False
 
 
 def json_with(name: str, *keys: str, **values: str) -> Kind:
     """The kind of JSON files whose top level has these keys and values."""
 
-    def known(path: Path) -> bool:
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
-            return False
+    def is_so(path: Path) -> bool:
+        content = json.loads(path.read_text(encoding="utf-8"))
         return isinstance(content, dict) and {*keys} <= {*content} and content | values == content
 
-    return Kind(name, known)
+    return Kind(name, is_so)
 
 
 def check_output(path: PathLike, kind: Kind, *others: PathLike | None) -> None:
@@ -153,26 +158,25 @@ def atomic_folder(path: PathLike, *, replace: bool = True) -> Iterator[Path]:
     if replace:
         _check_place(path, final, folder=True)
 
+    name = hashlib.sha256(os.fsencode(final)).hexdigest()[:16]
+    lock = Path(tempfile.gettempdir()) / f"taskscape-{getpass.getuser()}-{name}.lock"
+
     def take_place(unfinished: Path) -> None:
         old = unfinished.with_name(f"{unfinished.name}-old")
-        try:
-            if replace and final.exists():
-                final.rename(old)
-            unfinished.rename(final)
-        except BaseException as error:
-            if old.exists() and not final.exists():
-                old.rename(final)
-            if replace or not isinstance(error, OSError) or not final.is_dir():
-                raise
-        if old.exists():
-            old.rename(unfinished)  # a folder that is half deleted is never named as a whole one
+        with locked(lock):  # processes that replace one folder take turns
+            try:
+                if replace and final.exists():
+                    final.rename(old)
+                unfinished.rename(final)
+            except BaseException as error:
+                if old.exists() and not final.exists():
+                    old.rename(final)
+                if replace or not isinstance(error, OSError) or not final.is_dir():
+                    raise
+            if old.exists():
+                old.rename(unfinished)  # what is half deleted is never named as a whole one
 
-    def in_turn(unfinished: Path) -> None:
-        name = hashlib.sha256(os.fsencode(final)).hexdigest()[:16]
-        with locked(Path(tempfile.gettempdir()) / f"taskscape-{getpass.getuser()}-{name}.lock"):
-            take_place(unfinished)  # processes that replace one folder take turns
-
-    with _written_aside(path, final, in_turn) as unfinished:
+    with _written_aside(path, final, take_place) as unfinished:
         unfinished.mkdir()
         yield unfinished
 
@@ -253,15 +257,11 @@ def locked(path: Path, busy: str | None = None) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
-    lock = FileLock(path)
     try:
-        lock.acquire(timeout=-1 if busy is None else 0)
+        with FileLock(path).acquire(timeout=-1 if busy is None else 0):
+            yield
     except Timeout:
         raise DataError(str(busy)) from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 # -- checksums ------------------------------------------------------------------------------------

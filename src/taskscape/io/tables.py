@@ -41,19 +41,16 @@ def table_with(name: str, *columns: str, more: str | None = None) -> Kind:
     A file with other columns is not of this kind: a user may have added them.
     """
 
-    def known(path: Path) -> bool:
-        try:
-            if path.suffix == ".parquet":
-                names = open_parquet(path).schema_arrow.names
-            else:
-                with path.open(newline="", encoding="utf-8") as file:
-                    names = next(csv.reader(file), [])
-        except (ValueError, csv.Error):
-            return False
+    def is_so(path: Path) -> bool:
+        if path.suffix == ".parquet":
+            names = open_parquet(path).schema_arrow.names
+        else:
+            with path.open(newline="", encoding="utf-8") as file:
+                names = next(csv.reader(file), [])
         rest = names[len(columns) :]
         return [*columns, *rest] == names and all(more and name.startswith(more) for name in rest)
 
-    return Kind(name, known)
+    return Kind(name, is_so)
 
 
 # -- Parquet: every page has a checksum, and a table with a header has one of the whole file ------
@@ -119,20 +116,15 @@ def _readable(path: PathLike) -> Iterator[None]:
         ) from error
 
 
-def check_parquet(path: Path, schema: pa.Schema) -> None:
-    """Raise an error unless a file with a header is, byte for byte, as it was written."""
-    if "sha256" in _any_header(schema) and not is_as_written(path):
-        raise DataError(
-            f"{path} is damaged or was edited: it does not match its own checksum. {_AGAIN}"
-        )
-
-
 def read_batches(
     file: pq.ParquetFile, path: Path, batch_size: int, columns: list[str] | None = None
 ) -> Iterator[pa.Table]:
     """The rows of an open file, so many at a time; all columns only of a file that is whole."""
-    if columns is None:
-        check_parquet(path, file.schema_arrow)
+    signed = columns is None and "sha256" in _any_header(file.schema_arrow)
+    if signed and not is_as_written(path):
+        raise DataError(
+            f"{path} is damaged or was edited: it does not match its own checksum. {_AGAIN}"
+        )
     with _readable(path):
         for batch in file.iter_batches(batch_size, columns=columns):
             yield pa.Table.from_batches([batch])

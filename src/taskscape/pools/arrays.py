@@ -1,11 +1,10 @@
 """A user's own samples and labels: arrays, one array per class, or a dataset of pairs."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Int, Shaped
 
 from taskscape.arguments import check_flag, check_memory, refuse_masked
 from taskscape.errors import DataError
@@ -111,9 +110,9 @@ def per_class(
         for c, text in zip(index.tolist(), texts, strict=True):
             if value_of.setdefault(c, text) != text:
                 raise DataError(
-                    f"{what}: the samples of class {str(labels[c])!r} are in both {value_of[c]!r} "
-                    f"and {text!r}. Splits and groups are of classes, not of samples: all "
-                    "samples of a class belong to the same one."
+                    f"{what}: class {str(labels[c])!r} is in both {value_of[c]!r} and {text!r}. "
+                    "Splits and groups are of classes, not of samples: give each class one, or, "
+                    "where labels restart in each split, make them distinct."
                 )
         return [value_of[c] for c in range(n_classes)]
     if labels.dtype.kind in "iu" and labels[0] >= 0 and labels[-1] < len(texts):
@@ -138,14 +137,11 @@ def load_arrays(
     by_sample: bool = False,
     given_rows: Int[np.ndarray, "rows"] | None = None,
 ) -> ClassPool:
-    """A pool from samples ``X`` and labels ``y``: lists, numpy, JAX, pandas, sparse or torch.
+    """See :meth:`ClassPool.from_arrays`.
 
-    Classes are the distinct labels in sorted order. ``class_names``, ``groups`` and ``splits`` have
-    an entry per class in that order, or are indexed by whole-number labels; ``groups`` and
-    ``splits`` may also have an entry per sample, which is meant with ``by_sample`` where there are
-    as many samples as classes. ``sample_names`` names every sample, for lists of tasks;
-    ``skip_damaged`` leaves out samples that have NaN or infinite numbers. ``given_rows`` says which
-    rows of the user's these are, where some have been left out.
+    ``groups`` and ``splits`` may also have an entry per sample, which is meant with ``by_sample``
+    where there are as many samples as classes. ``skip_damaged`` leaves out samples that have NaN or
+    infinite numbers. ``given_rows`` are the user's rows, where some have been left out.
 
     >>> load_arrays(np.zeros((4, 2)), ["cat", "dog", "cat", "dog"], splits=["train", "test"])
     ClassPool('arrays': 2 classes, 1 train, 1 test, 4 samples of 2 features)
@@ -159,67 +155,57 @@ def load_arrays(
     X = channels_last(X)
     labels, index = np.unique(y, return_inverse=True)
     given = {"class_names": class_names, "groups": groups, "splits": splits}
-    by_class = {
-        what: None if v is None else per_class(v, what, labels, index, by_sample=by_sample)
+    by_class = {"class_names": [str(label) for label in labels]} | {
+        what: per_class(v, what, labels, index, by_sample=by_sample)
         for what, v in given.items()
+        if v is not None
     }
-    by_class["class_names"] = by_class["class_names"] or [str(label) for label in labels]
-    sound = np.ones(len(X), dtype=bool)
-    if skip_damaged and X.dtype.kind == "f":
-        sound = np.isfinite(X.reshape(len(X), -1)).all(axis=1)
-        if not sound.any():
-            raise DataError(f"all {len(X)} samples of pool {name!r} have NaN or infinite numbers.")
-    names = None
     if sample_names is not None:
-        names = [str(value) for value in as_numpy(sample_names, "sample_names").tolist()]
-        if len(names) != len(y):
+        sample_names = [str(value) for value in as_numpy(sample_names, "sample_names").tolist()]
+        if len(sample_names) != len(y):
             raise DataError(
-                f"sample_names has {len(names)} names for {len(y)} samples; give one per sample."
+                f"sample_names has {len(sample_names)} names for {len(y)} samples; give one per "
+                "sample."
             )
-    info = {"source": "arrays"} if info is None else dict(info)
-    pool = _class_by_class(X, index, sound, names, name, info, by_class)
-    return pool if given_rows is None else replace(pool, given_rows=given_rows[pool.given_rows])
-
-
-def _class_by_class(
-    X: Shaped[np.ndarray, "rows ..."],
-    index: Int[np.ndarray, "rows"],
-    sound: Bool[np.ndarray, "rows"],
-    sample_names: list[str] | None,
-    name: str,
-    info: dict[str, Any],
-    by_class: Mapping[str, list[str] | None],
-) -> ClassPool:
-    """A pool of the sound samples of numbered classes; those of a class stay in their order."""
-    order = np.argsort(index, kind="stable")
-    order = order[sound[order]]
-    counts = np.bincount(index[sound], minlength=len(by_class["class_names"] or ()))
-    if not sound.all():
-        lost = [f"row {row}" for row in np.flatnonzero(~sound)]
-        empty = [repr((by_class["class_names"] or ())[c]) for c in np.flatnonzero(counts == 0)]
-        info["notes"] = [
-            *left_out(lost, f"of {len(X):,} samples have NaN or infinite numbers"),
-            *left_out(empty, f"of {len(counts):,} classes had no other samples"),
-        ]
-    kept = np.flatnonzero(counts)
-    counts = counts[kept].astype(np.int64)
-    names, groups, splits = (
-        None if (texts := by_class[what]) is None else tuple(texts[c] for c in kept)
-        for what in ("class_names", "groups", "splits")
-    )
-    in_order = len(order) == len(X) and bool((order[1:] > order[:-1]).all())
+    order, notes = _in_class_order(X, index, by_class["class_names"], skip_damaged)
+    if not len(order):
+        raise DataError(f"all {len(X)} samples of pool {name!r} have NaN or infinite numbers.")
+    counts = np.bincount(index[order], minlength=len(labels))
+    kept, counts = np.flatnonzero(counts), counts[counts > 0]
+    of_kept = {what: tuple(texts[c] for c in kept) for what, texts in by_class.items()}
+    if "splits" in of_kept:
+        of_kept["splits"] = tuple(map(one_split, of_kept["splits"]))
+    as_they_are = len(order) == len(X) and bool((order[1:] > order[:-1]).all())
     return ClassPool(
         name=name,
-        samples=as_samples(X if in_order else rows_in_room(X, order)),
+        samples=as_samples(X if as_they_are else rows_in_room(X, order)),
         starts=np.cumsum(counts) - counts,
         counts=counts,
-        class_names=names or (),
-        groups=groups,
-        splits=None if splits is None else tuple(one_split(s) for s in splits),
-        info=info,
+        info={**(info or {"source": "arrays"}), **({"notes": notes} if notes else {})},
         sample_names=None if sample_names is None else tuple(sample_names[r] for r in order),
-        given_rows=order,
+        given_rows=order if given_rows is None else given_rows[order],
+        **of_kept,
     )
+
+
+def _in_class_order(
+    X: Shaped[np.ndarray, "rows ..."],
+    index: Int[np.ndarray, "rows"],
+    class_names: list[str],
+    skip_damaged: bool,
+) -> tuple[Int[np.ndarray, "kept"], list[str]]:
+    """The rows class by class, perhaps without damaged ones, and notes on what was left out."""
+    order = np.argsort(index, kind="stable")
+    if not skip_damaged or X.dtype.kind != "f":
+        return order, []
+    sound = np.isfinite(X.reshape(len(X), -1)).all(axis=1)
+    lost = [f"row {row}" for row in np.flatnonzero(~sound)]
+    left = np.bincount(index[sound], minlength=len(class_names))
+    empty = [repr(name) for name, count in zip(class_names, left, strict=True) if count == 0]
+    return order[sound[order]], [
+        *left_out(lost, f"of {len(X):,} samples have NaN or infinite numbers"),
+        *left_out(empty, f"of {len(left):,} classes had no other samples"),
+    ]
 
 
 def channels_last(X: Shaped[np.ndarray, "rows ..."]) -> Shaped[np.ndarray, "rows ..."]:

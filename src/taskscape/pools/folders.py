@@ -167,13 +167,10 @@ def _list_zip(path: Path) -> tuple[list[Entry], dict[Parts, str]]:
         for depth in range(1, len(parts) + info.is_dir()):
             folders[parts[:depth]] = f"{path}: member {'/'.join(parts[:depth])}"
         if not info.is_dir():
-            raw = partial(_read_whole, archive, info)
-            entries[parts] = Entry(parts, info.file_size, 0, where, raw)
+            # small (see Entry.open), and read back and forth
+            whole = partial(lambda member: BytesIO(archive.read(member)), info)
+            entries[parts] = Entry(parts, info.file_size, 0, where, whole)
     return list(entries.values()), folders
-
-
-def _read_whole(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> BytesIO:
-    return BytesIO(archive.read(member))  # small (see Entry.open), and read back and forth
 
 
 # -- class folders --------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import PIL
-from jaxtyping import Bool, Float, Int, UInt8
+from jaxtyping import Float, Int, UInt8
 from matplotlib.ft2font import FT2Font
 from PIL import Image, ImageDraw, ImageFont, features
 from scipy import ndimage
@@ -42,7 +42,6 @@ _DRAWING_VERSION = 1
 """Raise it whenever a change of the code changes a drawing: it is part of the cache key."""
 
 _TILE = 64
-_IMAGE_SIZES = (8, 256)
 _UPRIGHT = ("DejaVuSans", "DejaVuSerif", "DejaVuSansMono")
 FACE_NAMES = (
     "DejaVuSans", "DejaVuSerif", "DejaVuSansMono",
@@ -140,18 +139,10 @@ def shape_of(face: Face, character: str, tile: int, *, keep_gaps: bool = False) 
     return Shape(
         field=np.maximum(field, -deep),
         half=np.array([width / 2, height / 2]),
-        pen=float(ink.sum() / _edge(ink)),  # area by length of the edge
+        pen=float(ink.sum() / np.hypot(*np.gradient(ink)).sum()),  # area by length of the edge
         fine=_finest(field),
         gap=_finest(-field) if keep_gaps else float("inf"),
     )
-
-
-def _edge(ink: Float[np.ndarray, "tile tile"]) -> np.floating:
-    """The length of the edge of the ink, which does not reach the rim of the tile."""
-    slope = np.zeros((2, *ink.shape), dtype=ink.dtype)
-    slope[0, 1:-1] = (ink[2:] - ink[:-2]) / 2
-    slope[1, :, 1:-1] = (ink[:, 2:] - ink[:, :-2]) / 2
-    return np.hypot(*slope).sum()
 
 
 def _signed_distance(ink: Float[np.ndarray, "tile tile"]) -> Float[np.ndarray, "tile tile"]:
@@ -161,34 +152,25 @@ def _signed_distance(ink: Float[np.ndarray, "tile tile"]) -> Float[np.ndarray, "
     edge of the ink runs through it there.
     """
     inside = ink > 0.5
-    across = np.where(inside, _nearest_outside(inside), _nearest_outside(~inside))
-    y, x = across
+    nearest = (
+        ndimage.distance_transform_edt(region, return_distances=False, return_indices=True)
+        for region in (inside, ~inside)
+    )
+    y, x = across = np.where(inside, *nearest)
     down, right = across - np.indices(ink.shape)
     distance = np.sqrt((down**2 + right**2).astype(np.float64))
     signed = np.where(inside, distance + ink[y, x], ink[y, x] - distance)
     return signed.astype(np.float32) - np.float32(0.5)
 
 
-def _nearest_outside(region: Bool[np.ndarray, "tile tile"]) -> Int[np.ndarray, "2 tile tile"]:
-    """Row and column of the nearest pixel that is not in a region."""
-    return ndimage.distance_transform_edt(region, return_distances=False, return_indices=True)
-
-
 def _finest(field: Float[np.ndarray, "tile tile"]) -> float:
     """Half the width of the finest stroke or dot, from the ridges: the middles of strokes."""
-    top = (field > 0) & (field >= _highest_around(field))
+    top = (field > 0) & (field >= ndimage.maximum_filter(field, 3, mode="nearest"))
     ridge = np.sort(field[top])
     part, parts = ndimage.label(field > 0)
     thickest = np.zeros(parts + 1)
     np.maximum.at(thickest, part[top], field[top])
     return float(min(ridge[len(ridge) // 10], thickest[1:].min()))
-
-
-def _highest_around(field: Float[np.ndarray, "tile tile"]) -> Float[np.ndarray, "tile tile"]:
-    """The highest value within a step of every pixel."""
-    padded = np.pad(field, 1, constant_values=-np.inf)
-    columns = np.maximum(np.maximum(padded[:-2], padded[1:-1]), padded[2:])
-    return np.maximum(np.maximum(columns[:, :-2], columns[:, 1:-1]), columns[:, 2:])
 
 
 def centred(
@@ -262,15 +244,8 @@ def _sample(
     at: Float[np.ndarray, "n 2 size size"],
 ) -> Float[np.ndarray, "n size size"]:
     """The fields at fractional places (x, y), bilinearly; beyond the tile as at its edge."""
-    tile = fields.shape[1]
-    at = np.clip(at, 0, tile - 1.001)
-    low = at.astype(np.int64)
-    x, y = np.moveaxis(at - low, 1, 0)
-    start = which[:, None, None] * tile**2 + low[:, 1] * tile + low[:, 0]
-    flat = fields.reshape(-1)
-    upper = flat[start] * (1 - x) + flat[start + 1] * x
-    lower = flat[start + tile] * (1 - x) + flat[start + tile + 1] * x
-    return upper * (1 - y) + lower * y
+    places = np.broadcast_to(which[:, None, None], at[:, 0].shape), at[:, 1], at[:, 0]
+    return ndimage.map_coordinates(fields, places, np.float64, order=1, mode="nearest")
 
 
 # -- which characters -----------------------------------------------------------------------------
@@ -376,10 +351,9 @@ def load_glyphs(
     Ink is bright. The drawings of a character depend on the seed and the character alone. The first
     call draws the pool, which takes some seconds; later ones read it from the cache.
     """
-    low, high = _IMAGE_SIZES
     start = check_seed(seed)
     check_whole(n_drawings, "n_drawings", 1)
-    check_whole(image_size, "image_size", low, high)
+    check_whole(image_size, "image_size", 8, 256)
     characters = {group: characters_of(group) for group in PARTS[part]}
     drawn_with = [
         PIL.__version__,

@@ -15,7 +15,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from taskscape.arguments import check_flag, check_whole
 from taskscape.errors import DataError
-from taskscape.progress import progress_bar, track
+from taskscape.progress import track
 
 SUFFIXES = (
     ".png", ".jpg", ".jpeg", ".bmp", ".gif", ".pbm", ".pgm", ".ppm", ".tif", ".tiff", ".webp"
@@ -28,7 +28,6 @@ MAX_PIXELS = 50_000_000
 _MAX_SIDE = 1024
 _KEEP_UP_TO = 96
 _USUAL_SIZE = 84
-_CHUNK = 64
 _SKIP = (
     "Or leave such pictures out, with a note: skip_damaged=True, `taskscape run --set "
     "source.skip_damaged=true`, "
@@ -88,18 +87,6 @@ def _damaged(where: str, error: Exception) -> DataError:
         f"{where} is damaged or cut short ({type(error).__name__}: {error}). "
         "Replace or remove it; if it came in an archive, fetch that again."
     )
-
-
-def has_colour(picture: Image.Image) -> bool:
-    """Whether a picture may hold colour, from its header and palette alone."""
-    if picture.mode in _GREY_MODES:
-        return False
-    if picture.mode == "P" and picture.palette is not None:
-        entries = np.frombuffer(picture.palette.tobytes(), dtype=np.uint8)
-        channels = len(picture.palette.mode)
-        rgb = entries[: entries.size // channels * channels].reshape(-1, channels)[:, :3]
-        return bool((rgb != rgb[:, :1]).any())
-    return True
 
 
 def upright_size(picture: Image.Image) -> tuple[int, int]:
@@ -230,7 +217,10 @@ def read_pictures(
             if decoded is not None:
                 samples[index] = decoded
 
-        _in_threads(decode, len(pictures))
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
+            done = threads.map(decode, range(len(pictures)))
+            for _ in track(done, "reading pictures", len(pictures)):
+                pass
     kept = np.array([i for i in range(len(pictures)) if i not in damaged], dtype=np.int64)
     samples = samples[kept] if damaged else samples
     if (
@@ -244,21 +234,4 @@ def read_pictures(
 
 def _header(file: BufferedReader | BytesIO, where: str) -> tuple[tuple[int, int], bool]:
     picture = open_picture(file, where)
-    return upright_size(picture), has_colour(picture)
-
-
-def _in_threads(decode: Callable[[int], None], n: int) -> None:
-    """Call it for every picture; PIL decodes without Python's lock, so threads do help."""
-
-    def decode_some(start: int) -> int:
-        indices = range(start, min(start + _CHUNK, n))
-        for index in indices:
-            decode(index)
-        return len(indices)
-
-    with (
-        ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads,
-        progress_bar("reading pictures", total=n) as advance,
-    ):
-        for done in threads.map(decode_some, range(0, n, _CHUNK)):
-            advance(done)
+    return upright_size(picture), picture.mode not in _GREY_MODES

@@ -8,19 +8,19 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Shaped, UInt8
 
-from taskscape.arguments import check_choice, check_kind, check_number, public
+from taskscape.arguments import check_choice, check_kind, public
 from taskscape.errors import DataError
 from taskscape.pools.encode import encode_pool, own_encoder
 from taskscape.pools.images import check_colour, check_image_size, images_in_shape
-from taskscape.pools.pool import ClassPool, few_names
+from taskscape.pools.pool import ClassPool
 
-_HELD_OUT = ("val", "test")
-SAME_LOOKS = 0.65
+_SAME_LOOKS = 0.65
 """Mean drawings nearer than this many times the spread within a class are taken for one character.
 
 Chosen by eye on the glyphs and Omniglot's training alphabets. There a printed and a handwritten
@@ -69,9 +69,10 @@ def join_pools(
     check_choice(look_alikes, "look_alikes", ("warn", "drop", "keep"))
     _check(pools)
     notes: list[str] = []
-    shared = _leaks(pools) if look_alikes == "warn" else []
+    leaks = [] if look_alikes == "keep" else _leaks(pools)
     if look_alikes == "drop":
-        pools = _without_look_alikes(pools, notes)
+        pools = _without(pools, leaks, notes)
+        leaks = []
     samples = _in_one_form(pools, check_image_size(image_size), check_colour(colour), notes)
     every = list(pools.values())
     counts = np.concatenate([pool.counts for pool in every])
@@ -92,7 +93,11 @@ def join_pools(
             "source": "joined",
             "sources": list(pools),
             "notes": notes,
-            "look_alikes": shared,
+            "look_alikes": [
+                f"Validation or test classes of {source!r} are among the training classes of "
+                f"{other!r}: {alike.in_common}."
+                for source, other, alike in leaks
+            ],
             "joined": {source: dict(pool.info) for source, pool in pools.items()},
         },
     )
@@ -127,20 +132,16 @@ def _check(pools: Mapping[str, ClassPool]) -> None:
                 f"{source!r} is a {type(pool).__name__}, not a pool. Open it with load_pool first."
             )
     images = [source for source, pool in pools.items() if pool.is_images]
-    features = [source for source in pools if source not in images]
-    if images and features:
+    dims = {s: pool.sample_shape[0] for s, pool in pools.items() if not pool.is_images}
+    if images and dims:
         raise DataError(
-            f"{images[0]!r} has images and {features[0]!r} has features; they cannot be joined. "
-            "Encode the images with the network that made the features: load_pool(…, encoder=…), "
-            "or `taskscape data save --encoder module:function`, which remembers it."
+            f"{images[0]!r} has images and {next(iter(dims))!r} has features; they cannot be "
+            "joined. Encode the images with the network that made the features: "
+            "load_pool(…, encoder=…), or `taskscape data save --encoder module:function`."
         )
-    first, dims = next(iter(pools)), {s: pools[s].sample_shape[0] for s in features}
-    for source, n in dims.items():
-        if n != dims[first]:
-            raise DataError(
-                f"{first!r} has features of {dims[first]} dimensions and {source!r} of {n}; they "
-                "cannot be joined. Make both with the same network."
-            )
+    if len(set(dims.values())) > 1:
+        has = ", ".join(f"{source!r} has {n} dimensions" for source, n in dims.items())
+        raise DataError(f"features cannot be joined: {has}. Make all with the same network.")
     without = [source for source, pool in pools.items() if pool.splits is None]
     if without and len(without) < len(pools):
         other = next(source for source in pools if source not in without)
@@ -180,44 +181,41 @@ def _in_one_form(
     notes: list[str],
 ) -> Shaped[np.ndarray, "rows *shape"]:
     """The samples of all classes, one after another; what was changed is added to the notes."""
-    every = list(pools.values())
-    if not every[0].is_images:
-        shape, dtype = every[0].sample_shape, np.result_type(*(p.samples.dtype for p in every))
-    else:
-        height, width = image_size or (
-            min(p.sample_shape[0] for p in every), min(p.sample_shape[1] for p in every)
-        )  # fmt: skip
-        coloured = any(len(p.sample_shape) == 3 for p in every) if colour is None else colour
-        shape, dtype = (height, width, 3) if coloured else (height, width), np.dtype(np.uint8)
+    shapes = [pool.sample_shape for pool in pools.values()]
+    shape = shapes[0]
+    if len(shape) > 1:
+        coloured = any(len(s) == 3 for s in shapes) if colour is None else colour
+        size = image_size or (min(s[0] for s in shapes), min(s[1] for s in shapes))
+        shape = (*size, 3) if coloured else size
     papers = {source: paper_of(pool) for source, pool in pools.items()}
     mixed = {"dark", "bright"} <= set(papers.values())
-    joined = np.empty((sum(p.n_samples for p in every), *shape), dtype=dtype)
-    at = 0
+    samples = []
     for source, pool in pools.items():
-        invert = mixed and papers[source] == "bright"
-        notes += _changes(source, pool, shape, invert)
-        for c, count in enumerate(pool.counts.tolist()):
-            samples = np.asarray(pool.samples_of(c))
-            if pool.is_images:
-                samples = images_in_shape(255 - samples if invert else samples, shape)
-            joined[at : at + count] = samples
-            at += count
-    return joined
+        pool, changes = _in_form(pool, shape, mixed and papers[source] == "bright", source)
+        samples.append(pool.samples[pool.rows])
+        notes += changes
+    return np.concatenate(samples)
 
 
-def _changes(source: str, pool: ClassPool, shape: tuple[int, ...], invert: bool) -> list[str]:
-    """What is done to the images of a source, in words."""
-    if not pool.is_images:
-        return []
-    (height, width, *channels), (high, wide, *asked) = pool.sample_shape, shape
+def _in_form(
+    pool: ClassPool, shape: tuple[int, ...], invert: bool, name: str
+) -> tuple[ClassPool, list[str]]:
+    """The pool with its images in another shape and polarity, and what was changed, in words."""
     changes = []
-    if (height, width) != (high, wide):
-        changes.append(f"from {height}×{width} to {high}×{wide} pixels")
-    if channels != asked:
-        changes.append("from grey to colour" if asked else "from colour to grey")
-    if invert:
-        changes.append("from dark ink on white to bright ink on black")
-    return [f"{source}: brought {', '.join(changes)}."] if changes else []
+    if pool.is_images:
+        (height, width, *channels), (high, wide, *asked) = pool.sample_shape, shape
+        if (height, width) != (high, wide):
+            changes.append(f"from {height}×{width} to {high}×{wide} pixels")
+        if channels != asked:
+            changes.append("from grey to colour" if asked else "from colour to grey")
+        if invert:
+            changes.append("from dark ink on white to bright ink on black")
+    if not changes:
+        return pool, []
+    images = np.asarray(pool.samples)
+    images = images_in_shape(255 - images if invert else images, shape)
+    brought = replace(pool, samples=images, class_digests=None)
+    return brought, [f"{name}: brought {', '.join(changes)}."]
 
 
 def pool_in_size(pool: ClassPool, size: tuple[int, int]) -> ClassPool:
@@ -227,10 +225,7 @@ def pool_in_size(pool: ClassPool, size: tuple[int, int]) -> ClassPool:
             f"image_size is for pictures; {pool.name!r} has feature vectors of "
             f"{pool.sample_shape[0]} numbers."
         )
-    if pool.sample_shape[:2] == size:
-        return pool
-    images = images_in_shape(np.asarray(pool.samples), (*size, *pool.sample_shape[2:]))
-    return replace(pool, samples=images, class_digests=None)
+    return _in_form(pool, (*size, *pool.sample_shape[2:]), False, "")[0]
 
 
 def in_form_of(pool: ClassPool, like: ClassPool, name: str) -> tuple[ClassPool, list[str]]:
@@ -241,12 +236,7 @@ def in_form_of(pool: ClassPool, like: ClassPool, name: str) -> tuple[ClassPool, 
         _check({"pool": replace(like, splits=None), "target": replace(pool, splits=None)})
     shape = like.sample_shape if encoder is None else tuple(like.info["encoded_shape"])
     papers = paper_of(pool), paper_of(like)
-    invert = None not in papers and papers[0] != papers[1]
-    notes = _changes(name, pool, shape, invert)
-    if notes:
-        rows = np.asarray(pool.samples)
-        images = images_in_shape(255 - rows if invert else rows, shape)
-        pool = replace(pool, samples=images, class_digests=None)
+    pool, notes = _in_form(pool, shape, None not in papers and papers[0] != papers[1], name)
     if encoder is not None:
         called = like.info["encoder"]
         pool = encode_pool(pool, encoder, encoder_name=called)
@@ -257,73 +247,39 @@ def in_form_of(pool: ClassPool, like: ClassPool, name: str) -> tuple[ClassPool, 
 # -- look-alikes --------------------------------------------------------------------------------
 
 
-def _between(pools: Mapping[str, ClassPool]) -> list[tuple[str, str, str, "LookAlikes"]]:
-    """(source, split, other source, what its training classes share with that split)."""
-    parts = {
-        (source, split): pool.split(split)
-        for source, pool in pools.items()
-        for split in dict.fromkeys(pool.splits or ())
-    }
-    looks = {place: Looks.of(part) for place, part in parts.items()}
+def _leaks(pools: Mapping[str, ClassPool]) -> list[tuple[str, str, "LookAlikes"]]:
+    """(source, other source, what its held-out classes share with the other's training classes)."""
     shared = []
-    for (source, split), held in parts.items():
-        for other in pools:
-            known = (other, "train")
-            if split in _HELD_OUT and other != source and known in parts:
-                alike = find_look_alikes(
-                    held, parts[known], looks=looks[source, split], other_looks=looks[known]
-                )
-                shared.append((source, split, other, alike))
-    return [entry for entry in shared if len(entry[3])]
+    for (source, pool), (other, known) in permutations(pools.items(), 2):
+        held = np.flatnonzero(np.isin(pool.splits or (), ("val", "test")))
+        trained = np.flatnonzero(np.isin(known.splits or (), "train"))
+        if len(held) and len(trained):
+            alike = find_look_alikes(pool.subset(held), known.subset(trained))
+            shared += [(source, other, alike)] if len(alike) else []
+    return shared
 
 
-def _leaks(pools: Mapping[str, ClassPool]) -> list[str]:
-    """What stands both in a held-out split and in another source's training split, in words."""
-    leaks = []
-    for source, split, other, alike in _between(pools):
-        groups = list(dict.fromkeys(group for group, _ in alike.groups))
-        looks = len({pair.name for pair in alike.pairs})
-        parts = [
-            f"the {one if len(names) == 1 else several} {few_names(names, 6)}"
-            for names, one, several in (
-                (groups, "group", "groups"), (alike.classes, "class", "classes")
-            )
-            if names
-        ]  # fmt: skip
-        if looks:
-            first = alike.pairs[0]
-            parts.append(
-                f"{looks} {'class' if looks == 1 else 'classes'} by their looks "
-                f"(such as {first.name!r} and {first.other!r})"
-            )
-        leaks.append(
-            f"The {split} classes of {source!r} share with the training classes of {other!r} "
-            f"{'; '.join(parts)}."
-        )
-    return leaks
-
-
-def _without_look_alikes(pools: Mapping[str, ClassPool], notes: list[str]) -> dict[str, ClassPool]:
+def _without(
+    pools: Mapping[str, ClassPool], leaks: list[tuple[str, str, "LookAlikes"]], notes: list[str]
+) -> dict[str, ClassPool]:
     """The pools without training classes that stand in a held-out split of another source."""
-    dropped: dict[str, set[str]] = {source: set() for source in pools}
-    for _, _, other, alike in _between(pools):
-        groups = {group for _, group in alike.groups}
-        known = pools[other]
-        of_groups = zip(known.class_names, known.groups or (), known.splits or (), strict=False)
-        dropped[other] |= {n for n, g, s in of_groups if g in groups and s == "train"}
-        dropped[other] |= {*alike.classes, *(pair.other for pair in alike.pairs)}
     kept = {}
     for source, pool in pools.items():
-        classes = [c for c, name in enumerate(pool.class_names) if name not in dropped[source]]
+        shared = [alike for _, other, alike in leaks if other == source]
+        groups = {group for alike in shared for _, group in alike.groups}
+        names = {n for alike in shared for n in (*alike.classes, *(p.other for p in alike.pairs))}
+        of_groups = zip(pool.class_names, pool.groups or (), pool.splits or (), strict=False)
+        names |= {n for n, g, s in of_groups if g in groups and s == "train"}
+        classes = [c for c, name in enumerate(pool.class_names) if name not in names]
         if not classes:
             raise DataError(
                 f"look_alikes='drop' would leave no class of {source!r}: all of them stand in a "
                 "held-out split of another source. Do not join it."
             )
-        if dropped[source]:
+        if names:
             notes.append(
-                f"{source}: {len(dropped[source])} training classes that other sources are "
-                "validated or tested on were left out."
+                f"{source}: {len(names)} training classes that other sources are validated or "
+                "tested on were left out."
             )
         kept[source] = pool.subset(classes)
     return kept
@@ -356,14 +312,18 @@ class LookAlikes:
     def __repr__(self) -> str:
         return f"LookAlikes({self.summary()})"
 
-    def summary(self) -> str:
-        """What they have in common, in words."""
-        shared = [f"group {a!r} is also {b!r}" for a, b in self.groups[:3]]
+    @property
+    def in_common(self) -> str:
+        """The first few of each kind, in words."""
+        shared = [f"group {a!r} is also {b!r}" for a, b in self.groups[:6]]
         shared += [f"class {name!r} is in both" for name in self.classes[:3]]
         shared += [f"{p.name!r} looks like {p.other!r}" for p in self.pairs[:3]]
         more = len(self) - len(shared)
-        text = "; ".join(shared) + (f"; and {more} more" if more else "")
-        return f"{' and '.join(map(repr, self.pools))}: {text or 'nothing in common'}"
+        return "; ".join([*shared, *([f"and {more} more"] if more else [])]) or "nothing in common"
+
+    def summary(self) -> str:
+        """What they have in common, in words."""
+        return f"{' and '.join(map(repr, self.pools))}: {self.in_common}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -371,24 +331,15 @@ class LookAlikes:
 
 
 @public
-def find_look_alikes(
-    pool: ClassPool,
-    other: ClassPool,
-    *,
-    same_looks: float = SAME_LOOKS,
-    looks: "Looks | None" = None,
-    other_looks: "Looks | None" = None,
-) -> LookAlikes:
+def find_look_alikes(pool: ClassPool, other: ClassPool) -> LookAlikes:
     """Look for classes that two pools have in common, such as Greek letters in two data sets.
 
     Groups are the same if all words of the one's name are in the other's ("Georgian" and
     "Mkhedruli_(Georgian)"), classes if their names are equal and no mere numbers. Looks are
     compared where both pools are drawings on empty paper: two classes look the same if their mean
-    drawings, with the ink's centre and size made the same, are less than ``same_looks`` times the
+    drawings, with the ink's centre and size made the same, are less than 0.65 times the
     spread within the classes apart. This is quick and errs both ways; it is a hint, no proof.
-    Whoever has the :class:`Looks` of a pool already can hand them over.
     """
-    check_number(same_looks, "same_looks", 0)
     groups = [
         (a, b)
         for a in dict.fromkeys(pool.groups or ())
@@ -397,10 +348,14 @@ def find_look_alikes(
     ]
     both = set(other.class_names)
     names = tuple(name for name in pool.class_names if name in both and not name.isdecimal())
-    looks, others = looks or Looks.of(pool), other_looks or Looks.of(other)
+    (mean, spread), (others, their_spread) = _mean_drawings(pool), _mean_drawings(other)
+    squared = np.square(mean).sum(axis=1)[:, None] + np.square(others).sum(axis=1)
+    squared = np.maximum(squared - 2 * mean @ others.T, 0)
+    distance = np.sqrt(squared / np.outer(spread, their_spread))
+    near = np.argwhere(distance < _SAME_LOOKS)
+    near = near[np.argsort(distance[tuple(near.T)], kind="stable")]
     pairs = tuple(
-        LookAlike(pool.class_names[i], other.class_names[j], distance)
-        for i, j, distance in looks.nearer_than(same_looks, others)
+        LookAlike(pool.class_names[i], other.class_names[j], float(distance[i, j])) for i, j in near
     )
     return LookAlikes((pool.name, other.name), tuple(groups), names, pairs)
 
@@ -430,40 +385,21 @@ def paper_of(pool: ClassPool) -> str | None:
     return "bright" if (rim >= 255 - _EXTREME).mean() >= _MOST else None
 
 
-@dataclass(frozen=True)
-class Looks:
-    """The mean drawing of every class, with the ink's centre and size made the same."""
-
-    mean: Float[np.ndarray, "classes pixels"]
-    spread: Float[np.ndarray, "classes"]
-    """Root mean square distance of a class's drawings from their mean; not a number where a class
-    is not of drawings."""
-
-    @staticmethod
-    def of(pool: ClassPool) -> "Looks":
-        """The looks of all classes of a pool."""
-        mean, spread = np.zeros((len(pool), _SIDE**2)), np.full(len(pool), np.nan)
-        paper = paper_of(pool)
-        for c in range(len(pool)) if paper is not None else ():
-            images = np.asarray(pool.samples_of(c)[:_SAMPLES])
-            drawings = _normalised(images if paper == "dark" else 255 - images)
-            mean[c] = drawings.mean(axis=0)
-            spread[c] = np.sqrt(((drawings - mean[c]) ** 2).sum(axis=1).mean())
-        several = spread > 0  # a class of one sample has no spread of its own
-        usual = np.median(spread[several]) if several.any() else 1.0
-        return Looks(mean, np.where(spread == 0, usual, spread))
-
-    def nearer_than(self, most: float, other: "Looks") -> list[tuple[int, int, float]]:
-        """Classes of these and of other looks, and their distance, the nearest first."""
-        squares = [np.square(looks.mean).sum(axis=1) for looks in (self, other)]
-        squared = squares[0][:, None] + squares[1] - 2 * self.mean @ other.mean.T
-        distance = np.sqrt(np.maximum(squared, 0) / np.outer(self.spread, other.spread))
-        rows, columns = np.nonzero(distance < most)
-        order = np.argsort(distance[rows, columns], kind="stable")
-        return [
-            (i, j, float(distance[i, j]))
-            for i, j in zip(rows[order].tolist(), columns[order].tolist(), strict=True)
-        ]
+def _mean_drawings(
+    pool: ClassPool,
+) -> tuple[Float[np.ndarray, "classes pixels"], Float[np.ndarray, "classes"]]:
+    """The mean drawing of every class, with the ink's centre and size made the same, and the root
+    mean square distance of its drawings from that; NaN for what is not of drawings."""
+    mean, spread = np.zeros((len(pool), _SIDE**2)), np.full(len(pool), np.nan)
+    paper = paper_of(pool)
+    for c in range(len(pool)) if paper is not None else ():
+        images = np.asarray(pool.samples_of(c)[:_SAMPLES])
+        drawings = _normalised(images if paper == "dark" else 255 - images)
+        mean[c] = drawings.mean(axis=0)
+        spread[c] = np.sqrt(((drawings - mean[c]) ** 2).sum(axis=1).mean())
+    several = spread > 0  # a class of one sample has no spread of its own
+    usual = np.median(spread[several]) if several.any() else 1.0
+    return mean, np.where(spread == 0, usual, spread)
 
 
 def _normalised(

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from taskscape.arguments import check_whole
 from taskscape.errors import DataError
 from taskscape.pools.cache import data_dir
 from taskscape.pools.mini_imagenet import load_mini_imagenet, locate_mini_imagenet
@@ -90,18 +89,14 @@ def _drawn(name: str) -> Callable[..., ClassPool]:
     def load(*, seed: Any = 0, n_drawings: Any = 20, image_size: Any = 28) -> ClassPool:
         from taskscape.pools import glyphs  # draws with matplotlib, which imports slowly
 
-        options = {"seed": seed, "n_drawings": n_drawings, "image_size": image_size}
-        whole = {option: check_whole(value, option) for option, value in options.items()}
-        return glyphs.load_glyphs(name, **whole)
+        return glyphs.load_glyphs(name, seed=seed, n_drawings=n_drawings, image_size=image_size)
 
     return load
 
 
-def _locate_glyphs() -> Path | None:
+def _locate_glyphs() -> Path:
     """The fonts inside matplotlib, found without importing it."""
-    spec = importlib.util.find_spec("matplotlib")
-    if spec is None or spec.origin is None:
-        return None
+    spec: Any = importlib.util.find_spec("matplotlib")
     return Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf"
 
 

@@ -31,7 +31,7 @@ from taskscape.pools.mini_imagenet import leo_pickles, load_leo
 from taskscape.pools.npz import load_npz
 from taskscape.pools.omniglot import load_omniglot, looks_like_omniglot
 from taskscape.pools.pool import PHOTOGRAPHS, ClassPool, parse_split, with_notes
-from taskscape.pools.splits import drop_small_classes, is_by_name, named_splits
+from taskscape.pools.splits import drop_small_classes, named_splits
 from taskscape.pools.tables import SUFFIXES as TABLES
 from taskscape.pools.tables import is_table, load_table, parquet_files
 
@@ -67,7 +67,6 @@ def load_pool(
     path: File = None,
     seed: Number = None,
     n_drawings: Number = None,
-    rotations: Flag = None,
     name: Text = None,
     class_names: Texts = None,
     groups: ByClass = None,
@@ -111,7 +110,6 @@ def load_pool(
         path: where a known data set lies, if not in the folder of data sets.
         seed: for glyphs, letters and symbols, what decides how they are drawn.
         n_drawings: for the same, drawings of each character.
-        rotations: for Omniglot, whether every character turned is a class of its own.
         name: what to call the pool; for arrays, npz, tables, folders and joined data.
         class_names: for a pair of arrays or a dataset, a name for each class.
         groups: for any source, the group of each class: a dict of class to group, the path of a CSV
@@ -142,9 +140,7 @@ def load_pool(
     for option in ("source", "split", "encoder", "encoder_name", "encoder_batch", "download"):
         options.pop(option, None)
     if split is not None:
-        if not isinstance(split, str):
-            raise DataError(f"split={split!r}: expected text such as 'train' or 'train+val'.")
-        parse_split(split)
+        parse_split(str(split))
     check_encoder(encoder, encoder_name, encoder_batch)
     pool = _open(source, bool(download), options)
     if split is not None:
@@ -220,7 +216,8 @@ def _by_taker(
     accepted = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name in known]
     own, later = {}, {}
     for name, value in options.items():
-        if name in accepted and not (name in _FOR_ANY and is_by_name(value)):
+        by_name = name in _FOR_ANY and isinstance(value, Mapping | str | os.PathLike)
+        if name in accepted and not by_name:
             own[name] = value
         elif name in _FOR_ANY:
             later[name] = value

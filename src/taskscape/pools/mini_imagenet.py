@@ -94,7 +94,7 @@ def _read(folder: Path, files: Mapping[str, Path], name: str) -> ClassPool:
     parts = {split: _read_one(file, split) for split, file in files.items()}
     whole = join_splits(folder, parts)
     X, y, info = whole.pop("samples"), whole.pop("labels"), {"source": str(folder)}
-    return load_arrays(X, y, name=name, info=info, **whole)
+    return load_arrays(X, y, name=name, info=info, by_sample=True, **whole)
 
 
 def _read_one(file: Path, split: str) -> dict[str, np.ndarray]:

@@ -69,7 +69,7 @@ def _read(path: Path, name: str, chosen: Mapping[str, Any], skip_damaged: bool) 
             split: {role: _array(path, arrays, key) for role, key in part.items()}
             for split, part in parts.items()
         }
-    by_sample = not parts and not any(key.lower().startswith("class") for key in whole.values())
+    by_sample = not any(key.lower().startswith("class") for key in whole.values())
     by_role |= join_splits(path, by_split) if by_split else {}
     samples, labels = by_role.pop("samples"), by_role.pop("labels")
     return load_arrays(
@@ -139,18 +139,11 @@ def _check(
     path: Path, whole: Mapping[str, str], parts: Mapping[str, Mapping[str, str]], names: list[str]
 ) -> None:
     missing = [role for role in ("samples", "labels") if role not in whole]
-    for split, part in parts.items():
-        one = next(iter(part.values()))
-        if len(part) < 2 and missing:
-            raise DataError(
-                f"{path}: {one!r} has no partner for {split!r}; samples and labels come in pairs "
-                f"such as X_train, y_train. Found {few_names(names, 12)}."
-            )
-        if len(missing) < 2:
-            raise DataError(
-                f"{path} has arrays for single splits ({one!r}) and for the whole "
-                f"({next(iter(whole.values()))!r}). Keep one kind."
-            )
+    if parts and (len(missing) < 2 or any(len(part) < 2 for part in parts.values())):
+        raise DataError(
+            f"{path}: samples and labels of splits come in pairs such as X_train, y_train, and not "
+            f"besides those of the whole. Found {few_names(names, 12)}."
+        )
     if missing and not parts:
         raise DataError(
             f"{path} has no {missing[0]} under a known key: found {few_names(names, 12)}; expected "
@@ -160,30 +153,21 @@ def _check(
 
 
 def join_splits(path: Path, parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """One pair of arrays, and the split of every class, from a pair per split."""
-    ordered = [s for s in SPLITS if s in parts]
-    samples = [parts[s]["samples"] for s in ordered]
-    labels = [clean_labels(parts[s]["labels"], f"the {s} labels") for s in ordered]
-    joined = np.concatenate(labels)  # of one type, also where a part has numbers and another text
-    pieces = np.split(joined, np.cumsum([len(y) for y in labels])[:-1])
-    owner: dict[Any, str] = {}
-    for split, X, y in zip(ordered, samples, pieces, strict=True):
+    """One pair of arrays, and the split of every sample, from a pair per split."""
+    splits = [s for s in SPLITS if s in parts]
+    samples = [parts[s]["samples"] for s in splits]
+    labels = [clean_labels(parts[s]["labels"], f"the {s} labels") for s in splits]
+    for split, X, y in zip(splits, samples, labels, strict=True):
         if len(X) != len(y):
             raise DataError(f"{path}: {split!r} has {len(X)} samples and {len(y)} labels.")
-        for label in np.unique(y).tolist():
-            if label in owner:
-                raise DataError(
-                    f"{path}: class {label!r} is in both {owner[label]!r} and {split!r}. Splits "
-                    "are of classes, not of samples: test tasks are made of classes never "
-                    "seen in training. Join the parts and give each class one split, or make the "
-                    "labels distinct if they only restart in each part."
-                )
-            owner[label] = split
     kinds = {(part.shape[1:], part.dtype.kind == "u") for part in samples}
     if len(kinds) > 1:
         raise DataError(
             f"{path}: the splits have samples of different shape or type: "
             f"{', '.join(f'{p.shape[1:]} {p.dtype}' for p in samples)}."
         )
-    splits = [owner[label] for label in np.unique(joined).tolist()]
-    return {"samples": np.concatenate(samples), "labels": joined, "splits": splits}
+    return {
+        "samples": np.concatenate(samples),
+        "labels": np.concatenate(labels),
+        "splits": np.repeat(splits, [len(y) for y in labels]),
+    }

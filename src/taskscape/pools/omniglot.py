@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from taskscape.arguments import check_flag
 from taskscape.errors import DataError
 from taskscape.io.files import expanded
@@ -51,31 +49,25 @@ def looks_like_omniglot(path: Path) -> bool:
 
 
 def load_omniglot(
-    *, rotations: Any = False, image_size: Any = 28, path: Any = None, skip_damaged: Any = False
+    *, image_size: Any = 28, path: Any = None, skip_damaged: Any = False
 ) -> ClassPool:
     """Open the official release of Omniglot: folders or zips, at ``path`` or among known data.
 
     A class is a character, named ``"Alphabet/characterNN"``; its group is the alphabet. The split
     is the official one: background is train, evaluation is test. The pictures are black ink on
     white; here ink is 255 on a background of 0, so that empty paper is zero. They are shrunk,
-    antialiased, from 105×105 to ``image_size``. ``rotations=True`` adds every character turned
-    counter-clockwise by 90°, 180° and 270° as further classes ``"…/rot090"`` and so on, in the
-    same group and split. ``skip_damaged=True`` leaves out drawings that cannot be read.
+    antialiased, from 105×105 to ``image_size``. ``skip_damaged=True`` leaves out drawings that
+    cannot be read.
     """
     size = check_image_size(image_size) or (28, 28)
-    if check_flag(rotations, "rotations") and size[0] != size[1]:
-        raise DataError(f"image_size={image_size!r} is not square; rotations=True needs it to be.")
     skip = check_flag(skip_damaged, "skip_damaged")
     place = locate_omniglot() if path is None else expanded(path)
     if place is None or not place.exists():
         at = data_dir() if place is None else place
         raise DataError(f"no Omniglot at {at}: expected {_EXPECTED}.")
     trees = _halves(place)
-    key = [_VERSION, [tree.stamp for tree in trees], size, skip]
-    plain = cached("omniglot", cache_key(*key), lambda: _read(trees, size, place, skip))
-    if not rotations:
-        return plain
-    return cached("omniglot", cache_key(*key, "rotations"), lambda: _with_rotations(plain))
+    key = cache_key(_VERSION, [tree.stamp for tree in trees], size, skip)
+    return cached("omniglot", key, lambda: _read(trees, size, place, skip))
 
 
 def _halves(path: Path) -> list[FileTree]:
@@ -113,23 +105,3 @@ def _read(trees: Sequence[FileTree], size: tuple[int, int], path: Path, skip: bo
         smooth=Smooth.HAMMING,
     )  # fmt: skip
     return replace(pool, samples=255 - pool.samples)
-
-
-def _with_rotations(pool: ClassPool) -> ClassPool:
-    """Every class followed by its three rotations."""
-    turned = []
-    for c in range(len(pool)):
-        turned += [np.rot90(pool.samples_of(c), quarter, axes=(1, 2)) for quarter in range(4)]
-    counts = np.repeat(pool.counts, 4)
-    ends = ("", "/rot090", "/rot180", "/rot270")
-    return ClassPool(
-        name=pool.name,
-        samples=np.concatenate(turned),
-        starts=np.cumsum(counts) - counts,
-        counts=counts,
-        class_names=tuple(name + end for name in pool.class_names for end in ends),
-        groups=tuple(g for g in pool.groups or () for _ in ends),
-        splits=tuple(s for s in pool.splits or () for _ in ends),
-        info={**pool.info, "rotations": True},
-        sample_names=tuple(name for c in range(len(pool)) for name in pool.names_of(c) * 4),
-    )

@@ -289,13 +289,17 @@ class ClassPool(ShownInNotebooks):
             return tuple(map(str, range(self.counts[c])))
         return self.sample_names[self.starts[c] : self.starts[c] + self.counts[c]]
 
-    def sample_index(self, which: int | str, name: str) -> int:
+    def sample_index(self, which: int | str, name: Any) -> int:
         """Which of the samples of a class has this name; a path may be cut short in front.
+
+        A number stands for itself.
 
         Where the pool has ``cat/01.png`` of the class ``cat``, ``01.png`` is enough, and
         ``images/cat/01.png`` is understood too.
         """
         c = self.class_index(which)
+        if not isinstance(name, str):
+            return check_whole(name, "sample", 0, int(self.counts[c]) - 1)
         if self.sample_names is None:
             raise DataError(
                 f"{name!r}: the samples of pool {self.name!r} have no names; give their numbers, "

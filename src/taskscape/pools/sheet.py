@@ -27,17 +27,12 @@ def contact_sheet(pool: ClassPool, path: str | os.PathLike[str]) -> None:
 def _rows(pool: ClassPool) -> list[tuple[str, str, list[int]]]:
     """(split, group, classes) in the order of the sheet, at most ``_ROWS`` of them."""
     rows: dict[tuple[str, str], list[int]] = {}
-    names = ("",) * len(pool)
-    for c, place in enumerate(zip(pool.splits or names, pool.groups or names, strict=True)):
+    splits = pool.splits or ("",) * len(pool)
+    groups = pool.groups or [str(c // _COLUMNS) for c in range(len(pool))]  # a split fills several
+    for c, place in enumerate(zip(splits, groups, strict=True)):
         rows.setdefault(place, []).append(c)
-    if pool.groups is None:  # without groups, a split fills several rows
-        rows = {
-            (s, f"{1 + i // _COLUMNS}"): classes[i : i + _COLUMNS]
-            for (s, _), classes in rows.items()
-            for i in range(0, len(classes), _COLUMNS)
-        }
     shown = sorted(rows, key=lambda place: (*SPLITS, "").index(place[0]))[:_ROWS]
-    return [(split, group, rows[split, group]) for split, group in shown]
+    return [(*place, rows[place]) for place in shown]
 
 
 def _images(pool: ClassPool) -> "Figure":
@@ -46,26 +41,20 @@ def _images(pool: ClassPool) -> "Figure":
     rows = _rows(pool)
     height, width = pool.sample_shape[:2]
     gap = max(1, width // 14)
+    tall, wide = height + gap, width + gap
     figure = Figure(figsize=(10, 0.9 + 0.42 * len(rows) * height / width), layout="constrained")
     axes = figure.subplots()
-    colour = pool.sample_shape[2:]
-    sheet = np.full(
-        (len(rows) * (height + gap), _COLUMNS * (width + gap), *colour), 255, dtype=np.uint8
-    )
+    shape = (len(rows) * tall, _COLUMNS * wide, *pool.sample_shape[2:])
+    sheet = np.full(shape, 255, dtype=np.uint8)
     for r, (_, _, classes) in enumerate(rows):
         picks = np.linspace(0, len(classes) - 1, min(_COLUMNS, len(classes))).astype(int)
         for column, c in enumerate(np.asarray(classes)[picks]):
             image = pool.samples_of(int(c))[column % pool.counts[c]]
-            y, x = r * (height + gap), column * (width + gap)
-            sheet[y : y + height, x : x + width] = image
+            sheet[r * tall :, column * wide :][:height, :width] = image
     axes.imshow(sheet, cmap="gray", interpolation="nearest", vmin=0, vmax=255)
-    axes.set_yticks(
-        [r * (height + gap) + height / 2 for r in range(len(rows))],
-        [
-            for_matplotlib(" ".join(p for p in (s, pool.groups and g, f"({len(c)})") if p))
-            for s, g, c in rows
-        ],
-    )
+    labels = [" ".join(p for p in (s, pool.groups and g, f"({len(c)})") if p) for s, g, c in rows]
+    middles = [r * tall + height / 2 for r in range(len(rows))]
+    axes.set_yticks(middles, list(map(for_matplotlib, labels)))
     for tick, (s, _, _) in zip(axes.get_yticklabels(), rows, strict=True):
         tick.set_color(_COLOURS[s])
     axes.set_xticks([])

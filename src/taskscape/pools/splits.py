@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from taskscape.arguments import Seed, check_flag, check_number, check_seed, check_whole, public
+from taskscape.arguments import Seed, check_number, check_seed, check_whole, public
 from taskscape.errors import DataError
 from taskscape.io.tables import read_csv
 from taskscape.pools.arrays import as_numpy
@@ -25,14 +25,12 @@ def split_classes(
     test_share: float = 0.2,
     val_share: float = 0.2,
     n_way: int = 5,
-    keep: bool = True,
 ) -> ClassPool:
     """The pool with training, validation and test classes, dealt out by chance.
 
-    Splits that the pool has stay, and only missing ones are taken from its training classes;
-    ``keep=False`` deals all classes again. Whole groups go to one split where every split can have
-    ``n_way`` classes or more that way, else single classes. ``pool.info["notes"]`` tells what was
-    done, and `taskscape run` does the same.
+    Splits that the pool has stay, and only missing ones are taken from its training classes. Whole
+    groups go to one split where every split can have ``n_way`` classes or more that way, else
+    single classes. ``pool.info["notes"]`` tells what was done, and `taskscape run` does the same.
 
     >>> pool = ClassPool.from_classes({str(c): np.zeros((3, 2)) for c in range(20)})
     >>> split_classes(pool, seed=0)
@@ -41,10 +39,7 @@ def split_classes(
     check_number(test_share, "test_share", 0, 0.8)
     check_number(val_share, "val_share", 0, 0.8)
     check_whole(n_way, "n_way", 1)
-    check_flag(keep, "keep")
-    dealt, notes = deal_splits(
-        pool if keep else replace(pool, splits=None), check_seed(seed), test_share, val_share, n_way
-    )
+    dealt, notes = deal_splits(pool, check_seed(seed), test_share, val_share, n_way)
     return with_notes(dealt, *notes)
 
 
@@ -93,11 +88,6 @@ def _deal(units: np.ndarray, shares: dict[str, float], rng: np.random.Generator)
 
 
 # -- named by the user --------------------------------------------------------------------------
-
-
-def is_by_name(values: Any) -> bool:
-    """Whether splits or groups are given by the names of classes: a dict, or a CSV file."""
-    return isinstance(values, Mapping | str | os.PathLike)
 
 
 def named_splits(

@@ -1,8 +1,7 @@
 """A table with a row per sample: Parquet, Arrow and CSV files, data frames, `datasets`."""
 
 import codecs
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from io import BufferedReader, BytesIO
 from pathlib import Path
@@ -29,7 +28,7 @@ from taskscape.pools.pool import ClassPool, as_samples, few_names, left_out, wit
 PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".tsv")
 SUFFIXES = (*PARQUET, ".arrow", ".feather", ".ipc", *TEXT)
-_VERSION = 4
+_VERSION = 5
 _ROWS_AT_ONCE = 1 << 14
 _LABELS = ("label", "labels", "y", "class", "class_name", "target", "targets")
 _SPLITS = ("split", "class_split")
@@ -38,20 +37,6 @@ _IDS = ("id", "ids", "sample", "sample_name", "filename", "file_name", "file", "
 _FEATURES = ("features", "feature", "embedding", "embeddings", "x", "vector", "data")
 _NOT_FEATURES = (*_IDS, "index", "__index_level_0__", "unnamed: 0", "")
 _NUMBERS = ("whole", "fraction")
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What a user says of a table: its columns, and how pictures in it are read."""
-
-    label: Any
-    features: list[str] | None
-    split: Any
-    group: Any
-    ids: Any
-    image_size: tuple[int, int] | None
-    colour: bool | None
-    skip_damaged: bool
 
 
 def load_table(
@@ -80,23 +65,29 @@ def load_table(
     ``pool.info["unused_columns"]`` tells what was left out. Missing and infinite numbers, missing
     labels and damaged pictures are an error; ``skip_damaged`` leaves these rows out, with a note.
     """
-    columns = feature_columns
-    if columns is not None:
-        columns = [columns] if isinstance(columns, str) else [str(c) for c in columns]
-    asked = _Asked(
-        label_column, columns, split_column, group_column, id_column,
-        check_image_size(image_size), check_colour(colour),
-        check_flag(skip_damaged, "skip_damaged"),
-    )  # fmt: skip
+    asked: dict[str, Any] = {
+        "label_column": label_column,
+        "split_column": split_column,
+        "group_column": group_column,
+        "id_column": id_column,
+    }
+    if feature_columns is not None:
+        names = [feature_columns] if isinstance(feature_columns, str) else feature_columns
+        asked["feature_columns"] = [str(c) for c in names]
+    how = {
+        "size": check_image_size(image_size),
+        "colour": check_colour(colour),
+        "skip_damaged": check_flag(skip_damaged, "skip_damaged"),
+    }
     if not isinstance(source, str | Path):
         table, where = _in_memory(source)
         features = source.features if _is_dataset(source) else {}
-        return _read(ds.dataset(table), where, str(name or "table"), asked, features)
+        return _read(ds.dataset(table), where, str(name or "table"), asked, how, features)
     path = expanded(source)
     name = path.stem if name is None else str(name)
     files = parquet_files(path) if path.is_dir() else [path]
-    key = cache_key("table", _VERSION, [file_stamp(file) for file in files], name, asdict(asked))
-    return cached("table", key, lambda: _read_files(path, files, name, asked))
+    key = cache_key("table", _VERSION, [file_stamp(file) for file in files], name, asked, how)
+    return cached("table", key, lambda: _read_files(path, files, name, asked, how))
 
 
 def parquet_files(folder: Path) -> list[Path]:
@@ -135,19 +126,21 @@ def _in_memory(source: Any) -> tuple[Any, str]:
         ) from error
 
 
-def _read_files(path: Path, files: Sequence[Path], name: str, asked: _Asked) -> ClassPool:
+def _read_files(
+    path: Path, files: Sequence[Path], name: str, asked: Mapping[str, Any], how: Mapping[str, Any]
+) -> ClassPool:
     """The pool of one file, or of several that make one table."""
     file = files[0]
     try:
         if file.suffix.lower() not in PARQUET:
-            data = ds.dataset(_open(path, (asked.label, asked.group, asked.ids)))
+            data = ds.dataset(_open(path, asked.values()))
         else:
             data = ds.dataset([str(one) for one in files], format="parquet")
             for file in files:
                 if not pq.read_schema(file).equals(data.schema):
                     raise DataError(f"{file} has other columns than {files[0]}; write all alike.")
             file = path
-        return _read(data, str(path), name, asked)
+        return _read(data, str(path), name, asked, how)
     except DataError:
         raise
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
@@ -158,7 +151,12 @@ def _read_files(path: Path, files: Sequence[Path], name: str, asked: _Asked) -> 
 
 
 def _read(
-    data: Any, where: str, name: str, asked: _Asked, features: Mapping[str, Any] | None = None
+    data: Any,
+    where: str,
+    name: str,
+    asked: Mapping[str, Any],
+    how: Mapping[str, Any],
+    features: Mapping[str, Any] | None = None,
 ) -> ClassPool:
     """The pool of an Arrow dataset; ``features`` of `datasets` know the names of its classes.
 
@@ -170,85 +168,66 @@ def _read(
         raise DataError(f"{where} has several columns called {twice[0]!r}. Rename or drop one.")
     if data.count_rows() == 0:
         raise DataError(f"{where} has no rows.")
-    empty = _plainly_typed(data.schema.empty_table())
-    columns = _Columns.find(where, empty, asked)
-    about = _plainly_typed(data.to_table(columns.about))
-    rows, notes = _sound_rows(where, about, columns.needed, asked.skip_damaged)
-    samples: Any
-    if _kind(empty, columns.features[0]) == "picture":
-        cells = _plainly_typed(data.to_table(columns.features)).column(0).take(rows).to_pylist()
-        places = [f"{where}, row {row}, column {columns.features[0]!r}" for row in rows]
-        pictures = _pictures(cells, places, asked)
+    empty, skip = _plainly_typed(data.schema.empty_table()), how["skip_damaged"]
+    column_of, used, unused = _columns(where, empty, asked)
+    about = _plainly_typed(data.to_table(list(column_of.values())))
+    needed = [column for role, column in column_of.items() if role != "sample_names"]
+    rows, notes = _sound_rows(where, about, needed, skip)
+    if _kind(empty, used[0]) == "picture":
+        cells = _plainly_typed(data.to_table(used)).column(0).take(rows).to_pylist()
+        places = [f"{where}, row {row}, column {used[0]!r}" for row in rows]
+        pictures = _pictures(cells, places, how)
         notes += left_out(pictures.damaged, f"of {len(rows):,} pictures could not be read")
         samples, rows = pictures.samples, rows[pictures.kept]
-    elif asked.image_size is not None or asked.colour is not None:
+    elif how["size"] is not None or how["colour"] is not None:
         raise DataError(f"image_size and colour are for pictures; {where} has features.")
     else:
-        samples = _features(where, data, columns.features, rows, asked.skip_damaged)
-
-    def values(column: str | None) -> Any:
-        return None if column is None else np.asarray(about.column(column).take(rows).to_numpy())
-
+        samples = _features(where, data, used, rows, skip)
+    values = {role: about.column(c).take(rows).to_numpy() for role, c in column_of.items()}
     pool = load_arrays(
-        samples, values(columns.label), name=name, splits=values(columns.split),
-        groups=values(columns.group), sample_names=values(columns.ids), by_sample=True,
-        class_names=getattr((features or {}).get(columns.label), "names", None),
-        skip_damaged=asked.skip_damaged, given_rows=rows,
-        info={"source": where, "unused_columns": columns.unused},
+        samples, name=name, by_sample=True, skip_damaged=skip, given_rows=rows,
+        class_names=getattr((features or {}).get(column_of["y"]), "names", None),
+        info={"source": where, "unused_columns": unused}, **values,
     )  # fmt: skip
-    return with_notes(pool, *columns.notes, *notes)
+    if "feature_columns" not in asked:
+        unasked = [c for c in unused if c.lower() not in _NOT_FEATURES]
+        notes = [*left_out(unasked, f"of {len(names)} columns are not features"), *notes]
+    return with_notes(pool, *notes)
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """What the columns of a table are."""
-
-    label: str
-    split: str | None
-    group: str | None
-    ids: str | None
-    features: list[str]
-    unused: list[str]
-    notes: list[str]
-    """On unused ones that a user may believe to be features."""
-
-    @property
-    def needed(self) -> list[str]:
-        """Those besides the features that must have a value in every row."""
-        return [c for c in (self.label, self.split, self.group) if c is not None]
-
-    @property
-    def about(self) -> list[str]:
-        """Those that are not features."""
-        return self.needed if self.ids is None else [*self.needed, self.ids]
-
-    @staticmethod
-    def find(where: str, table: Any, asked: _Asked) -> "_Columns":
-        names = table.column_names
-        split = _column(where, table, _SPLITS, asked.split, "split_column")
-        group = _column(where, table, _GROUPS, asked.group, "group_column")
-        ids = _column(where, table, (), asked.ids, "id_column")
-        if ids is None:  # fractions are taken for features
-            by_name = {
-                c.lower(): c for c in reversed(names) if _kind(table, c) in ("text", "whole")
-            }
-            ids = next((by_name[name] for name in _IDS if name in by_name), None)
-        label = _column(where, table, _LABELS, asked.label, "label_column")
-        if label is None:
-            texts = [c for c in names if c not in (split, group, ids) and _kind(table, c) == "text"]
-            if len(texts) != 1:
-                raise DataError(
-                    f"{where} has no label column: found {few_names(names, 12)}; expected one of "
-                    f"{few_names(_LABELS, 12)}, a single column of text, or name it with "
-                    "label_column=…"
-                )
-            label = texts[0]
-        others = [c for c in names if c not in (label, split, group, ids)]
-        used = _feature_columns(where, table, others, asked.features)
-        unused = [c for c in others if c not in used]
-        unasked = [c for c in unused if asked.features is None and c.lower() not in _NOT_FEATURES]
-        notes = left_out(unasked, f"of {len(names)} columns are not features")
-        return _Columns(label, split, group, ids, used, unused, notes)
+def _columns(
+    where: str, table: Any, asked: Mapping[str, Any]
+) -> tuple[dict[str, str], list[str], list[str]]:
+    """The column of labels (``y``), splits, groups and names; those of features; and all others."""
+    names = table.column_names
+    asked_for = {
+        "y": ("label_column", _LABELS),
+        "splits": ("split_column", _SPLITS),
+        "groups": ("group_column", _GROUPS),
+        "sample_names": ("id_column", ()),
+    }
+    column_of = {
+        role: column
+        for role, (argument, usual) in asked_for.items()
+        if (column := _column(where, table, usual, asked[argument], argument)) is not None
+    }
+    if "sample_names" not in column_of:  # fractions are taken for features
+        by_name = {c.lower(): c for c in reversed(names) if _kind(table, c) in ("text", "whole")}
+        named = [by_name[name] for name in _IDS if name in by_name]
+        column_of |= {"sample_names": named[0]} if named else {}
+    if "y" not in column_of:
+        known = column_of.values()
+        texts = [c for c in names if c not in known and _kind(table, c) == "text"]
+        if len(texts) != 1:
+            raise DataError(
+                f"{where} has no label column: found {few_names(names, 12)}; expected one of "
+                f"{few_names(_LABELS, 12)}, a single column of text, or name it with "
+                "label_column=…"
+            )
+        column_of["y"] = texts[0]
+    others = [c for c in names if c not in column_of.values()]
+    used = _feature_columns(where, table, others, asked.get("feature_columns"))
+    return column_of, used, [c for c in others if c not in used]
 
 
 def _column(where: str, table: Any, usual: Sequence[str], named: Any, argument: str) -> str | None:
@@ -325,7 +304,7 @@ def _kind(table: Any, column: str) -> str:
 # -- reading ------------------------------------------------------------------------------------
 
 
-def _open(path: Path, named: Sequence[Any]) -> Any:
+def _open(path: Path, named: Collection[Any]) -> Any:
     """The table of an Arrow or CSV file."""
     if path.suffix.lower() in TEXT:
         return _open_text(path, named)
@@ -351,30 +330,26 @@ def _plainly_typed(table: Any) -> Any:
     return table
 
 
-def _open_text(path: Path, named: Sequence[Any]) -> Any:
+def _open_text(path: Path, named: Collection[Any]) -> Any:
     """A CSV file with a header, which shows whether commas, semicolons or tabs divide it."""
     with path.open("rb") as file:
         header = file.readline(1 << 20)
-        file.seek(0)
-        counts = [(b.count(b'"'), b.count(b"\n")) for b in iter(lambda: file.read(1 << 20), b"")]
+        quoted = b'"' in header or any(b'"' in line for line in file)
     if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise DataError(f"{path} is UTF-16 text. Save it as UTF-8.")
     delimiter = chr(max(b",;\t", key=header.count))
-    quotes, line_ends = map(sum, zip(*counts, strict=True))
-    if quotes % 2:
-        _check_quotes(path, delimiter)
+    for _ in csv_rows(path, delimiter) if quoted else ():
+        pass  # Arrow takes what follows an open quote for one cell; here it is an error
     options = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     table = pyarrow.csv.read_csv(path, parse_options=options)
-    if quotes and line_ends > table.num_rows + 1:
-        _check_quotes(path, delimiter)
     check_header(str(path), table.column_names)
     for i, column in enumerate(table.schema):
-        if pyarrow.types.is_string(column.type) and column.name in table[i].to_pylist():
+        if pt.is_string(column.type) and column.name in table[i].to_pylist():
             raise DataError(
                 f"{path}, line 1: {column.name!r} is also in a row below. Is this the first row of "
                 "data? Add a line above it that names the columns."
             )
-        if pyarrow.types.is_binary(column.type):
+        if pt.is_binary(column.type):
             raise DataError(
                 f"{path}: column {column.name!r} has letters that are not UTF-8 text. Save the "
                 "file as UTF-8."
@@ -382,13 +357,7 @@ def _open_text(path: Path, named: Sequence[Any]) -> Any:
     return _with_padded_names(path, table, options, named)
 
 
-def _check_quotes(path: Path, delimiter: str) -> None:
-    """Arrow takes what follows an open quote for one cell; here it is an error."""
-    for _ in csv_rows(path, delimiter):
-        pass
-
-
-def _with_padded_names(path: Path, table: Any, options: Any, named: Sequence[Any]) -> Any:
+def _with_padded_names(path: Path, table: Any, options: Any, named: Collection[Any]) -> Any:
     """The table with 007 as text, not as 7, in columns of labels and of other names."""
     usual = (*_LABELS, *_GROUPS, *_IDS)
     names = [
@@ -438,7 +407,7 @@ def _refuse_gaps(
         )
 
 
-def _pictures(cells: Sequence[Any], places: Sequence[str], asked: _Asked) -> Pictures:
+def _pictures(cells: Sequence[Any], places: Sequence[str], how: Mapping[str, Any]) -> Pictures:
     def opened(cell: Any, place: str) -> BufferedReader | BytesIO:
         data = cell.get("bytes") if isinstance(cell, dict) else cell
         if data is not None:
@@ -448,10 +417,8 @@ def _pictures(cells: Sequence[Any], places: Sequence[str], asked: _Asked) -> Pic
         except (KeyError, TypeError, OSError) as error:
             raise DataError(f"{place}: its picture is not there ({error}).") from error
 
-    return read_pictures(
-        [(partial(opened, *one), one[1]) for one in zip(cells, places, strict=True)],
-        size=asked.image_size, colour=asked.colour, skip_damaged=asked.skip_damaged,
-    )  # fmt: skip
+    pairs = zip(cells, places, strict=True)
+    return read_pictures([(partial(opened, *pair), pair[1]) for pair in pairs], **how)
 
 
 def _features(
@@ -465,10 +432,9 @@ def _features(
         piece = _plainly_typed(pa.Table.from_batches([batch])).take(own - begin)
         begin += batch.num_rows
         if len(own):
-            values = as_samples(_numbers(where, piece, columns, own, skip))
+            dims = None if X is None else X.shape[1]
+            values = as_samples(_numbers(where, piece, columns, own, skip, dims))
             X = room((len(rows), values.shape[1]), values.dtype) if X is None else X
-            if values.shape[1] != X.shape[1]:
-                raise _uneven(where, columns[0], values.shape[1], own[0], X.shape[1], rows[0])
             X[at : at + len(own)] = values
             at += len(own)
     return X
@@ -483,7 +449,12 @@ def _pieces(data: Any, columns: Sequence[str]) -> Iterator[Any]:
 
 
 def _numbers(
-    where: str, piece: Any, columns: Sequence[str], rows: Int[np.ndarray, "rows"], skip: bool
+    where: str,
+    piece: Any,
+    columns: Sequence[str],
+    rows: Int[np.ndarray, "rows"],
+    skip: bool,
+    dims: int | None,
 ) -> Float[np.ndarray, "rows dims"]:
     """The features of a piece of a table; missing ones, where they may be skipped, are NaN."""
     for column in columns:
@@ -495,24 +466,18 @@ def _numbers(
     lengths = np.asarray(lists.value_lengths().drop_null())
     if not len(lengths):
         raise DataError(f"{where}: no row has a value in column {columns[0]!r}.")
-    odd = np.flatnonzero(lengths != lengths[0])
+    dims = int(lengths[0]) if dims is None else dims
+    odd = np.flatnonzero(lengths != dims)
     if odd.size:
-        wrong, first = rows[there][odd[0]], rows[there][0]
-        raise _uneven(where, columns[0], lengths[odd[0]], wrong, lengths[0], first)
+        raise DataError(
+            f"{where}: column {columns[0]!r} has {lengths[odd[0]]} features in row "
+            f"{rows[there][odd[0]]} and {dims} in rows before; all rows need the same number."
+        )
     flat = lists.drop_null().flatten()
     if flat.null_count and not skip:
         raise DataError(f"{where}: column {columns[0]!r} has {flat.null_count} missing features.")
-    values = np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(lengths), -1)
-    values = values if values.dtype.kind == "f" else values.astype(np.float32)
-    if there.all():
-        return values
-    filled = np.full((len(rows), values.shape[1]), np.nan, dtype=values.dtype)
-    filled[there] = values
+    values = np.asarray(flat.to_numpy(zero_copy_only=False))
+    kind = values.dtype if values.dtype.kind == "f" else np.float32
+    filled = np.full((len(rows), dims), np.nan, dtype=kind)
+    filled[there] = values.reshape(len(lengths), dims)
     return filled
-
-
-def _uneven(where: str, column: str, one: Any, row: Any, other: Any, first: Any) -> DataError:
-    return DataError(
-        f"{where}: column {column!r} has {one} features in row {row} and {other} in row {first}; "
-        "all rows need the same number."
-    )

@@ -97,11 +97,7 @@ def _is_tasks(path: Path) -> bool:
     if is_csv(path):
         with path.open(encoding="utf-8", errors="replace") as file:
             return file.readline().startswith("task,class,sample,role")
-    try:
-        read_header(open_parquet(path).schema_arrow, str(path))
-    except DataError:
-        return False
-    return True
+    return bool(read_header(open_parquet(path).schema_arrow, str(path)))
 
 
 TASKS = Kind("a list of tasks", _is_tasks)
@@ -161,27 +157,37 @@ def read_tasks_csv(path: str | os.PathLike[str], pool: ClassPool) -> TaskSet:
     ``query``; left out, all are support.
     """
     table = read_csv(path, _EXPECTED, "task", "class", any_case=True)
-    names = table.columns
-    if "sample" in names and "n_shot" in names:
+    columns = table.columns
+    if "sample" in columns and "n_shot" in columns:
         raise DataError(f"{table.path} has both sample and n_shot; list samples, or say how many.")
-    tasks: dict[str, dict[str, dict[str, list[str]]]] = {}
+    classes: dict[str, list[str]] = {}
     shots: dict[str, str] = {}
-    for i, values in enumerate(zip(*names.values(), strict=True)):
-        row = dict(zip(names, values, strict=True))
-        of_task = tasks.setdefault(row["task"], {})
-        if "sample" not in row and row["class"] in of_task:
-            raise DataError(f"{table.place(i)}: task {row['task']!r} has the class before.")
-        role = row.get("role", _ROLES[0]).lower()
+    samples: dict[tuple[str, ...], list[int | str]] = {}
+    for i, values in enumerate(zip(*columns.values(), strict=True)):
+        row = dict(zip(columns, values, strict=True))
+        task, name, role = row["task"], row["class"], row.get("role", _ROLES[0]).lower()
+        own, sample, shot = classes.setdefault(task, []), row.get("sample"), row.get("n_shot", "")
+        if sample is None and name in own:
+            raise DataError(f"{table.place(i)}: task {task!r} has the class before.")
         if role not in _ROLES:
             raise DataError(f"{table.place(i)}: role {role!r}; use support or query.")
-        of_class = of_task.setdefault(row["class"], {name: [] for name in _ROLES})
-        of_class[role].append(row.get("sample", ""))
-        if shots.setdefault(row["task"], row.get("n_shot", "")) != row.get("n_shot", ""):
-            raise DataError(
-                f"{table.place(i)}: task {row['task']!r} has n_shot {shots[row['task']]} before."
-            )
+        if shots.setdefault(task, shot) != shot:
+            raise DataError(f"{table.place(i)}: task {task!r} has n_shot {shots[task]} before.")
+        own += [] if name in own else [name]
+        if sample is not None:
+            numbered = pool.sample_names is None and sample.isdecimal()
+            listed = samples.setdefault((role, task, name), [])
+            listed.append(int(sample) if numbered else sample)
+    options: dict[str, Any] = {
+        role: [[samples.get((role, t, name), []) for name in own] for t, own in classes.items()]
+        for role in {role for role, *_ in samples}
+    }
+    if "n_shot" in columns:
+        if not all(shot.isdecimal() for shot in shots.values()):
+            raise DataError(f"{table.path}: n_shot must be a whole number in every row.")
+        options["n_shot"] = [int(shot) for shot in shots.values()]
     try:
-        return _as_tasks(pool, tasks, shots, listed="sample" in names, counted="n_shot" in names)
+        return make_tasks(pool, list(classes.values()), **options)
     except DataError as error:
         raise DataError(f"{table.path}: {error}") from error
 
@@ -203,36 +209,3 @@ def write_tasks_csv(path: Path, tasks: TaskSet) -> None:
     columns = {"task": task, "class": [pool.class_names[c] for c in classes], "sample": sample}
     given = {} if pool.sources else {"row": pool.given(row)}
     write_csv(path, {**columns, "role": roles, **given})
-
-
-def _as_tasks(
-    pool: ClassPool,
-    tasks: dict[str, dict[str, dict[str, list[str]]]],
-    shots: dict[str, str],
-    *,
-    listed: bool,
-    counted: bool,
-) -> TaskSet:
-    classes = [list(of_task) for of_task in tasks.values()]
-    if counted:
-        if not all(number.isdecimal() for number in shots.values()):
-            raise DataError("n_shot must be a whole number in every row.")
-        return make_tasks(pool, classes, n_shot=[int(number) for number in shots.values()])
-    if not listed:
-        return make_tasks(pool, classes)
-    samples: dict[str, Any] = {
-        role: [
-            [[_sample(pool, s) for s in of_class[role]] for of_class in of_task.values()]
-            for of_task in tasks.values()
-        ]
-        for role in _ROLES
-    }
-    asked = any(ids for of_task in samples["query"] for ids in of_task)
-    return make_tasks(
-        pool, classes, support=samples["support"], query=samples["query"] if asked else None
-    )
-
-
-def _sample(pool: ClassPool, text: str) -> int | str:
-    """A name of a sample, or its number where the samples of the pool have no names."""
-    return int(text) if pool.sample_names is None and text.isdecimal() else text

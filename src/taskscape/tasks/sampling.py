@@ -11,6 +11,7 @@ from jaxtyping import Float, Int, Shaped, UInt64
 
 from taskscape.arguments import (
     Seed,
+    check_choice,
     check_flag,
     check_kind,
     check_memory,
@@ -21,6 +22,7 @@ from taskscape.arguments import (
 )
 from taskscape.errors import DataError
 from taskscape.pools import ClassPool
+from taskscape.pools.pool import few_names
 from taskscape.progress import progress_bar
 from taskscape.tasks.draws import below, distinct, subkeys, task_keys
 from taskscape.tasks.taskset import TaskSet, check_range, check_shots, class_dtype
@@ -315,20 +317,24 @@ def _weights(
     within_group: bool,
 ) -> Float[np.ndarray, "blocks"] | None:
     """The weights of groups, as the caller names them; None where all are alike."""
-    named = isinstance(group_weights, Mapping)
-    if not (named or (isinstance(group_weights, str) and group_weights in _GROUP_WEIGHTS)):
-        raise DataError(
-            f"group_weights={group_weights!r}: expected {', '.join(map(repr, _GROUP_WEIGHTS))}, or "
-            "a dict of group to weight."
-        )
+    if not isinstance(group_weights, Mapping):
+        check_choice(group_weights, "group_weights", _GROUP_WEIGHTS)
     if group_weights == "groups":
         return None
     if not within_group:
         raise DataError("group_weights is for within_group=True, which draws a group first.")
-    if isinstance(group_weights, Mapping):
-        return _named_weights(pool, blocks, group_weights)
     if group_weights == "classes":
         return np.array([len(block) for block in blocks], dtype=np.float64)
+    if isinstance(group_weights, Mapping):
+        groups = pool.groups or ()
+        if unknown := [group for group in group_weights if group not in groups]:
+            raise DataError(
+                f"group_weights: pool {pool.name!r} has no group {unknown[0]!r}; it has groups "
+                f"such as {few_names(list(dict.fromkeys(groups)))}."
+            )
+        for group, weight in group_weights.items():
+            check_number(weight, f"group_weights[{group!r}]", 0)
+        return np.array([float(group_weights.get(groups[block[0]], 0)) for block in blocks])
     if pool.sources is None:
         raise DataError(
             f"group_weights='sources': pool {pool.name!r} is from one source. Use 'groups' or "
@@ -336,21 +342,6 @@ def _weights(
         )
     sources = [pool.sources[block[0]] for block in blocks]
     return np.array([1 / sources.count(source) for source in sources])
-
-
-def _named_weights(
-    pool: ClassPool, blocks: Sequence[Int[np.ndarray, "_"]], weights: Mapping[str, float]
-) -> Float[np.ndarray, "blocks"]:
-    unknown = [group for group in weights if group not in (pool.groups or ())]
-    if unknown:
-        raise DataError(
-            f"group_weights: pool {pool.name!r} has no group {unknown[0]!r}; it has groups such as "
-            f"{', '.join(map(repr, list(dict.fromkeys(pool.groups or ()))[:3]))}."
-        )
-    for group, weight in weights.items():
-        check_number(weight, f"group_weights[{group!r}]", 0)
-    groups = np.asarray(pool.groups)
-    return np.array([float(weights.get(str(groups[block[0]]), 0)) for block in blocks])
 
 
 def _unrank(
@@ -401,16 +392,16 @@ def _sample_unique(recipe: _Recipe, n_tasks: int) -> TaskSet:
             classes = recipe.draw(np.arange(at, at + step))
             at, step = at + step, min(2 * step, _LAST_STEP)
             codes = _code(recipe, classes)
-            first = np.zeros(len(codes), dtype=bool)
-            first[np.unique(codes, return_index=True)[1]] = True
-            fresh = first & ~np.isin(codes, seen)
+            first = np.unique(np.concatenate([seen, codes]), return_index=True)[1]
+            fresh = np.sort(first[first >= len(seen)]) - len(seen)
             kept.append(classes[fresh])
             seen = np.concatenate([seen, codes[fresh]])
-            n_kept += int(fresh.sum())
-            if fresh.mean() < 0.3:
-                recipe = _without_used_up(recipe, kept)
-            advance(int(fresh.sum()))
-            if n_kept < n_tasks and fresh.mean() < 0.3 and possible <= _MOST_TO_LIST:
+            n_kept += len(fresh)
+            advance(len(fresh))
+            if len(fresh) >= 0.3 * len(codes):
+                continue
+            recipe = _without_used_up(recipe, kept)
+            if n_kept < n_tasks and possible <= _MOST_TO_LIST:
                 everything = _everything(recipe)
                 rest = everything[~np.isin(_code(recipe, everything), seen)]
                 kept.append(np.random.default_rng(recipe.seed).permutation(rest))

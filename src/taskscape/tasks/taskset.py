@@ -1,20 +1,19 @@
 """TaskSet: which classes and which samples make up each task. Indices only, never images."""
 
-import operator
 import os
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Int, Integer, UInt64
+from jaxtyping import Bool, Float, Int, Integer, UInt64
 
 from taskscape.arguments import Seed, as_array, check_seed, check_whole, public
 from taskscape.errors import DataError
 from taskscape.notebook import ShownInNotebooks
 from taskscape.pools import ClassPool
 from taskscape.pools.pool import few_names
-from taskscape.tasks.batches import BatchSampler, Episodes, PoolRows
 from taskscape.tasks.draws import distinct, subkeys, task_keys
 
 Listed: TypeAlias = Any
@@ -25,6 +24,61 @@ ALL = 0
 
 Rows: TypeAlias = Any
 """Which tasks: a slice, an index, indices, or a mask."""
+
+
+@dataclass(frozen=True)
+class PoolRows:
+    """Rows of ``pool.samples`` for a batch of tasks.
+
+    Where a mask is False there is no class or no sample; the row there is 0, which can be gathered
+    but must not be used. ``classes`` has -1 there.
+    """
+
+    classes: Int[np.ndarray, "tasks way"]
+    class_mask: Bool[np.ndarray, "tasks way"]
+    support: Int[np.ndarray, "tasks way shot"]
+    support_mask: Bool[np.ndarray, "tasks way shot"]
+    query: Int[np.ndarray, "tasks way asked"]
+    query_mask: Bool[np.ndarray, "tasks way asked"]
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+
+@dataclass(frozen=True)
+class Episodes(PoolRows):
+    """Support and query samples of a batch of tasks, laid out ``(task, class, sample, …)``.
+
+    The label of a sample is its position on the class axis. Padded samples are zero.
+    """
+
+    support: Float[np.ndarray, "tasks way shot *shape"]
+    query: Float[np.ndarray, "tasks way asked *shape"]
+
+
+@dataclass(frozen=True)
+class BatchSampler:
+    """The rows of one task after another, as ``DataLoader(dataset, batch_sampler=…)`` takes them.
+
+    See :meth:`TaskSet.batch_sampler`. Each time it is gone through it gives the same.
+    """
+
+    tasks: "TaskSet"
+    repeat: int
+    seed: int | None
+    fresh_samples: bool
+
+    def __len__(self) -> int:
+        return self.repeat * len(self.tasks)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for turn in range(self.repeat):
+            tasks = self.tasks.redrawn(turn if self.fresh_samples else 0)
+            order = np.arange(len(tasks))
+            if self.seed is not None:
+                order = np.random.default_rng([self.seed, turn]).permutation(len(tasks))
+            for task in order.tolist():
+                yield tasks.rows(task).tolist()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,9 +136,7 @@ class TaskSet(ShownInNotebooks):
     @property
     def class_ids(self) -> Int[np.ndarray, "n"]:
         """The classes that occur in the tasks, ascending."""
-        seen = np.zeros(len(self.pool) + 1, dtype=bool)
-        seen[self.classes] = True  # padding, -1, is seen at the end
-        return np.flatnonzero(seen[:-1])
+        return np.flatnonzero(np.bincount(self.classes.ravel() + 1)[1:])
 
     @property
     def max_way(self) -> int:
@@ -135,8 +187,8 @@ class TaskSet(ShownInNotebooks):
         if fewest < 2:
             raise DataError(f"a class has {fewest} labelled samples; halves need at least 2.")
         first, second = (
-            _listed_tasks(self.pool, self.classes, self.keys, drawn[:, :, i::2], None)
-            for i in (0, 1)
+            replace(self, n_shot=_most(half), n_query=0, support=half, query=None)
+            for half in (drawn[:, :, ::2], drawn[:, :, 1::2])
         )
         return first, second
 
@@ -200,10 +252,8 @@ class TaskSet(ShownInNotebooks):
         check_whole(repeat, "repeat", 1)
         if fresh_samples and repeat > 1:
             self.redrawn(1)  # refused now, not in the midst of a training
-        return BatchSampler(
-            len(self), repeat, None if seed is None else check_seed(seed),
-            lambda turn, task: self[task].redrawn(turn if fresh_samples else 0).rows(0),
-        )  # fmt: skip
+        seed = None if seed is None else check_seed(seed)
+        return BatchSampler(self, repeat, seed, fresh_samples)
 
     def pool_rows(self, which: Rows) -> PoolRows:
         """Rows of the pool for some of the tasks, padded, with masks."""
@@ -234,7 +284,11 @@ class TaskSet(ShownInNotebooks):
     def episodes(self, batch_size: int = 32) -> Iterator[Episodes]:
         """All tasks in order, as arrays of support and query samples for a meta-learner."""
         for batch in self.batches(batch_size):
-            yield Episodes.gather(self.pool, batch)
+            parts = {**vars(batch)}
+            for role in ("support", "query"):
+                parts[role] = self.pool.take(parts[role])
+                parts[role][~parts[f"{role}_mask"]] = 0
+            yield Episodes(**parts)
 
     def _draw(
         self, max_shot: int
@@ -294,7 +348,7 @@ class TaskSet(ShownInNotebooks):
         way, shot = max(s.max_way for s in sets), max(s.max_shot for s in sets)
         room = {"classes": (way,), "support": (way, shot), "query": (way, first.n_query)}
         joined: dict[str, Any] = {
-            name: np.concatenate([_pad(getattr(s, name), room.get(name, ())) for s in sets])
+            name: np.concatenate([pad(getattr(s, name), room.get(name, ())) for s in sets])
             for name in _BY_TASK
             if getattr(first, name) is not None
         }
@@ -345,7 +399,7 @@ def make_tasks(
     >>> make_tasks(pool, [["a", "b"]], support=[[[0, 2], [3]]], query=[[[1], []]])
     TaskSet(1 tasks over 'pool': 2-way, 2-shot, 1 queries)
     """
-    ids = [[_class_id(pool, c) for c in _listed(t)] for t in _listed(classes)]
+    ids = [[pool.class_index(c) for c in _listed(t)] for t in _listed(classes)]
     table = _class_table(pool, ids)
     keys = task_keys(check_seed(seed), np.arange(len(ids)))
     if support is not None:
@@ -386,10 +440,6 @@ def _listed(values: Any) -> list[Any]:
     return list(values)
 
 
-def _class_id(pool: ClassPool, which: Any) -> int:
-    return pool.class_index(which) if isinstance(which, str) else check_whole(which, "class")
-
-
 def _listed_tasks(
     pool: ClassPool,
     classes: Int[np.ndarray, "tasks way"],
@@ -398,20 +448,44 @@ def _listed_tasks(
     query: Listed,
 ) -> TaskSet:
     """Tasks whose samples are listed one by one."""
-    held = _check_listed(pool, classes, "support", support)
-    asked = None if query is None else _check_listed(pool, classes, "query", query)
-    _refuse_repeats(pool, classes, held, asked)
-    shots = (held >= 0).sum(axis=2)
-    empty = np.argwhere((shots == 0) & (classes >= 0))
-    if len(empty):
-        task, slot = empty[0]
-        name = pool.class_names[classes[task, slot]]
-        raise DataError(f"support leaves class {name!r} of task {task} without samples.")
-    most = shots.max(axis=1, initial=0).astype(np.int32)
-    return TaskSet(pool, classes, keys, most, 0 if asked is None else asked.shape[2], held, asked)
+    held = _listed_ids(pool, classes, "support", support)
+    asked = None if query is None else _listed_ids(pool, classes, "query", query)
+    for t, slot in np.argwhere(classes >= 0).tolist():
+        name = pool.class_names[classes[t, slot]]
+        both = [*held[t][slot], *(asked[t][slot] if asked else ())]
+        if not held[t][slot]:
+            raise DataError(f"support leaves class {name!r} of task {t} without samples.")
+        if len(set(both)) < len(both):
+            twice = max(both, key=both.count)
+            called = "" if pool.sample_names is None else f" ({pool.names_of(name)[twice]!r})"
+            raise DataError(
+                f"task {t} lists sample {twice}{called} of class {name!r} twice; each sample is "
+                "learned from or asked for once."
+            )
+    first = _padded(held, classes)
+    then = None if asked is None else _padded(asked, classes)
+    return TaskSet(
+        pool, classes, keys, _most(first), 0 if then is None else then.shape[2], first, then
+    )
 
 
-def _pad(values: Integer[np.ndarray, "tasks ..."], shape: tuple[int, ...]) -> np.ndarray:
+def _most(support: Int[np.ndarray, "tasks way shot"]) -> Int[np.ndarray, "tasks"]:
+    """The largest number of samples of a class, for each task."""
+    return (support >= 0).sum(axis=2).max(axis=1, initial=0).astype(np.int32)
+
+
+def _padded(
+    lists: list[list[list[int]]], classes: Int[np.ndarray, "tasks way"]
+) -> Int[np.ndarray, "tasks way n"]:
+    every = {(t, slot): ids for t, row in enumerate(lists) for slot, ids in enumerate(row)}
+    padded = np.full((*classes.shape, max(map(len, every.values()), default=0)), -1, dtype=np.int64)
+    for (t, slot), ids in every.items():
+        padded[t, slot, : len(ids)] = ids
+    return padded
+
+
+def pad(values: Integer[np.ndarray, "tasks ..."], shape: tuple[int, ...]) -> np.ndarray:
+    """Values of tasks with -1 behind them, up to a shape."""
     padded = np.full((len(values), *shape), -1).astype(values.dtype)
     padded[tuple(slice(0, n) for n in values.shape)] = values
     return padded
@@ -442,10 +516,6 @@ def pad_classes(
 def _class_table(pool: ClassPool, tasks: list[list[int]]) -> Int[np.ndarray, "tasks way"]:
     """Rows of class ids, padded with -1; each at least 2 different classes of the pool."""
     for t, ids in enumerate(tasks):
-        if not all(0 <= c < len(pool) for c in ids):
-            raise DataError(
-                f"task {t}: class ids run from 0 to {len(pool) - 1}, got {few_names(ids, 20)}."
-            )
         if len(ids) < 2 or len(set(ids)) < len(ids):
             has = few_names([pool.class_names[c] for c in ids], 20)
             raise DataError(f"task {t} needs at least 2 different classes, has {has}.")
@@ -483,85 +553,34 @@ def check_shots(
     return low, high
 
 
-def _check_listed(
-    pool: ClassPool, classes: Int[np.ndarray, "tasks way"], name: str, listed: Listed
-) -> Int[np.ndarray, "tasks way n"]:
-    """Sample ids listed one by one, padded with -1; each one of its class has."""
-    ids = _padded_ids(pool, classes, name, listed)
-    if ids.ndim != 3 or ids.shape[:2] != classes.shape:
+def _listed_ids(
+    pool: ClassPool, classes: Int[np.ndarray, "tasks way"], role: str, listed: Any
+) -> list[list[list[int]]]:
+    """The numbers of the samples that are listed for each class of each task, without padding."""
+    lists: list[list[list[int]]] = []
+    kinds = list | tuple | np.ndarray
+    if not isinstance(listed, kinds) or len(listed) != len(classes):
         raise DataError(
-            f"{name} has shape {ids.shape}; expected (tasks, classes, samples) with "
-            f"{classes.shape[0]} tasks of up to {classes.shape[1]} classes, padded with -1."
+            f"{role}={reprlib.repr(listed)} lists no samples for {len(classes)} tasks; give, for "
+            "each task and each of its classes, a list."
         )
-    counts = np.where(classes >= 0, pool.counts[np.maximum(classes, 0)], 0)[:, :, None]
-    wrong = np.argwhere((ids < -1) | (ids >= counts) & (ids >= 0))
-    if len(wrong):
-        t, c, n = wrong[0]
-        raise DataError(
-            f"{name}[{t}, {c}, {n}] = {ids[t, c, n]}; the class has {counts[t, c, 0]} samples."
-        )
-    return ids
-
-
-def _padded_ids(
-    pool: ClassPool, classes: Int[np.ndarray, "tasks way"], name: str, listed: Any
-) -> Int[np.ndarray, "..."]:
-    """Lists of sample ids, of any lengths, as an array; names of samples become numbers."""
-    regular = as_array(listed)
-    if regular.dtype.kind in "iu" or (isinstance(listed, np.ndarray) and regular.size == 0):
-        return regular.astype(np.int64)
-    if not isinstance(listed, list | tuple | np.ndarray):
-        raise DataError(f"{name}={listed!r}: expected, for each task, a list of samples by class.")
-    if len(listed) != len(classes):
-        raise DataError(f"{name} lists samples of {len(listed)} tasks; there are {len(classes)}.")
-    rows = []
     for t, of_task in enumerate(listed):
-        own, kinds = classes[t][classes[t] >= 0].tolist(), list | tuple | np.ndarray
-        each_is_a_list = isinstance(of_task, kinds) and all(isinstance(s, kinds) for s in of_task)
-        if not each_is_a_list or len(of_task) != len(own):
-            got = f"has {len(of_task)} lists" if each_is_a_list else f"is {of_task!r}"
+        own = classes[t][classes[t] >= 0].tolist()
+        if (
+            not (isinstance(of_task, kinds) and all(isinstance(s, kinds) for s in of_task))
+            or len(of_task) < len(own)
+            or any(sample != -1 for padding in of_task[len(own) :] for sample in padding)
+        ):
             names = few_names([pool.class_names[c] for c in own], 20)
             raise DataError(
-                f"{name}[{t}] {got}; give a list of samples for each class of the task: {names}."
+                f"{role}[{t}] is {reprlib.repr(of_task)}; give a list of samples for each class of "
+                f"the task: {names}."
             )
-        for slot, (c, samples) in enumerate(zip(own, of_task, strict=True)):
-            rows.append([_number(pool, c, s, f"{name}[{t}][{slot}]") for s in samples])
-    padded = np.full((*classes.shape, max(map(len, rows), default=0)), -1, dtype=np.int64)
-    for place, row in zip(np.argwhere(classes >= 0), rows, strict=True):
-        padded[tuple(place)][: len(row)] = row
-    return padded
-
-
-def _number(pool: ClassPool, c: int, sample: Any, where: str) -> int:
-    """Which sample of its class is meant."""
-    try:
-        if isinstance(sample, str):
-            return pool.sample_index(c, sample)
-        return operator.index(sample)
-    except TypeError:
-        raise DataError(
-            f"{where} has {sample!r}; a sample is named by its number within the class or by its "
-            "name."
-        ) from None
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from None
-
-
-def _refuse_repeats(
-    pool: ClassPool,
-    classes: Int[np.ndarray, "tasks way"],
-    support: Int[np.ndarray, "tasks way shot"],
-    query: Int[np.ndarray, "tasks way asked"] | None,
-) -> None:
-    """No sample may be listed twice, nor be both learned from and asked for."""
-    both = support if query is None else np.concatenate([support, query], axis=2)
-    ordered = np.sort(both, axis=2)
-    twice = np.argwhere((ordered[:, :, 1:] == ordered[:, :, :-1]) & (ordered[:, :, 1:] >= 0))
-    if len(twice):
-        t, slot, place = twice[0]
-        c, sample = int(classes[t, slot]), int(ordered[t, slot, place])
-        called = "" if pool.sample_names is None else f" ({pool.names_of(c)[sample]!r})"
-        raise DataError(
-            f"task {t} lists sample {sample}{called} of class {pool.class_names[c]!r} twice; each "
-            "sample is learned from or asked for once."
-        )
+        lists.append([])
+        for slot, (c, samples) in enumerate(zip(own, of_task, strict=False)):
+            try:
+                known = [pool.sample_index(c, s) for s in samples if np.ndim(s) or s != -1]
+            except DataError as error:
+                raise DataError(f"{role}[{t}][{slot}]: {error}") from None
+            lists[-1].append(known)
+    return lists

@@ -190,7 +190,7 @@ def test_no_manifest_names_a_file_that_is_gone(catalogue):
         (lambda c: c.take([0.7]), "places of type float64 cannot be taken; use whole numbers."),
         (lambda c: c.take([True]), "places of type bool cannot be taken; use whole numbers."),
         (lambda c: c.take([N]), f"place {N} asked for; there are {N} tasks."),
-        (lambda c: c.scan(batch_size=0), "batch_size=0 must be at least 1."),
+        (lambda c: next(c.scan(batch_size=0)), "batch_size=0 must be at least 1."),
         (lambda c: c.posteriors(batch_size=-1), "batch_size=-1 must be at least 1."),
         (
             lambda c: c.read(TaskFilter(any_class="12")),

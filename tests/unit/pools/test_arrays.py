@@ -59,7 +59,7 @@ def test_names_groups_and_splits_per_class_or_per_sample() -> None:
 
 
 def test_a_split_within_a_class_is_an_error() -> None:
-    with pytest.raises(DataError, match="class '2' are in both 'train' and 'test'"):
+    with pytest.raises(DataError, match="class '2' is in both 'train' and 'test'"):
         load_arrays(X, Y, splits=["train", "train", "test", "train", "test", "test"])
 
 

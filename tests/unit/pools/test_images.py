@@ -11,9 +11,9 @@ from taskscape.errors import DataError
 from taskscape.pools import images
 from taskscape.pools.images import (
     check_image_size,
-    has_colour,
     open_picture,
     picture_array,
+    read_pictures,
     upright_size,
 )
 
@@ -74,10 +74,10 @@ def test_colour_is_seen_in_modes_and_palettes() -> None:
     grey, red = Image.new("P", (1, 1)), Image.new("P", (1, 1))
     grey.putpalette([7, 7, 7])
     red.putpalette([7, 0, 0])
-    assert not has_colour(grey)
-    assert has_colour(red)
-    for mode, expected in {"1": False, "L": False, "LA": False, "I;16": False, "RGB": True}.items():
-        assert has_colour(Image.new(mode, (1, 1))) is expected
+    plain = {mode: Image.new(mode, (1, 1)) for mode in ("1", "L", "LA", "I;16")}
+    for picture, axes in ((grey, 3), (red, 4), *((p, 3) for p in plain.values())):
+        data = _saved(picture)
+        assert read_pictures([(lambda data=data: io.BytesIO(data), "it")]).samples.ndim == axes
 
 
 def test_pictures_are_turned_as_their_header_says() -> None:

@@ -61,7 +61,7 @@ def test_sources_are_the_outer_level_of_groups_and_of_class_names_that_clash() -
 def test_pools_of_some_classes_of_a_larger_one_can_be_joined() -> None:
     whole = features(6, splits=["train", "test"] * 3)
     pools = {"a": whole.split("train"), "b": features(2, seed=1, splits=["test"] * 2)}
-    with pytest.warns(LookAlikeWarning, match="the class 'c0'"):
+    with pytest.warns(LookAlikeWarning, match="class 'c0' is in both"):
         pool = join_pools(pools)
     assert pool.class_names == ("a/c0", "c2", "c4", "b/c0", "c1")
     np.testing.assert_array_equal(pool.samples_of("c4"), whole.samples_of("c4"))
@@ -95,7 +95,7 @@ def test_features_take_the_wider_type() -> None:
         ),
         (
             {"a": features(2), "b": features(2, dims=5)},
-            "'a' has features of 3 dimensions and 'b' of 5",
+            "features cannot be joined: 'a' has 3 dimensions, 'b' has 5 dimensions",
         ),
         (
             {"a": features(2), "b": drawings(range(2))},
@@ -198,8 +198,8 @@ def test_test_classes_in_another_training_split_are_warned_of() -> None:
         pool = join_pools(shared())
     (said,) = [str(warning.message) for warning in caught]
     assert said.startswith(
-        "The test classes of 'printed' share with the training classes of 'written' the group "
-        "'Greek'; 2 classes by their looks (such as 'sign"
+        "Validation or test classes of 'printed' are among the training classes of 'written': "
+        "group 'Greek' is also 'Greek'; 'sign"
     )
     assert "look_alikes='drop'" in said
     assert len(pool) == 14
@@ -240,7 +240,7 @@ def test_a_plus_joins_sources_and_the_joined_pool_is_cached(
 def test_a_cached_pool_still_warns(tmp_path: Path) -> None:
     paths = [stored(tmp_path, name, pool) for name, pool in shared().items()]
     for _ in range(2):
-        with pytest.warns(LookAlikeWarning, match="share with the training classes"):
+        with pytest.warns(LookAlikeWarning, match="are among the training classes"):
             load_pool("+".join(map(str, paths)), split="test")
 
 

@@ -58,7 +58,7 @@ def test_a_known_name_wins_over_a_folder(here: Path) -> None:
 
 
 def test_options_are_those_of_the_source(here: Path) -> None:
-    assert "colour=… is not an option for 'omniglot'; it takes rotations" in _error(
+    assert "colour=… is not an option for 'omniglot'; it takes image_size" in _error(
         "omniglot", colour=True
     )
     assert "it takes seed, n_drawings, image_size, splits" in _error("glyphs", colour=True)
@@ -70,14 +70,14 @@ def test_options_are_those_of_the_source(here: Path) -> None:
     assert "not an option for an npz file; it takes name, features_key" in _error(
         here / "x.npz", path=1
     )
-    assert "not an option for Omniglot; it takes rotations, image_size" in _error(
+    assert "not an option for Omniglot; it takes image_size" in _error(
         files.write_files(here / "o", files.omniglot_files()), colour=True
     )
 
 
 def test_a_split_is_checked_first(here: Path) -> None:
     assert _error("nowhere", split="tain").startswith("split='tain': 'tain' is not a split.")
-    assert _error("nowhere", split=3).startswith("split=3: expected text such as 'train'")
+    assert _error("nowhere", split=3).startswith("split='3': '3' is not a split.")
 
 
 def test_splits_are_applied(here: Path) -> None:

@@ -115,7 +115,7 @@ def test_contents_that_cannot_be_used(tmp_path: Path, own_cache: Path) -> None:
     assert "class 'a' has NaN or infinite features" in _error(folder, own_cache)
     _write(folder, "train", embeddings=X, labels=[b"a", b"b"])
     _write(folder, "test", embeddings=X, labels=[b"b", b"c"])
-    assert "leo: class 'b' is in both 'train' and 'test'" in _error(folder, own_cache)
+    assert "splits: class 'b' is in both 'train' and 'test'" in _error(folder, own_cache)
     _write(folder, "test", embeddings=X[:, :2], labels=[b"c", b"d"])
     assert "different shape or type: (3,) float32, (2,)" in _error(folder, own_cache)
     (folder / "test_embeddings.pkl").write_bytes(pickle.dumps([1], 2))

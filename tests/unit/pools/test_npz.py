@@ -1,5 +1,6 @@
 """npz files under any sensible key names."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -90,8 +91,8 @@ def test_a_supervised_split_is_explained(tmp_path: Path, own_cache: Path) -> Non
     message = _error(
         tmp_path, own_cache, X_train=X[:20], y_train=Y[:20], X_test=X[20:], y_test=Y[20:]
     )
-    assert message.startswith(f"own: class {Y[20:].min()} is in both 'train' and 'test'. Splits ")
-    assert "of classes, not of samples: test tasks are made of classes never seen" in message
+    assert re.match(r"splits: class '\d' is in both 'train' and 'test'\. Splits and", message)
+    assert "of classes, not of samples" in message
 
 
 def test_keys_that_cannot_be_told(tmp_path: Path, own_cache: Path) -> None:
@@ -102,8 +103,8 @@ def test_keys_that_cannot_be_told(tmp_path: Path, own_cache: Path) -> None:
     assert "'X' and 'features' could both be the samples" in _error(
         tmp_path, own_cache, X=X, features=X, y=Y
     )
-    assert "'X_train' has no partner for 'train'" in _error(tmp_path, own_cache, X_train=X)
-    assert "single splits ('X_train') and for the whole ('X')" in _error(
+    assert "come in pairs such as X_train, y_train" in _error(tmp_path, own_cache, X_train=X)
+    assert "X_train, y_train, and not besides those of the whole" in _error(
         tmp_path, own_cache, X=X, y=Y, X_train=X, y_train=Y
     )
     assert "own has no key 'q'; it has 'X', 'y'." in _error(

@@ -61,33 +61,10 @@ def test_ink_is_bright_on_black(data: Path) -> None:
     assert pool.samples.max() == 255
 
 
-def test_rotations_are_further_classes(data: Path) -> None:
-    files.write_files(data, FILES)
-    plain, turned = load_pool("omniglot"), load_pool("omniglot", rotations=True)
-    assert len(turned) == 4 * len(plain)
-    assert turned.class_names[:5] == (
-        "Greek/character01",
-        "Greek/character01/rot090",
-        "Greek/character01/rot180",
-        "Greek/character01/rot270",
-        "Greek/character02",
-    )
-    assert turned.groups is not None
-    assert turned.groups[3] == "Greek"
-    assert turned.splits == ("train",) * 16 + ("test",) * 8
-    drawing = plain.samples_of("Greek/character01")[0]
-    np.testing.assert_array_equal(
-        turned.samples_of("Greek/character01/rot090")[0], np.rot90(drawing)
-    )
-    np.testing.assert_array_equal(turned.samples_of("Greek/character01")[0], drawing)
-
-
 def test_other_sizes(data: Path) -> None:
     files.write_files(data, FILES)
     assert load_pool("omniglot", image_size=20).sample_shape == (20, 20)
     assert load_pool("omniglot", image_size=105).sample_shape == (105, 105)
-    with pytest.raises(DataError, match=r"image_size=\(20, 30\) is not square; rotations=True"):
-        load_pool("omniglot", image_size=(20, 30), rotations=True)
 
 
 def test_half_of_it_is_not_found_but_can_be_named(data: Path) -> None:

@@ -101,7 +101,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"seed": -1}, "seed=-1 must be at least 0."),
     ({"tasks": {"n_way": 1}}, "tasks.n_way=1 must be at least 2."),
     ({"selection": {"trials": 1}}, "selection.trials=1 must be at least 2."),
-    ({"tasks": {"val_share": 0.9}}, "tasks.val_share=0.9 must be a number between 0 and 0.8."),
+    (
+        {"tasks": {"val_share": 0.9}},
+        "tasks.val_share=0.9 must be a number of at least 0 and at most 0.8.",
+    ),
     (
         {"forecast": {"confidence": 1.0}},
         "forecast.confidence=1.0 must be a number of at least 0.5 and below 1.",

@@ -57,13 +57,13 @@ def test_shots_of_each_task(pool: ClassPool) -> None:
         ([[[0], [1]]], [[[0], [2]]], "task 0 lists sample 0 ('a/0.png') of class 'a' twice"),
         ([[["0.png"], ["9.png"]]], None, "support[0][1]: '9.png' is not a sample of class 'b'; it "
             "has 5, such as 'b/0.png', 'b/1.png', 'b/2.png'."),
-        ([[["0.png"]]], None, "support[0] has 1 lists; give a list of samples for each class of "
-            "the task: 'a', 'b'."),
+        ([[["0.png"]]], None, "support[0] is [['0.png']]; give a list of samples for each class "
+            "of the task: 'a', 'b'."),
         ([[["0.png"], "1.png"]], None, "'1.png']; give a list of samples for each class of the "
             "task: 'a', 'b'."),
-        ([[[0.5], [1]]], None, "support[0][0] has 0.5; a sample is named by its number"),
+        ([[[0.5], [1]]], None, "support[0][0]: sample=0.5 must be a whole number."),
         ([[[0], []]], None, "support leaves class 'b' of task 0 without samples."),
-        ([[[0], [1]], [[0], [1, 2]]], None, "support lists samples of 2 tasks; there are 1."),
+        ([[[0], [1]], [[0], [1, 2]]], None, "lists no samples for 1 tasks; give, for each task"),
     ],
 )  # fmt: skip
 def test_lists_that_cannot_be_meant(

@@ -247,7 +247,7 @@ def test_a_weighted_group_is_used_where_it_has_enough_classes():
     [
         (
             {"group_weights": "size"},
-            "group_weights='size': expected 'groups', 'classes', 'sources'",
+            "group_weights='size' is not known; use 'groups', 'classes' or 'sources'",
         ),
         (
             {"group_weights": "classes", "within_group": False},
