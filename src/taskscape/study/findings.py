@@ -121,7 +121,7 @@ def _targets(targets: Sequence[Advice]) -> list[Finding]:
 
 
 def _seen_gains(chosen: Sequence[Advice]) -> list[str]:
-    seen = [(a, a.measured[a.way]) for a in chosen if a.way in a.measured]
+    seen = [(a, a.measured_gains[a.way]) for a in chosen if a.way in a.measured_gains]
     if not seen:
         return []
     mean = float(np.mean([gain.value for _, gain in seen]))
