@@ -8,10 +8,10 @@ tasks. Products have the whole precision of float32, however the learner was tra
 is asked for.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -34,8 +34,6 @@ BINS = 15
 _TINY = 1e-12
 _USEFUL = 1024
 """Tasks and trials side by side that fill an accelerator."""
-_sizes: dict[Hashable, int] = {}
-"""Tasks side by side that fitted into memory, by program: the next call begins there."""
 
 
 class TaskScores(eqx.Module):
@@ -43,32 +41,24 @@ class TaskScores(eqx.Module):
 
     accuracy: Float[Array | np.ndarray, "*batch"]
     log_likelihood: Float[Array | np.ndarray, "*batch"]
-    calibration_error: Float[Array | np.ndarray, "*batch"]
     bins: Float[Array | np.ndarray, "*batch 3 bins"]
 
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """Scores of every task, averaged over its episodes (other draws of its samples).
+    r"""Scores of every task, averaged over its episodes (other draws of its samples).
 
-    ``calibration_error`` is the expected calibration error of each task; with few queries it is
-    biased upwards. ``pooled_calibration_error`` bins the queries of all tasks together.
-    ``reliability`` has, for each bin of the confidence, the number of queries, their mean
-    confidence and their accuracy.
+    ``calibration_error`` is the expected calibration error over the queries of all tasks together,
+
+    .. math:: \mathrm{ECE} = \sum_b \frac{n_b}{n} \lvert \mathrm{acc}_b - \mathrm{conf}_b \rvert
+
+    over 15 equal-width bins b of the confidence (the largest probability); Guo et al. 2017.
     """
 
     accuracy: Float[np.ndarray, "tasks"]
     log_likelihood: Float[np.ndarray, "tasks"]
-    calibration_error: Float[np.ndarray, "tasks"]
-    pooled_calibration_error: float
-    reliability: Float[np.ndarray, "bins 3"]
+    calibration_error: float
     accuracy_by_episode: Float[np.ndarray, "tasks episodes"]
-
-    def halves(self) -> tuple[Float[np.ndarray, "tasks"], Float[np.ndarray, "tasks"]]:
-        """Each task's accuracy over the even and over the odd episodes, for noise ceilings."""
-        if self.accuracy_by_episode.shape[1] < 2:
-            raise DataError("halves need at least 2 episodes per task; evaluate with episodes=2.")
-        return self.accuracy_by_episode[:, ::2].mean(1), self.accuracy_by_episode[:, 1::2].mean(1)
 
     def __repr__(self) -> str:
         tasks, episodes = self.accuracy_by_episode.shape
@@ -82,7 +72,7 @@ class Evaluation:
         return (
             f"accuracy {100 * self.accuracy.mean():.2f} %, log-likelihood "
             f"{self.log_likelihood.mean():.3f}, calibration error "
-            f"{self.pooled_calibration_error:.3f}, over {tasks:,} tasks in {episodes} episode(s)"
+            f"{self.calibration_error:.3f}, over {tasks:,} tasks in {episodes} episode(s)"
         )
 
     def to_dict(self) -> dict[str, float]:
@@ -90,8 +80,7 @@ class Evaluation:
         return {
             "accuracy": float(self.accuracy.mean()),
             "log_likelihood": float(self.log_likelihood.mean()),
-            "calibration_error": float(self.calibration_error.mean()),
-            "pooled_calibration_error": self.pooled_calibration_error,
+            "calibration_error": self.calibration_error,
         }
 
 
@@ -111,9 +100,10 @@ def evaluate(
     from ``seed``. ``precision`` is that of the network, as in
     :class:`taskscape.meta.TrainConfig`.
     """
-    return evaluate_many(
-        learner, _alone(state), tasks, seed=seed, episodes=episodes, precision=precision
-    )[0]
+    states = jax.tree.map(lambda leaf: leaf[None], state)
+    return evaluate_many(learner, states, tasks, seed=seed, episodes=episodes, precision=precision)[
+        0
+    ]
 
 
 def evaluate_many(
@@ -141,12 +131,6 @@ def evaluate_many(
     return [_summarise(jax.tree.map(lambda a, t=t: a[:, t], stacked)) for t in range(trials)]
 
 
-@jax.jit
-def _alone(state: PyTree) -> PyTree:
-    """A state as the only one of a stack; compiled, because each leaf would be by itself."""
-    return jax.tree.map(lambda leaf: leaf[None], state)
-
-
 def score(
     learner: Learner,
     states: PyTree,
@@ -158,18 +142,17 @@ def score(
 ) -> TaskScores:
     """Scores of (trials, tasks): one compiled pass, for trained states stacked along an axis."""
     n = len(rows.support)
-    most = min(n, tasks_at_once(trials))
     fixed, numbers = without_numbers(learner)
 
-    def arguments(size: int) -> tuple[Any, ...]:
+    def of_chunks(size: int) -> TaskScores:
         chunks, index = _chunks(rows, size)
-        return fixed, precision, numbers, trials, states, samples, chunks, index, seed
+        return _score_chunks(
+            fixed, precision, numbers, trials, states, samples, chunks, index, seed
+        )
 
-    shapes = [(a.shape, str(a.dtype)) for a in jax.tree.leaves((states, samples, rows))]
-    program = (fixed, precision, trials, most, jax.tree.structure(states), tuple(shapes))
-    scores, _sizes[program] = halved_until_it_fits(
-        _sizes.get(program, most),
-        lambda size: _score_chunks(*arguments(size)),
+    scores, _ = halved_until_it_fits(
+        min(n, tasks_at_once(trials)),
+        of_chunks,
         f"evaluating tasks with {trials} trained state(s)",
         "Evaluate fewer states together, tasks with fewer samples, or a smaller network.",
     )
@@ -232,11 +215,9 @@ def _score_chunks(
 
 
 def task_scores(p: Float[Array, "n way"], query: Shots) -> TaskScores:
-    r"""Accuracy, mean log-likelihood and expected calibration error of one task's queries.
+    """Accuracy and mean log-likelihood of one task's queries.
 
-    .. math:: \mathrm{ECE} = \sum_b \frac{n_b}{n} \lvert \mathrm{acc}_b - \mathrm{conf}_b \rvert
-
-    over 15 equal-width bins b of the confidence (the largest probability); Guo et al. 2017.
+    By bin of the confidence, their number, and the sums of their confidence and of what is right.
     """
     weight = query.mask.astype(p.dtype)
     n = jnp.maximum(weight.sum(), 1)
@@ -248,7 +229,6 @@ def task_scores(p: Float[Array, "n way"], query: Shots) -> TaskScores:
     return TaskScores(
         accuracy=(weight * right).sum() / n,
         log_likelihood=(weight * jnp.log(jnp.maximum(own, _TINY))).sum() / n,
-        calibration_error=jnp.abs(bins[2] - bins[1]).sum() / n,
         bins=bins,
     )
 
@@ -256,13 +236,10 @@ def task_scores(p: Float[Array, "n way"], query: Shots) -> TaskScores:
 def _summarise(scores: TaskScores) -> Evaluation:
     """From scores (episodes, tasks) to means over the episodes."""
     bins = np.asarray(scores.bins, dtype=np.float64).sum((0, 1))
-    count = np.maximum(bins[0], 1)
     return Evaluation(
         accuracy=np.asarray(scores.accuracy).mean(0),
         log_likelihood=np.asarray(scores.log_likelihood).mean(0),
-        calibration_error=np.asarray(scores.calibration_error).mean(0),
-        pooled_calibration_error=float(np.abs(bins[2] - bins[1]).sum() / bins[0].sum()),
-        reliability=np.stack([bins[0], bins[1] / count, bins[2] / count], axis=1),
+        calibration_error=float(np.abs(bins[2] - bins[1]).sum() / bins[0].sum()),
         accuracy_by_episode=np.asarray(scores.accuracy).T,
     )
 
