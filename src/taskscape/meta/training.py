@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
-from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from taskscape.arguments import (
@@ -29,7 +28,6 @@ from taskscape.arguments import (
     check_whole,
     public,
 )
-from taskscape.distributed.mesh import devices_for, same_on_all, split_among_devices
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.io.arrays import arrays_of, arrays_of_kind, load_arrays, save_arrays, tree_from
 from taskscape.io.values import damage_named
@@ -246,7 +244,6 @@ def train_many(
     validation: TaskSet | None = None,
     checkpoint: Callable[[TrainState], None] | None = None,
     resume: TrainState | None = None,
-    distributed: bool = False,
 ) -> Trained:
     """Meta-train many trials side by side: one seed and one list of tasks for each.
 
@@ -254,11 +251,8 @@ def train_many(
     random draws of the learner. Without ``n_way``, heads fit the largest way of the tasks. Where
     memory does not suffice for all trials at once, groups of them take turns.
     ``checkpoint`` is called after every dispatch; what it was given can be passed as ``resume``.
-    ``distributed`` spreads the trials over the devices of the machine, evenly: over 6 of 8, where
-    there are 6 or 12 trials.
     """
     config = config or TrainConfig()
-    mesh = devices_for(len(seeds)) if distributed else None
     starts = [check_seed(s, most=MOST_FOR_JAX) for s in seeds]
     feeds = _feeds(tasks, starts, config, network)
     at_once, row = config.validate_every * config.batch_size, jax.tree.leaves(feeds[0].rows(0, 1))
@@ -272,17 +266,14 @@ def train_many(
         t[0:1] if isinstance(t, TaskStream) else t for t in (*tasks, validation) if t is not None
     ]
     n_way = n_way or max(t.max_way for t in ways)
-    samples = same_on_all(jnp.asarray(tasks[0].pool.samples), mesh)
+    samples = jnp.asarray(tasks[0].pool.samples)
     trials = resume or begin(learner, network, config, n_way=n_way, seeds=starts)
-    trials = _spread(trials, mesh)
     done, together = int(trials.step[0]), len(feeds)
     with progress_bar("meta-training", config.updates) as advance_bar:
         advance_bar(done)
         while done < config.updates and not _stale(trials.scores, config.patience).all():
             live = min(config.validate_every, config.updates - done)
             rows = _dispatch_rows(feeds, config, done, live)
-            if mesh is not None:
-                rows = split_among_devices(rows, mesh)
             trials, together = halved_until_it_fits(
                 together,
                 partial(_in_groups, learner, config, samples, rows, live, starts, trials),
@@ -417,14 +408,6 @@ def run_updates(
 
     with jax.default_matmul_precision(products):
         return jax.vmap(one)(states, opt_states, steps, rows, seeds)
-
-
-def _spread(trials: TrainState, mesh: Mesh | None) -> TrainState:
-    """Trials spread over devices, but for their histories, which stay on the host."""
-    if mesh is None:
-        return trials
-    moved = {name: getattr(trials, name) for name in ("state", "opt_state", "best", "step")}
-    return replace(trials, **split_among_devices(moved, mesh))
 
 
 def _in_groups(
