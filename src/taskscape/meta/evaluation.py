@@ -1,11 +1,9 @@
 """How well a learner does on each of many tasks.
 
-Tasks are evaluated in one compiled pass: a loop over chunks of tasks that are adapted and predicted
-side by side. What a task gets does not depend on the chunk it is in. Chunks are as large as is
-useful, and halved where the device's memory runs out. There is room for a power of two of them, so
-that other numbers of tasks seldom need another program; the loop ends with the last chunk that has
-tasks. Products have the whole precision of float32, however the learner was trained, unless another
-is asked for.
+Tasks are evaluated in one compiled pass, batches of them side by side; what a task gets does not
+depend on the batch it is in. Batches are as large as is useful, and halved where the device's
+memory runs out. Products have the whole precision of float32, however the learner was trained,
+unless another is asked for.
 """
 
 from collections.abc import Callable, Mapping
@@ -144,23 +142,20 @@ def score(
     n = len(rows.support)
     fixed, numbers = without_numbers(learner)
 
-    def of_chunks(size: int) -> TaskScores:
-        chunks, index = _chunks(rows, size)
-        return _score_chunks(
-            fixed, precision, numbers, trials, states, samples, chunks, index, seed
+    def in_batches(size: int) -> TaskScores:
+        index = np.minimum(np.arange(-(-n // size) * size), n - 1)  # the last task fills up
+        full = jax.tree.map(lambda r: r[index], rows)
+        return _score_all(
+            fixed, precision, trials, size, numbers, states, samples, full, index, seed
         )
 
     scores, _ = halved_until_it_fits(
         min(n, tasks_at_once(trials)),
-        of_chunks,
+        in_batches,
         f"evaluating tasks with {trials} trained state(s)",
         "Evaluate fewer states together, tasks with fewer samples, or a smaller network.",
     )
-
-    def by_trial(a: np.ndarray) -> np.ndarray:
-        return np.swapaxes(a, 0, 1).reshape(trials, -1, *a.shape[3:])[:, :n]
-
-    return jax.tree.map(by_trial, jax.device_get(scores))
+    return jax.tree.map(lambda a: a[:, :n], jax.device_get(scores))
 
 
 def tasks_at_once(trials: int = 1) -> int:
@@ -168,26 +163,17 @@ def tasks_at_once(trials: int = 1) -> int:
     return 16 if jax.default_backend() == "cpu" else min(256, max(16, _USEFUL // trials))
 
 
-def _chunks(rows: EpisodeRows, size: int) -> tuple[EpisodeRows, Int[np.ndarray, "chunks size"]]:
-    """Tasks in a power of two of chunks, and their numbers, -1 for those that only fill up."""
-    n = len(rows.support)
-    room = 1 << (-(-n // size) - 1).bit_length()
-    place = np.arange(room * size)
-    index = np.where(place < n, place, -1)
-    chunks = jax.tree.map(lambda r: r[np.maximum(index, 0)].reshape(room, size, *r.shape[1:]), rows)
-    return chunks, index.astype(np.int32).reshape(room, size)
-
-
-@partial(jax.jit, static_argnames=("learner", "precision", "trials"))
-def _score_chunks(
+@partial(jax.jit, static_argnames=("learner", "precision", "trials", "size"))
+def _score_all(
     learner: Learner,
     precision: str,
-    numbers: Mapping[str, Number],
     trials: int,
+    size: int,
+    numbers: Mapping[str, Number],
     states: PyTree,
     samples: Shaped[Array, "rows *shape"],
     rows: EpisodeRows,
-    index: Int[Array, "chunks size"],
+    index: Int[Array, "tasks"],
     seed: int | Int[Array, ""],
 ) -> TaskScores:
     learner, base = with_numbers(learner, numbers), jax.random.key(seed)
@@ -199,19 +185,12 @@ def _score_chunks(
         adapted = learner.adapt(state, episode.support, inner)
         return task_scores(learner.predict(adapted, episode.query, outer), episode.query)
 
-    def chunk(i: int | Int[Array, ""]) -> TaskScores:
-        per_task = jax.vmap(one, in_axes=(None, 0, 0))
-        # the axis size is given because a state without weights has no axis to tell it
-        many = jax.vmap(per_task, in_axes=(0, None, None), axis_size=trials)
-        return many(states, *jax.tree.map(lambda a: a[i], (rows, index)))
-
-    def put(i: Int[Array, ""], scores: TaskScores) -> TaskScores:
-        return jax.tree.map(lambda all_, new: all_.at[i].set(new), scores, chunk(i))
+    def of_trial(state: PyTree) -> TaskScores:
+        return jax.lax.map(lambda task: one(state, *task), (rows, index), batch_size=size)
 
     with jax.default_matmul_precision(products):
-        shapes = jax.eval_shape(chunk, 0)
-        none = jax.tree.map(lambda s: jnp.zeros((len(index), *s.shape), s.dtype), shapes)
-        return jax.lax.fori_loop(0, (index[:, 0] >= 0).sum(), put, none)
+        # the axis size is given because a state without weights has no axis to tell it
+        return jax.vmap(of_trial, axis_size=trials)(states)
 
 
 def task_scores(p: Float[Array, "n way"], query: Shots) -> TaskScores:
