@@ -34,18 +34,20 @@ class BMAML:
 
     Differs: a step is divided by the number n of samples, so that the rate compares with MAML's and
     does not depend on n; with one particle the inner loop is MAML's (with M, a particle takes
-    1/M of its own gradient, so rates are about M times MAML's). The prior is flat, without their
-    Gamma hyper-prior. All weights are particles, not the last layer alone. Support and query pass
-    through the network separately. The bandwidth is not differentiated.
+    1/M of its own gradient, so rates are about M times MAML's). The prior is N(0, 1/τ) with a
+    fixed ``prior_precision`` τ (0: flat) instead of their Gamma hyper-prior. All weights are
+    particles, not the last layer alone. Support and query pass through the network separately. The
+    bandwidth is not differentiated.
     """
 
     inner_rate: float = 1.0
     inner_steps: int = 5
     leader_steps: int = 5
     particles: int = 5
+    prior_precision: float = 0.0
     first_order: bool = False
 
-    numbers: ClassVar[tuple[str, ...]] = ("inner_rate",)
+    numbers: ClassVar[tuple[str, ...]] = ("inner_rate", "prior_precision")
 
     def init(self, key: PRNGKeyArray, network: Architecture, n_way: int) -> Network:
         keys = jax.random.split(key, self.particles)
@@ -77,8 +79,12 @@ class BMAML:
         w = jax.vmap(lambda one: ravel_pytree(one)[0])(particles)
         rebuild = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], particles))[1]
 
+        def log_joint(one: Float[Array, "weights"]) -> Float[Array, ""]:
+            likelihood = -nll(rebuild(one), *sets)
+            return likelihood - 0.5 * self.prior_precision * (one**2).sum() / n_samples(*sets)
+
         def step(w: Float[Array, "M weights"], _: None) -> tuple[Float[Array, "M weights"], None]:
-            gradient = jax.vmap(jax.grad(lambda one: -nll(rebuild(one), *sets)))(w)
+            gradient = jax.vmap(jax.grad(log_joint))(w)
             if self.first_order:
                 gradient = jax.lax.stop_gradient(gradient)
             return w + self.inner_rate * stein_direction(w, gradient, n_samples(*sets)), None

@@ -258,11 +258,12 @@ def _errors(evaluations: Mapping[str, ForecastEvaluation]) -> str:
 
 
 def _error(name: str, evaluated: ForecastEvaluation) -> str:
-    text = f"{name}: off by {100 * evaluated.mean_absolute_error:.1f} points on average"
-    if evaluated.always_mean_error is not None:
-        text += f", always expecting the mean by {100 * evaluated.always_mean_error:.1f}"
     nominal, held = 100 * evaluated.confidence, 100 * evaluated.coverage
-    return f"{text}. Its {nominal:.0f} % intervals held {held:.0f} % of the tasks."
+    return (
+        f"{name}: off by {100 * evaluated.mean_absolute_error:.1f} points on average, always "
+        f"expecting the mean by {100 * evaluated.always_mean_error:.1f}. Its {nominal:.0f} % "
+        f"intervals held {held:.0f} % of the tasks."
+    )
 
 
 def _selection(gains: Sequence[Gain]) -> Finding:

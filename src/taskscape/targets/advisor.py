@@ -5,7 +5,7 @@ on a target by learners that are trained on what each chooses.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -96,7 +96,6 @@ class Sources:
     """The candidates, with queries."""
     similarities: Mapping[str, Similarity]
     embedded: Mapping[str, Any]
-    _prepared: dict[str, ClassPool] = field(default_factory=dict, init=False, repr=False)
 
     @staticmethod
     def of(
@@ -208,11 +207,7 @@ class Sources:
         """The samples of the sources, or of a target, in the form that learners take."""
         if self._preparation is None:
             return pool
-        if pool.fingerprint not in self._prepared:  # many targets may be from one pool
-            self._prepared[pool.fingerprint] = prepared_pool(
-                pool, self._preparation, unit_length=True
-            )
-        return self._prepared[pool.fingerprint]
+        return prepared_pool(pool, self._preparation, unit_length=True)
 
     @cached_property
     def _preparation(self) -> Preparation | None:

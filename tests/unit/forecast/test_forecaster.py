@@ -37,7 +37,6 @@ def test_forecasts_are_right_about_test_classes():
     evaluated = forecaster.evaluate(test, measured, described=described)
     assert evaluated.spearman > 0.95
     assert evaluated.ceiling is not None
-    assert evaluated.always_mean_error is not None
     assert evaluated.mean_absolute_error < evaluated.always_mean_error / 3
     assert evaluated.coverage > 0.8
     assert evaluated.spearman_interval is not None
@@ -65,7 +64,7 @@ def test_where_the_mean_is_as_good_there_is_no_forecast_and_no_reason():
     forecasts = in_words(poor, poor.predict(test), names)
     assert "No forecast: always expecting the mean" in forecasts
     assert "because" not in forecasts
-    evaluated = ForecastEvaluation("A", 50, 0.1, 0.0561, 0.9, 0.9, always_mean_error=0.0559)
+    evaluated = ForecastEvaluation("A", 50, 0.1, 0.0561, 0.9, 0.9, None, 0.0559)
     assert not evaluated.beats_mean
     assert evaluated.summary().endswith("No forecast: the mean is as good.")
 
@@ -158,12 +157,12 @@ def test_forecasts_are_said_kept_and_drawn(tmp_path: Path):
 
 def test_evaluations_are_kept_with_what_they_do_not_know():
     evaluated = ForecastEvaluation(
-        "toy", 9, float("nan"), 0.1, 0.9, 0.9, coverage_interval=(0.8, 1.0)
+        "toy", 9, float("nan"), 0.1, 0.9, 0.9, None, 0.2, coverage_interval=(0.8, 1.0)
     )
     plain = json.loads(json.dumps(evaluated.to_dict(), allow_nan=False))
     back = from_plain(ForecastEvaluation, plain)
     assert back.coverage_interval == (0.8, 1.0)
-    assert back.error_interval is None
+    assert back.spearman_interval is None
     assert np.isnan(back.spearman)
 
 
