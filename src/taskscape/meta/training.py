@@ -197,10 +197,9 @@ def learner_and_training(
     {'learning_rate': 0.1}
     """
     kind = find_learner(name.split("-")[0]).kind
-    own = settings_in(kind)
-    decided = ("updates", "batch_size")  # by the number of tasks and how often each is shown
-    training = [key for key in settings_in(TrainConfig) if key not in decided]
-    given = {k: v for k, v in settings.items() if k != "scale"}
+    own, given = settings_in(kind), {k: v for k, v in settings.items() if k != "scale"}
+    decided = {"updates", "batch_size"}  # by the number of tasks and how often each is shown
+    training = settings_in(TrainConfig).keys() - decided
     for key, value in given.items():
         if key not in own and key not in training:
             known = ", ".join(["scale", *sorted(own), *sorted(training)])

@@ -40,7 +40,7 @@ from taskscape.themes.prepare import (
     learn_preparation,
     prepared_pool,
 )
-from taskscape.themes.task_model import TaskModel, without_advice
+from taskscape.themes.task_model import without_advice
 
 ALL = "all"
 """Training on every candidate."""
@@ -172,15 +172,17 @@ class Sources:
                 f"what is trained on them has seen {target.name!r}. Draw the sources from a pool "
                 "without them, or ask advise, which leaves them out."
             )
-        distances, bound = {}, None
+        distances, gap, explained = {}, None, True
         with without_advice():
             for name, measure in self.similarities.items():
                 own: Any = target.tasks
-                if name == THEMES:
+                if name == THEMES and isinstance(measure, ModelSimilarity):
                     own = measure.embed(own)
-                    bound = float(np.median(own.elbo))
+                    usual, spread = measure.model.elbo_reference_
+                    gap = (usual - float(np.median(own.elbo))) / spread
+                    explained = gap < measure.model.far_below
                 distances[name] = measure.distances(own, self.embedded[name]).matrix()
-        return Outlook(self, target, distances, bound)
+        return Outlook(self, target, distances, gap, explained)
 
     def train_and_test(
         self,
@@ -252,9 +254,11 @@ class Outlook:
     target: Target
     distances: Mapping[str, Float[np.ndarray, "tests trains"]]
     """By similarity measure, from the target's tasks to all candidates."""
-    bound: float | None
-    """The median log-likelihood of the target's tasks in nats per sample; None where no model tells
-    it."""
+    gap: float | None
+    """How many spreads the target's tasks are explained worse than is usual; None without a model.
+    """
+    explained: bool
+    """Whether the image-themes know anything like the target."""
 
     def by_source(self, way: str) -> dict[str, float]:
         """Distance to every group by what a way goes by, the nearest first.
@@ -273,25 +277,6 @@ class Outlook:
         own = [test for n, test in tests.items() if n == name or name == RANKS]
         return Found(*(float(np.mean([getattr(t, of) for t in own])) if own else np.nan
                        for of in ("at_1", "by_mean")))  # fmt: skip
-
-    @property
-    def gap(self) -> float | None:
-        """How many spreads the target lies below what is usual; more is worse."""
-        if self.bound is None:
-            return None
-        usual, spread = self._model.elbo_reference_
-        return (usual - self.bound) / spread
-
-    @property
-    def explained(self) -> bool:
-        """Whether the image-themes know anything like the target."""
-        return self.gap is None or self.gap < self._model.far_below
-
-    @property
-    def _model(self) -> TaskModel:
-        measure = self.sources.similarities[THEMES]
-        assert isinstance(measure, ModelSimilarity)
-        return measure.model
 
     def choose(self, way: str, n: int, seed: int) -> Int[np.ndarray, "n"]:
         """The candidates that a way chooses for the tasks of the target, by rule ``coverage``.

@@ -419,7 +419,9 @@ def test_a_model_that_is_fitted_is_taken_as_it_is(pool: ClassPool, sources: Sour
     assert other.similarities["themes"].model is model
     outlook = other.look_at(other.target("near left", pool))
     with without_advice():
-        assert outlook.bound == pytest.approx(np.median(model.embed(outlook.target.tasks).elbo))
+        explained = np.median(model.embed(outlook.target.tasks).elbo)
+    usual, spread = model.elbo_reference_
+    assert outlook.gap == pytest.approx((usual - explained) / spread)
 
 
 def test_sources_are_named_by_what_tasks_are_chosen_by(pool: ClassPool):
