@@ -328,7 +328,7 @@ class Calibration:
             confidence=confidence,
             reasons=reasons,
             average=average,
-            outside=self.outside(X).any(axis=1),
+            outside=np.asarray(self.outside(X).any(axis=1)),
         )
 
     def outside(self, X: Float[np.ndarray, "tasks columns"]) -> Bool[np.ndarray, "tasks columns"]:

@@ -469,8 +469,9 @@ def _keep_best(
     highest = np.max(np.nan_to_num(scores, nan=-np.inf), axis=1)
     better = (accuracy > highest) & ~_stale(scores, config.patience)
     scores[:, check] = accuracy
-    choose = jax.vmap(lambda b, n, o: jax.tree.map(partial(jnp.where, b), n, o))
-    best = choose(jnp.asarray(better), trials.state, trials.best)
+    best = jax.vmap(lambda b, new, old: jax.tree.map(partial(jnp.where, b), new, old))(
+        jnp.asarray(better), trials.state, trials.best
+    )
     return replace(trials, best=best, scores=scores)
 
 
