@@ -22,7 +22,7 @@ from taskscape.similarity import TaskHardness, make_similarity
 from taskscape.similarity.known import PROTOTYPES, THEMES
 from taskscape.targets.advisor import Outlook, Sources
 from taskscape.targets.known import RANKS, AdvisorSettings
-from taskscape.targets.rotation import Rotation, Turn
+from taskscape.targets.rotation import Rotation, summaries, try_target
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.task_model import without_advice
 
@@ -83,13 +83,13 @@ def run(settings: BadTasksSettings, lab: Lab) -> None:
 
 def _one_target(cell: Mapping[str, Any], outlook: Outlook, lab: Lab) -> None:
     began, budget, trials = time.perf_counter(), cell["budget"], cell["trials"]
-    turn = Turn.of(
+    found = try_target(
         outlook, cell["learner"], WAYS, [budget], trials=trials, random_trials=2 * trials
     )
     is_bad = np.array(outlook.sources.pool.splits)[outlook.sources.tasks.classes[:, 0]] == "val"
     ways = [
         {**summary, "bad": float(np.mean([is_bad[rows].mean() for rows in tried.chosen]))}
-        for summary, tried in zip(turn.summaries(), turn.tried, strict=True)
+        for summary, tried in zip(summaries(outlook.target, found), found, strict=True)
     ]
     counts = {"candidates": len(is_bad), "bad": int(is_bad.sum())}
     seconds = time.perf_counter() - began

@@ -29,6 +29,7 @@ from experiments.lab import Lab, Store, accuracy_of, count_right, option
 from experiments.recipes import LEARNER_PRESETS, PIXEL_COMPONENTS, with_validation
 from taskscape.embeddings import Embeddings
 from taskscape.forecast import Forecaster
+from taskscape.forecast.features import COLUMNS, DIFFICULTY, DISTANCE
 from taskscape.meta import (
     TrainConfig,
     Trained,
@@ -55,15 +56,15 @@ __all__ = [
     "run",
 ]
 
-ABLATION: Mapping[str, tuple[str, ...] | None] = MappingProxyType(
+ABLATION: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "distance": ("distance",),
-        "difficulty": ("difficulty",),
-        "both": ("distance", "difficulty"),
-        "all": None,
+        "distance": (DISTANCE,),
+        "difficulty": (DIFFICULTY,),
+        "both": (DISTANCE, DIFFICULTY),
+        "all": tuple(COLUMNS.values()),
     }
 )
-"""What forecasts are allowed to look at."""
+"""What forecasts are allowed to look at; other numbers are as if they were not known."""
 _PRESET = LEARNER_PRESETS["forecasting"]
 
 
@@ -222,13 +223,15 @@ class ForecastingStudy:
         accuracy: Mapping[str, Float[np.ndarray, "_ episodes"]],
     ) -> dict[str, Any]:
         results = {}
-        for ablation, groups in ABLATION.items():
-            forecaster = Forecaster(
-                self.model, self.known, name, confidence=self.sizes.confidence, groups=groups
-            ).fit(tasks["val"], accuracy["val"], described=described["val"])
-            evaluation = forecaster.evaluate(
-                tasks["test"], accuracy["test"], described=described["test"]
+        for ablation, allowed in ABLATION.items():
+            val, test = (
+                {c: v if COLUMNS[c] in allowed else np.full_like(v, np.nan) for c, v in of.items()}
+                for of in (described["val"], described["test"])
             )
+            forecaster = Forecaster(
+                self.model, self.known, name, confidence=self.sizes.confidence
+            ).fit(tasks["val"], accuracy["val"], described=val)
+            evaluation = forecaster.evaluate(tasks["test"], accuracy["test"], described=test)
             calibration = forecaster.calibration
             assert calibration is not None
             weights = dict(zip(calibration.columns, calibration.ridge.weights, strict=True))
@@ -237,7 +240,9 @@ class ForecastingStudy:
                 "summary": evaluation.summary(),
                 "held_out_error": calibration.error,
                 "penalty": calibration.penalty,
-                "weights": {k: round(float(w), 4) for k, w in weights.items()},
+                "weights": {
+                    c: round(float(w), 4) for c, w in weights.items() if COLUMNS[c] in allowed
+                },
             }
         return {
             "results": results,

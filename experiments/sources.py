@@ -19,10 +19,9 @@ from jaxtyping import Float
 from experiments.lab import Lab, option
 from taskscape.pools import load_pool
 from taskscape.similarity import SIMILARITIES
-from taskscape.targets.advisor import Outlook, Sources
+from taskscape.targets.advisor import Outlook, Sources, source_way
 from taskscape.targets.known import AdvisorSettings
 from taskscape.targets.rotation import Rotation
-from taskscape.targets.trials import source_way, try_ways
 
 __all__ = ["TOP", "SourcesSettings", "by_chance", "ndcg", "regret", "run"]
 
@@ -87,7 +86,7 @@ def _measured(outlook: Outlook, cell: Mapping[str, Any]) -> dict[str, Any]:
             for how, over in (("mean", np.mean), ("nearest", np.min))
         }
     asked = [(source_way(g), len(of), 1) for g in groups]
-    alone = try_ways(outlook, cell["learner"], asked, seed=cell["seed"] + cell["trial"])
+    alone = outlook.try_ways(cell["learner"], asked, cell["seed"] + cell["trial"])
     results: dict[str, Any] = {"accuracy": {}, "held_out": {}}
     for group, tried in zip(groups, alone, strict=True):
         assert tried.accuracy is not None

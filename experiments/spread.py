@@ -64,9 +64,8 @@ def _of_gaussians(state: GaussianMeta, adapted: GaussianWeights) -> dict[str, Fl
     the root mean square of the means' moves in standard deviations of the prior.
     """
     prior = state.prior()
-    log_variance = ravel_pytree(prior.log_variance)[0]
-    ratio = jnp.exp(0.5 * (ravel_pytree(adapted.log_variance)[0] - log_variance))
-    move = ravel_pytree(adapted.mean)[0] - ravel_pytree(prior.mean)[0]
+    log_variance, move = prior.log_variance, adapted.mean - prior.mean
+    ratio = jnp.exp(0.5 * (adapted.log_variance - log_variance))
     return {
         "std_ratio": ratio.mean(),
         "least_std_ratio": ratio.min(),

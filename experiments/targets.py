@@ -20,7 +20,7 @@ from taskscape.pools import load_pool
 from taskscape.similarity.known import PROTOTYPES, TASK_THEMES, THEMES
 from taskscape.targets.advisor import Outlook, Sources
 from taskscape.targets.known import HALF, RANKS, AdvisorSettings
-from taskscape.targets.rotation import Rotation, Turn
+from taskscape.targets.rotation import Rotation, summaries, try_target
 
 __all__ = ["TargetsSettings", "run"]
 
@@ -92,22 +92,22 @@ def _one_target(
     settings: TargetsSettings, store: Store, cell: dict[str, Any], outlook: Outlook
 ) -> None:
     began, target = time.perf_counter(), outlook.target
-    turn = Turn.of(
+    tried = try_target(
         outlook, cell["learner"], settings.ways, settings.budgets, trials=settings.trials,
         random_trials=settings.random_trials, with_sources=settings.with_sources,
     )  # fmt: skip
-    summaries = turn.summaries()
+    ways = summaries(target, tried)
     results = {
         "distances": {name: outlook.by_source(name) for name in outlook.distances},
         "gap": outlook.gap,
-        "ways": summaries,
+        "ways": ways,
         "seconds": time.perf_counter() - began,
     }
     assert target.queries is not None
     queries = target.queries.max_way * target.queries.n_query
     arrays = {
         f"{i:03d} {t.way} {t.budget}": np.round(t.accuracy * queries).astype(np.uint16)
-        for i, t in enumerate(turn.tried)
+        for i, t in enumerate(tried)
         if t.accuracy is not None
     }
     plain = re.sub(r"[ /]", "-", target.name)
@@ -116,5 +116,5 @@ def _one_target(
     store.keep(name, classes=target.queries.classes, **arrays)
     store.add(cell, results)
     first = settings.budgets[0]
-    gains = {w["way"]: f"{100 * w['gain']:+.1f}" for w in summaries if w["budget"] == first}
+    gains = {w["way"]: f"{100 * w['gain']:+.1f}" for w in ways if w["budget"] == first}
     print(cell["network"], cell["learner"], target.name, gains, flush=True)

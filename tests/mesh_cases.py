@@ -8,9 +8,7 @@ import jax
 import numpy as np
 
 from fit_cases import SMALL, small_model, small_pool, small_tasks
-from meta_cases import DIMS, toy_pool, toy_tasks
 from taskscape.distributed.mesh import all_devices, on_one_device
-from taskscape.meta import ProtoNet, TrainConfig, mlp, train_many
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import TaskSource
 from taskscape.themes.loop import Fit
@@ -18,7 +16,7 @@ from taskscape.themes.prepare import PrepareConfig, PreparedSamples, learn_prepa
 from taskscape.themes.start import Scale, start_themes
 from taskscape.themes.steps import init
 
-__all__ = ["PAPER", "learned", "trained"]
+__all__ = ["PAPER", "learned"]
 
 PAPER = {"update": "paper", "max_passes": 2}
 """Of a fit that is quick to start."""
@@ -46,19 +44,6 @@ def learned(method: str) -> dict[str, np.ndarray]:
     return arrays
 
 
-def trained() -> dict[str, np.ndarray]:
-    """What trials learn, on all devices that they can be spread over evenly."""
-    pool = toy_pool()
-    lists = [toy_tasks(pool, "train", 12, seed=s) for s in range(4)]
-    config = TrainConfig(updates=4, batch_size=3, validate_every=2)
-    learner, network = ProtoNet(), mlp(DIMS, (8,))
-    validation = toy_tasks(pool, "val", 5)
-    trials = train_many(
-        learner, network, lists, config, seeds=range(4), validation=validation, distributed=True
-    )
-    return {"losses": trials.losses, "scores": trials.scores}
-
-
 def stop_soon(info: object, restart: int) -> None:
     """A callback that interrupts a fit after its third step."""
     if info.t == 3:  # type: ignore[attr-defined]
@@ -70,7 +55,6 @@ def main(folder: Path) -> None:
     warnings.simplefilter("ignore")
     for method in ("online", "batch"):
         np.savez(folder / f"{method}.npz", devices=len(jax.devices()), **learned(method))
-    np.savez(folder / "trained.npz", **trained())
     checkpoint = folder / "fit.checkpoint"
     try:
         small_model(**PAPER).fit(

@@ -20,10 +20,6 @@ from taskscape.io.files import cache_dir
 T = TypeVar("T")
 _WITH_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 _MOST_BYTES = 1 << 29
-_LEAST_SECONDS = 0.0
-"""Small programs are kept too: a study has hundreds of them."""
-_USUAL_LEAST_SECONDS = 1.0
-"""What JAX goes by where nobody says otherwise."""
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 _READ_BACK = "/jax/compilation_cache/cache_retrieval_time_sec"
 _seconds = {_COMPILED: 0.0, _READ_BACK: 0.0}
@@ -50,26 +46,21 @@ def compiled(function: Callable[..., T], static: str | None = None) -> Callable[
     is compiled. Elsewhere, and where JAX does not have it so, this is plain ``jax.jit``.
     """
     plain = jax.jit(function, static_argnames=static)
-
-    @cache
-    def program() -> Callable[..., T]:
-        if jax.default_backend() != "cpu" or not _barriers_can_stay():
-            return plain
-        return jax.jit(function, static_argnames=static, compiler_options=_WITH_BARRIERS)
+    marked = jax.jit(function, static_argnames=static, compiler_options=_WITH_BARRIERS)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> T:
-        return program()(*args, **kwargs)
+        return (marked if _barriers_can_stay() else plain)(*args, **kwargs)
 
     return call
 
 
 @cache
 def _barriers_can_stay() -> bool:
-    """Whether this version of JAX compiles a program for a CPU with its barriers."""
+    """Whether programs are for a CPU, and this version of JAX compiles them with their barriers."""
     try:
         keep = jax.jit(jax.lax.optimization_barrier, compiler_options=_WITH_BARRIERS)
-        return float(keep(1.0)) == 1.0
+        return jax.default_backend() == "cpu" and float(keep(1.0)) == 1.0
     except Exception:  # whatever it is, programs are compiled as usual
         return False
 
@@ -78,8 +69,8 @@ def _barriers_can_stay() -> bool:
 def keep_programs() -> None:
     """Tell JAX to keep what it compiles, if nobody told it where, or not to.
 
-    Modules that compile call this when they are imported. Without a folder that can be written, all
-    works as well, only slower.
+    Small programs too: a study has hundreds of them. Modules that compile call this when they are
+    imported. Without a folder that can be written, all works as well, only slower.
     """
     if os.environ.get("TASKSCAPE_KEEP_COMPILED", "1") == "0":
         return
@@ -92,8 +83,8 @@ def keep_programs() -> None:
     _let_go_of_old_programs(folder.parent)
     jax.config.update("jax_compilation_cache_dir", str(folder))  # type: ignore[no-untyped-call]
     name = "jax_persistent_cache_min_compile_time_secs"
-    if jax.config.values[name] == _USUAL_LEAST_SECONDS:
-        jax.config.update(name, _LEAST_SECONDS)  # type: ignore[no-untyped-call]
+    if jax.config.values[name] == 1.0:  # as it is where nobody says otherwise
+        jax.config.update(name, 0.0)  # type: ignore[no-untyped-call]
 
 
 def _kind_of_machine() -> str:

@@ -177,7 +177,7 @@ def permuted_noise(order: np.ndarray) -> Callable[..., jax.Array]:
     """The random numbers of the weights, those of the head reordered with it."""
 
     def noise(q: Any, key: Any, samples: int) -> jax.Array:
-        leaves, parts, at = jax.tree.leaves(q.mean), [], 0
+        leaves, parts, at = jax.tree.leaves(q.rebuild(q.mean)), [], 0
         eps = gaussian_noise(q, key, samples)
         for leaf in leaves:
             part = eps[:, at : at + leaf.size].reshape(samples, *leaf.shape)

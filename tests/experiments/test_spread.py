@@ -16,7 +16,7 @@ NETWORK = mlp(DIMS, (5,))
 def test_gaussians() -> None:
     state = GaussianMeta(jnp.zeros(4), jnp.zeros(4), 0.5, 10.0)
     mean, std = jnp.array([0.0, 1, 0, 0]), jnp.array([0.5, 0.25, 0.5, 0.45])
-    measured = spread(state, GaussianWeights(mean, 2 * jnp.log(std)))
+    measured = spread(state, GaussianWeights(mean, 2 * jnp.log(std), lambda weights: weights))
     expected = {
         "std_ratio": 3.4 / 4, "least_std_ratio": 0.5, "narrowed": 0.25, "prior_std": 0.5,
         "shift": 1.0,  # 2 standard deviations in one of 4 weights

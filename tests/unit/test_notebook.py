@@ -49,7 +49,7 @@ def test_every_result_shows_itself_with_its_own_numbers():
     advice = Advice(
         target="<0>", learner="protonet", way="half", why="Seen elsewhere.", chosen=tasks[:9],
         sources=(SourceShare("group 1", {"ranks": 0.1}, 5, 4),), explained=True, gap=None,
-        decision=None, held_out=None, measured={"half": Interval(0.01, -0.01, 0.03)}, accuracy={},
+        measured_gains={"half": Interval(0.01, -0.01, 0.03)},
     )  # fmt: skip
     shown = {
         '<td style="text-align: left">group 3</td>': pool,

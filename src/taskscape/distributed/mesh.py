@@ -169,18 +169,6 @@ def all_devices() -> Mesh | None:
     return Mesh(np.array(devices), (_AXIS,)) if len(devices) > 1 else None
 
 
-def devices_for(items: int) -> Mesh | None:
-    """Devices of this machine that so many things can be spread over evenly; None if only one."""
-    devices = jax.local_devices()
-    most = max(n for n in range(1, len(devices) + 1) if items % n == 0)
-    return Mesh(np.array(devices[:most]), (_AXIS,)) if most > 1 else None
-
-
-def split_among_devices(tree: Tree, mesh: Mesh) -> Tree:
-    """Arrays of this process, split over its devices along their first axis."""
-    return jax.tree.map(lambda leaf: jax.device_put(leaf, NamedSharding(mesh, SPLIT)), tree)
-
-
 def own_places(mesh: Mesh) -> list[int]:
     """Where the devices of this process stand among all devices."""
     here = jax.process_index()

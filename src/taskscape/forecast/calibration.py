@@ -18,6 +18,8 @@ from scipy.special import expit, logit
 from scipy.stats import t as student
 
 from taskscape.errors import DataError
+from taskscape.forecast.features import COLUMNS
+from taskscape.forecast.result import Forecasts
 
 FORMAT = 3
 """Of what a calibration computes, which is part of what cached ones are found by."""
@@ -255,21 +257,6 @@ def _not_negative(
 
 
 @dataclass(frozen=True, eq=False)
-class Expected:
-    """The expected accuracies of tasks, their intervals, and the parts they are the sum of."""
-
-    accuracy: Float[np.ndarray, "tasks"]
-    low: Float[np.ndarray, "tasks"]
-    high: Float[np.ndarray, "tasks"]
-    parts: Float[np.ndarray, "tasks columns"]
-    """What each column moved the accuracy by, from that of the average calibration task."""
-    chance: Float[np.ndarray, "tasks"]
-    """What the number of classes moved it by, through the accuracy of guessing."""
-    average: float
-    """The expected accuracy of the average calibration task."""
-
-
-@dataclass(frozen=True, eq=False)
 class Calibration:
     r"""How accuracy follows from the numbers of a task, learned from calibration tasks.
 
@@ -310,7 +297,8 @@ class Calibration:
         X: Float[np.ndarray, "tasks columns"],
         n_way: Int[np.ndarray, "tasks"],
         confidence: float,
-    ) -> Expected:
+        learner: str,
+    ) -> Forecasts:
         r"""Expected accuracies, with intervals that hold ``confidence`` of tasks of new classes.
 
         .. math:: \mathrm{logit}(1 / C) + f(x) \pm t_{n-1} \sqrt{v}
@@ -329,13 +317,18 @@ class Calibration:
         reach = student.ppf((1 + confidence) / 2, self.n_classes - 1) * np.sqrt(v)
         low, high = (_accuracy(centre + moved + r) for r in (-reach, reach))
         slope = self._slope(centre, moved, accuracy - average)
-        return Expected(
-            accuracy=np.clip(accuracy, low, high),
+        reasons = {what: np.zeros(len(X)) for what in COLUMNS.values()}
+        for name, part in zip((*self.columns, "n_way"), (*parts.T, chance), strict=True):
+            reasons[COLUMNS[name]] += part * slope
+        return Forecasts(
+            learner=learner,
+            expected=np.clip(accuracy, low, high),
             low=low,
             high=high,
-            parts=parts * slope[:, None],
-            chance=chance * slope,
+            confidence=confidence,
+            reasons=reasons,
             average=average,
+            outside=np.asarray(self.outside(X).any(axis=1)),
         )
 
     def outside(self, X: Float[np.ndarray, "tasks columns"]) -> Bool[np.ndarray, "tasks columns"]:

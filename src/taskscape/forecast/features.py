@@ -7,7 +7,7 @@ same in whatever company the task comes.
 import warnings
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -15,7 +15,6 @@ from jaxtyping import Float
 from taskscape.compare import normalise_ways
 from taskscape.compare.posteriors import read_posterior
 from taskscape.embeddings import Embeddings, Posterior
-from taskscape.errors import DataError
 from taskscape.similarity import PosteriorSource, TaskHardness
 from taskscape.similarity.similarity import TaskFeatures, class_means, support_features
 from taskscape.tasks import TaskSet
@@ -24,35 +23,27 @@ from taskscape.themes.task_model import OutlierTasksWarning, TaskModel
 
 Described: TypeAlias = Mapping[str, Float[np.ndarray, "tasks"]]
 
-GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+DISTANCE, DIFFICULTY = "distance to the training tasks", "own difficulty"
+SHAPE = "ways and shots"
+COLUMNS: Mapping[str, str] = MappingProxyType(
     {
-        "distance": ("mean_distance", "nearest_distance", "near_distance"),
-        "difficulty": (
-            "prototype_distance",
-            "nearest_prototypes",
-            "spread_within",
-            "hardness",
-        ),
-        "shape": ("n_way", "n_shot"),
-        "uncertainty": ("bound",),
+        "mean_distance": DISTANCE,
+        "nearest_distance": DISTANCE,
+        "near_distance": DISTANCE,
+        "prototype_distance": DIFFICULTY,
+        "nearest_prototypes": DIFFICULTY,
+        "spread_within": DIFFICULTY,
+        "hardness": DIFFICULTY,
+        "n_way": SHAPE,
+        "n_shot": SHAPE,
+        "bound": "uncertainty",
     }
 )
-"""The numbers that a forecast looks at, by what they tell."""
-
-WORDS: Mapping[str, str] = MappingProxyType(
-    {
-        "distance": "distance to the training tasks",
-        "difficulty": "own difficulty",
-        "shape": "ways and shots",
-        "uncertainty": "uncertainty",
-    }
-)
-"""The groups of numbers in words."""
-
-MAIN = frozenset({"mean_distance", "prototype_distance", "hardness", "n_way", "n_shot"})
-"""The numbers that tell most. The others tell much the same or little; with few calibration
-classes, fits that trusted them as much did worse on validation classes left out."""
-LESS_TRUSTED = 0.1
+"""The numbers that a forecast looks at, and what they tell, in words."""
+_MAIN = {"mean_distance", "prototype_distance", "hardness", "n_way", "n_shot"}
+TRUST = np.array([1.0 if name in _MAIN else 0.1 for name in COLUMNS])
+"""Some tell most. The others tell much the same or little; with few calibration classes, fits that
+trusted them as much did worse on validation classes left out."""
 
 _SCALE = 5.0
 """Of the cosines in ``hardness``."""
@@ -138,11 +129,3 @@ def _geometry(features: TaskFeatures) -> dict[str, Float[np.ndarray, "tasks"]]:
         "nearest_prototypes": np.where(pair, apart, np.inf).min(axis=(1, 2)),
         "spread_within": np.log(np.maximum(within, _TINY)),
     }
-
-
-def chosen_features(groups: Any) -> tuple[str, ...]:
-    """The names of the numbers in these groups, by default in all, in a fixed order."""
-    names = tuple(GROUPS) if groups is None else tuple(groups)
-    if not names or not set(names) <= set(GROUPS):
-        raise DataError(f"groups={groups!r}: choose at least one of {', '.join(GROUPS)}.")
-    return tuple(name for group in GROUPS if group in names for name in GROUPS[group])

@@ -2,7 +2,6 @@
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -12,14 +11,12 @@ from jaxtyping import Float
 from taskscape.arguments import Seed, check_kind, check_number, check_whole, public, refuse_masked
 from taskscape.embeddings import Embeddings, Factor, Posterior
 from taskscape.errors import DataError
-from taskscape.forecast.calibration import Calibration, Expected, calibrate
+from taskscape.forecast.calibration import Calibration, calibrate
 from taskscape.forecast.features import (
-    GROUPS,
-    LESS_TRUSTED,
-    MAIN,
-    WORDS,
+    COLUMNS,
+    SHAPE,
+    TRUST,
     Described,
-    chosen_features,
     describe,
     read_even,
     unit_of,
@@ -32,7 +29,6 @@ from taskscape.pools import ClassPool
 from taskscape.tasks import TaskSet
 from taskscape.themes.task_model import TaskModel
 
-_MOST_TASKS = 20_000
 _FEW_OUTSIDE = 0.05
 _KIND = "forecaster"
 
@@ -47,8 +43,7 @@ class Forecaster:
     ``model`` is a fitted :class:`taskscape.TaskThemes` and ``train`` the tasks that the learner
     was trained on, or others of the same classes, embedded (:class:`taskscape.Embeddings`) or as a
     TaskSet. ``learner`` is its name, for the results. ``confidence`` is the part of tasks that
-    intervals are meant to hold. ``groups`` are the things to look at, by default all of distance,
-    difficulty, shape and uncertainty.
+    intervals are meant to hold.
 
     ``fit`` wants tasks of *validation* classes, which neither the model nor the learner has learned
     from, and the learner's accuracy on them. Tasks are described by their support samples alone.
@@ -62,11 +57,9 @@ class Forecaster:
         learner: str = "learner",
         *,
         confidence: float = 0.9,
-        groups: Sequence[str] | None = None,
     ) -> None:
         check_kind(learner, str, "learner", "Give its name.")
         check_number(confidence, "confidence", 0.5, 1, open_="high")
-        self.columns = chosen_features(groups)
         self.model, self.learner, self.confidence = model, learner, confidence
         self.train = _read_train(model, train)
         self._train_classes = _classes_known(train)
@@ -112,15 +105,9 @@ class Forecaster:
     ) -> "Forecaster":
         """Learn from calibration tasks and the accuracies (tasks,) or (tasks, episodes) on them."""
         measured = _read_accuracy(accuracy, len(tasks))
-        if len(tasks) > _MOST_TASKS:
-            raise DataError(
-                f"{len(tasks):,} calibration tasks; the work grows with their square and the gain "
-                f"does not. Give at most {_MOST_TASKS:,}."
-            )
         self._warn_if_shared(tasks, self._train_classes, "training tasks", "too high")
-        trust = np.array([1.0 if name in MAIN else LESS_TRUSTED for name in self.columns])
         X = self._numbers(tasks, described)
-        self.calibration = calibrate(self.columns, X, measured.mean(axis=1), tasks.classes, trust)
+        self.calibration = calibrate(tuple(COLUMNS), X, measured.mean(axis=1), tasks.classes, TRUST)
         self._seen = (tasks.pool.fingerprint, frozenset(tasks.class_ids.tolist()))
         if self.calibration.shared:
             warnings.warn(
@@ -138,19 +125,19 @@ class Forecaster:
         """The expected accuracy of each task with its interval, and the reasons for it."""
         calibration = self._fitted()
         X = self._numbers(tasks, described)
-        expected = calibration.expect(X, tasks.n_way, self.confidence)
-        beyond = calibration.outside(X)
-        self._warn_of(beyond, len(tasks))
-        return Forecasts(
-            learner=self.learner,
-            expected=expected.accuracy,
-            low=expected.low,
-            high=expected.high,
-            confidence=self.confidence,
-            reasons=self._reasons(expected),
-            average=expected.average,
-            outside=np.asarray(beyond.any(axis=1)),
-        )
+        few = {
+            name: 0 if what == SHAPE else _FEW_OUTSIDE * len(X) for name, what in COLUMNS.items()
+        }
+        outside = zip(COLUMNS, calibration.outside(X).sum(axis=0), strict=True)
+        if many := [(name, count) for name, count in outside if count > few[name]]:
+            names = ", ".join(f"{name.replace('_', ' ')} ({n:,} of {len(X):,})" for name, n in many)
+            warnings.warn(
+                f"Some tasks lie outside what the calibration tasks covered: {names}. Their "
+                "forecasts extrapolate; calibrate with tasks of such ways, shots and distances.",
+                ForecastWarning,
+                stacklevel=2,
+            )
+        return calibration.expect(X, tasks.n_way, self.confidence, self.learner)
 
     def evaluate(
         self, tasks: TaskSet, accuracy: Any, *, described: Described | None = None
@@ -190,12 +177,11 @@ class Forecaster:
                     f"{header['model'][:12]}…, this one {model.fingerprint_[:12]}…)."
                 )
             calibration = from_plain(Calibration, header["calibration"])
-            groups = [g for g, names in GROUPS.items() if set(names) & set(calibration.columns)]
             factors = tuple(Factor(**f) for f in header["factors"])
             train = arrays["train"].astype(np.float32)
             forecaster = cls(
                 model, Posterior(train, arrays["train_logs"], factors), header["learner"],
-                confidence=header["confidence"], groups=groups,
+                confidence=header["confidence"],
             )  # fmt: skip
             forecaster.calibration = calibration
             classes = frozenset(header["calibration_classes"])
@@ -211,20 +197,10 @@ class Forecaster:
         self, tasks: TaskSet, described: Described | None
     ) -> Float[np.ndarray, "tasks columns"]:
         known = self.describe(tasks) if described is None else described
-        X = np.stack([known[name] for name in self.columns], axis=1)
+        X = np.stack([known[name] for name in COLUMNS], axis=1)
         if len(X) != len(tasks):
             raise DataError(f"described has {len(X)} tasks, not {len(tasks)}.")
         return X
-
-    def _reasons(self, expected: Expected) -> Mapping[str, Float[np.ndarray, "tasks"]]:
-        reasons = {}
-        for group, names in GROUPS.items():
-            which = [i for i, name in enumerate(self.columns) if name in names]
-            if which:
-                reasons[WORDS[group]] = expected.parts[:, which].sum(axis=1)
-        if (expected.chance != 0).any() or WORDS["shape"] in reasons:
-            reasons[WORDS["shape"]] = reasons.get(WORDS["shape"], 0.0) + expected.chance
-        return reasons
 
     def _warn_if_shared(
         self, tasks: TaskSet, known: tuple[str, frozenset[int]], where: str, how: str
@@ -235,23 +211,6 @@ class Forecaster:
                 f"{len(shared)} classes, such as {tasks.pool.class_names[min(shared)]!r}, are "
                 f"among those of the {where} too: the figures will be {how}. Use tasks of other "
                 "classes.",
-                ForecastWarning,
-                stacklevel=3,
-            )
-
-    def _warn_of(self, beyond: np.ndarray, n: int) -> None:
-        counts = beyond.sum(axis=0)
-        strict = np.array([name in GROUPS["shape"] for name in self.columns])
-        said = np.where(strict, counts > 0, counts > _FEW_OUTSIDE * n)
-        if said.any():
-            names = ", ".join(
-                f"{name.replace('_', ' ')} ({count:,} of {n:,})"
-                for name, count, tell in zip(self.columns, counts, said, strict=True)
-                if tell
-            )
-            warnings.warn(
-                f"Some tasks lie outside what the calibration tasks covered: {names}. Their "
-                "forecasts extrapolate; calibrate with tasks of such ways, shots and distances.",
                 ForecastWarning,
                 stacklevel=3,
             )

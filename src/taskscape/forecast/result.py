@@ -112,13 +112,12 @@ class ForecastEvaluation:
     """The part of tasks whose accuracy lay within the interval."""
     confidence: float
     """The part that should have."""
-    ceiling: float | None = None
+    ceiling: float | None
     """The rank correlation that a perfect forecast would have, given the noise of accuracies."""
-    always_mean_error: float | None = None
+    always_mean_error: float
     """The mean absolute error of expecting the calibration tasks' mean for every task."""
     spearman_interval: tuple[float, float] | None = None
     """95 % intervals, by leaving out classes; None where there are too few."""
-    error_interval: tuple[float, float] | None = None
     coverage_interval: tuple[float, float] | None = None
     mean_width: float | None = None
     """Of the intervals for the tasks."""
@@ -144,22 +143,18 @@ class ForecastEvaluation:
 
         If not, there is no forecast worth the name, and its reasons explain nothing.
         """
-        if self.always_mean_error is None:
-            return True
         return round(self.mean_absolute_error, 3) < round(self.always_mean_error, 3)
 
     def summary(self) -> str:
         """The evaluation in words."""
         ceiling = "" if self.ceiling is None else f" (ceiling {self.ceiling:.2f})"
-        against = ""
-        if self.always_mean_error is not None:
-            against = f", {100 * self.always_mean_error:.1f} if always the mean were expected"
         verdict = "" if self.beats_mean else " No forecast: the mean is as good."
         if self.too_narrow:
             verdict += " The intervals are too narrow."
         return (
             f"{self.learner} on {self.n_tasks:,} tasks: rank correlation {self.spearman:.2f}"
-            f"{ceiling}; mean error {100 * self.mean_absolute_error:.1f} points{against}; the "
+            f"{ceiling}; mean error {100 * self.mean_absolute_error:.1f} points, "
+            f"{100 * self.always_mean_error:.1f} if always the mean were expected; the "
             f"{100 * self.confidence:.0f} % interval held {100 * self.coverage:.0f} %.{verdict}"
         )
 
@@ -200,7 +195,6 @@ def evaluate_forecasts(
         spearman_interval=ends(
             lambda rows: spearman(forecasts.expected[rows], measured[rows]), -1.0, correlation=True
         ),
-        error_interval=ends(lambda rows: float(error[rows].mean()), 0.0),
         coverage_interval=ends(lambda rows: float(held[rows].mean()), 0.0),
         mean_width=float((forecasts.high - forecasts.low).mean()),
     )

@@ -1,5 +1,4 @@
 from taskscape.meta.bmaml import BMAML as BMAML
-from taskscape.meta.episodes import tasks_from_episodes as tasks_from_episodes
 from taskscape.meta.evaluation import Evaluation as Evaluation
 from taskscape.meta.evaluation import evaluate as evaluate
 from taskscape.meta.evaluation import evaluate_many as evaluate_many

@@ -1,17 +1,15 @@
 """How well a learner does on each of many tasks.
 
-Tasks are evaluated in one compiled pass: a loop over chunks of tasks that are adapted and predicted
-side by side. What a task gets does not depend on the chunk it is in. Chunks are as large as is
-useful, and halved where the device's memory runs out. There is room for a power of two of them, so
-that other numbers of tasks seldom need another program; the loop ends with the last chunk that has
-tasks. Products have the whole precision of float32, however the learner was trained, unless another
-is asked for.
+Tasks are evaluated in one compiled pass, batches of them side by side; what a task gets does not
+depend on the batch it is in. Batches are as large as is useful, and halved where the device's
+memory runs out. Products have the whole precision of float32, however the learner was trained,
+unless another is asked for.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -34,8 +32,6 @@ BINS = 15
 _TINY = 1e-12
 _USEFUL = 1024
 """Tasks and trials side by side that fill an accelerator."""
-_sizes: dict[Hashable, int] = {}
-"""Tasks side by side that fitted into memory, by program: the next call begins there."""
 
 
 class TaskScores(eqx.Module):
@@ -43,32 +39,24 @@ class TaskScores(eqx.Module):
 
     accuracy: Float[Array | np.ndarray, "*batch"]
     log_likelihood: Float[Array | np.ndarray, "*batch"]
-    calibration_error: Float[Array | np.ndarray, "*batch"]
     bins: Float[Array | np.ndarray, "*batch 3 bins"]
 
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """Scores of every task, averaged over its episodes (other draws of its samples).
+    r"""Scores of every task, averaged over its episodes (other draws of its samples).
 
-    ``calibration_error`` is the expected calibration error of each task; with few queries it is
-    biased upwards. ``pooled_calibration_error`` bins the queries of all tasks together.
-    ``reliability`` has, for each bin of the confidence, the number of queries, their mean
-    confidence and their accuracy.
+    ``calibration_error`` is the expected calibration error over the queries of all tasks together,
+
+    .. math:: \mathrm{ECE} = \sum_b \frac{n_b}{n} \lvert \mathrm{acc}_b - \mathrm{conf}_b \rvert
+
+    over 15 equal-width bins b of the confidence (the largest probability); Guo et al. 2017.
     """
 
     accuracy: Float[np.ndarray, "tasks"]
     log_likelihood: Float[np.ndarray, "tasks"]
-    calibration_error: Float[np.ndarray, "tasks"]
-    pooled_calibration_error: float
-    reliability: Float[np.ndarray, "bins 3"]
+    calibration_error: float
     accuracy_by_episode: Float[np.ndarray, "tasks episodes"]
-
-    def halves(self) -> tuple[Float[np.ndarray, "tasks"], Float[np.ndarray, "tasks"]]:
-        """Each task's accuracy over the even and over the odd episodes, for noise ceilings."""
-        if self.accuracy_by_episode.shape[1] < 2:
-            raise DataError("halves need at least 2 episodes per task; evaluate with episodes=2.")
-        return self.accuracy_by_episode[:, ::2].mean(1), self.accuracy_by_episode[:, 1::2].mean(1)
 
     def __repr__(self) -> str:
         tasks, episodes = self.accuracy_by_episode.shape
@@ -82,7 +70,7 @@ class Evaluation:
         return (
             f"accuracy {100 * self.accuracy.mean():.2f} %, log-likelihood "
             f"{self.log_likelihood.mean():.3f}, calibration error "
-            f"{self.pooled_calibration_error:.3f}, over {tasks:,} tasks in {episodes} episode(s)"
+            f"{self.calibration_error:.3f}, over {tasks:,} tasks in {episodes} episode(s)"
         )
 
     def to_dict(self) -> dict[str, float]:
@@ -90,8 +78,7 @@ class Evaluation:
         return {
             "accuracy": float(self.accuracy.mean()),
             "log_likelihood": float(self.log_likelihood.mean()),
-            "calibration_error": float(self.calibration_error.mean()),
-            "pooled_calibration_error": self.pooled_calibration_error,
+            "calibration_error": self.calibration_error,
         }
 
 
@@ -111,9 +98,10 @@ def evaluate(
     from ``seed``. ``precision`` is that of the network, as in
     :class:`taskscape.meta.TrainConfig`.
     """
-    return evaluate_many(
-        learner, _alone(state), tasks, seed=seed, episodes=episodes, precision=precision
-    )[0]
+    states = jax.tree.map(lambda leaf: leaf[None], state)
+    return evaluate_many(learner, states, tasks, seed=seed, episodes=episodes, precision=precision)[
+        0
+    ]
 
 
 def evaluate_many(
@@ -141,12 +129,6 @@ def evaluate_many(
     return [_summarise(jax.tree.map(lambda a, t=t: a[:, t], stacked)) for t in range(trials)]
 
 
-@jax.jit
-def _alone(state: PyTree) -> PyTree:
-    """A state as the only one of a stack; compiled, because each leaf would be by itself."""
-    return jax.tree.map(lambda leaf: leaf[None], state)
-
-
 def score(
     learner: Learner,
     states: PyTree,
@@ -158,26 +140,22 @@ def score(
 ) -> TaskScores:
     """Scores of (trials, tasks): one compiled pass, for trained states stacked along an axis."""
     n = len(rows.support)
-    most = min(n, tasks_at_once(trials))
     fixed, numbers = without_numbers(learner)
 
-    def arguments(size: int) -> tuple[Any, ...]:
-        chunks, index = _chunks(rows, size)
-        return fixed, precision, numbers, trials, states, samples, chunks, index, seed
+    def in_batches(size: int) -> TaskScores:
+        index = np.minimum(np.arange(-(-n // size) * size), n - 1)  # the last task fills up
+        full = jax.tree.map(lambda r: r[index], rows)
+        return _score_all(
+            fixed, precision, trials, size, numbers, states, samples, full, index, seed
+        )
 
-    shapes = [(a.shape, str(a.dtype)) for a in jax.tree.leaves((states, samples, rows))]
-    program = (fixed, precision, trials, most, jax.tree.structure(states), tuple(shapes))
-    scores, _sizes[program] = halved_until_it_fits(
-        _sizes.get(program, most),
-        lambda size: _score_chunks(*arguments(size)),
+    scores, _ = halved_until_it_fits(
+        min(n, tasks_at_once(trials)),
+        in_batches,
         f"evaluating tasks with {trials} trained state(s)",
         "Evaluate fewer states together, tasks with fewer samples, or a smaller network.",
     )
-
-    def by_trial(a: np.ndarray) -> np.ndarray:
-        return np.swapaxes(a, 0, 1).reshape(trials, -1, *a.shape[3:])[:, :n]
-
-    return jax.tree.map(by_trial, jax.device_get(scores))
+    return jax.tree.map(lambda a: a[:, :n], jax.device_get(scores))
 
 
 def tasks_at_once(trials: int = 1) -> int:
@@ -185,26 +163,17 @@ def tasks_at_once(trials: int = 1) -> int:
     return 16 if jax.default_backend() == "cpu" else min(256, max(16, _USEFUL // trials))
 
 
-def _chunks(rows: EpisodeRows, size: int) -> tuple[EpisodeRows, Int[np.ndarray, "chunks size"]]:
-    """Tasks in a power of two of chunks, and their numbers, -1 for those that only fill up."""
-    n = len(rows.support)
-    room = 1 << (-(-n // size) - 1).bit_length()
-    place = np.arange(room * size)
-    index = np.where(place < n, place, -1)
-    chunks = jax.tree.map(lambda r: r[np.maximum(index, 0)].reshape(room, size, *r.shape[1:]), rows)
-    return chunks, index.astype(np.int32).reshape(room, size)
-
-
-@partial(jax.jit, static_argnames=("learner", "precision", "trials"))
-def _score_chunks(
+@partial(jax.jit, static_argnames=("learner", "precision", "trials", "size"))
+def _score_all(
     learner: Learner,
     precision: str,
-    numbers: Mapping[str, Number],
     trials: int,
+    size: int,
+    numbers: Mapping[str, Number],
     states: PyTree,
     samples: Shaped[Array, "rows *shape"],
     rows: EpisodeRows,
-    index: Int[Array, "chunks size"],
+    index: Int[Array, "tasks"],
     seed: int | Int[Array, ""],
 ) -> TaskScores:
     learner, base = with_numbers(learner, numbers), jax.random.key(seed)
@@ -216,27 +185,18 @@ def _score_chunks(
         adapted = learner.adapt(state, episode.support, inner)
         return task_scores(learner.predict(adapted, episode.query, outer), episode.query)
 
-    def chunk(i: int | Int[Array, ""]) -> TaskScores:
-        per_task = jax.vmap(one, in_axes=(None, 0, 0))
-        # the axis size is given because a state without weights has no axis to tell it
-        many = jax.vmap(per_task, in_axes=(0, None, None), axis_size=trials)
-        return many(states, *jax.tree.map(lambda a: a[i], (rows, index)))
-
-    def put(i: Int[Array, ""], scores: TaskScores) -> TaskScores:
-        return jax.tree.map(lambda all_, new: all_.at[i].set(new), scores, chunk(i))
+    def of_trial(state: PyTree) -> TaskScores:
+        return jax.lax.map(lambda task: one(state, *task), (rows, index), batch_size=size)
 
     with jax.default_matmul_precision(products):
-        shapes = jax.eval_shape(chunk, 0)
-        none = jax.tree.map(lambda s: jnp.zeros((len(index), *s.shape), s.dtype), shapes)
-        return jax.lax.fori_loop(0, (index[:, 0] >= 0).sum(), put, none)
+        # the axis size is given because a state without weights has no axis to tell it
+        return jax.vmap(of_trial, axis_size=trials)(states)
 
 
 def task_scores(p: Float[Array, "n way"], query: Shots) -> TaskScores:
-    r"""Accuracy, mean log-likelihood and expected calibration error of one task's queries.
+    """Accuracy and mean log-likelihood of one task's queries.
 
-    .. math:: \mathrm{ECE} = \sum_b \frac{n_b}{n} \lvert \mathrm{acc}_b - \mathrm{conf}_b \rvert
-
-    over 15 equal-width bins b of the confidence (the largest probability); Guo et al. 2017.
+    By bin of the confidence, their number, and the sums of their confidence and of what is right.
     """
     weight = query.mask.astype(p.dtype)
     n = jnp.maximum(weight.sum(), 1)
@@ -248,7 +208,6 @@ def task_scores(p: Float[Array, "n way"], query: Shots) -> TaskScores:
     return TaskScores(
         accuracy=(weight * right).sum() / n,
         log_likelihood=(weight * jnp.log(jnp.maximum(own, _TINY))).sum() / n,
-        calibration_error=jnp.abs(bins[2] - bins[1]).sum() / n,
         bins=bins,
     )
 
@@ -256,13 +215,10 @@ def task_scores(p: Float[Array, "n way"], query: Shots) -> TaskScores:
 def _summarise(scores: TaskScores) -> Evaluation:
     """From scores (episodes, tasks) to means over the episodes."""
     bins = np.asarray(scores.bins, dtype=np.float64).sum((0, 1))
-    count = np.maximum(bins[0], 1)
     return Evaluation(
         accuracy=np.asarray(scores.accuracy).mean(0),
         log_likelihood=np.asarray(scores.log_likelihood).mean(0),
-        calibration_error=np.asarray(scores.calibration_error).mean(0),
-        pooled_calibration_error=float(np.abs(bins[2] - bins[1]).sum() / bins[0].sum()),
-        reliability=np.stack([bins[0], bins[1] / count, bins[2] / count], axis=1),
+        calibration_error=float(np.abs(bins[2] - bins[1]).sum() / bins[0].sum()),
         accuracy_by_episode=np.asarray(scores.accuracy).T,
     )
 

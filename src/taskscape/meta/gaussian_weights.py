@@ -1,13 +1,14 @@
 """Mean-field Gaussians over the weights of a network, and the learners of them: VAMPIRE, ABML."""
 
-import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from taskscape.arguments import check_number
@@ -16,10 +17,17 @@ from taskscape.meta.networks import Architecture, Network
 
 
 class GaussianWeights(eqx.Module):
-    """Independent Gaussians, one for each weight: two networks of means and log-variances."""
+    """Independent Gaussians, one for each weight of a network, in one row.
 
-    mean: PyTree
-    log_variance: PyTree
+    The gradient by a variance is a sum of products over samples, and on kernels (rank 7 with the
+    axes of samples, tasks and trials) that crashes jaxlib 0.10.2 on CPUs
+    (https://github.com/jax-ml/jax/issues/39257).
+    """
+
+    mean: Float[Array, "weights"]
+    log_variance: Float[Array, "weights"]
+    rebuild: Callable[[Array], Network] = eqx.field(static=True)
+    """The network of a row of weights."""
 
 
 class GaussianMeta(eqx.Module):
@@ -39,37 +47,22 @@ class GaussianMeta(eqx.Module):
 
     def prior(self) -> GaussianWeights:
         """The prior of every task."""
-
-        def log_variance(u: Array) -> Array:
-            return 2 * (math.log(self.initial_std) + self.std_rate * u)
-
-        return GaussianWeights(self.mean, jax.tree.map(log_variance, self.growth))
+        mean, rebuild = ravel_pytree(self.mean)
+        log_std = math.log(self.initial_std) + self.std_rate * ravel_pytree(self.growth)[0]
+        return GaussianWeights(mean, 2 * log_std, rebuild)
 
 
 def noise(q: GaussianWeights, key: PRNGKeyArray, samples: int) -> Float[Array, "samples weights"]:
-    """Standard normal numbers for that many samples of all weights.
-
-    One array, because every call of a random generator takes long to compile on a CPU.
-    """
-    return jax.random.normal(key, (samples, sum(leaf.size for leaf in jax.tree.leaves(q.mean))))
+    """Standard normal numbers for that many samples of all weights."""
+    return jax.random.normal(key, (samples, q.mean.size))
 
 
 def draw(q: GaussianWeights, eps: Float[Array, "weights"]) -> Network:
     r"""One reparametrised sample.
 
     .. math:: w = m + s \epsilon, \quad \epsilon \sim N(0, I)
-
-    Computed on flat weights: the gradient by s is a sum of products over samples, and on kernels
-    (rank 7 with the axes of samples, tasks and trials) that crashes jaxlib 0.10.2 on CPUs
-    (https://github.com/jax-ml/jax/issues/39257).
     """
-    means, structure = jax.tree.flatten(q.mean)
-    ends = itertools.accumulate(m.size for m in means)
-    weights = [
-        (m.ravel() + jnp.exp(0.5 * v.ravel()) * eps[end - m.size : end]).reshape(m.shape)
-        for m, v, end in zip(means, jax.tree.leaves(q.log_variance), ends, strict=True)
-    ]
-    return cast(Network, jax.tree.unflatten(structure, weights))
+    return q.rebuild(q.mean + jnp.exp(0.5 * q.log_variance) * eps)
 
 
 def gaussian_kl(q: GaussianWeights, p: GaussianWeights) -> Float[Array, ""]:
@@ -80,13 +73,10 @@ def gaussian_kl(q: GaussianWeights, p: GaussianWeights) -> Float[Array, ""]:
         + \frac{s_{qi}^2 + (m_{qi} - m_{pi})^2}{s_{pi}^2} - 1\Bigr)
     """
 
-    def one(mq: Array, vq: Array, mp: Array, vp: Array) -> Array:
-        # exp(vq / 2) is what sampling needs too; exponentials are most of the cost on a CPU
-        spread = jnp.exp(0.5 * vq) ** 2 + (mq - mp) ** 2
-        return 0.5 * (vp - vq - 1 + spread * jnp.exp(-vp)).sum()
-
-    terms = jax.tree.map(one, q.mean, q.log_variance, p.mean, p.log_variance)
-    return jnp.asarray(sum(jax.tree.leaves(terms)))
+    # exp(vq / 2) is what sampling needs too; exponentials are most of the cost on a CPU
+    spread = jnp.exp(0.5 * q.log_variance) ** 2 + (q.mean - p.mean) ** 2
+    ratio = p.log_variance - q.log_variance
+    return 0.5 * (ratio - 1 + spread * jnp.exp(-p.log_variance)).sum()
 
 
 def expected_nll(
@@ -118,7 +108,7 @@ def slopes(
     support: Shots,
     eps: Float[Array, "samples weights"],
     v: Float[Array, "samples n way"],
-) -> tuple[Network, Network]:
+) -> tuple[Float[Array, "weights"], Float[Array, "weights"]]:
     r"""Expected gradient of the mean nll and its expected curvature, over samples of the weights.
 
     .. math:: g = E_q[\nabla \mathrm{nll}(w)], \qquad h_i = \frac1n E_q \sum_{nc} p_{nc}\,
@@ -131,14 +121,15 @@ def slopes(
     """
     n = jnp.maximum(n_samples(support), 1)
 
-    def one(e: Float[Array, "weights"], v: Float[Array, "n way"]) -> tuple[Network, Network]:
-        log_p, pull = jax.vjp(lambda w: log_probabilities(w, support), draw(q, e))
+    def one(e: Float[Array, "weights"], v: Float[Array, "n way"]) -> tuple[Array, Array]:
+        w = q.mean + jnp.exp(0.5 * q.log_variance) * e
+        log_p, pull = jax.vjp(lambda w: log_probabilities(q.rebuild(w), support), w)
         down = jax.grad(lambda log_p: -picked(log_p, support).sum() / n)(log_p)
         root = jnp.where(support.mask[:, None], jnp.exp(0.5 * log_p), 0)
-        return pull(down)[0], jax.tree.map(lambda slope: slope**2 / n, pull(v * root)[0])
+        return pull(down)[0], pull(v * root)[0] ** 2 / n
 
-    each = jax.vmap(one)(eps, v)
-    return cast(tuple[Network, Network], jax.tree.map(lambda leaf: leaf.mean(0), each))
+    gradient, curvature = jax.vmap(one)(eps, v)
+    return gradient.mean(0), curvature.mean(0)
 
 
 def signs(shots: Shots, key: PRNGKeyArray, samples: int) -> Float[Array, "samples n way"]:
@@ -155,8 +146,8 @@ def signs(shots: Shots, key: PRNGKeyArray, samples: int) -> Float[Array, "sample
 def natural_step(
     q: GaussianWeights,
     prior: GaussianWeights,
-    gradient: Network,
-    curvature: Network,
+    gradient: Float[Array, "weights"],
+    curvature: Float[Array, "weights"],
     weight: Float[Array, ""],
     *,
     rate: Number,
@@ -177,20 +168,12 @@ def natural_step(
     Khan and Rue 2023, "The Bayesian learning rule", with a = ∞ and ρ its rate.
     """
 
-    def one(m: Array, v: Array, m0: Array, v0: Array, g: Array, h: Array) -> tuple[Array, Array]:
-        prior_precision = jnp.exp(-v0)
-        precision = (1 - precision_rate) * jnp.exp(-v) + precision_rate * (
-            prior_precision + h / weight
-        )
-        downhill = g + weight * prior_precision * (m - m0)
-        return m - downhill / (1 / rate + weight * precision), -jnp.log(precision)
-
-    trees = (q.mean, q.log_variance, prior.mean, prior.log_variance, gradient, curvature)
-    pairs = [one(*leaves) for leaves in zip(*map(jax.tree.leaves, trees), strict=True)]
-    structure = jax.tree.structure(q.mean)
-    return GaussianWeights(
-        *(jax.tree.unflatten(structure, leaves) for leaves in zip(*pairs, strict=True))
-    )
+    prior_precision = jnp.exp(-prior.log_variance)
+    newest = prior_precision + curvature / weight
+    precision = (1 - precision_rate) * jnp.exp(-q.log_variance) + precision_rate * newest
+    downhill = gradient + weight * prior_precision * (q.mean - prior.mean)
+    mean = q.mean - downhill / (1 / rate + weight * precision)
+    return GaussianWeights(mean, -jnp.log(precision), q.rebuild)
 
 
 @dataclass(frozen=True)
@@ -341,8 +324,5 @@ def hyper_prior(prior: GaussianWeights, shape: Number, rate: Number) -> Float[Ar
     .. math:: \sum_i \bigl(-\tfrac12 m_i^2 + (a_0 - 1) \ln\tau_i - b_0 \tau_i\bigr)
     """
 
-    def one(mean: Array, log_variance: Array) -> Array:
-        return (-0.5 * mean**2 - (shape - 1) * log_variance - rate * jnp.exp(-log_variance)).sum()
-
-    terms = jax.tree.map(one, prior.mean, prior.log_variance)
-    return jnp.asarray(sum(jax.tree.leaves(terms)))
+    v = prior.log_variance
+    return (-0.5 * prior.mean**2 - (shape - 1) * v - rate * jnp.exp(-v)).sum()

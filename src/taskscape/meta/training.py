@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
-from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from taskscape.arguments import (
@@ -29,12 +28,11 @@ from taskscape.arguments import (
     check_whole,
     public,
 )
-from taskscape.distributed.mesh import devices_for, same_on_all, split_among_devices
 from taskscape.errors import DataError, TaskscapeError
 from taskscape.io.arrays import arrays_of, arrays_of_kind, load_arrays, save_arrays, tree_from
 from taskscape.io.values import damage_named
-from taskscape.meta.episodes import EpisodeRows, TaskFeed, gather, pad_rows, rows_of
-from taskscape.meta.evaluation import halved_until_it_fits, score
+from taskscape.meta.episodes import EpisodeRows, TaskFeed, gather
+from taskscape.meta.evaluation import evaluate_many, halved_until_it_fits
 from taskscape.meta.learner import Learner, Number, with_numbers, without_numbers
 from taskscape.meta.learners import LEARNERS, find_learner, make_learner
 from taskscape.meta.networks import PRECISIONS, Architecture, architecture
@@ -84,42 +82,31 @@ class TrainConfig:
         updates = math.ceil(epochs * n_tasks / batch_size)
         return TrainConfig(updates=updates, batch_size=batch_size, **rest)
 
-    def pace(self) -> "Pace":
-        """The numbers that the optimiser goes by."""
+    def pace(self) -> dict[str, float]:
+        """The numbers of :func:`adam`, as a compiled program takes them."""
         decay = float(max(1, self.updates - self.warmup))
-        return Pace(
-            learning_rate=self.learning_rate,
-            warmup=float(self.warmup),
-            decay=decay if self.schedule == "cosine" else math.inf,
-            weight_decay=self.weight_decay,
-            clip_norm=math.inf if self.clip_norm is None else self.clip_norm,
-        )
+        return {
+            "learning_rate": self.learning_rate,
+            "warmup": float(self.warmup),
+            "decay": decay if self.schedule == "cosine" else math.inf,
+            "weight_decay": self.weight_decay,
+            "clip_norm": math.inf if self.clip_norm is None else self.clip_norm,
+        }
 
 
-class Pace(eqx.Module):
-    """Numbers of Adam with its schedule, decay and clipping, as a compiled program takes them."""
+def adam(
+    learning_rate: Number, warmup: Number, decay: Number, weight_decay: Number, clip_norm: Number
+) -> optax.GradientTransformation:
+    """Adam with clipped gradients; after the warm-up its rate falls to 0 along a cosine."""
 
-    learning_rate: Number
-    warmup: Number
-    """Updates over which the rate rises from 0."""
-    decay: Number
-    """Updates after these over which it falls to 0 along a cosine; infinite: it stays."""
-    weight_decay: Number
-    clip_norm: Number
+    def rate(count: Int[Array, ""]) -> Float[Array, ""]:
+        rise = jnp.minimum(1.0, count / jnp.maximum(warmup, 1.0))
+        fall = jnp.clip((count - warmup) / decay, 0.0, 1.0)
+        share = jnp.where(count < warmup, rise, 0.5 * (1 + jnp.cos(jnp.pi * fall)))
+        return learning_rate * share
 
-    def rate(self, count: Int[Array, ""]) -> Float[Array, ""]:
-        """The learning rate of an update."""
-        rise = jnp.minimum(1.0, count / jnp.maximum(self.warmup, 1.0))
-        fall = jnp.clip((count - self.warmup) / self.decay, 0.0, 1.0)
-        share = jnp.where(count < self.warmup, rise, 0.5 * (1 + jnp.cos(jnp.pi * fall)))
-        return self.learning_rate * share
-
-    def optimiser(self) -> optax.GradientTransformation:
-        """Adam by these numbers."""
-        return optax.chain(
-            optax.clip_by_global_norm(self.clip_norm),
-            optax.adamw(self.rate, weight_decay=self.weight_decay),
-        )
+    clip = optax.clip_by_global_norm(clip_norm)
+    return optax.chain(clip, optax.adamw(rate, weight_decay=weight_decay))
 
 
 class TrainState(eqx.Module):
@@ -149,8 +136,8 @@ class Trained:
 
     def __getitem__(self, trial: int) -> "Trained":
         """One of many trials."""
-        state, losses, scores = _one_of(self.state, trial), self.losses[trial], self.scores[trial]
-        return replace(self, state=state, losses=losses, scores=scores)
+        state = jax.tree.map(lambda leaf: leaf[trial], self.state)
+        return replace(self, state=state, losses=self.losses[trial], scores=self.scores[trial])
 
     def __repr__(self) -> str:
         """Settings and sizes; never the weights."""
@@ -210,10 +197,9 @@ def learner_and_training(
     {'learning_rate': 0.1}
     """
     kind = find_learner(name.split("-")[0]).kind
-    own = settings_in(kind)
-    decided = ("updates", "batch_size")  # by the number of tasks and how often each is shown
-    training = [key for key in settings_in(TrainConfig) if key not in decided]
-    given = {k: v for k, v in settings.items() if k != "scale"}
+    own, given = settings_in(kind), {k: v for k, v in settings.items() if k != "scale"}
+    decided = {"updates", "batch_size"}  # by the number of tasks and how often each is shown
+    training = settings_in(TrainConfig).keys() - decided
     for key, value in given.items():
         if key not in own and key not in training:
             known = ", ".join(["scale", *sorted(own), *sorted(training)])
@@ -257,7 +243,6 @@ def train_many(
     validation: TaskSet | None = None,
     checkpoint: Callable[[TrainState], None] | None = None,
     resume: TrainState | None = None,
-    distributed: bool = False,
 ) -> Trained:
     """Meta-train many trials side by side: one seed and one list of tasks for each.
 
@@ -265,11 +250,8 @@ def train_many(
     random draws of the learner. Without ``n_way``, heads fit the largest way of the tasks. Where
     memory does not suffice for all trials at once, groups of them take turns.
     ``checkpoint`` is called after every dispatch; what it was given can be passed as ``resume``.
-    ``distributed`` spreads the trials over the devices of the machine, evenly: over 6 of 8, where
-    there are 6 or 12 trials.
     """
     config = config or TrainConfig()
-    mesh = devices_for(len(seeds)) if distributed else None
     starts = [check_seed(s, most=MOST_FOR_JAX) for s in seeds]
     feeds = _feeds(tasks, starts, config, network)
     at_once, row = config.validate_every * config.batch_size, jax.tree.leaves(feeds[0].rows(0, 1))
@@ -283,18 +265,14 @@ def train_many(
         t[0:1] if isinstance(t, TaskStream) else t for t in (*tasks, validation) if t is not None
     ]
     n_way = n_way or max(t.max_way for t in ways)
-    samples = same_on_all(jnp.asarray(feeds[0].pool.samples), mesh)
-    check = None if validation is None else _validation(learner, validation, feeds[0], samples)
+    samples = jnp.asarray(tasks[0].pool.samples)
     trials = resume or begin(learner, network, config, n_way=n_way, seeds=starts)
-    trials = _spread(trials, mesh)
     done, together = int(trials.step[0]), len(feeds)
     with progress_bar("meta-training", config.updates) as advance_bar:
         advance_bar(done)
         while done < config.updates and not _stale(trials.scores, config.patience).all():
             live = min(config.validate_every, config.updates - done)
             rows = _dispatch_rows(feeds, config, done, live)
-            if mesh is not None:
-                rows = split_among_devices(rows, mesh)
             trials, together = halved_until_it_fits(
                 together,
                 partial(_in_groups, learner, config, samples, rows, live, starts, trials),
@@ -302,9 +280,10 @@ def train_many(
                 f"Lower batch_size={config.batch_size}, the samples of a task, or the network.",
             )
             _raise_if_diverged(trials.losses[:, done : done + live], done)
-            if check is not None:
-                number = done // config.validate_every
-                trials = _keep_best(trials, check(trials.state), number, config)
+            if validation is not None:
+                each = evaluate_many(learner, trials.state, validation)
+                accuracy = np.array([e.accuracy.mean() for e in each])
+                trials = _keep_best(trials, accuracy, done // config.validate_every, config)
             done += live
             advance_bar(live)
             if checkpoint is not None:
@@ -338,7 +317,7 @@ def _fresh(
     network: Architecture,
     n_way: int,
     numbers: Mapping[str, Number],
-    pace: Pace,
+    pace: Mapping[str, Number],
     seeds: Int[Array, "trials"],
 ) -> tuple[PyTree, PyTree]:
     """States and optimisers of new trials; compiled, because every operation would be by itself."""
@@ -346,7 +325,7 @@ def _fresh(
 
     def one(seed: Int[Array, ""]) -> tuple[PyTree, PyTree]:
         state = learner.init(jax.random.key(seed), network, n_way)
-        return state, pace.optimiser().init(state)
+        return state, adam(**pace).init(state)
 
     return jax.vmap(one)(seeds)
 
@@ -381,7 +360,7 @@ def run_updates(
     learner: Learner,
     precision: str,
     numbers: Mapping[str, Number],
-    pace: Pace,
+    pace: Mapping[str, Number],
     samples: Shaped[Array, "rows *shape"],
     rows: EpisodeRows,
     live: int | Int[Array, ""],
@@ -391,7 +370,7 @@ def run_updates(
     steps: Int[Array, "trials"],
 ) -> tuple[PyTree, PyTree, Int[Array, "trials"], Float[Array, "trials updates"]]:
     """What :func:`advance` compiles: states, those of the optimiser, counts and losses."""
-    learner, optimiser = with_numbers(learner, numbers), pace.optimiser()
+    learner, optimiser = with_numbers(learner, numbers), adam(**pace)
     products, dtype = PRECISIONS[precision]
 
     def mean_loss(state: PyTree, rows: EpisodeRows, key: PRNGKeyArray) -> Float[Array, ""]:
@@ -430,21 +409,6 @@ def run_updates(
         return jax.vmap(one)(states, opt_states, steps, rows, seeds)
 
 
-def _spread(trials: TrainState, mesh: Mesh | None) -> TrainState:
-    """Trials spread over devices, but for their histories, which stay on the host."""
-    if mesh is None:
-        return trials
-    moved = (trials.state, trials.opt_state, trials.best, trials.step)
-    state, opt_state, best, step = split_among_devices(moved, mesh)
-    return replace(trials, state=state, opt_state=opt_state, best=best, step=step)
-
-
-@jax.jit
-def _one_of(states: PyTree, trial: int | Int[Array, ""]) -> PyTree:
-    """One of a stack of states; compiled, because each leaf would be by itself."""
-    return jax.tree.map(lambda leaf: leaf[trial], states)
-
-
 def _in_groups(
     learner: Learner,
     config: TrainConfig,
@@ -463,10 +427,7 @@ def _in_groups(
         of_group = (rows, jnp.asarray(seeds), trials)
         group = jax.tree.map(lambda a, start=start: a[start : start + size], of_group)
         parts.append(advance(learner, config, samples, group[0], live, *group[1:]))
-    # histories are on the host and stay there
-    return jax.tree.map(
-        lambda *p: (np if isinstance(p[0], np.ndarray) else jnp).concatenate(p), *parts
-    )
+    return jax.tree.map(lambda *p: jnp.concatenate(p), *parts)
 
 
 def _feeds(
@@ -487,32 +448,17 @@ def _feeds(
 
 def _dispatch_rows(feeds: list[TaskFeed], config: TrainConfig, done: int, live: int) -> EpisodeRows:
     """Tasks of the next updates, (trials, updates, tasks, …); room for a whole dispatch."""
-    size = config.batch_size
-    each = [feed.rows(done * size, (done + live) * size) for feed in feeds]
-    shape = np.max([(*r.support.shape[1:], r.query.shape[2]) for r in each], axis=0).tolist()
-    stacked = jax.tree.map(lambda *r: np.stack(r), *[pad_rows(r, *shape) for r in each])
-    room = config.validate_every * size
+    size, updates = config.batch_size, config.validate_every
 
-    def batched(rows: np.ndarray) -> np.ndarray:
-        short = [(0, 0), (0, room - rows.shape[1]), (0, 0), (0, 0)]
-        full = np.pad(rows, short, constant_values=-1)
-        return full.reshape(len(feeds), -1, size, *rows.shape[2:])
+    def batched(*each: np.ndarray) -> np.ndarray:
+        room = [updates * size, *np.max([rows.shape[1:] for rows in each], axis=0)]
+        full = np.full((len(each), *room), -1, np.int32)
+        for own, rows in zip(full, each, strict=True):
+            own[tuple(map(slice, rows.shape))] = rows
+        return full.reshape(len(each), updates, size, *room[1:])
 
-    return jax.tree.map(batched, stacked)
-
-
-def _validation(
-    learner: Learner, tasks: TaskSet, feed: TaskFeed, samples: Shaped[Array, "rows *shape"]
-) -> Callable[[PyTree], Float[np.ndarray, "trials"]]:
-    if tasks.pool.samples is not feed.pool.samples:
-        samples = jnp.asarray(tasks.pool.samples)
-    rows = rows_of(tasks)
-
-    def accuracy(states: PyTree) -> Float[np.ndarray, "trials"]:
-        trials = jax.tree.leaves(states)[0].shape[0]
-        return np.asarray(score(learner, states, trials, samples, rows, seed=0).accuracy).mean(1)
-
-    return accuracy
+    rows = [feed.rows(done * size, (done + live) * size) for feed in feeds]
+    return jax.tree.map(batched, *rows)
 
 
 def _keep_best(
@@ -523,13 +469,10 @@ def _keep_best(
     highest = np.max(np.nan_to_num(scores, nan=-np.inf), axis=1)
     better = (accuracy > highest) & ~_stale(scores, config.patience)
     scores[:, check] = accuracy
-    return replace(trials, best=_chosen(better, trials.state, trials.best), scores=scores)
-
-
-@jax.jit
-def _chosen(better: Bool[Array, "trials"], new: PyTree, old: PyTree) -> PyTree:
-    """The new states of the trials that are better, the old ones of the others."""
-    return jax.vmap(lambda b, n, o: jax.tree.map(partial(jnp.where, b), n, o))(better, new, old)
+    best = jax.vmap(lambda b, new, old: jax.tree.map(partial(jnp.where, b), new, old))(
+        jnp.asarray(better), trials.state, trials.best
+    )
+    return replace(trials, best=best, scores=scores)
 
 
 def _stale(

@@ -121,7 +121,7 @@ def _targets(targets: Sequence[Advice]) -> list[Finding]:
 
 
 def _seen_gains(chosen: Sequence[Advice]) -> list[str]:
-    seen = [(a, a.measured[a.way]) for a in chosen if a.way in a.measured]
+    seen = [(a, a.measured_gains[a.way]) for a in chosen if a.way in a.measured_gains]
     if not seen:
         return []
     mean = float(np.mean([gain.value for _, gain in seen]))
@@ -258,11 +258,12 @@ def _errors(evaluations: Mapping[str, ForecastEvaluation]) -> str:
 
 
 def _error(name: str, evaluated: ForecastEvaluation) -> str:
-    text = f"{name}: off by {100 * evaluated.mean_absolute_error:.1f} points on average"
-    if evaluated.always_mean_error is not None:
-        text += f", always expecting the mean by {100 * evaluated.always_mean_error:.1f}"
     nominal, held = 100 * evaluated.confidence, 100 * evaluated.coverage
-    return f"{text}. Its {nominal:.0f} % intervals held {held:.0f} % of the tasks."
+    return (
+        f"{name}: off by {100 * evaluated.mean_absolute_error:.1f} points on average, always "
+        f"expecting the mean by {100 * evaluated.always_mean_error:.1f}. Its {nominal:.0f} % "
+        f"intervals held {held:.0f} % of the tasks."
+    )
 
 
 def _selection(gains: Sequence[Gain]) -> Finding:

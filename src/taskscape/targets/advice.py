@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 from jaxtyping import Int
@@ -30,7 +30,15 @@ from taskscape.select.known import AUTO, RANDOM
 from taskscape.select.trials import gain_over
 from taskscape.similarity.known import THEMES
 from taskscape.statistics import Interval, Variance, t_interval
-from taskscape.targets.advisor import Outlook, Sources
+from taskscape.targets.advisor import (
+    ALL,
+    Outlook,
+    Sources,
+    WayTrials,
+    measure_of,
+    n_near,
+    random_of,
+)
 from taskscape.targets.gains import (
     Decision,
     Expectation,
@@ -42,15 +50,12 @@ from taskscape.targets.gains import (
 )
 from taskscape.targets.known import HALF, RANKS, WAYS, AdvisorSettings
 from taskscape.targets.target import Target, find_target
-from taskscape.targets.trials import ALL, WayTrials, random_of, try_ways
-from taskscape.targets.ways import measure_of, n_near
 from taskscape.tasks import TaskSet
 
 _FILES = {"advice.json", "tasks.parquet", "tasks.csv", "classes.csv", "sources.csv"}
 ADVICE = Kind("an advice", lambda folder: {p.name for p in folder.iterdir()} == _FILES, folder=True)
 """Folders that :meth:`Advice.save` writes."""
 _JSON = json_with("advice", what="advice")
-_PLAIN = ("target", "learner", "way", "why", "distance_is", "explained", "gap")
 _LEAST_TRIALS = 2
 _TOGETHER = 2.0
 """So much more than n samples alone does the share vary that is right when each is left out, as the
@@ -88,16 +93,16 @@ class Advice(ShownInNotebooks):
     """Whether the image-themes know anything like the target; if not, they were left out."""
     gap: float | None
     """Spreads by which the target is explained worse than usual."""
-    decision: Decision | None
-    """What was expected of every way; None where the way was given."""
-    held_out: Interval | None
-    """Accuracy to expect, from the labelled samples, each left out in turn (the first five of a
-    class): over trainings, and over what other samples of that number would say."""
-    measured: dict[str, Interval]
-    """Gains over random choice on the target's own queries, where it has some: not expected but
-    seen. Nothing was chosen by them."""
-    accuracy: dict[str, float]
-    """Mean accuracy on those queries after training by each way, and on ``all`` candidates."""
+    expected_gains: tuple[Expectation, ...] | None = None
+    """By every way, the best first; None where the way was given."""
+    expected_accuracy: Interval | None = None
+    """From the labelled samples, each left out in turn (the first five of a class): over trainings,
+    and over what other samples of that number would say."""
+    measured_gains: Mapping[str, Interval] = field(default_factory=dict)
+    """Over random choice on the target's own queries, where it has some: not expected but seen.
+    Nothing was chosen by them."""
+    measured_accuracy: Mapping[str, float] = field(default_factory=dict)
+    """The mean on those queries after training by each way, and on ``all`` candidates."""
     notes: tuple[str, ...] = ()
     distance_is: str = ""
     """What the distance to a source is, and why, in words."""
@@ -126,9 +131,8 @@ class Advice(ShownInNotebooks):
     @property
     def gain(self) -> Interval | None:
         """The gain of the way over random choice: measured, or expected where it was not."""
-        if self.way in self.measured or self.decision is None:
-            return self.measured.get(self.way)
-        return next((e.interval for e in self.decision.expected if e.way == self.way), None)
+        expected = {e.way: e.interval for e in self.expected_gains or ()}
+        return self.measured_gains.get(self.way, expected.get(self.way))
 
     @property
     def nearest(self) -> str:
@@ -146,14 +150,14 @@ class Advice(ShownInNotebooks):
     def verdict(self) -> str:
         """Whether to choose, in a sentence: a gain is clear if its interval leaves out zero."""
         who = f"For {label_of(self.learner)} on {self.target}"
-        if self.way == RANDOM and self.decision is None:
+        if self.way == RANDOM and self.expected_gains is None:
             return f"{who}, training tasks are drawn at random."
         if self.way == RANDOM:
             return f"{who}, no clear gain is expected from choosing training tasks."
         how = WAYS.get(self.way, f"nearest by {self.way}")
         if self.gain is None:
             return f"{who}, what choosing training tasks ({how}) gains is not known."
-        seen = "was measured" if self.way in self.measured else "is expected"
+        seen = "was measured" if self.way in self.measured_gains else "is expected"
         return {
             1: f"{who}, choose training tasks ({how}).",
             0: f"{who}, no clear gain {seen} from choosing training tasks ({how}).",
@@ -163,21 +167,17 @@ class Advice(ShownInNotebooks):
     @property
     def because(self) -> str:
         """What the verdict rests on: gains expected and measured, and where the tasks are from."""
-        said = [self.why]
-        if self.way in self.measured:
-            gain = self.measured[self.way].in_points()
-            said.append(f"Measured on its queries: {gain} points over random choice.")
-        return " ".join([*said, self._comes_from()])
-
-    def _comes_from(self) -> str:
-        """The sources of most tasks to train on, those at random apart."""
+        said = self.why
+        if self.way in self.measured_gains:
+            gain = self.measured_gains[self.way].in_points()
+            said += f" Measured on its queries: {gain} points over random choice."
         by, drawn = self.chosen_from, sum(s.at_random for s in self.sources)
         if not by:
-            return f"All {drawn} tasks are drawn at random."
+            return f"{said} All {drawn} tasks are drawn at random."
         words = ", ".join(f"{s.name} ({s.chosen})" for s in by[:2])
         others = " and others" if len(by) > 2 else ""
         random = f"; {drawn} more are at random" if drawn else ""
-        return f"Chosen tasks come from {words}{others}{random}."
+        return f"{said} Chosen tasks come from {words}{others}{random}."
 
     @property
     def to_expect(self) -> str:
@@ -185,12 +185,11 @@ class Advice(ShownInNotebooks):
 
         Of a few samples, the share that is right says little alone.
         """
-        if self.held_out is None:
+        expected, measured = self.expected_accuracy, self.measured_accuracy.get(self.way)
+        if expected is None:
             return ""
-        measured = self.accuracy.get(self.way)
         also = "" if measured is None else f"; measured: {100 * measured:.0f} %"
-        ends = (self.held_out.low, self.held_out.high, self.held_out.value)
-        low, high, share = (f"{100 * x:.0f}" for x in ends)
+        low, high, share = (f"{100 * x:.0f}" for x in (expected.low, expected.high, expected.value))
         return (
             f"Expected accuracy of {label_of(self.learner)}: {low} to {high} % ({share} % of its "
             f"labelled samples, each left out in turn){also}."
@@ -199,28 +198,17 @@ class Advice(ShownInNotebooks):
     def summary(self) -> str:
         """The advice in plain words."""
         lines = [self.nearest, f"{self.verdict} {self.because}", self.to_expect]
-        if ALL in self.measured:
+        if ALL in self.measured_gains:
             lines.append(
-                f"Training on all candidates: {self.measured[ALL].in_points()} points over "
+                f"Training on all candidates: {self.measured_gains[ALL].in_points()} points over "
                 f"random choice of {len(self.chosen)}."
             )
         return "\n".join(filter(None, [*lines, *self.notes]))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the tasks themselves, as plain values."""
-        decision = self.decision
-        return {
-            "what": "advice",
-            "format": FORMAT,
-            **{name: getattr(self, name) for name in _PLAIN},
-            "n_chosen": len(self.chosen),
-            "sources": plain(self.sources),
-            "expected_gains": None if decision is None else plain(decision.expected),
-            "expected_accuracy": plain(self.held_out),
-            "measured_gains": plain(self.measured),
-            "measured_accuracy": self.accuracy,
-            "notes": list(self.notes),
-        }
+        known = {name: plain(getattr(self, name)) for name in _IN_JSON}
+        return {"what": "advice", "format": FORMAT, "n_chosen": len(self.chosen), **known}
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder: ``advice.json``, ``tasks.parquet`` and three tables as CSV.
@@ -255,19 +243,13 @@ class Advice(ShownInNotebooks):
         values = read_json(file)
         check_format(values, file)
         with damage_named(file, "advice"):
-            gains = values["expected_gains"]
-            expected = from_plain(tuple[Expectation, ...], gains or ())
-            known = None if gains is None else Decision(values["way"], expected, values["why"])
-            return Advice(
-                **{name: values[name] for name in _PLAIN},
-                chosen=TaskSet.load(Path(folder) / "tasks.parquet", pool),
-                sources=from_plain(tuple[SourceShare, ...], values["sources"]),
-                decision=known,
-                held_out=from_plain(Interval | None, values["expected_accuracy"]),
-                measured=from_plain(Mapping[str, Interval], values["measured_gains"]),
-                accuracy=values["measured_accuracy"],
-                notes=tuple(values["notes"]),
-            )
+            chosen = TaskSet.load(Path(folder) / "tasks.parquet", pool)
+            types = get_type_hints(Advice)
+            known = {name: from_plain(types[name], values[name]) for name in _IN_JSON}
+            return Advice(chosen=chosen, **known)
+
+
+_IN_JSON = tuple(f.name for f in fields(Advice) if f.name != "chosen")
 
 
 @public
@@ -330,17 +312,18 @@ def advise_on(
     are left out). Where the target has queries, training on all candidates is measured too.
     """
     sources, target = outlook.sources, outlook.target
+    check_choice(way, "way", dict.fromkeys((AUTO, *WAYS, *outlook.distances)))
     _check(n, len(sources.tasks), trials, learner)
     model = _gain_model(learner, experience, sources.pool) if way == AUTO else None
     ways = [w for w in WAYS if w in (*outlook.distances, RANKS, HALF)] if way == AUTO else [way]
     asked = [(RANDOM, n, trials), *((w, n, trials) for w in ways if w != RANDOM)]
     if target.queries is not None:
         asked.append((ALL, len(sources.tasks), trials))
-    tried = try_ways(outlook, learner, asked, seed=sources.settings.seed)
-    decision, why = None, "This way was asked for."
+    tried = outlook.try_ways(learner, asked, sources.settings.seed)
+    expected, why = None, "This way was asked for."
     if model is not None:
         decision = _decide(outlook, tried, n, model)
-        way, why = decision.way, decision.why
+        way, why, expected = decision.way, decision.why, decision.expected
     own = next(t for t in tried if t.way == way)
     accuracy = {t.way: float(t.accuracy.mean()) for t in tried if t.accuracy is not None}
     return Advice(
@@ -352,10 +335,10 @@ def advise_on(
         sources=_shares(outlook, way, own.chosen[0]),
         explained=outlook.explained,
         gap=outlook.gap,
-        decision=decision,
-        held_out=_held_out(own, target),
-        measured=_measured(tried, target, n),
-        accuracy=accuracy,
+        expected_gains=expected,
+        expected_accuracy=_held_out(own, target),
+        measured_gains=_measured(tried, target, n),
+        measured_accuracy=accuracy,
         notes=(*target.notes, *(n for n in sources.pool.info.get("notes", ()) if n == PHOTOGRAPHS)),
         distance_is=str(outlook.finds_by(way)),
     )

@@ -1,12 +1,17 @@
-"""What is known of a pool of sources, to be asked about one target after another."""
+"""What is known of a pool of sources, to be asked about one target after another.
+
+Ways to choose training tasks go by a similarity measure, by several, or by chance; they are tried
+on a target by learners that are trained on what each chooses.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.stats import rankdata
 
 from taskscape.errors import DataError
 from taskscape.meta import (
@@ -18,14 +23,15 @@ from taskscape.meta import (
     network_for,
 )
 from taskscape.pools import ClassPool
+from taskscape.select import select
+from taskscape.select.known import RANDOM
 from taskscape.select.trials import train_and_test
 from taskscape.similarity import SIMILARITIES, Similarity, make_similarity
 from taskscape.similarity.known import PROTOTYPES, THEMES
 from taskscape.similarity.registry import ModelSimilarity
 from taskscape.similarity.retrieval import Retrieval, retrieval_if_any
-from taskscape.targets.known import RANKS, AdvisorSettings
+from taskscape.targets.known import HALF, RANKS, AdvisorSettings
 from taskscape.targets.target import Target, find_target
-from taskscape.targets.ways import choose, chosen_by, measure_of
 from taskscape.tasks import TaskSet, sample_tasks
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.prepare import (
@@ -34,7 +40,36 @@ from taskscape.themes.prepare import (
     learn_preparation,
     prepared_pool,
 )
-from taskscape.themes.task_model import TaskModel, without_advice
+from taskscape.themes.task_model import without_advice
+
+ALL = "all"
+"""Training on every candidate."""
+_SOURCE = "source: "
+
+
+def source_way(group: str) -> str:
+    """The name of training on the candidates of one group alone."""
+    return f"{_SOURCE}{group}"
+
+
+def measure_of(way: str) -> str:
+    """What a way goes by, and what the distances to sources are by: a measure, or ranks."""
+    return RANKS if way in (HALF, RANDOM) else way
+
+
+def n_near(way: str, n: int) -> int:
+    """How many of n tasks a way chooses for being near; the rest, the last ones, are by chance."""
+    return {RANDOM: 0, HALF: max(1, n // 2)}.get(way, n)
+
+
+def mean_ranks(
+    matrices: Sequence[Float[np.ndarray, "tests trains"]],
+) -> Float[np.ndarray, "tests trains"]:
+    """For each task of the target, every candidate's mean rank: no measure rules by its scale.
+
+    As a part of the candidates: those of a rank of 0.1 are among the nearest tenth.
+    """
+    return np.mean([rankdata(m, axis=1) / m.shape[1] for m in matrices], axis=0)
 
 
 def training_classes(pool: ClassPool) -> ClassPool:
@@ -61,7 +96,6 @@ class Sources:
     """The candidates, with queries."""
     similarities: Mapping[str, Similarity]
     embedded: Mapping[str, Any]
-    _prepared: dict[str, ClassPool] = field(default_factory=dict, init=False, repr=False)
 
     @staticmethod
     def of(
@@ -74,19 +108,16 @@ class Sources:
 
         A ``model`` that is fitted already is taken as it is.
         """
-        s, tasks = settings, draw_candidates(pool, settings)
+        tasks, usual = draw_candidates(pool, settings), (THEMES, PROTOTYPES)
         if similarities is None:
-            similarities = {
-                THEMES: ModelSimilarity(model or TaskThemes(random_state=s.seed)),
-                PROTOTYPES: make_similarity(PROTOTYPES, seed=s.seed),
-            }
+            similarities = {name: make_similarity(name, seed=settings.seed) for name in usual}
         with without_advice():
             fitted = {
-                name: measure if model is not None and name == THEMES else measure.fit(tasks)
+                name: ModelSimilarity(model) if model and name == THEMES else measure.fit(tasks)
                 for name, measure in similarities.items()
             }
             embedded = {name: measure.embed(tasks) for name, measure in fitted.items()}
-        return Sources(s, tasks, fitted, embedded)
+        return Sources(settings, tasks, fitted, embedded)
 
     @property
     def pool(self) -> ClassPool:
@@ -141,15 +172,17 @@ class Sources:
                 f"what is trained on them has seen {target.name!r}. Draw the sources from a pool "
                 "without them, or ask advise, which leaves them out."
             )
-        distances, bound = {}, None
+        distances, gap, explained = {}, None, True
         with without_advice():
             for name, measure in self.similarities.items():
                 own: Any = target.tasks
-                if name == THEMES:
+                if name == THEMES and isinstance(measure, ModelSimilarity):
                     own = measure.embed(own)
-                    bound = float(np.median(own.elbo))
+                    usual, spread = measure.model.elbo_reference_
+                    gap = (usual - float(np.median(own.elbo))) / spread
+                    explained = gap < measure.model.far_below
                 distances[name] = measure.distances(own, self.embedded[name]).matrix()
-        return Outlook(self, target, distances, bound)
+        return Outlook(self, target, distances, gap, explained)
 
     def train_and_test(
         self,
@@ -176,11 +209,7 @@ class Sources:
         """The samples of the sources, or of a target, in the form that learners take."""
         if self._preparation is None:
             return pool
-        if pool.fingerprint not in self._prepared:  # many targets may be from one pool
-            self._prepared[pool.fingerprint] = prepared_pool(
-                pool, self._preparation, unit_length=True
-            )
-        return self._prepared[pool.fingerprint]
+        return prepared_pool(pool, self._preparation, unit_length=True)
 
     @cached_property
     def _preparation(self) -> Preparation | None:
@@ -207,13 +236,10 @@ class Found:
         return self.by_nearest >= self.by_mean
 
     def __str__(self) -> str:
-        ways = ["its nearest task", "the mean over its tasks"]
+        ways = [("its nearest task", self.by_nearest), ("the mean over its tasks", self.by_mean)]
         if np.isnan(self.by_mean):
-            return f"A source is as far as {ways[1]}; the sources are too few to test that."
-        shares = self.by_nearest, self.by_mean
-        (first, best), (second, other) = sorted(
-            zip(ways, shares, strict=True), key=lambda each: -each[1]
-        )
+            return f"A source is as far as {ways[1][0]}; the sources are too few to test that."
+        (first, best), (second, other) = ways if self.nearest else reversed(ways)
         return (
             f"A source is as far as {first}: that finds the own source of unseen classes in "
             f"{100 * best:.0f} %, {second} in {100 * other:.0f} %."
@@ -228,10 +254,11 @@ class Outlook:
     target: Target
     distances: Mapping[str, Float[np.ndarray, "tests trains"]]
     """By similarity measure, from the target's tasks to all candidates."""
-    bound: float | None
-    """The median log-likelihood of the target's tasks in nats per sample; None where no model tells
-    it."""
-    _chosen: dict[tuple[str, int, int], Any] = field(default_factory=dict, init=False, repr=False)
+    gap: float | None
+    """How many spreads the target's tasks are explained worse than is usual; None without a model.
+    """
+    explained: bool
+    """Whether the image-themes know anything like the target."""
 
     def by_source(self, way: str) -> dict[str, float]:
         """Distance to every group by what a way goes by, the nearest first.
@@ -239,7 +266,7 @@ class Outlook:
         To the nearest of its candidates or on average over all: by what finds the own source of
         unseen classes more often.
         """
-        apart, of = chosen_by(way, self.distances, self._ranked), np.asarray(self.sources.group_of)
+        apart, of = self._distances_by(way), np.asarray(self.sources.group_of)
         over = np.min if self.finds_by(way).nearest else np.mean
         by = {g: float(over(apart[:, of == g], axis=1).mean()) for g in self.sources.groups}
         return dict(sorted(by.items(), key=lambda item: item[1]))
@@ -251,34 +278,82 @@ class Outlook:
         return Found(*(float(np.mean([getattr(t, of) for t in own])) if own else np.nan
                        for of in ("at_1", "by_mean")))  # fmt: skip
 
-    @property
-    def gap(self) -> float | None:
-        """How many spreads the target lies below what is usual; more is worse."""
-        if self.bound is None:
-            return None
-        usual, spread = self._model.elbo_reference_
-        return (usual - self.bound) / spread
-
-    @property
-    def explained(self) -> bool:
-        """Whether the image-themes know anything like the target."""
-        return self.gap is None or self.gap < self._model.far_below
-
-    @property
-    def _model(self) -> TaskModel:
-        measure = self.sources.similarities[THEMES]
-        assert isinstance(measure, ModelSimilarity)
-        return measure.model
-
     def choose(self, way: str, n: int, seed: int) -> Int[np.ndarray, "n"]:
-        """The candidates that a way chooses; themes that do not explain the target are left out."""
-        asked = way, n, seed
-        if asked not in self._chosen:
-            self._chosen[asked] = choose(way, self.distances, n, seed=seed, ranked=self._ranked)
-        return self._chosen[asked]
+        """The candidates that a way chooses for the tasks of the target, by rule ``coverage``.
+
+        Besides ``WAYS`` and similarity measures there are all candidates, and those of one source.
+        """
+        if way == ALL:
+            return np.arange(len(self.sources.tasks))
+        if way.startswith(_SOURCE):
+            group = way.removeprefix(_SOURCE)
+            return np.flatnonzero(np.asarray(self.sources.group_of) == group)
+        by_chance = np.random.default_rng([seed, 7]).permutation(len(self.sources.tasks))
+        if way == RANDOM:
+            return by_chance[:n]
+        near = select(
+            None, None, n_near(way, n), "coverage", similarity=self._distances_by(way), seed=seed
+        ).indices
+        rest = by_chance[~np.isin(by_chance, near)]
+        return np.concatenate([near, rest[: n - len(near)]])
+
+    def _distances_by(self, way: str) -> Float[np.ndarray, "tests trains"]:
+        """The distances that a way goes by."""
+        name = measure_of(way)
+        if name != RANKS:
+            return self.distances[name]
+        return mean_ranks([self.distances[measure] for measure in self._ranked])
 
     @property
     def _ranked(self) -> list[str]:
         """The measures whose ranks are averaged; themes that explain nothing are left out."""
         ranked = self.sources.ranked
         return [name for name in ranked if self.explained or name != THEMES] or ranked
+
+    def try_ways(
+        self, learner: str, asked: Sequence[tuple[str, int, int]], seed: int
+    ) -> list["WayTrials"]:
+        """Train a learner by each way, with a budget and a number of trials, all side by side.
+
+        Trial t of every way begins with the same weights.
+        """
+        lists = [[self.choose(way, n, seed + t) for t in range(trials)] for way, n, trials in asked]
+        seeds = [seed + t for own in lists for t in range(len(own))]
+        queries, folds = self.target.queries, self.target.folds()
+        tests = [test for test in (queries, folds) if test is not None]
+        evaluated: list[list[Evaluation]] = []
+        if tests:
+            every = [rows for own in lists for rows in own]
+            evaluated = self.sources.train_and_test(learner, every, seeds, tests)
+        results, end = [], 0
+        for (way, n, trials), own in zip(asked, lists, strict=True):
+            part, end = slice(end, end + trials), end + trials
+            accuracy = held_out = held_out_accuracy = None
+            if queries is not None:
+                accuracy = np.stack([e.accuracy for e in evaluated[0][part]])
+            if folds is not None:
+                held_out = np.array([float(e.log_likelihood.mean()) for e in evaluated[-1][part]])
+                held_out_accuracy = np.stack([e.accuracy for e in evaluated[-1][part]])
+            results.append(WayTrials(way, n, tuple(own), accuracy, held_out, held_out_accuracy))
+        return results
+
+
+@dataclass(frozen=True, eq=False)
+class WayTrials:
+    """Trainings on what one way chose, and how they did on the target."""
+
+    way: str
+    budget: int
+    chosen: tuple[Int[np.ndarray, "_"], ...]
+    """The candidates of each training."""
+    accuracy: Float[np.ndarray, "trials tasks"] | None
+    """On every task of the target with queries; None where it has none."""
+    held_out: Float[np.ndarray, "trials"] | None
+    """Mean log-likelihood of the labelled samples, each left out in turn."""
+    held_out_accuracy: Float[np.ndarray, "trials folds"] | None
+    """Their accuracy likewise, on every fold of every task."""
+
+
+def random_of(trials: Sequence[WayTrials], budget: int) -> WayTrials:
+    """The trials of random choice with that budget."""
+    return next(t for t in trials if t.way == RANDOM and t.budget == budget)

@@ -34,8 +34,8 @@ from scipy.stats import t as student
 from taskscape.errors import DataError
 from taskscape.select.known import RANDOM
 from taskscape.statistics import Interval
+from taskscape.targets.advisor import WayTrials
 from taskscape.targets.known import HALF, WAYS
-from taskscape.targets.trials import WayTrials
 
 CONFIDENCE = 0.9
 _LOSS, _RISK = 0.01, 0.1
@@ -121,12 +121,6 @@ class GainModel:
                 f"gains were seen on {len(targets)} targets; at least {LEAST_TARGETS} are needed "
                 "to know what to expect on another."
             )
-        strange = next((s for s in seen if not np.isfinite([s.gain, s.evidence]).all()), None)
-        if strange is not None:
-            raise DataError(
-                f"the gain of {strange.way} on {strange.target} is {strange.gain:g} by evidence of "
-                f"{strange.evidence:g}; both must be finite."
-            )
         ways = tuple(sorted({s.way for s in seen}))
         evidence = np.array([s.evidence for s in seen])
         scale = max(float(evidence.std()), 1e-6)
@@ -136,16 +130,14 @@ class GainModel:
         of = np.array([targets.index(s.target) for s in seen])
         left_out = {p: _errors_left_out(x, y, of, p) for p in _PENALTIES}
         penalty = min(_PENALTIES, key=lambda p: float((left_out[p] ** 2).sum()))
-        weights = _ridge(x, y, penalty)
-        error = _spread_of(left_out[penalty], evidence)
         by_way = {w: np.array([s.way == w for s in seen]) for w in ways}
         return GainModel(
             ways=ways,
             usual={w: float(y[own].mean()) for w, own in by_way.items()},
             evidence={w: evidence[own] for w, own in by_way.items()},
             scale=scale,
-            weights=weights,
-            error=error,
+            weights=_ridge(x, y, penalty),
+            error=_spread_of(left_out[penalty], evidence),
             n_targets=len(targets),
         )
 
@@ -194,32 +186,23 @@ def decide(expected: Sequence[Expectation]) -> Decision:
     """
     order = tuple(sorted(expected, key=lambda e: -e.gain))
     best = max((e for e in order if e.way != HALF), key=lambda e: e.usual, default=None)
-    if best is not None and _is_safe(best):
-        why = (
-            f"This way gained most on other targets; {_gain(best)}, and a loss of over one is "
-            "unlikely."
-        )
-        return Decision(best.way, order, why)
     half = next((e for e in order if e.way == HALF), None)
-    if half is not None and _is_safe(half):
-        why = f"Choosing all of them might lose; so half are by chance, and {_gain(half)}."
-        return Decision(HALF, order, why)
-    why = "What choosing gains is not known."
-    if best is not None:
-        also = "" if half is None else f", and so might {WAYS[HALF]}"
-        why = (
-            f"Choosing {WAYS.get(best.way, best.way)} gained most on other targets, but might gain "
-            f"nothing here or lose over a point{also}."
-        )
-    return Decision(RANDOM, order, why)
-
-
-def _is_safe(e: Expectation) -> bool:
-    return e.gain > 0 and e.loss <= _RISK
-
-
-def _gain(e: Expectation) -> str:
-    return f"{e.interval.in_points()} points are expected here"
+    taken = next((e for e in (best, half) if e and e.gain > 0 and e.loss <= _RISK), None)
+    if taken is None:
+        why = "What choosing gains is not known."
+        if best is not None:
+            also = "" if half is None else f", and so might {WAYS[HALF]}"
+            why = (
+                f"Choosing {WAYS.get(best.way, best.way)} gained most on other targets, but might "
+                f"gain nothing here or lose over a point{also}."
+            )
+        return Decision(RANDOM, order, why)
+    gain = f"{taken.interval.in_points()} points are expected here"
+    if taken is half:
+        why = f"Choosing all of them might lose; so half are by chance, and {gain}."
+    else:
+        why = f"This way gained most on other targets; {gain}, and a loss of over one is unlikely."
+    return Decision(taken.way, order, why)
 
 
 def _columns(

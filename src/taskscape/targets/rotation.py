@@ -4,6 +4,7 @@ Groups are dealt into folds. For every fold, candidates are drawn and similariti
 groups outside of it; then each of its groups is a target with a few labelled samples a class.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -22,11 +23,18 @@ from taskscape.select.known import RANDOM
 from taskscape.select.trials import gain_over
 from taskscape.similarity import Similarity, make_similarity
 from taskscape.similarity.known import PROTOTYPES, THEMES
-from taskscape.targets.advisor import Outlook, Sources, training_classes
+from taskscape.targets.advisor import (
+    ALL,
+    Outlook,
+    Sources,
+    WayTrials,
+    random_of,
+    source_way,
+    training_classes,
+)
 from taskscape.targets.gains import LEAST_TARGETS, GainSeen, evidence_of
 from taskscape.targets.known import HALF, RANKS, WAYS, AdvisorSettings
-from taskscape.targets.target import LEAST_QUERIES, Target, target_of_classes
-from taskscape.targets.trials import ALL, WayTrials, random_of, source_way, try_ways
+from taskscape.targets.target import LEAST_QUERIES, Target, find_target
 
 
 @dataclass(frozen=True)
@@ -68,8 +76,7 @@ class Rotation:
 
     def target(self, name: str) -> Target:
         """A group as the target."""
-        classes = np.flatnonzero(np.asarray(self.pool.groups) == name)
-        return target_of_classes(self.pool, classes, name, **self.settings.target_sizes())
+        return find_target(name, self.pool, **self.settings.target_sizes())
 
 
 def _dealt_groups(
@@ -80,15 +87,12 @@ def _dealt_groups(
     Groups of one name, such as the Greek of two sources, go into different folds, so that a target
     has the other one among its sources; or those alone are dealt, and go into the same fold.
     """
-    groups = list(dict.fromkeys(pool.groups or ()))
-    sizes = {g: (pool.groups or ()).count(g) for g in groups}
-    by_name: list[list[str]] = []
-    for group in (g for g in groups if sizes[g] >= n_way):
-        known = next((of_name for of_name in by_name if same_name(of_name[0], group)), None)
-        if known is None:
-            by_name.append([group])
-        else:
-            known.append(group)
+    sizes, by_name = Counter(pool.groups or ()), list[list[str]]()
+    for group in (g for g in sizes if sizes[g] >= n_way):
+        own = next((of_name for of_name in by_name if same_name(of_name[0], group)), None)
+        if own is None:
+            by_name.append(own := [])
+        own.append(group)
     if without_namesakes:
         shared = [of_name for of_name in by_name if len(of_name) > 1]
         return [[g for of_name in shared[i::folds] for g in of_name] for i in range(folds)]
@@ -106,62 +110,53 @@ def _measures(ways: Sequence[str], settings: AdvisorSettings) -> dict[str, Simil
     }
 
 
-@dataclass(frozen=True, eq=False)
-class Turn:
-    """What a learner made of one target after training by each way, by budget."""
+def try_target(
+    outlook: Outlook,
+    learner: str,
+    ways: Sequence[str],
+    budgets: Sequence[int],
+    *,
+    trials: int = 3,
+    random_trials: int = 6,
+    with_sources: bool = False,
+) -> list[WayTrials]:
+    """Train by each way, by chance and on all candidates; on every source alone if asked."""
+    asked: list[tuple[str, int, int]] = []
+    for budget in budgets:
+        asked.append((RANDOM, budget, random_trials))
+        asked += [(way, budget, trials) for way in ways]
+    everything = len(outlook.sources.tasks)
+    asked.append((ALL, everything, 2))
+    if with_sources:
+        asked += [(source_way(g), everything, 1) for g in outlook.sources.groups]
+    return outlook.try_ways(learner, asked, outlook.sources.settings.seed)
 
-    outlook: Outlook
-    tried: tuple[WayTrials, ...]
 
-    @staticmethod
-    def of(
-        outlook: Outlook,
-        learner: str,
-        ways: Sequence[str],
-        budgets: Sequence[int],
-        *,
-        trials: int = 3,
-        random_trials: int = 6,
-        with_sources: bool = False,
-    ) -> "Turn":
-        """Train by each way, by chance and on all candidates; on every source alone if asked."""
-        asked: list[tuple[str, int, int]] = []
-        for budget in budgets:
-            asked.append((RANDOM, budget, random_trials))
-            asked += [(way, budget, trials) for way in ways]
-        everything = len(outlook.sources.tasks)
-        asked.append((ALL, everything, 2))
-        if with_sources:
-            asked += [(source_way(g), everything, 1) for g in outlook.sources.groups]
-        seed = outlook.sources.settings.seed
-        return Turn(outlook, tuple(try_ways(outlook, learner, asked, seed=seed)))
-
-    def summaries(self) -> list[dict[str, Any]]:
-        """By way and budget, the gain over random choice, and what spoke for it beforehand."""
-        queries = self.outlook.target.queries
-        assert queries is not None
-        rows = []
-        for trials in self.tried:
-            assert trials.accuracy is not None
-            has_budget = trials.way != ALL and not trials.way.startswith(source_way(""))
-            random = random_of(self.tried, trials.budget if has_budget else self.tried[0].budget)
-            assert random.accuracy is not None
-            gain = gain_over(trials.accuracy, random.accuracy, queries.classes)
-            on_folds = trials.held_out_accuracy
-            rows.append(
-                {
-                    "way": trials.way,
-                    "budget": trials.budget,
-                    "accuracy": trials.accuracy.mean(1).tolist(),
-                    "gain": gain.value,
-                    "low": gain.low,
-                    "high": gain.high,
-                    "held_out": None if trials.held_out is None else trials.held_out.tolist(),
-                    "held_out_accuracy": None if on_folds is None else on_folds.mean(1).tolist(),
-                    "evidence": evidence_of(trials, random) or 0.0,
-                }
-            )
-        return rows
+def summaries(target: Target, tried: Sequence[WayTrials]) -> list[dict[str, Any]]:
+    """By way and budget, the gain over random choice, and what spoke for it beforehand."""
+    assert target.queries is not None
+    rows = []
+    for trials in tried:
+        has_budget = trials.way != ALL and not trials.way.startswith(source_way(""))
+        random = random_of(tried, trials.budget if has_budget else tried[0].budget)
+        assert trials.accuracy is not None
+        assert random.accuracy is not None
+        gain = gain_over(trials.accuracy, random.accuracy, target.queries.classes)
+        on_folds = trials.held_out_accuracy
+        rows.append(
+            {
+                "way": trials.way,
+                "budget": trials.budget,
+                "accuracy": trials.accuracy.mean(1).tolist(),
+                "gain": gain.value,
+                "low": gain.low,
+                "high": gain.high,
+                "held_out": None if trials.held_out is None else trials.held_out.tolist(),
+                "held_out_accuracy": None if on_folds is None else on_folds.mean(1).tolist(),
+                "evidence": evidence_of(trials, random) or 0.0,
+            }
+        )
+    return rows
 
 
 def gains_seen(entries: Iterable[Mapping[str, Any]]) -> list[GainSeen]:
@@ -218,8 +213,8 @@ def _rotated(rotation: Rotation, learner: str, n: int) -> list[dict[str, Any]]:
                 if ledger.get(cell) is None:
                     sources = sources or rotation.sources_without(fold)
                     outlook = sources.look_at(rotation.target(name))
-                    turn = Turn.of(outlook, learner, rotation.ways, [n])
-                    ledger.add(cell, {"ways": turn.summaries()})
+                    tried = try_target(outlook, learner, rotation.ways, [n])
+                    ledger.add(cell, {"ways": summaries(outlook.target, tried)})
                 cells.append(ledger.get(cell) or {})
                 advance(1)
     return cells

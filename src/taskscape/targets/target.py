@@ -22,6 +22,7 @@ from taskscape.tasks.sampling import draw_tasks
 LEAST_QUERIES = 5
 """Samples of every class beyond the labelled ones, for a choice to be measured on."""
 _MOST_FOLDS = 5
+_TASKS, _MEASURED = 20, 200
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,22 +94,22 @@ def target_of_classes(
     n_way: int = 5,
     n_shot: int = 5,
     n_query: int = 15,
-    n_tasks: int = 20,
-    n_measured: int = 200,
     seed: Seed = 0,
     notes: tuple[str, ...] = (),
 ) -> Target:
     """A target made of some classes of a pool, of each ``n_shot`` samples as its labelled ones.
 
     Its tasks have ``n_way`` of the classes, or all where there are fewer: all combinations, or
-    ``n_tasks`` of them by chance. Where every class has at least five samples more, they are the
-    queries of ``n_measured`` tasks, at most ``n_query`` a class.
+    20 of them by chance. Where every class has at least five samples more, they are the queries of
+    200 tasks, at most ``n_query`` a class.
     """
     seed = check_seed(seed)
-    check_whole(n_way, "n_way", 2)
-    check_whole(n_query, "n_query", 0)
-    for value, called in ((n_shot, "n_shot"), (n_tasks, "n_tasks"), (n_measured, "n_measured")):
-        check_whole(value, called, 1)
+    for value, called, least in (
+        (n_way, "n_way", 2),
+        (n_shot, "n_shot", 1),
+        (n_query, "n_query", 0),
+    ):
+        check_whole(value, called, least)
     if len(classes) < 2:
         raise DataError(
             f"target {name!r} has {len(classes)} classes; a task needs at least 2 to tell apart."
@@ -116,41 +117,21 @@ def target_of_classes(
     n_way, fewest = min(n_way, len(classes)), int(pool.counts[classes].min())
     n_shot = min(n_shot, fewest)
     spare = min(n_query, fewest - n_shot)
-    tasks = _with_labelled(_tasks(pool, classes, n_way, n_tasks, seed), n_shot, 0, seed)
-    queries = None
-    if spare >= LEAST_QUERIES:
-        queries = _with_labelled(
-            _tasks(pool, classes, n_way, n_measured, seed), n_shot, spare, seed
-        )
-    return Target(name, tasks, queries, notes)
+    own, order = pool.subset(classes.tolist()), np.full((len(pool), n_shot + spare), -1)
+    for c in classes.tolist():
+        samples = np.arange(int(pool.counts[c]), dtype=np.int64)
+        keys = subkeys(np.full(len(samples), (c + (seed << 20)) % 2**64, dtype=np.uint64), samples)
+        order[c] = np.argsort(keys, kind="stable")[: n_shot + spare]
 
+    def with_labelled(most: int, n_query: int) -> TaskSet:
+        """Tasks with the same labelled samples of a class wherever it occurs."""
+        drawn = classes[draw_tasks(own, most, n_way=n_way, n_shot=1, seed=seed).classes]
+        support, query = np.split(order[drawn][..., : n_shot + n_query], [n_shot], axis=-1)
+        asked = query if n_query else None
+        return make_tasks(pool, drawn.tolist(), support=support, query=asked, seed=seed)
 
-def _tasks(pool: ClassPool, classes: np.ndarray, n_way: int, most: int, seed: int) -> TaskSet:
-    """All combinations of the classes, or some of them by chance."""
-    own = pool.subset(classes.tolist())
-    drawn = draw_tasks(own, most, n_way=n_way, n_shot=1, seed=seed)
-    return make_tasks(pool, classes[drawn.classes].tolist(), n_shot=1, seed=seed)
-
-
-def _with_labelled(tasks: TaskSet, n_shot: int, n_query: int, seed: int) -> TaskSet:
-    """The tasks with the same labelled samples of a class wherever it occurs."""
-    ids = tasks.class_ids
-    order = np.full((len(tasks.pool), n_shot + n_query), -1, dtype=np.int64)
-    for c in ids.tolist():
-        count = int(tasks.pool.counts[c])
-        keys = subkeys(
-            np.full(count, (c + (seed << 20)) % 2**64, dtype=np.uint64),
-            np.arange(count, dtype=np.int64),
-        )
-        order[c] = np.argsort(keys, kind="stable")[: n_shot + n_query]
-    listed = order[tasks.classes]
-    return make_tasks(
-        tasks.pool,
-        tasks.classes.tolist(),
-        support=listed[..., :n_shot],
-        query=listed[..., n_shot:] if n_query else None,
-        seed=seed,
-    )
+    queries = with_labelled(_MEASURED, spare) if spare >= LEAST_QUERIES else None
+    return Target(name, with_labelled(_TASKS, 0), queries, notes)
 
 
 def find_target(what: Any, pool: ClassPool, **sizes: Any) -> Target:

@@ -6,6 +6,8 @@ from sklearn.linear_model import Ridge as TheirRidge
 
 from taskscape.forecast.calibration import Spread, calibrate, class_shares, fit_spread
 
+COLUMNS = ("mean_distance", "near_distance", "hardness", "spread_within")
+
 WAY = 5
 
 
@@ -41,8 +43,8 @@ def test_nine_of_ten_new_tasks_are_held_whatever_the_classes(n_classes, n_tasks,
     held = []
     for seed in range(pools):
         classes, X, accuracy, new, actual = world(seed, n_classes, effect, n_tasks)
-        built = calibrate(tuple("abcd"), X, accuracy, classes, np.ones(4))
-        expected = built.expect(new, np.full(len(new), WAY), 0.9)
+        built = calibrate(COLUMNS, X, accuracy, classes, np.ones(4))
+        expected = built.expect(new, np.full(len(new), WAY), 0.9, "A")
         held.append(((expected.low <= actual) & (actual <= expected.high)).mean())
     assert 0.88 <= np.mean(held) <= 0.92
 
@@ -51,8 +53,8 @@ def test_few_classes_with_large_effects_widen_the_interval():
     held = []
     for seed in range(40):
         classes, X, accuracy, new, actual = world(seed, 8, 1.0, 56, n_new=200)
-        built = calibrate(tuple("abcd"), X, accuracy, classes, np.ones(4))
-        expected = built.expect(new, np.full(len(new), WAY), 0.9)
+        built = calibrate(COLUMNS, X, accuracy, classes, np.ones(4))
+        expected = built.expect(new, np.full(len(new), WAY), 0.9, "A")
         held.append(((expected.low <= actual) & (actual <= expected.high)).mean())
     assert 0.87 <= np.mean(held) <= 0.93
 

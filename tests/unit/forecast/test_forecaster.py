@@ -16,7 +16,7 @@ from taskscape import Forecaster, make_tasks, sample_tasks
 from taskscape.cli.forecast import _words as in_words
 from taskscape.errors import DataError
 from taskscape.forecast import ForecastEvaluation, Forecasts, ForecastWarning, forecast
-from taskscape.forecast.features import GROUPS, WORDS
+from taskscape.forecast.features import COLUMNS, SHAPE
 from taskscape.io.values import from_plain
 from taskscape.meta import ProtoNet, TrainConfig, mlp, train
 
@@ -37,13 +37,12 @@ def test_forecasts_are_right_about_test_classes():
     evaluated = forecaster.evaluate(test, measured, described=described)
     assert evaluated.spearman > 0.95
     assert evaluated.ceiling is not None
-    assert evaluated.always_mean_error is not None
     assert evaluated.mean_absolute_error < evaluated.always_mean_error / 3
     assert evaluated.coverage > 0.8
     assert evaluated.spearman_interval is not None
     assert evaluated.spearman_interval[0] <= evaluated.spearman <= evaluated.spearman_interval[1]
     assert re.match(r"toy on 120 tasks: rank correlation [\d.]+ \(ceiling", evaluated.summary())
-    assert set(forecasts.reasons) == set(WORDS.values())
+    assert set(forecasts.reasons) == set(COLUMNS.values())
     assert forecasts.average is not None
     np.testing.assert_allclose(
         sum(forecasts.reasons.values()), forecasts.expected - forecasts.average, atol=1e-6
@@ -65,7 +64,7 @@ def test_where_the_mean_is_as_good_there_is_no_forecast_and_no_reason():
     forecasts = in_words(poor, poor.predict(test), names)
     assert "No forecast: always expecting the mean" in forecasts
     assert "because" not in forecasts
-    evaluated = ForecastEvaluation("A", 50, 0.1, 0.0561, 0.9, 0.9, always_mean_error=0.0559)
+    evaluated = ForecastEvaluation("A", 50, 0.1, 0.0561, 0.9, 0.9, None, 0.0559)
     assert not evaluated.beats_mean
     assert evaluated.summary().endswith("No forecast: the mean is as good.")
 
@@ -117,17 +116,7 @@ def test_one_shot_and_models_of_every_kind(members):
     forecaster.fit(given, cases.accuracy(described, given.n_way), described=described)
     forecasts = forecaster.predict(cases.tasks("test", 20, n_way=3, n_shot=1))
     assert np.isfinite(forecasts.expected).all()
-    np.testing.assert_allclose(forecasts.reasons[WORDS["shape"]], 0, atol=1e-12)
-
-
-def test_groups_can_be_left_out():
-    _, given = cases.calibrated()
-    forecaster = Forecaster(cases.model(), cases.known(), groups=["difficulty"])
-    described = forecaster.describe(given)
-    forecaster.fit(given, cases.accuracy(described, given.n_way), described=described)
-    assert set(forecaster.columns) == set(GROUPS["difficulty"])
-    forecasts = forecaster.predict(given[:5])
-    assert set(forecasts.reasons) == {WORDS["difficulty"], WORDS["shape"]}  # chance differs by ways
+    np.testing.assert_allclose(forecasts.reasons[SHAPE], 0, atol=1e-12)
 
 
 def test_it_is_written_and_read(tmp_path: Path):
@@ -168,12 +157,12 @@ def test_forecasts_are_said_kept_and_drawn(tmp_path: Path):
 
 def test_evaluations_are_kept_with_what_they_do_not_know():
     evaluated = ForecastEvaluation(
-        "toy", 9, float("nan"), 0.1, 0.9, 0.9, coverage_interval=(0.8, 1.0)
+        "toy", 9, float("nan"), 0.1, 0.9, 0.9, None, 0.2, coverage_interval=(0.8, 1.0)
     )
     plain = json.loads(json.dumps(evaluated.to_dict(), allow_nan=False))
     back = from_plain(ForecastEvaluation, plain)
     assert back.coverage_interval == (0.8, 1.0)
-    assert back.error_interval is None
+    assert back.spearman_interval is None
     assert np.isnan(back.spearman)
 
 
@@ -221,8 +210,6 @@ def test_other_wrong_wishes_are_refused():
     model, known = cases.model(), cases.known()
     with pytest.raises(DataError, match=r"confidence=0.1 must be a number of at least 0.5"):
         Forecaster(model, known, confidence=0.1)
-    with pytest.raises(DataError, match=r"^groups=\['luck'\]: choose at least one of distance,"):
-        Forecaster(model, known, groups=["luck"])
     with pytest.raises(DataError, match=r"train must be a Embeddings, not ndarray"):
         Forecaster(model, known.values)
     other = replace(known, header=replace(known.header, model="f" * 32))

@@ -7,10 +7,10 @@ import pytest
 
 from meta_cases import toy_pool, toy_tasks
 from taskscape.errors import DataError
-from taskscape.meta import Shots, tasks_from_episodes
+from taskscape.meta import Shots
 from taskscape.meta.episodes import EpisodeRows, TaskFeed, gather, rows_of
 from taskscape.pools import ClassPool
-from taskscape.tasks import sample_tasks
+from taskscape.tasks import make_tasks, sample_tasks
 
 
 def one(rows: EpisodeRows, task: int) -> EpisodeRows:
@@ -63,26 +63,11 @@ def test_fresh_samples_keep_the_classes() -> None:
     assert tasks.redrawn(0) is tasks
 
 
-def test_a_stream_continues_and_grows_to_one_shape() -> None:
-    stream = sample_tasks(toy_pool(), n_way=3, n_shot=(1, 4), n_query=2, split="train", stream=True)
-    feed = TaskFeed(stream, seed=0)
-    shapes = {feed.rows(i * 20, i * 20 + 20).support.shape for i in range(3)}
-    assert shapes == {(20, 3, 4)}
-
-
-def test_plain_arrays_become_tasks() -> None:
-    tasks = toy_tasks(toy_pool(), "train", 4, n_way=(2, 4))
-    episodes = next(tasks.episodes(4))
-    again = next(tasks_from_episodes(episodes).episodes(4))
-    for name in ("class_mask", "support", "support_mask", "query", "query_mask"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(episodes, name))
-
-
 def test_errors_say_what_to_do() -> None:
     pool = toy_pool()
     with pytest.raises(DataError, match="n_query=15"):
         rows_of(sample_tasks(pool, 2, n_way=2, n_shot=1))
-    listed = tasks_from_episodes(next(toy_tasks(pool, "train", 2).episodes(2)))
+    listed = make_tasks(pool, [[0, 1]], support=np.zeros((1, 2, 1), int))
     with pytest.raises(DataError, match="cannot be drawn again"):
         listed.redrawn(1)
     with pytest.raises(DataError, match="label 2; n_way=2 allows 0 to 1"):

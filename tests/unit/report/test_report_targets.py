@@ -8,7 +8,6 @@ from taskscape.report import render_report
 from taskscape.study.result import StudyResult
 from taskscape.targets import Advice
 from taskscape.targets.advice import SourceShare
-from taskscape.targets.gains import Decision
 from taskscape.tasks import make_tasks
 
 
@@ -20,7 +19,7 @@ def advice(result: StudyResult, n_sources: int) -> Advice:
     return Advice(
         target="runes", learner="protonet", way="ranks", why="This way was asked for.",
         chosen=make_tasks(result.pool, [names] * 10), sources=shares, explained=True, gap=0.0,
-        decision=Decision("ranks", (), ""), held_out=None, measured={}, accuracy={},
+        expected_gains=(),
     )  # fmt: skip
 
 

@@ -17,7 +17,6 @@ from taskscape.statistics import Interval
 from taskscape.study.findings import Finding, Reached, find
 from taskscape.targets import Advice
 from taskscape.targets.advice import SourceShare
-from taskscape.targets.gains import Decision
 
 FALLS, FLAT = Interval(-0.4, -0.6, -0.2), Interval(-0.1, -0.3, 0.1)
 RISES, BARELY = Interval(0.3, 0.1, 0.5), Interval(-0.2, -0.4, -0.003)
@@ -67,7 +66,7 @@ def advice(target: str, way: str, *, latin: int = 9, **measured: Interval) -> Ad
         target=target, learner="protonet", way=way, why="Seen elsewhere.",
         chosen=make_tasks(pool, [["a", "b"]]),
         sources=(share("Greek", 0.01, 3), share("Latin", 0.02, latin)), explained=True,
-        gap=None, decision=None, held_out=None, measured=measured, accuracy={},
+        gap=None, measured_gains=measured,
         distance_is="A source is as far as its nearest task.",
     )  # fmt: skip
 
@@ -222,7 +221,7 @@ def test_targets():
         assert part in one.summary()  # the same sentences, wherever it is said
         assert part in str(said)
     asked = advice("runes", "random")
-    none = replace(asked, decision=Decision("random", (), "It might gain nothing."))
+    none = replace(asked, expected_gains=())
     for said_of, verdict in (
         (none, "no clear gain is expected from choosing training tasks."),
         (asked, "training tasks are drawn at random."),
@@ -258,7 +257,7 @@ def test_targets():
     ],
 )
 def test_whether_to_choose_follows_from_the_interval(gain, verdict):
-    one = replace(advice("runes", "half", half=gain), accuracy={"half": 0.5})
+    one = replace(advice("runes", "half", half=gain), measured_accuracy={"half": 0.5})
     assert verdict in about("targets", targets=[one]).verdict
     assert verdict in one.summary()
     also = [one, *[advice("c", "random")] * 3]
