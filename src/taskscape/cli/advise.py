@@ -45,7 +45,13 @@ def advise(
             "does."
         ),
     ] = AUTO,
-    encoder: opt.Encoder = None,
+    encoder: Annotated[
+        str | None,
+        Option(
+            help="What makes features of samples: module:function, such as my_network:encode for "
+            "a function of my_network.py in this folder."
+        ),
+    ] = None,
     set_values: opt.SetValues = None,
     trials: Annotated[int, Option(help="Trainings of each way.")] = 4,
     experience: Annotated[

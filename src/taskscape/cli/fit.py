@@ -39,7 +39,6 @@ class Work:
 
     checkpoint: str = setting("", "file to save the state to; by default OUT.checkpoint")
     checkpoint_every: int = setting(50, "steps between two checkpoints", at_least=1)
-    tensorboard: str = setting("", "a folder to log to for TensorBoard")
     distributed: bool = setting(
         False, "share the tasks among all devices, and processes of Slurm, MPI or Kubernetes"
     )
@@ -95,9 +94,8 @@ def fit(
         raise DataError(
             f"--out {out} is a folder that is there already; name one to be made, such as model."
         )
-    if tasks is not None:
-        sizes = {"split": split, "n_tasks": n_tasks, "n_way": n_way, "n_shot": n_shot}
-        opt.refuse_given(fit, "--tasks", **sizes)
+    sizes = {"split": split, "n_tasks": n_tasks, "n_way": n_way, "n_shot": n_shot}
+    opt.refuse_given(fit, tasks and "--tasks", **sizes)
     if resume and not paper:
         raise DataError("--resume is for --paper; leave it out.")
     values = assigned(named(set_values or ()))
@@ -147,17 +145,15 @@ def _fit_paper(
     if distributed:
         join_processes(*named)
     speaks = first_process()
-    config = model._config()
+    model._config()  # wrong settings are said before the data are read
     saved = Path(how.checkpoint) if how.checkpoint else out.with_name(f"{out.name}.checkpoint")
     check_output(out, arrays_of_kind(MODEL), saved)
     if resume:
         check_output(saved, CHECKPOINT)
     else:
         check_no_checkpoint(saved)
-    logged = Path(how.tensorboard) if how.tensorboard and speaks else None
-    display = FitDisplay(model, logged, quiet=as_json or not speaks)
+    display = FitDisplay(model, quiet=as_json or not speaks)
     drawn = draw()
-    display.tested_on = model._source(drawn, None, config, seed=0)[2]
     only_one = nullcontext() if speaks else reported_to(lambda what, done, total: None)
     with resumable(saved, speaks), display, only_one, warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)  # the summary says it
@@ -198,11 +194,9 @@ def embed(
 
     began = time.monotonic()
     one_file = out.suffix == ".parquet"
-    if tasks is not None:
-        sizes = {"split": split, "n_tasks": n_tasks, "n_way": n_way, "n_shot": n_shot}
-        opt.refuse_given(embed, "--tasks", seed=seed, **sizes)
-    if one_file:
-        opt.refuse_given(embed, f"--out {out}, a single file", engine=engine)
+    sizes = {"split": split, "n_tasks": n_tasks, "n_way": n_way, "n_shot": n_shot}
+    opt.refuse_given(embed, tasks and "--tasks", seed=seed, **sizes)
+    opt.refuse_given(embed, one_file and f"--out {out}, a single file", engine=engine)
     if out.suffix and not one_file and not out.is_dir():
         raise DataError(
             f"--out {out}: expected a name that ends in .parquet, for a file, or one without an "

@@ -49,16 +49,7 @@ def data_stage(plan: Plan, model: TaskThemes) -> Stage[dict[str, Any]]:
 
     def make(folder: Path, steps: Steps) -> None:
         pool = plan.pool
-        about = {
-            "name": pool.name,
-            "fingerprint": pool.fingerprint,
-            "kind": "images" if pool.is_images else "features",
-            "sample_shape": pool.sample_shape,
-            "samples_per_class": [pool.counts.min(), pool.counts.max()],
-            "parts": pool.parts(),
-            "notes": plan.notes,
-        }
-        write_json(folder / "data.json", about)
+        write_json(folder / "data.json", pool.to_dict() | {"notes": plan.notes})
         with steps.step(0.5, "drawing a contact sheet"):
             contact_sheet(pool, folder / "contact_sheet.png")
         with steps.step(0.5, "weighing the task-themes of classes"):

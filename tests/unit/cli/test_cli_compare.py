@@ -200,13 +200,11 @@ def test_nearest_needs_to_know_the_task(run, files):
 
 
 def test_nearest_embeds_a_task_by_its_classes(run, files, monkeypatch):
-    from taskscape.tasks import make_tasks
+    class Model:
+        load = staticmethod(lambda path: Model())
+        embed = staticmethod(embedded)
 
-    def embed_query(model, data, classes):
-        assert data == "my data"
-        return embedded(make_tasks(POOL, [classes]))
-
-    monkeypatch.setattr(compare, "embed_query", embed_query)
+    monkeypatch.setattr(compare, "TaskModel", Model)
     monkeypatch.setattr(compare, "load_pool", lambda data: POOL)
     for task in ("class 1, class 2", '["class 1", "class 2"]'):
         words = run(

@@ -47,13 +47,12 @@ def test_so_does_the_json(capsys: pytest.CaptureFixture[str]):
 
 
 def test_so_does_every_line_on_the_way(capsys: pytest.CaptureFixture[str]):
-    live = FitDisplay(TaskThemes.paper(2, 2), None, quiet=False)
-    live.tested_on = "tasks of held-out classes"
+    live = FitDisplay(TaskThemes.paper(2, 2), quiet=False)
     live(FitInfo(t=1, tasks=256, elbo=-3.5, usage=(0.5, 0.25), done="x"), 0)
     live(FitInfo(t=2, tasks=256, elbo=-3.4, held_out=-3.6, usage=(0.5, 0.25), done="x"), 0)
     first, second = capsys.readouterr().err.splitlines()
     assert first == "256 tasks · 0 tasks/s · -3.500 nats/sample · themes █▄"
-    assert "-3.600 on tasks of held-out classes" in second
+    assert "-3.600 on the tasks that evaluate it" in second
 
 
 def test_much_compiling_is_told_at_the_end(
