@@ -7,7 +7,6 @@ from typer import Option
 
 from taskscape.cli import options as opt
 from taskscape.errors import DataError
-from taskscape.io.files import check_output
 from taskscape.select.known import AUTO
 from taskscape.settings import changed
 from taskscape.targets.known import WAYS, AdvisorSettings
@@ -84,10 +83,8 @@ def advise(
     source = opt.one_source(data)
     if source is None:
         raise DataError("--data is missing: the sources to choose from, such as --data glyphs.")
-    if out is not None:
-        check_output(out, ADVICE)
-    if way != AUTO:
-        opt.refuse_given(advise, f"--way {way}", experience=experience)
+    opt.check_out(out, ADVICE)
+    opt.refuse_given(advise, way != AUTO and f"--way {way}", experience=experience)
     settings = changed(AdvisorSettings(), opt.given_settings(AdvisorSettings, flags, set_values)[0])
     pool, seen = load_pool(source, encoder=encoder), None
     meant = find_target(target, pool, **settings.target_sizes())

@@ -9,7 +9,6 @@ from typer import Option
 
 from taskscape.cli import options as opt
 from taskscape.errors import DataError
-from taskscape.io.files import check_output
 
 if TYPE_CHECKING:
     import taskscape
@@ -79,20 +78,18 @@ def forecast(
     from taskscape.pools import load_pool
     from taskscape.themes.task_model import TaskModel
 
-    if out is not None:
-        check_output(out, _table(out))
-    if tasks is not None:
-        opt.refuse_given(forecast, "--tasks", split=split, n_tasks=n_tasks)
-    if calibration is not None:
-        sizes = {"calibration_split": calibration_split, "n_calibration": n_calibration}
-        opt.refuse_given(forecast, "--calibration", n_query=n_query, **sizes)
+    opt.check_out(out, _table(out))
+    opt.refuse_given(forecast, tasks and "--tasks", split=split, n_tasks=n_tasks)
+    opt.refuse_given(
+        forecast, calibration and "--calibration", n_query=n_query, n_calibration=n_calibration,
+        calibration_split=calibration_split,
+    )  # fmt: skip
     for given, beside in ((calibration, "--calibration"), (forecaster, "--forecaster")):
-        if tasks is not None and given is not None:
-            opt.refuse_given(forecast, f"--tasks and {beside}", n_way=n_way, n_shot=n_shot)
-            if trained is None:
-                opt.refuse_given(forecast, f"--tasks and {beside}", seed=seed)
-    if accuracy is not None:
-        opt.refuse_given(forecast, "--accuracy, already measured", episodes=episodes)
+        both = tasks and given and f"--tasks and {beside}"
+        opt.refuse_given(forecast, both, n_way=n_way, n_shot=n_shot)
+        opt.refuse_given(forecast, trained is None and both, seed=seed)
+    beside = "--accuracy, already measured"
+    opt.refuse_given(forecast, accuracy and beside, episodes=episodes)
     if forecaster is not None:
         opt.refuse_given(
             forecast, "--forecaster, which is calibrated already", train=train, trained=trained,
@@ -105,8 +102,7 @@ def forecast(
         raise DataError("give either --trained, to be evaluated, or --accuracy, already measured.")
     elif accuracy is not None and calibration is None:
         raise DataError("--accuracy needs --calibration, the tasks that it was measured on.")
-    if save is not None:
-        check_output(save, arrays_of_kind("forecaster"), forecaster, out)
+    opt.check_out(save, arrays_of_kind("forecaster"), forecaster, out)
     fitted, pool = TaskModel.load(model), load_pool(source)
     new = opt.get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
     if forecaster is not None:
@@ -129,7 +125,7 @@ def forecast(
     opt.print_result(as_json, plain, _words(ready, forecasts, names), out, save)
 
 
-def _table(path: Path) -> "Kind":
+def _table(path: Path | None) -> "Kind":
     """The kind of table that an ending names, by which one of before is known again."""
     from taskscape.forecast import FORECASTS_FILE
     from taskscape.forecast.result import BECAUSE
@@ -137,9 +133,9 @@ def _table(path: Path) -> "Kind":
 
     table = table_with("a table of forecasts", *_COLUMNS, more=BECAUSE)
     kinds = {".csv": table, ".parquet": table, ".json": FORECASTS_FILE}
-    if path.suffix not in kinds:
+    if path is not None and path.suffix not in kinds:
         raise DataError(f"--out {path}: expected a name that ends in .csv, .parquet or .json.")
-    return kinds[path.suffix]
+    return table if path is None else kinds[path.suffix]
 
 
 def _write(path: Path, plain: dict[str, Any], columns: dict[str, Any]) -> None:
@@ -195,11 +191,9 @@ def _read_accuracy(path: Path) -> Any:
     chosen = [c for c in columns if c == "accuracy" or c.startswith("accuracy/")]
     if not chosen:
         raise DataError(f"{path} has no column 'accuracy'; {_ACCURACIES}.")
-    if table is not None:
-        return np.stack([table.numbers(c) for c in chosen], axis=1)
     try:
-        parts = [np.asarray(columns[c], dtype=np.float64) for c in chosen]
-    except (ValueError, TypeError) as error:
+        parts = [np.array(table.numbers(c) if table else columns[c], float) for c in chosen]
+    except TypeError as error:
         raise DataError(f"{path} holds accuracies that are not numbers: {error}.") from error
     return np.concatenate([p.reshape(len(p), -1) for p in parts], axis=1)
 

@@ -8,7 +8,7 @@ from typer import Option
 
 from taskscape.cli import options as opt
 from taskscape.errors import DataError
-from taskscape.io.files import atomic_write, check_output
+from taskscape.io.files import atomic_write
 from taskscape.select.known import RULES
 from taskscape.similarity.known import DEFAULT_SIMILARITY, find_similarity
 
@@ -86,29 +86,27 @@ def select(
     from taskscape.tasks import TASKS, TaskSet
     from taskscape.tasks.manifest import is_csv
 
-    if out is not None:
-        check_output(out, SELECTION_FILE, out_tasks)
-    if out_tasks is not None:
-        check_output(out_tasks, TASKS, tasks, validation_tasks, test, train)
+    opt.check_out(out, SELECTION_FILE, out_tasks)
+    opt.check_out(out_tasks, TASKS, tasks, validation_tasks, test, train)
     embedded = find_similarity(similarity).factor is not None
+    lists_samples = out_tasks is not None and is_csv(out_tasks)
     if embedded and out_tasks is not None and tasks is None:
         raise DataError("--out-tasks needs --tasks, the tasks that were embedded.")
-    if embedded and out_tasks is not None and is_csv(out_tasks) and not data:
+    if embedded and lists_samples and not data:
         raise DataError(f"--out-tasks {out_tasks} lists samples: give --data, what they are from.")
-    source = opt.one_source(data)
-    if rule != "auto":
-        opt.refuse_given(
-            select, f"--rule {rule}", learner=learner, model=model, validation=validation,
-            validation_tasks=validation_tasks, trials=trials, trial_n=trial_n,
-        )  # fmt: skip
-        if embedded and not (out_tasks is not None and is_csv(out_tasks)):
-            opt.refuse_given(select, f"--rule {rule} and --similarity {similarity}", data=data)
-    if not embedded:
-        opt.refuse_given(select, f"--similarity {similarity}, where TRAIN has them", tasks=tasks)
-    if unit == "tasks":
-        opt.refuse_given(select, "--unit tasks", samples_per_class=samples_per_class)
-        if out_tasks is None and rule != "auto":
-            opt.refuse_given(select, "no --out-tasks", tasks=tasks)
+    source, by_rule = opt.one_source(data), rule != "auto" and f"--rule {rule}"
+    opt.refuse_given(
+        select, by_rule, learner=learner, model=model, validation=validation,
+        validation_tasks=validation_tasks, trials=trials, trial_n=trial_n,
+    )  # fmt: skip
+    beside = by_rule and embedded and not lists_samples
+    opt.refuse_given(select, beside and f"{by_rule} and --similarity {similarity}", data=data)
+    beside = f"--similarity {similarity}, where TRAIN has them"
+    opt.refuse_given(select, not embedded and beside, tasks=tasks)
+    by_tasks = unit == "tasks" and "--unit tasks"
+    opt.refuse_given(select, by_tasks, samples_per_class=samples_per_class)
+    beside = by_tasks and by_rule and out_tasks is None and "no --out-tasks"
+    opt.refuse_given(select, beside, tasks=tasks)
     asked, known = opt.read_tasks_of(similarity, source, test, train)
     listed = _read_embedded_tasks(tasks, known, train) if embedded and tasks is not None else None
     scorer: dict[str, Any] = {}
@@ -126,7 +124,7 @@ def select(
         chosen.save(out)
     if out_tasks is not None and isinstance(known, TaskSet):
         known[chosen.indices].save(out_tasks)
-    elif out_tasks is not None and tasks is not None and is_csv(out_tasks):
+    elif out_tasks is not None and tasks is not None and lists_samples:
         TaskSet.load(tasks, load_pool(source))[chosen.indices].save(out_tasks)
     elif out_tasks is not None and listed is not None:
         with atomic_write(out_tasks, TASKS) as file:
