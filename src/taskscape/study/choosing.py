@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Float
 
 from taskscape.arguments import MOST_FOR_JAX
 from taskscape.io.tables import write_table
-from taskscape.io.values import read_json, write_json
+from taskscape.io.values import from_plain, read_json, write_json
 from taskscape.meta import TrainConfig, label_of
 from taskscape.pools import ClassPool
 from taskscape.select import select
@@ -94,14 +93,26 @@ def selection_stage(
     """Train a learner on what each rule chose, and test it on all test tasks."""
 
     def make(folder: Path, steps: Steps) -> None:
-        accuracy = _accuracies(plan, features, name, chosen, steps)
-        trials = [
-            Trial(
-                label_of(name), c["rule"], c["budget"], c["trial"], float(own.mean()),
-                without_classes(own, plan.test.classes),
+        setting, learners, seed = plan.config.selection, plan.config.learners, plan.config.seed
+        learner, training = learners.learner(name)
+        candidates = plan.episodes(plan.train[: setting.candidates], features, "selection")
+        with steps.step(1.0, "training on chosen tasks"):
+            (evaluations,) = train_and_test(
+                learner,
+                learners.network_for(name, features),
+                [candidates[np.array(c["tasks"])] for c in chosen],
+                [plan.episodes(plan.test, features, "selection")],
+                TrainConfig(setting.updates, learners.batch_size, **training),
+                seeds=[(1000 * seed + c["trial"]) % (MOST_FOR_JAX + 1) for c in chosen],
+                seed=seed,
+                episodes=setting.episodes,
             )
-            for c, own in zip(chosen, accuracy, strict=True)
-        ]  # fmt: skip
+        trials = []
+        for c, evaluation in zip(chosen, evaluations, strict=True):
+            own = evaluation.accuracy.astype(np.float64)
+            without = without_classes(own, plan.test.classes)
+            cell = label_of(name), c["rule"], c["budget"], c["trial"]
+            trials.append(Trial(*cell, float(own.mean()), without))
         rows = [asdict(t) for t in trials]
         gains = [asdict(g) for g in gains_of(trials)]
         write_json(folder / "selection.json", {"trials": rows, "gains": gains})
@@ -110,33 +121,11 @@ def selection_stage(
 
     def load(folder: Path) -> tuple[Trial, ...]:
         stored = read_json(folder / "selection.json")["trials"]
-        return tuple(Trial(**t | {"without_class": tuple(t["without_class"])}) for t in stored)
+        return tuple(from_plain(Trial, trial) for trial in stored)
 
     random = ("learners.train_tasks", "learners.epochs")
     settings = plan.settings("selection") | plan.learner_settings(name, but=random)
     return Stage(f"selection/{name}", settings, make, load, ("selection/chosen",))
-
-
-def _accuracies(
-    plan: Plan, features: ClassPool, name: str, chosen: Chosen, steps: Steps
-) -> Float[np.ndarray, "choices tests"]:
-    """The accuracy on each test task after each training; trainings run side by side."""
-    setting = plan.config.selection
-    learner, training = plan.config.learners.learner(name)
-    candidates = plan.episodes(plan.train[: setting.candidates], features, "selection")
-    asked = plan.episodes(plan.test, features, "selection")
-    with steps.step(1.0, "training on chosen tasks"):
-        (evaluations,) = train_and_test(
-            learner,
-            plan.config.learners.network_for(name, features),
-            [candidates[np.array(c["tasks"])] for c in chosen],
-            [asked],
-            TrainConfig(setting.updates, plan.config.learners.batch_size, **training),
-            seeds=[(1000 * plan.config.seed + c["trial"]) % (MOST_FOR_JAX + 1) for c in chosen],
-            seed=plan.config.seed,
-            episodes=setting.episodes,
-        )
-    return np.stack([e.accuracy for e in evaluations]).astype(np.float64)
 
 
 # -- targets ------------------------------------------------------------------------------------

@@ -40,39 +40,14 @@ class Finding:
         return f"{self.verdict} {self.because}".strip()
 
 
-@dataclass(frozen=True)
-class Reached:
-    """The accuracies that learners reached on the test tasks, and what guessing would."""
-
-    accuracy: Mapping[str, Interval]
-    """By learner, the mean over the tasks, with its interval over classes."""
-    guessing: float
-    way: str = ""
-    """How many classes a task has, in words such as ``5`` or ``2 to 4``."""
-    shot: int | None = None
-    """Labelled samples of each class; None where it is not known."""
-
-    def asked(self) -> str:
-        """What a test task is, in a sentence; empty where it is not known."""
-        if not self.way:
-            return ""
-        samples = f", with {self.shot} labelled sample{'' if self.shot == 1 else 's'} of each"
-        known = "" if self.shot is None else samples
-        return f"A test task has {self.way} classes that were not trained on{known}."
-
-    def above_guessing(self, learner: str) -> bool:
-        """Whether a learner clearly does better than guessing."""
-        reached = self.accuracy[learner]
-        least = reached.value if np.isnan(reached.low) else reached.low
-        return round(least, 3) > round(self.guessing, 3)
-
-
 def find(
     *,
     retrieval: RetrievalTest | None = None,
     resemblance: Resemblance | None = None,
     unexplained: float = 0.0,
-    reached: Reached | None = None,
+    accuracy: Mapping[str, Interval] | None = None,
+    guessing: float = 0.0,
+    asked: str = "",
     diagram: CorrelationDiagram | None = None,
     evaluations: Mapping[str, ForecastEvaluation] | None = None,
     gains: Sequence[Gain] = (),
@@ -80,14 +55,16 @@ def find(
 ) -> tuple[Finding, ...]:
     """The findings in the order of interest; what a study did not look at has none.
 
-    ``unexplained`` is the share of test tasks that the model explains far worse than is usual.
+    ``unexplained`` is the share of test tasks that the model explains far worse than is usual,
+    ``accuracy`` the mean of each learner over the test tasks, ``guessing`` what guessing would
+    reach, and ``asked`` says what a test task is.
     """
     known = (TOO_FEW, "") if retrieval is None else (retrieval.verdict, retrieval.because)
     findings = [Finding("map", *known)]
     findings += _targets(targets)
     findings.append(_likeness(resemblance, unexplained))
-    if reached is not None and reached.accuracy:
-        findings.append(_accuracy(reached))
+    if accuracy:
+        findings.append(_accuracy(accuracy, guessing, asked))
     if diagram is not None:
         findings.append(_distance(diagram))
     if evaluations:
@@ -95,9 +72,6 @@ def find(
     if gains:
         findings.append(_selection(gains))
     return tuple(findings)
-
-
-# -- whether distances measure --------------------------------------------------------------------
 
 
 # -- what to train on ---------------------------------------------------------------------------
@@ -116,35 +90,20 @@ def _targets(targets: Sequence[Advice]) -> list[Finding]:
     )
     if lost := signs.count(-1):
         verdict = f"{verdict[:-1]}, loses in {lost}."
-    because = " ".join([*_seen_gains(chosen), *_sources(chosen)])
-    return [Finding("targets", verdict, because)]
+    return [Finding("targets", verdict, _seen_gains(chosen))]
 
 
-def _seen_gains(chosen: Sequence[Advice]) -> list[str]:
-    seen = [(a, a.measured[a.way]) for a in chosen if a.way in a.measured]
+def _seen_gains(chosen: Sequence[Advice]) -> str:
+    seen = [(a.measured[a.way].value, a) for a in chosen if a.way in a.measured]
     if not seen:
-        return []
-    mean = float(np.mean([gain.value for _, gain in seen]))
-    (worst, least), (best, most) = (f(seen, key=lambda pair: pair[1].value) for f in (min, max))
-    return [
+        return ""
+    mean = float(np.mean([gain for gain, _ in seen]))
+    (worst, low), (best, high) = (f(seen, key=lambda pair: pair[0]) for f in (min, max))
+    return (
         f"That gained {100 * mean:+.1f} points over random choice on average, measured on their "
-        "queries.",
-        f"The least was {100 * least.value:+.1f} ({worst.target}, {label_of(worst.learner)}), the "
-        f"most {100 * most.value:+.1f} ({best.target}, {label_of(best.learner)}).",
-    ]
-
-
-def _sources(chosen: Sequence[Advice]) -> list[str]:
-    """Where most of the chosen tasks come from, or at least the largest part."""
-    largest = [(a, a.chosen_from[0]) for a in chosen if a.chosen_from]
-    if not largest:
-        return []
-    by_target = dict.fromkeys((advice.target, source.name) for advice, source in largest)
-    each = _list([f"{source} for {target}" for target, source in by_target])
-    where = each if len(by_target) > 1 else largest[0][1].name
-    if all(2 * source.chosen > sum(s.chosen for s in a.sources) for a, source in largest):
-        return [f"Most of the tasks to train on come from {where}."]
-    return [f"The largest part of the tasks to train on comes from {where}."]
+        f"queries. The least was {100 * worst:+.1f} ({low.target}, {label_of(low.learner)}), the "
+        f"most {100 * best:+.1f} ({high.target}, {label_of(high.learner)})."
+    )
 
 
 # -- likeness, accuracy and distance ------------------------------------------------------------
@@ -162,23 +121,24 @@ def _likeness(likeness: Resemblance | None, unexplained: float) -> Finding:
     return Finding("map", verdict, because.strip())
 
 
-def _accuracy(reached: Reached) -> Finding:
-    means = {name: mean.value for name, mean in reached.accuracy.items()}
+def _accuracy(accuracy: Mapping[str, Interval], guessing: float, asked: str) -> Finding:
+    means = {name: mean.value for name, mean in accuracy.items()}
     low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
-    guessing = f"guessing would be on {100 * reached.guessing:.1f} %"
-    poor = [name for name in means if not reached.above_guessing(name)]
+    guess = f"guessing would be on {100 * guessing:.1f} %"
+    least = {name: m.value if np.isnan(m.low) else m.low for name, m in accuracy.items()}
+    poor = [name for name in means if round(least[name], 3) <= round(guessing, 3)]
     if len(means) == 1:
-        how_often = f"{low} is right on {100 * means[low]:.1f} % of the queries; {guessing}."
+        how_often = f"{low} is right on {100 * means[low]:.1f} % of the queries; {guess}."
     else:
         how_often = (
             f"Learners are right on {100 * means[low]:.1f} % ({low}) to {100 * means[high]:.1f} % "
-            f"({high}) of the queries; {guessing}."
+            f"({high}) of the queries; {guess}."
         )
     if not poor:
-        return Finding("diagram", how_often, reached.asked())
+        return Finding("diagram", how_often, asked)
     does = "does" if len(poor) == 1 else "do"
     verdict = f"{_list(poor)} {does} not clearly better than guessing."
-    return Finding("diagram", verdict, f"{how_often} {reached.asked()}".strip())
+    return Finding("diagram", verdict, f"{how_often} {asked}".strip())
 
 
 def _distance(diagram: CorrelationDiagram) -> Finding:

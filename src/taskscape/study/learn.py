@@ -13,7 +13,6 @@ from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
 from taskscape.forecast import Forecaster, ForecastEvaluation, Forecasts, ForecastWarning
 from taskscape.forecast.calibration import FORMAT
-from taskscape.forecast.result import BECAUSE
 from taskscape.io.tables import read_table, write_csv, write_table
 from taskscape.io.values import from_plain, read_json, write_json
 from taskscape.meta import TrainConfig, evaluate, label_of, train
@@ -131,6 +130,7 @@ def _by_task(
         "task": range(len(plan.test)),
         "classes": [write_classes(plan.test.names(i)) for i in range(len(plan.test))],
         "distance": distances["distance"],
+        "nearest": distances["nearest_distance"].mean(axis=1),
         "difficulty": distances["difficulty"],
     }
     for a in accuracies:
@@ -170,25 +170,20 @@ def forecast_stage(
             forecaster.save(folder / f"forecaster-{name}")
             rows = {"task": np.arange(len(test))} | forecasts.columns()
             write_table(folder / f"{name}.parquet", rows)
-            about = {"average": forecasts.average, "summary": evaluation.summary()}
-            evaluated.append({"name": name, "evaluation": evaluation.to_dict(), **about})
+            forecasts.save(folder / f"{name}.json")
+            about = {"evaluation": evaluation.to_dict(), "summary": evaluation.summary()}
+            evaluated.append({"name": name, **about})
         write_json(folder / "forecast.json", evaluated)
 
     def load(folder: Path) -> list[tuple[Forecasts, ForecastEvaluation]]:
-        return [_read(folder, one) for one in read_json(folder / "forecast.json")]
+        return [
+            (
+                Forecasts.load(folder / f"{one['name']}.json"),
+                from_plain(ForecastEvaluation, one["evaluation"]),
+            )
+            for one in read_json(folder / "forecast.json")
+        ]
 
     settings = {"calibration_format": FORMAT, **plan.settings("forecast")}
     needs = ("embed", *(f"learners/{name}" for name in plan.config.learners.names))
     return Stage("forecast", settings, make, load, needs)
-
-
-def _read(folder: Path, stored: dict[str, Any]) -> tuple[Forecasts, ForecastEvaluation]:
-    table, evaluated = read_table(folder / f"{stored['name']}.parquet"), stored["evaluation"]
-    forecasts = Forecasts(
-        **{name: evaluated[name] for name in ("learner", "confidence")},
-        **{name: table[name] for name in ("expected", "low", "high")},
-        reasons={k[len(BECAUSE) :]: v for k, v in table.items() if k.startswith(BECAUSE)},
-        average=stored["average"],
-        outside=table.get("outside"),
-    )
-    return forecasts, from_plain(ForecastEvaluation, evaluated)

@@ -33,7 +33,6 @@ from taskscape.similarity.retrieval import retrieval_if_any
 from taskscape.study.plan import Plan
 from taskscape.study.stages import Stage, Steps
 from taskscape.tasks import TaskSet
-from taskscape.tasks.class_lists import write_classes
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.places import all_rows
 from taskscape.themes.prepare import Preparation
@@ -239,16 +238,7 @@ def distances_stage(
             "ties": near.ties,
             "difficulty": difficulty(features, plan.test)[:, 0],
         }
-        ids = {"task": embedded.test.ids}
-        write_table(folder / "distances.parquet", ids | columns)
-        sheet: dict[str, Any] = {
-            **ids,
-            "classes": [write_classes(embedded.test.names(i)) for i in range(len(embedded.test))],
-            "distance": columns["distance"],
-            "nearest": near.distances.mean(axis=1),
-            "difficulty": columns["difficulty"],
-        }
-        write_csv(folder / "distances.csv", sheet)
+        write_table(folder / "distances.parquet", {"task": embedded.test.ids} | columns)
         write_json(folder / "resemblance.json", likeness.to_dict())
 
     def load(folder: Path) -> dict[str, Any]:

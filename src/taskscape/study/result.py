@@ -18,7 +18,7 @@ from taskscape.pools import ClassPool
 from taskscape.select.trials import Gain, Trial
 from taskscape.similarity import DEFAULT_SIMILARITY, Resemblance, RetrievalTest
 from taskscape.statistics import Interval, class_interval
-from taskscape.study.findings import Finding, Reached, find
+from taskscape.study.findings import Finding, find
 from taskscape.targets import Advice
 from taskscape.themes.estimator import TaskThemes
 
@@ -78,11 +78,14 @@ class StudyResult(ShownInNotebooks):
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """The main findings in words; always those of the numbers above."""
+        means = {name: mean_accuracy(a, self.test.classes) for name, a in self.accuracy.items()}
         return find(
             retrieval=self.retrieval,
             resemblance=self.resemblance,
             unexplained=self._unexplained(),
-            reached=self._reached(),
+            accuracy={name: mean for name, mean in means.items() if np.isfinite(mean.value)},
+            guessing=self.guessing,
+            asked=self._test_task(),
             diagram=self.diagram,
             evaluations=self.evaluations,
             gains=self.gains,
@@ -127,13 +130,13 @@ class StudyResult(ShownInNotebooks):
         part = self.settings.get(section)
         return part.get("n_shot") if isinstance(part, Mapping) else None
 
-    def _reached(self) -> Reached:
-        means = {name: mean_accuracy(a, self.test.classes) for name, a in self.accuracy.items()}
-        return Reached(
-            accuracy={name: mean for name, mean in means.items() if np.isfinite(mean.value)},
-            guessing=self.guessing,
-            way=_ways(self.test.classes),
-            shot=self.shot("evaluate"),
+    def _test_task(self) -> str:
+        """What a test task is, in a sentence."""
+        shot = self.shot("evaluate")
+        samples = f", with {shot} labelled sample{'' if shot == 1 else 's'} of each"
+        known = "" if shot is None else samples
+        return (
+            f"A test task has {_ways(self.test.classes)} classes that were not trained on{known}."
         )
 
     def __repr__(self) -> str:

@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import chdir
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,18 +70,20 @@ def run_study(
     folder = as_path(out)
     listener = listener or Listener()
     stages = stage_list(plan)
-    check = partial(_check_folder, folder, [name for name, _ in stages], resume, overwrite)
-    check()
+    if resume and overwrite:
+        raise DataError("--resume keeps finished stages and --overwrite none; use one of them.")
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"{folder} is a file; --out needs a folder.")
     folder.mkdir(parents=True, exist_ok=True)
     busy = f"another run works in {folder}. Wait until it has ended, or use another --out."
     with locked(folder / ".lock", busy):
-        check()  # another run may have ended there in between
+        _check_folder(folder, [name for name, _ in stages], resume or overwrite)
         write_config(folder / "study.toml", plan.config, config)
         listener.plan(stages, plan.notes)
-        identity = f"{plan.pool.fingerprint} {__version__}"
+        runner = StageRunner(folder, plan.pool.fingerprint, resume, listener)
         about = versions_and_hardware()
         about |= {"command": command, "versions": {"taskscape": __version__, **about["versions"]}}
-        result = _run(plan, StageRunner(folder, identity, resume, listener), about, targets)
+        result = _run(plan, runner, about, targets)
         _write_results(folder, result)
     return result
 
@@ -203,14 +204,10 @@ def load_study(folder: str | os.PathLike[str], pool: ClassPool | None = None) ->
     return _run(replace(plan, notes=notes), StageRunner(folder, known, read_only=True), about)
 
 
-def _check_folder(folder: Path, stages: list[str], resume: bool, overwrite: bool) -> None:
+def _check_folder(folder: Path, stages: list[str], again: bool) -> None:
     """Never write over what is not a study, nor over a study unless asked to."""
-    if resume and overwrite:
-        raise DataError("--resume keeps finished stages and --overwrite none; use one of them.")
-    if folder.exists() and not folder.is_dir():
-        raise DataError(f"{folder} is a file; --out needs a folder.")
     there = [name for name in (*_FILES, *stages) if (folder / name).exists()]
-    if there and not (resume or overwrite):
+    if there and not again:
         raise DataError(
             f"{folder} already has {there[0]}. Use --resume to resume the study there, which "
             "re-uses its finished stages; --overwrite to make it again; or another --out."

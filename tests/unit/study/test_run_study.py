@@ -49,7 +49,7 @@ def test_every_stage_leaves_its_files(whole):
         "data/classes.csv",
         "fit/model/arrays.safetensors", "embed/train.parquet", "embed/val.parquet",
         "embed/test.parquet", "health/health.json", "distances/distances.parquet",
-        "distances/distances.csv", "distances/resemblance.json", "learners/protonet/test.parquet",
+        "diagram/tasks.csv", "distances/resemblance.json", "learners/protonet/test.parquet",
         "learners/protonet/val.parquet", "learners/protonet/learner.json", "diagram/diagram.json",
         "diagram/diagram.png", "selection/chosen/chosen.json", "selection/protonet/trials.parquet",
         "forecast/forecast.json",
@@ -61,9 +61,9 @@ def test_every_stage_leaves_its_files(whole):
     assert all(0 <= part <= 1.001 for part in heard.parts)
 
 
-def test_the_sheet_of_distances_lists_classes_by_name(whole):
+def test_the_sheet_of_tasks_lists_classes_by_name(whole):
     out, result, _ = whole
-    with (out / "distances" / "distances.csv").open(newline="", encoding="utf-8") as file:
+    with (out / "diagram" / "tasks.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     listed = [tuple(json.loads(row["classes"])) for row in rows]
     assert listed == [result.test.names(i) for i in range(30)]
@@ -112,6 +112,10 @@ def test_the_result_is_complete(whole):
     assert result.settings["tasks"]["n_way"] == 3
     assert result.command == "taskscape run"
     assert result.retrieval is not None
+    assert (
+        "A test task has 3 classes that were not trained on, with 2 labelled samples of each."
+        in (result.summary())
+    )
     parts = ["map", "map", "diagram", "diagram", "forecasts", "selection"]
     assert [finding.about for finding in result.findings] == parts
     assert result.ties is not None
