@@ -28,14 +28,16 @@ class ThemeViews:
 
     means: UInt8[np.ndarray, "K height width *colour"] | None
     """Means of the most typical samples, where samples are pictures."""
-    samples: tuple[Int[np.ndarray, "_"], ...] | None
-    """For each image-theme, rows of the pool's samples, most typical first."""
-    sample_classes: tuple[Int[np.ndarray, "_"], ...] | None
-    """The classes of these samples."""
+    samples: tuple[Int[np.ndarray, "_"], ...]
+    """For each image-theme, rows of the pool's samples, most typical first; empty behind an
+    encoder."""
     classes: tuple[Int[np.ndarray, "_"], ...]
     """For each task-theme, classes, most typical first."""
-    from_tasks: bool
-    """Whether typical classes were told by the tasks they occur in, for want of features."""
+
+    @property
+    def from_tasks(self) -> bool:
+        """Whether typical classes were told by the tasks they occur in, for want of features."""
+        return not self.samples
 
 
 def view_themes(pool: ClassPool, model: CoClustering, train: Embeddings) -> ThemeViews:
@@ -43,12 +45,11 @@ def view_themes(pool: ClassPool, model: CoClustering, train: Embeddings) -> Them
     split = "train" if pool.splits is not None and "train" in pool.splits else None
     classes = evenly_spaced(pool.classes_in(split), _CLASSES)
     if int(np.prod(pool.sample_shape)) != model.n_features_in_:  # an encoder stood in between
-        return ThemeViews(None, None, None, _classes_by_tasks(train), True)
+        return ThemeViews(None, (), _classes_by_tasks(train))
     prepared = PreparedSamples(pool, model.preparation_, classes)
-    samples, owners = _typical_samples(pool, model, prepared, classes)
+    samples = _typical_samples(pool, model, prepared, classes)
     means = _mean_pictures(pool, samples) if pool.is_images else None
-    typical = _typical_classes(pool, model, prepared, classes)
-    return ThemeViews(means, samples, owners, typical, False)
+    return ThemeViews(means, samples, _typical_classes(pool, model, prepared, classes))
 
 
 def _mean_pictures(
@@ -67,7 +68,7 @@ def _typical_samples(
     model: CoClustering,
     prepared: PreparedSamples,
     classes: Int[np.ndarray, "some"],
-) -> tuple[tuple[Int[np.ndarray, "_"], ...], tuple[Int[np.ndarray, "_"], ...]]:
+) -> tuple[Int[np.ndarray, "_"], ...]:
     """The samples of highest density among those that each image-theme explains best.
 
     Every class gives one sample of each theme at most, for variety.
@@ -79,15 +80,13 @@ def _typical_samples(
     rows = first + np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
     log_lik = np.asarray(table.values)[table.where[rows]]
     best = (log_lik + np.log(np.maximum(model.theme_usage_, 1e-12))).argmax(axis=1)
-    typical, owners = [], []
+    typical = []
     for k in range(log_lik.shape[1]):
         mine = np.flatnonzero(best == k)
         mine = mine[np.argsort(-log_lik[mine, k], kind="stable")]
         _, once = np.unique(owner[mine], return_index=True)
-        chosen = mine[np.sort(once)[:_TYPICAL]]
-        typical.append(rows[chosen])
-        owners.append(owner[chosen])
-    return tuple(typical), tuple(owners)
+        typical.append(rows[mine[np.sort(once)[:_TYPICAL]]])
+    return tuple(typical)
 
 
 def _typical_classes(
@@ -122,16 +121,12 @@ def _classes_by_tasks(train: Embeddings) -> tuple[Int[np.ndarray, "_"], ...]:
     share = train.lam[0] / train.lam[0].sum(axis=1, keepdims=True)
     n = len(train.header.class_names)
     total, times = np.zeros((n, share.shape[1])), np.zeros(n)
-    for column in train.classes.T:
-        real = column >= 0
-        np.add.at(total, column[real], share[real])
-        np.add.at(times, column[real], 1)
+    task, column = np.nonzero(train.classes >= 0)
+    np.add.at(total, train.classes[task, column], share[task])
+    np.add.at(times, train.classes[task, column], 1)
     seen = np.flatnonzero(times)
-    mean = total[seen] / times[seen, None]
-    return tuple(
-        seen[np.argsort(-mean[:, theme], kind="stable")[:_TYPICAL]]
-        for theme in range(share.shape[1])
-    )
+    order = np.argsort(-total[seen] / times[seen, None], axis=0, kind="stable")
+    return tuple(seen[of_theme] for of_theme in order[:_TYPICAL].T)
 
 
 # -- many small pictures in one image, which the page shows in parts ----------------------------

@@ -5,11 +5,8 @@ import numpy as np
 from report_cases import bare_study
 from taskscape.pools import ClassPool
 from taskscape.progress import duration
-from taskscape.report.tables import (
-    flat_settings,
-    percent,
-    split_rows,
-)
+from taskscape.report.content import flat_settings, split_rows
+from taskscape.report.page import _percent as percent
 
 
 def test_settings_are_flattened_by_stage():
@@ -33,12 +30,12 @@ def test_splits_come_in_order_with_their_groups():
         splits=["test", "train", "train", "train"],
     )
     train, test = split_rows(pool)
-    assert (train.split, train.n_classes, train.n_samples) == ("train", 3, 6)
-    assert train.groups == (("y", (1,)), ("x", (2, 3)))
-    assert test.groups == (("x", (0,)),)
+    assert (train["split"], train["n_classes"], train["n_samples"]) == ("train", 3, 6)
+    assert train["groups"] == [("y", (1,)), ("x", (2, 3))]
+    assert test["groups"] == [("x", (0,))]
 
 
 def test_a_pool_without_splits_and_groups_is_one_of_each():
     (row,) = split_rows(bare_study().pool)
-    assert (row.split, row.n_classes) == ("", 24)
-    assert row.groups == (("", tuple(range(24))),)
+    assert (row["split"], row["n_classes"]) == ("", 24)
+    assert row["groups"] == [("", tuple(range(24)))]

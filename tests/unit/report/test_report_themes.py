@@ -22,14 +22,14 @@ def test_the_picture_of_a_theme_is_the_mean_of_its_typical_samples():
     assert not pictures[1].any()
 
 
-def test_typical_samples_belong_to_the_classes_named_beside_them():
+def test_typical_samples_are_of_different_classes():
     result = bare_study()
     views = view_themes(result.pool, result.model.co_clustering_, result.train)
     assert views.means is None
     assert len(views.samples) == 5
-    for rows, owners in zip(views.samples, views.sample_classes, strict=True):
-        assert len(set(owners)) == len(owners) <= 12
-        assert ((rows - result.pool.starts[owners]) < result.pool.counts[owners]).all()
+    for rows in views.samples:
+        owners = {result.pool.locate_row(row)[0] for row in rows.tolist()}
+        assert len(owners) == len(rows) <= 12
 
 
 def test_every_class_is_typical_of_one_task_theme_at_most():
@@ -47,7 +47,7 @@ def test_behind_an_encoder_tasks_tell_what_classes_are_typical():
     )
     views = view_themes(pictures, result.model.co_clustering_, result.train)
     assert views.from_tasks
-    assert views.samples is None
+    assert views.samples == ()
     assert all(len(classes) == 12 for classes in views.classes)
     direct = view_themes(result.pool, result.model.co_clustering_, result.train)
     assert set(direct.classes[1][:3]) & set(views.classes[1])
