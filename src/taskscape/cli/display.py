@@ -1,5 +1,6 @@
-"""What a terminal shows while a fit or a study runs, plain lines elsewhere; a fit in words."""
+"""What a terminal shows while a study runs, plain lines elsewhere; a fit in words."""
 
+import sys
 import time
 from pathlib import Path
 
@@ -16,9 +17,8 @@ from taskscape.similarity.retrieval import TOO_FEW, retrieval_if_any
 from taskscape.study import Listener, StudyConfig
 from taskscape.themes.co_clustering import CoClustering
 from taskscape.themes.estimator import TaskThemes
-from taskscape.themes.loop import FitInfo
+from taskscape.themes.loop import Callback, FitInfo
 
-_BLOCKS = " ▁▂▃▄▅▆▇█"
 _SECONDS_BETWEEN_LINES = 10.0
 _MUCH_COMPILING = 1.0
 
@@ -34,53 +34,20 @@ def _of_which_compiling(seconds: float) -> str:
     return f", of which {duration(seconds)} compiling" if seconds > _MUCH_COMPILING else ""
 
 
-class FitDisplay:
-    """Shows tasks/s, the bound, theme usage and the time left; give it to ``fit`` as callback."""
+def fit_lines(quiet: bool) -> Callback | None:
+    """What says now and then how a long fit gets on; None on terminals, which have a bar."""
+    if quiet or sys.stderr.isatty():
+        return None
+    last = time.monotonic()
 
-    def __init__(self, model: CoClustering, quiet: bool) -> None:
-        self.model, self.quiet = model, quiet
-        console = Console(stderr=True)
-        self.shown = not quiet and console.is_terminal
-        self.live = console.status("compiling and choosing a start …")
-        self.began = self.last_line = time.monotonic()
-        self.first_tasks: int | None = None
-        self.restart = 0
-        self.held_out: float | None = None
+    def say(info: FitInfo, restart: int) -> None:
+        nonlocal last
+        if time.monotonic() - last > _SECONDS_BETWEEN_LINES or info.done:
+            last = time.monotonic()
+            done = f"fit {restart + 1}: {info.tasks:,} tasks"
+            typer.echo(f"{done}, {info.elbo:.3f} nats per sample", err=True)
 
-    def __enter__(self) -> "FitDisplay":
-        if self.shown:
-            self.live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.live.stop()
-
-    def __call__(self, info: FitInfo, restart: int) -> None:
-        now = time.monotonic()
-        if self.first_tasks is None or restart != self.restart:
-            self.first_tasks, self.began, self.restart = info.tasks, now, restart
-        self.held_out = info.held_out if info.held_out is not None else self.held_out
-        line = self._line(info, (info.tasks - self.first_tasks) / max(now - self.began, 1e-9))
-        if self.shown:
-            self.live.update(line)
-        elif not self.quiet and (now - self.last_line > _SECONDS_BETWEEN_LINES or info.done):
-            self.last_line = now
-            typer.echo(line, err=True)
-
-    def _line(self, info: FitInfo, rate: float) -> str:
-        usage = "".join(_BLOCKS[min(8, round(8 * u / max(info.usage)))] for u in info.usage)
-        held = (
-            "" if self.held_out is None else f" · {self.held_out:.3f} on the tasks that evaluate it"
-        )
-        n = self.model.n_restarts
-        which = f"fit {self.restart + 1}/{n} · " if n > 1 else ""
-        left = ""
-        if info.most_tasks is not None and rate > 0:
-            left = f" · at most {max(0.0, (info.most_tasks - info.tasks) / rate):,.0f} s left"
-        return (
-            f"{which}{info.tasks:,} tasks · {rate:,.0f} tasks/s · {info.elbo:.3f} nats/sample"
-            f"{held} · themes {usage}{left}"
-        )
+    return say
 
 
 def print_fit(model: CoClustering, pool: str, out: Path, as_json: bool) -> None:

@@ -133,7 +133,7 @@ def _fit_paper(
     as_json: bool,
 ) -> None:
     """Fit the paper's model as the options of the command ask, and write it."""
-    from taskscape.cli.display import FitDisplay, print_fit
+    from taskscape.cli.display import fit_lines, print_fit
     from taskscape.distributed.mesh import first_process, join_processes
     from taskscape.io.arrays import CHECKPOINT, arrays_of_kind
     from taskscape.progress import reported_to
@@ -152,14 +152,13 @@ def _fit_paper(
         check_output(saved, CHECKPOINT)
     else:
         check_no_checkpoint(saved)
-    display = FitDisplay(model, quiet=as_json or not speaks)
     drawn = draw()
     only_one = nullcontext() if speaks else reported_to(lambda what, done, total: None)
-    with resumable(saved, speaks), display, only_one, warnings.catch_warnings():
+    with resumable(saved, speaks), only_one, warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)  # the summary says it
         model.fit(
-            drawn, callback=display, checkpoint=saved, checkpoint_every=how.checkpoint_every,
-            resume=resume, distributed=distributed,
+            drawn, callback=fit_lines(as_json or not speaks), checkpoint=saved,
+            checkpoint_every=how.checkpoint_every, resume=resume, distributed=distributed,
         )  # fmt: skip
     if speaks:
         model.save(out)

@@ -24,16 +24,12 @@ _RULES = f"{opt.meanings(RULES)}; auto: the one that helps a learner on validati
 def select(
     test: opt.TestTasks,
     train: opt.TrainTasks,
-    budget: Annotated[int, Option("--budget", "-n", help="How many tasks, or samples, to choose.")],
+    budget: Annotated[int, Option("--budget", "-n", help="How many tasks to choose.")],
     rule: Annotated[str, Option(help=f"{_RULES}.")] = "coverage",
     similarity: opt.SimilarityName = DEFAULT_SIMILARITY,
     seed: Annotated[int, Option(min=0, help="Settles ties and the order of turns.")] = 0,
     max_shared: Annotated[
         int | None, Option(help="No two chosen tasks share more classes than this.")
-    ] = None,
-    unit: Annotated[str, Option(help="What --budget counts: tasks or samples.")] = "tasks",
-    samples_per_class: Annotated[
-        int | None, Option(help="For --unit samples: samples of each class of a task.")
     ] = None,
     out: Annotated[Path | None, Option(help="Write the selection as JSON.")] = None,
     tasks: Annotated[
@@ -103,10 +99,7 @@ def select(
     opt.refuse_given(select, beside and f"{by_rule} and --similarity {similarity}", data=data)
     beside = f"--similarity {similarity}, where TRAIN has them"
     opt.refuse_given(select, not embedded and beside, tasks=tasks)
-    by_tasks = unit == "tasks" and "--unit tasks"
-    opt.refuse_given(select, by_tasks, samples_per_class=samples_per_class)
-    beside = by_tasks and by_rule and out_tasks is None and "no --out-tasks"
-    opt.refuse_given(select, beside, tasks=tasks)
+    opt.refuse_given(select, by_rule and out_tasks is None and "no --out-tasks", tasks=tasks)
     asked, known = opt.read_tasks_of(similarity, source, test, train)
     listed = _read_embedded_tasks(tasks, known, train) if embedded and tasks is not None else None
     scorer: dict[str, Any] = {}
@@ -117,8 +110,7 @@ def select(
         scorer["trial"] = TrialOptions(trials=trials, n=trial_n)
     chosen = select_tasks(
         asked, known, budget, rule, similarity=similarity, seed=seed,
-        train_classes=known.classes if embedded else known, max_shared=max_shared, unit=unit,
-        train_samples=_samples_of(unit, samples_per_class, known, listed), **scorer,
+        train_classes=known.classes if embedded else known, max_shared=max_shared, **scorer,
     )  # fmt: skip
     if out is not None:
         chosen.save(out)
@@ -192,25 +184,3 @@ def _read_embedded_tasks(path: Path, embedded: Any, source: Path) -> Any:
             f"{path} has other tasks than {source}, row by row; give the tasks that were embedded."
         )
     return table
-
-
-def _samples_of(unit: str, samples_per_class: int | None, train: Any, listed: Any) -> Any:
-    """The samples of each training task, or None where they are not needed or known already."""
-    from taskscape.tasks import TaskSet
-    from taskscape.tasks.manifest import read_header
-
-    if unit != "samples":
-        return None
-    if samples_per_class is not None:
-        return train.n_way * samples_per_class
-    if isinstance(train, TaskSet):
-        return None  # it knows its own
-    if listed is not None:
-        header = read_header(listed.schema, "the list of tasks")
-        shots = listed["n_shot"].to_numpy()
-        if shots.all():
-            return train.n_way * (shots + int(header["n_query"]))
-    raise DataError(
-        "--unit samples needs to know the samples of each task: give --samples-per-class, or "
-        "--tasks that have a number of shots."
-    )

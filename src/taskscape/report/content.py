@@ -78,7 +78,7 @@ def gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         },
         "remarks": result.remarks(),
         "ties": None if result.ties is None else int(np.median(result.ties)),
-        "representation_remarks": result.representation_remarks,
+        "representation_remarks": result.remarks("embed", "health"),
         "guessing": result.guessing,
         "chosen_asked": result.asked("selection"),
         "has_forecasts": any(result.has_forecast(name) for name in result.forecasts),

@@ -10,6 +10,7 @@ from taskscape.arguments import check_choice
 from taskscape.errors import DataError
 from taskscape.meta import LEARNERS, NETWORKS, find_learner
 from taskscape.pools import ClassPool
+from taskscape.pools.pool import SPLITS
 from taskscape.select import RULES
 from taskscape.settings import check_settings
 from taskscape.similarity import SIMILARITIES
@@ -76,8 +77,7 @@ def read_rule(text: str, similarity: str) -> tuple[str, str]:
 
 def splits_of(pool: ClassPool) -> list[str]:
     """The splits that tasks are drawn from."""
-    has_val = pool.splits is not None and "val" in pool.splits
-    return ["train", "val", "test"] if has_val else ["train", "test"]
+    return [s for s in SPLITS if s != "val" or s in (pool.splits or ())]
 
 
 def fitted_to(config: StudyConfig, pool: ClassPool) -> tuple[StudyConfig, list[str]]:

@@ -19,7 +19,7 @@ from taskscape.similarity import DistanceSource, distances_between
 from taskscape.similarity.known import find_similarity
 from taskscape.study.checks import read_rule
 from taskscape.study.plan import Plan, make_plan
-from taskscape.study.represent import SplitEmbeddings, distances_by_samples
+from taskscape.study.represent import Embedded, distances_by_samples
 from taskscape.study.stages import Stage, Steps
 from taskscape.targets import Advice, AdvisorSettings, Sources, Target, advise_on, find_target
 from taskscape.targets.advisor import draw_candidates
@@ -30,7 +30,7 @@ Chosen: TypeAlias = list[dict[str, Any]]
 """Of each training: its rule, budget and trial, and its tasks, as rows of the training tasks."""
 
 
-def chosen_stage(plan: Plan, model: TaskThemes, embedded: SplitEmbeddings) -> Stage[Chosen]:
+def chosen_stage(plan: Plan, model: TaskThemes, embedded: Embedded) -> Stage[Chosen]:
     """What every rule chooses, for each budget and trial; a smaller budget gets the first ones.
 
     A test task is known by its labelled samples only: as many as learners will have.
@@ -73,14 +73,12 @@ def _turns(plan: Plan) -> list[tuple[str, int, str, str]]:
     return [(name, trial, *read[name]) for name, n in turns.items() for trial in range(n)]
 
 
-def _distances(
-    plan: Plan, measure: str, model: TaskThemes, embedded: SplitEmbeddings
-) -> DistanceSource:
+def _distances(plan: Plan, measure: str, model: TaskThemes, embedded: Embedded) -> DistanceSource:
     """From the test tasks, by as many labelled samples as learners will have, to the candidates."""
     candidates = plan.train[: plan.config.selection.candidates]
     test = plan.episodes(plan.test, plan.pool, "selection")
     if find_similarity(measure).factor is not None:
-        known = embedded.train[: len(candidates)]
+        known = embedded["train"][: len(candidates)]
         with without_advice():  # of the same classes, embedding has said it
             return distances_between(model.embed(test), known, measure)
     train = plan.episodes(candidates, plan.pool, "selection")

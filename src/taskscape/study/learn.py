@@ -19,7 +19,7 @@ from taskscape.meta import TrainConfig, evaluate, label_of, train
 from taskscape.pools import ClassPool
 from taskscape.similarity import DEFAULT_SIMILARITY
 from taskscape.study.plan import Plan
-from taskscape.study.represent import SplitEmbeddings
+from taskscape.study.represent import Embedded
 from taskscape.study.result import mean_accuracy, ways_and_shots
 from taskscape.study.stages import Stage, Steps
 from taskscape.tasks import TaskSet
@@ -64,7 +64,11 @@ def learner_stage(plan: Plan, features: ClassPool, name: str) -> Stage[Accuracy]
             if tasks_of is not None:
                 columns = {"task": np.arange(len(reached)), "accuracy": reached.astype(np.float64)}
                 write_table(folder / f"{split}.parquet", columns)
-                summary[split] = _summary(reached, tasks_of)
+                summary[split] = {
+                    "accuracy": mean_accuracy(reached, tasks_of.classes),
+                    "tasks": len(reached),
+                    "episodes": reached.shape[1],
+                }
         write_json(folder / "learner.json", summary)
 
     def load(folder: Path) -> Accuracy:
@@ -80,30 +84,20 @@ def learner_stage(plan: Plan, features: ClassPool, name: str) -> Stage[Accuracy]
     return Stage(f"learners/{name}", settings, make, load, ("embed",))
 
 
-def _summary(accuracy: Float[np.ndarray, "tasks episodes"], tasks: TaskSet) -> dict[str, Any]:
-    """The mean over tasks, and its interval by leaving out classes where that is possible."""
-    mean = mean_accuracy(accuracy, tasks.classes)
-    interval = None if np.isnan(mean.low) else [mean.low, mean.high]
-    n, episodes = accuracy.shape
-    return {"accuracy": mean.value, "interval": interval, "tasks": n, "episodes": episodes}
-
-
 def diagram_stage(
     plan: Plan, distances: Mapping[str, Any], accuracies: list[Accuracy]
 ) -> Stage[CorrelationDiagram]:
     """Accuracy against distance to the training tasks."""
-    label: dict[str, Any] = {}
     shown = ways_and_shots(plan.test.classes, plan.config.evaluate.n_shot)
-    if plan.config.similarity != DEFAULT_SIMILARITY:
-        by = plan.config.similarity
-        label["distance_label"] = f"mean distance to the training tasks ({by})"
+    similarity = plan.config.similarity
+    by = "" if similarity == DEFAULT_SIMILARITY else f" ({similarity})"
 
     def make(folder: Path, steps: Steps) -> None:
         with steps.step(1.0, "correlating"):
             diagram = correlation_diagram(
                 distances["distance"],
                 {a.learner: a.test for a in accuracies},
-                **label,
+                distance_label=f"mean distance to the training tasks{by}",
                 accuracy_label=f"accuracy, {shown}",
                 classes=plan.test,
                 difficulty=distances["difficulty"],
@@ -139,7 +133,7 @@ def _by_task(
 
 
 def forecast_stage(
-    plan: Plan, model: TaskThemes, embedded: SplitEmbeddings, accuracies: list[Accuracy]
+    plan: Plan, model: TaskThemes, embedded: Embedded, accuracies: list[Accuracy]
 ) -> Stage[list[tuple[Forecasts, ForecastEvaluation]]]:
     """By learner, the accuracy to expect on each test task, and how right that is."""
     setting = plan.config.forecast
@@ -150,7 +144,7 @@ def forecast_stage(
         if setting.n_shot:  # else as they are embedded
             val, test = (tasks.with_samples(setting.n_shot) for tasks in (val, test))
         forecasters = [
-            Forecaster(model, embedded.train, a.learner, confidence=setting.confidence)
+            Forecaster(model, embedded["train"], a.learner, confidence=setting.confidence)
             for a in accuracies
         ]
         with steps.step(0.6, "describing tasks by their labelled samples"):

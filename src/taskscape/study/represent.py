@@ -2,9 +2,9 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -38,6 +38,11 @@ from taskscape.themes.places import all_rows
 from taskscape.themes.prepare import Preparation
 from taskscape.themes.task_model import HealthWarning, OutlierTasksWarning, TaskModel
 
+_FILES = {
+    "test tasks": "test.parquet",
+    "validation tasks": "val.parquet",
+    "training tasks": "train.parquet",
+}
 _LEAST_SEPARATION = 1e-6
 _ASKED_SHOTS = 5
 """Samples of each class that tasks of a group find each other by."""
@@ -94,10 +99,9 @@ def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
         model.save(folder / "model")
         paper = model.co_clustering_
         assert paper is not None
-        last = paper.fit_info_[-1]
         history = {
-            "tasks": last.tasks,
-            "stopped": last.done,
+            "tasks": paper.fit_info_[-1].tasks,
+            "stopped": paper.fit_info_[-1].done,
             "held_out": paper.held_out_,
             "held_out_nats_per_sample": paper.elbo_history_,
             "preparation": model.preparation_.config.describe(),
@@ -112,13 +116,8 @@ def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
     return Stage("fit", settings, make, lambda f: TaskModel.load(f / "model"))
 
 
-@dataclass(frozen=True, eq=False)
-class SplitEmbeddings:
-    """The embedded tasks of each split."""
-
-    train: Embeddings
-    val: Embeddings | None
-    test: Embeddings
+Embedded: TypeAlias = Mapping[str, Embeddings]
+"""The embedded tasks of each split."""
 
 
 def embed_called(model: TaskThemes, sets: Mapping[str, TaskSet]) -> dict[str, Embeddings]:
@@ -135,7 +134,7 @@ def embed_called(model: TaskThemes, sets: Mapping[str, TaskSet]) -> dict[str, Em
     return parts
 
 
-def embed_stage(plan: Plan, model: TaskThemes) -> Stage[SplitEmbeddings]:
+def embed_stage(plan: Plan, model: TaskThemes) -> Stage[Embedded]:
     """The posteriors of training, validation and test tasks, one file each.
 
     Known by up to ``tasks.n_shot`` samples of each class. Selection embeds the test tasks again,
@@ -143,25 +142,15 @@ def embed_stage(plan: Plan, model: TaskThemes) -> Stage[SplitEmbeddings]:
     """
 
     def make(folder: Path, steps: Steps) -> None:
-        every = {
-            "test tasks": plan.test,
-            "validation tasks": plan.val,
-            "training tasks": plan.train,
-        }
-        sets = {called: tasks for called, tasks in every.items() if tasks is not None}
+        sets = {"test": plan.test, "validation": plan.val, "training": plan.train}
+        given = {f"{name} tasks": tasks for name, tasks in sets.items() if tasks is not None}
         with steps.step(1.0, "embedding tasks"):
-            embedded = embed_called(model, sets)
-        for name, called in zip(("test", "val", "train"), every, strict=True):
-            if called in embedded:
-                embedded[called].save(folder / f"{name}.parquet")
+            embedded = embed_called(model, given)
+        for called, tasks in embedded.items():
+            tasks.save(folder / _FILES[called])
 
-    def load(folder: Path) -> SplitEmbeddings:
-        val = folder / "val.parquet"
-        return SplitEmbeddings(
-            train=Embeddings.load(folder / "train.parquet"),
-            val=Embeddings.load(val) if val.exists() else None,
-            test=Embeddings.load(folder / "test.parquet"),
-        )
+    def load(folder: Path) -> Embedded:
+        return {name: Embeddings.load(folder / f"{name}.parquet") for name in ("train", "test")}
 
     return Stage("embed", plan.settings("tasks"), make, load, ("fit",))
 
@@ -212,11 +201,11 @@ def health_stage(plan: Plan, model: TaskThemes) -> Stage[RetrievalTest | None]:
 
 
 def distances_stage(
-    plan: Plan, model: TaskThemes, embedded: SplitEmbeddings, features: ClassPool
+    plan: Plan, model: TaskThemes, embedded: Embedded, features: ClassPool
 ) -> Stage[dict[str, Any]]:
     """Distances, neighbours and difficulty of the test tasks, as a result of a study calls them."""
-    by_task_themes = plan.config.similarity == TASK_THEMES  # under which many are equally near
-    tie = TIE if by_task_themes else SAME
+    name = plan.config.similarity
+    tie = TIE if name == TASK_THEMES else SAME  # by task-themes, many are equally near
 
     def make(folder: Path, steps: Steps) -> None:
         with steps.step(0.3, "leaving out training classes in turn"):
@@ -225,7 +214,10 @@ def distances_stage(
                 seed=plan.config.seed,
             )  # fmt: skip
         with steps.step(0.5, "nearest training tasks"):
-            distances = _distances(plan, embedded)
+            if find_similarity(name).factor is not None:
+                distances = distances_between(embedded["test"], embedded["train"], name)
+            else:
+                distances = distances_by_samples(plan, name, plan.test, plan.train)
             near = nearest_tasks(
                 replace(plan.test, pool=features), replace(plan.train, pool=features), distances,
                 plan.config.distances.k, tie=tie,
@@ -238,7 +230,7 @@ def distances_stage(
             "ties": near.ties,
             "difficulty": difficulty(features, plan.test)[:, 0],
         }
-        write_table(folder / "distances.parquet", {"task": embedded.test.ids} | columns)
+        write_table(folder / "distances.parquet", {"task": embedded["test"].ids} | columns)
         write_json(folder / "resemblance.json", likeness.to_dict())
 
     def load(folder: Path) -> dict[str, Any]:
@@ -255,14 +247,6 @@ def distances_by_samples(plan: Plan, name: str, test: TaskSet, train: TaskSet) -
     """Distances by a measure other than the study's own model, fitted to the training tasks."""
     fitted = plan.measure(name).fit(train)
     return fitted.distances(test, fitted.embed(train))
-
-
-def _distances(plan: Plan, embedded: SplitEmbeddings) -> DistanceSource:
-    """The distances from the test tasks to the training tasks."""
-    name = plan.config.similarity
-    if find_similarity(name).factor is not None:
-        return distances_between(embedded.test, embedded.train, name)
-    return distances_by_samples(plan, name, plan.test, plan.train)
 
 
 def difficulty(

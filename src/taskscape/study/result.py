@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,6 @@ from taskscape.statistics import Interval, class_interval
 from taskscape.study.findings import Finding, find
 from taskscape.targets import Advice
 from taskscape.themes.estimator import TaskThemes
-
-_OF_REPRESENTATION = ("embed", "health")
-"""The stages whose remarks cast doubt on all distances."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -100,21 +98,12 @@ class StudyResult(ShownInNotebooks):
 
     def remarks(self, *stages: str) -> tuple[str, ...]:
         """What needs attention, each said once: in some stages, or without a name in all."""
-        said: list[str] = []
-        for stage in stages or self.warnings:
-            said += self.warnings.get(stage, ())
-        return tuple(dict.fromkeys(said))
-
-    @property
-    def representation_remarks(self) -> tuple[str, ...]:
-        """The remarks that cast doubt on all distances."""
-        return self.remarks(*_OF_REPRESENTATION)
+        said = [self.warnings.get(stage, ()) for stage in stages or self.warnings]
+        return tuple(dict.fromkeys(chain.from_iterable(said)))
 
     def has_forecast(self, learner: str) -> bool:
         """Whether forecasts for a learner tell more than its mean accuracy."""
-        if learner not in self.forecasts:
-            return False
-        return learner not in self.evaluations or self.evaluations[learner].beats_mean
+        return learner in self.evaluations and self.evaluations[learner].beats_mean
 
     def asked(self, section: str) -> str:
         """What learners were asked in a section of the settings, such as ``5-way 1-shot``."""

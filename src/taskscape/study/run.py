@@ -31,7 +31,7 @@ from taskscape.study.represent import (
 )
 from taskscape.study.result import StudyResult
 from taskscape.study.stages import Listener, StageRunner, read_note
-from taskscape.targets import Advice, Target
+from taskscape.targets import Target
 from taskscape.themes.prepare import prepared_pool
 
 _FILES = ("study.toml", "study.json", "results.json", "report.html", "fit.checkpoint")
@@ -62,7 +62,6 @@ def run_study(
     :func:`taskscape.report.write_report`.
     """
     check_config(config)
-    config = replace(config, seed=int(config.seed))
     opened = load_pool(config.data if pool is None else pool, **config.source.options())
     if pool is not None:
         config = replace(config, data=pool.name)
@@ -125,27 +124,23 @@ def _run(
         features = prepared
     distances = runner.run(distances_stage(plan, model, embedded, prepared))
     names = config.learners.names
-    learning = [learner_stage(plan, features, name) for name in names]
-    runner.make_together(learning)
-    accuracies = [runner.run(stage) for stage in learning]
+    accuracies = runner.run_together([learner_stage(plan, features, name) for name in names])
     diagram = runner.run(diagram_stage(plan, distances, accuracies))
     trials: list[Trial] = []
     if config.selection.rules:
         chosen = runner.run(chosen_stage(plan, model, embedded))
-        choosing = [selection_stage(plan, features, name, chosen) for name in names]
-        runner.make_together(choosing)
-        trials = [trial for of_learner in choosing for trial in runner.run(of_learner)]
-    advice: tuple[Advice, ...] = ()
-    if config.targets.names:
-        advice = runner.run(targets_stage(plan, model, targets))
+        stages = [selection_stage(plan, features, name, chosen) for name in names]
+        trials = [trial for own in runner.run_together(stages) for trial in own]
+    asked = config.targets.names
+    advice = runner.run(targets_stage(plan, model, targets)) if asked else ()
     forecasts: list[tuple[Forecasts, ForecastEvaluation]] = []
     if config.forecast.enabled and plan.val is not None:
         forecasts = runner.run(forecast_stage(plan, model, embedded, accuracies))
     return StudyResult(
         pool=plan.pool,
         model=model,
-        train=embedded.train,
-        test=embedded.test,
+        train=embedded["train"],
+        test=embedded["test"],
         **distances,
         retrieval=result,
         accuracy={a.learner: a.test for a in accuracies},

@@ -98,21 +98,16 @@ class StageRunner:
     made_elsewhere: set[str] = field(default_factory=set)
     """Stages that workers have made in this run."""
 
-    def make_together(self, stages: Sequence[Stage[Any]]) -> None:
-        """Let the engine make stages that need nothing of each other, before they are run.
-
-        Without an engine of several workers this does nothing: :meth:`run` makes what is missing.
-        """
-        if self.read_only or not on_workers():
-            return
-        missing = [stage for stage in stages if not (self.resume and self._finished(stage))]
-        if len(missing) < 2:
-            return
-        self.listener.begin(missing[0].name)
-        with Steps(self.listener).step(1.0, f"{len(missing)} stages on workers"):
-            maker = replace(self, listener=Listener())
-            for note in map_work(maker._make, missing, description="stages"):
-                self.made_elsewhere.add(note["stage"])
+    def run_together(self, stages: Sequence[Stage[T]]) -> list[T]:
+        """The results of stages that need nothing of each other: several workers share them."""
+        if on_workers() and not self.read_only:
+            missing = [stage for stage in stages if not (self.resume and self._finished(stage))]
+            self.listener.begin(stages[0].name)
+            with Steps(self.listener).step(1.0, f"{len(missing)} stages on workers"):
+                maker = replace(self, listener=Listener())
+                for note in map_work(maker._make, missing, description="stages"):
+                    self.made_elsewhere.add(note["stage"])
+        return [self.run(stage) for stage in stages]
 
     def run(self, stage: Stage[T]) -> T:
         """The result of a stage, made now or before; always as it was read back from disk."""

@@ -268,16 +268,6 @@ def test_select_needs_data_to_list_the_samples_of_embedded_tasks(run, files, tmp
     assert len(TaskSet.load(tmp_path / "chosen.csv", POOL)) == 5
 
 
-def test_select_by_samples(run, files):
-    common = ["select", files / "test.parquet", files / "train.parquet", "-n", 100]
-    common += ["--unit", "samples", "--json"]
-    output = json.loads(run(*common, "--tasks", files / "train_tasks.parquet"))
-    again = json.loads(run(*common, "--samples-per-class", 4))
-    assert output["indices"] == again["indices"]
-    with pytest.raises(DataError, match=r"^--unit samples needs to know the samples"):
-        run(*common)
-
-
 QUICK = [n for n, s in SIMILARITIES.items() if s.factor is None and s.least_samples == 1]
 
 

@@ -24,7 +24,6 @@ from taskscape.errors import DataError
         ("diagram d.csv --title x", "--title has no effect with no picture in --out"),
         ("select a b -n 3 --learner maml", "--learner has no effect with --rule coverage"),
         ("select a b -n 3 --data d", "--data has no effect with --rule coverage and --similarity"),
-        ("select a b -n 3 --samples-per-class 3", "--samples-per-class has no effect with --unit"),
         ("select a b -n 3 --tasks t", "--tasks has no effect with no --out-tasks"),
         ("compare --retrieval --data d -k 3", "-k has no effect with --retrieval"),
         ("select a b -n 3 --similarity prototypes --tasks t", "--tasks has no effect with --simi"),
