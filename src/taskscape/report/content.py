@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from textwrap import shorten
 from typing import Any, TypeAlias
 
@@ -29,7 +30,7 @@ Content: TypeAlias = dict[str, Any]
 Rows: TypeAlias = tuple[tuple[str, str], ...]
 _RISING = 0.1
 """Of its whole rise: with more of it at the last look, a bound has not levelled off."""
-_EXAMPLES, _ROWS_OF_GROUPS = 18, 8
+_EXAMPLES = 18
 _LONGEST = 120
 """Of a sentence, in characters."""
 _PARTS = 4
@@ -38,61 +39,52 @@ _PARTS = 4
 
 def gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
     """What the templates need, what the script needs, and the sheets of pictures by name."""
-    shown = choose_shown(result)
-    paper = result.model.co_clustering_
+    shown, paper = choose_shown(result), result.model.co_clustering_
     assert paper is not None
-    views = view_themes(result.pool, paper, result.train)
+    views = view_themes(result.pool, paper)
     book = _ClassBook.of(result, shown, views)
-    colours = charts.learner_colours(_learners(result))
     unit, short_unit = _units(result)
     pictures = result.pool.is_images or len(result.pool.info.get("encoded_shape", ())) > 1
-    figures: Content = {}
-    trust = result.retrieval
+    learners = [*result.accuracy, *(trial.learner for trial in result.selection)]
+    colours = charts.learner_colours(learners)
+    looks = paper.elbo_history_.reshape(-1, 2)[:, 1]
+    outcomes = _outcomes(result, shown, colours)
     both = {
         "unit": unit,
         "short_unit": short_unit,
         "learners": colours,
         "asked": result.asked("evaluate"),
         "tie": TIE if short_unit else SAME,
-        "figures": figures,
+        "figures": outcomes["figures"] | {"bound": charts.bound_chart(paper)},
     }
-    content = {
+    content = both | {
         "result": result,
+        "paper": paper,
+        "looks": looks,
+        "rising": len(looks) > 1
+        and looks[-1] - looks[-2] > max(0.0, _RISING * (looks[-1] - looks[0])),
         "shown": shown,
         "kind": "image" if pictures else "sample",
         "ways": WAYS,
-        "n_themes": len(paper.alpha_),
-        "n_image_themes": len(paper.mu_),
-        "members": len(paper.members_),
-        "found": _found(result, figures),
-        "thumbnails": book.sheet,
+        "baselines": BASELINES,
         "book": book,
-        "splits": split_rows(result.pool),
-        "rows_of_groups": _ROWS_OF_GROUPS,
+        "splits": split_rows(result.pool, book.place),
         "split_colours": charts.SPLITS,
         "themes": _themes(result.pool, paper, views, book),
         "settings": flat_settings(result.settings),
-        "versions_and_hardware": {
-            "Versions": in_rows(result.versions),
-            "Hardware": in_rows(result.hardware),
-        },
-        "remarks": result.remarks(),
         "ties": None if result.ties is None else int(np.median(result.ties)),
-        "representation_remarks": result.remarks("embed", "health"),
-        "guessing": result.guessing,
-        "chosen_asked": result.asked("selection"),
-        "has_forecasts": any(result.has_forecast(name) for name in result.forecasts),
-        "forecast_from": result.shot("forecast") or result.shot("tasks"),
         "targets": _targets(result, book.place),
-        **_fit(paper, figures),
-        **_outcomes(result, shown, colours, figures),
+        "selection": outcomes["selection"],
+        "evaluated": outcomes["evaluated"],
         "meanings": RULES,
     }
-    data = task_data(result, shown, book.place) | {
+    trust = result.retrieval
+    data = both | task_data(result, shown, book.place)
+    data |= {
         "classes": book.names,
         "said": book.said,
         "trust": trust and f"{trust.verdict} {trust.because}",
-        "sheet": None if book.sheet is None else book.sheet.to_dict(),
+        "sheet": book.sheet and book.sheet.to_dict(),
         "scale": charts.SCALE,
     }
     images = {
@@ -100,8 +92,7 @@ def gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "samples": content["themes"]["sample_sheet"],
         "means": content["themes"]["mean_sheet"],
     }
-    uris = {name: sheet.uri for name, sheet in images.items() if sheet is not None}
-    return content | both, data | both, uris
+    return content, data, {name: sheet.uri for name, sheet in images.items() if sheet is not None}
 
 
 def _units(result: StudyResult) -> tuple[str, str]:
@@ -111,18 +102,6 @@ def _units(result: StudyResult) -> tuple[str, str]:
         return "distance (1 is the mean between training tasks)", ""
     nats = by == TASK_THEMES and result.test.factor(TASK_THEMES).header.unit
     return (f"KL divergence ({nats})", nats) if nats else (f"distance ({by})", "")
-
-
-def _found(result: StudyResult, figures: Content) -> Content | None:
-    """How often tasks find their own group, by this distance and the simplest others."""
-    test = result.retrieval
-    if test is None:
-        return None
-    if test.measure.by_group:
-        figures["retrieval"] = charts.retrieval_chart(test.measure)
-    rows: list[tuple[str, Any, Any]] = [("this distance", test.measure, None)]
-    rows += [(BASELINES[name], b, test.measure.minus(b)) for name, b in test.baselines.items()]
-    return {"rows": rows, "chance": test.measure.chance, "by_group": test.measure.by_group}
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,24 +115,19 @@ class _ClassBook:
     said: list[str] | None
     """For samples that are sentences, the first of each class."""
 
-    def few(self, members: tuple[int, ...]) -> list[int]:
-        """Where a few classes of a group are in the book."""
-        return self.place[_few(members)].tolist()
-
     @staticmethod
     def of(result: StudyResult, shown: Shown, views: ThemeViews) -> "_ClassBook":
         pool = result.pool
-        parts = [used_classes(result, shown), *views.classes]
-        parts += [_few(members) for row in split_rows(pool) for _, members in row["groups"]]
+        some = [few for split in _by_group(pool).values() for few in map(_few, split.values())]
+        parts = [used_classes(result, shown), *views.classes, *some]
         used = np.unique(np.concatenate(parts)).astype(np.int64)
         place = np.full(len(pool), -1, dtype=np.int64)
         place[used] = np.arange(len(used))
         names = [pool.class_names[c] for c in used.tolist()]
-        if not pool.is_images:
-            said = [said_of(pool, row) for row in pool.starts[used].tolist()]
-            return _ClassBook(place, names, None, said if any(said) else None)
-        sheet = make_sheet(np.asarray(pool.samples[pool.starts[used]]))
-        return _ClassBook(place, names, sheet, None)
+        if pool.is_images:
+            return _ClassBook(place, names, make_sheet(pool.samples[pool.starts[used]]), None)
+        said = [said_of(pool, row) for row in pool.starts[used].tolist()]
+        return _ClassBook(place, names, None, said if any(said) else None)
 
 
 def said_of(pool: ClassPool, row: int) -> str:
@@ -162,47 +136,22 @@ def said_of(pool: ClassPool, row: int) -> str:
     return shorten(name, _LONGEST, placeholder=" …") if " " in name.strip() else ""
 
 
-def _few(members: tuple[int, ...]) -> Int[np.ndarray, "few"]:
+def _few(members: list[int]) -> Int[np.ndarray, "few"]:
     """A few classes from all over a group."""
     return evenly_spaced(np.asarray(members, dtype=np.int64), _EXAMPLES)
 
 
-def _learners(result: StudyResult) -> list[str]:
-    in_diagram = () if result.diagram is None else (c.learner for c in result.diagram.curves)
-    chosen_for = (trial.learner for trial in result.selection)
-    return [*result.accuracy, *in_diagram, *chosen_for, *result.forecasts]
-
-
-def _fit(model: CoClustering, figures: Content) -> Content:
-    if (bound := charts.bound_chart(model)) is not None:
-        figures["bound"] = bound
-    looks = model.elbo_history_.reshape(-1, 2)[:, 1]
-    return {
-        "health": model.health_,
-        "rising": len(looks) > 1
-        and looks[-1] - looks[-2] > max(0.0, _RISING * (looks[-1] - looks[0])),
-        "looks": len(looks),
-        "best_bound": float(looks.max()) if len(looks) else None,
-        "preparation": model.preparation_.config.describe(),
-        "explained": model.preparation_.explained,
-    }
-
-
 def _themes(pool: ClassPool, model: CoClustering, views: ThemeViews, book: _ClassBook) -> Content:
-    rows = [row for of_theme in views.samples for row in of_theme.tolist()]
-    samples = []
-    for at, row in enumerate(rows):
+    pictures = count()
+
+    def about(row: int) -> Content:
         c, sample = pool.locate_row(row)
-        name, said = pool.class_names[c], said_of(pool, row)
-        samples.append({"picture": at, "name": name, "sample": sample, "said": said})
-    ends = np.cumsum([len(of_theme) for of_theme in views.samples], dtype=int).tolist()
+        named = {"name": pool.class_names[c], "sample": sample, "said": said_of(pool, row)}
+        return {"picture": next(pictures), **named}
+
     image_themes = [
-        {
-            "number": k + 1,
-            "usage": usage,
-            "samples": samples[ends[k] - len(views.samples[k]) : ends[k]] if ends else [],
-        }
-        for k, usage in enumerate(model.theme_usage_)
+        {"number": k, "usage": usage, "samples": [about(row) for row in rows.tolist()]}
+        for k, usage, rows in zip(count(1), model.theme_usage_, views.samples, strict=False)
     ]
     mixture = model.alpha_ / model.alpha_.sum(axis=1, keepdims=True)
     task_themes = [
@@ -211,26 +160,27 @@ def _themes(pool: ClassPool, model: CoClustering, views: ThemeViews, book: _Clas
             "usage": model.health_.task_theme_usage[i],
             "colour": charts.theme_colours(len(mixture))[i],
             "top": [(int(k), float(mixture[i, k])) for k in np.argsort(-mixture[i])[:_PARTS]],
-            "classes": [int(book.place[c]) for c in classes],
+            "classes": book.place[classes].tolist(),
         }
         for i, classes in enumerate(views.classes)
     ]
     return {
         "image_themes": image_themes,
         "task_themes": task_themes,
-        "from_tasks": views.from_tasks,
-        "sample_sheet": make_sheet(np.asarray(pool.samples[rows]))
-        if pool.is_images and rows
+        "sample_sheet": make_sheet(pool.samples[np.concatenate(views.samples)])
+        if pool.is_images
         else None,
         "mean_sheet": None if views.means is None else make_sheet(views.means),
     }
 
 
-def _outcomes(
-    result: StudyResult, shown: Shown, colours: dict[str, str], figures: Content
-) -> Content:
+def _outcomes(result: StudyResult, shown: Shown, colours: dict[str, str]) -> Content:
+    """The figures of what learners reached, their selection, and whose forecasts tell anything."""
+    figures: Content = {}
     if result.diagram is not None:
         figures["diagram"] = charts.diagram_chart(result.diagram, colours)
+    if result.retrieval is not None and result.retrieval.measure.by_group:
+        figures["retrieval"] = charts.retrieval_chart(result.retrieval.measure)
     trained = outcomes(result.selection)
     rules = charts.rule_colours([o.rule for o in trained])
     selection: dict[str, list[Outcome]] = {}
@@ -238,33 +188,36 @@ def _outcomes(
         selection.setdefault(outcome.learner, []).append(outcome)
     for i, own in enumerate(selection.values()):
         figures[f"selection-{i}"] = charts.selection_chart(own, rules, result.asked("selection"))
-    evaluated = [n for n in result.forecasts if n in result.accuracy and result.has_forecast(n)]
+    evaluated = [name for name in result.forecasts if result.has_forecast(name)]
     for i, name in enumerate(evaluated):
         figures[f"forecast-{i}"] = charts.forecast_chart(result, name, shown.test, colours[name])
-    return {"selection": selection, "evaluated": evaluated}
+    return {"figures": figures, "selection": selection, "evaluated": evaluated}
 
 
 # -- tables --------------------------------------------------------------------------------------
 
 
-def split_rows(pool: ClassPool) -> list[Content]:
-    """The splits of a pool, in order, with the classes of each group; one nameless where none."""
-    splits = [""] if pool.splits is None else [s for s in SPLITS if s in pool.splits]
-    rows = []
-    for split in splits:
-        classes = pool.classes_in(split or None)
-        groups: dict[str, list[int]] = {}
-        for c in classes.tolist():
-            groups.setdefault("" if pool.groups is None else pool.groups[c], []).append(c)
-        rows.append(
-            {
-                "split": split,
-                "n_classes": len(classes),
-                "n_samples": int(pool.counts[classes].sum()),
-                "groups": [(name, tuple(own)) for name, own in groups.items()],
-            }
-        )
+def _by_group(pool: ClassPool) -> dict[str, dict[str, list[int]]]:
+    """The classes of every split, by group; one nameless split or group where there are none."""
+    rows: dict[str, dict[str, list[int]]] = {}
+    for split in [s for s in SPLITS if s in pool.splits] if pool.splits else [""]:
+        for c in pool.classes_in(split or None).tolist():
+            group = pool.groups[c] if pool.groups else ""
+            rows.setdefault(split, {}).setdefault(group, []).append(c)
     return rows
+
+
+def split_rows(pool: ClassPool, place: Int[np.ndarray, "classes"]) -> list[Content]:
+    """The splits of a pool: of each group its name, how many classes, and the places of some."""
+    return [
+        {
+            "split": split,
+            "n_classes": sum(map(len, groups.values())),
+            "n_samples": sum(int(pool.counts[own].sum()) for own in groups.values()),
+            "groups": [(name, len(own), place[_few(own)].tolist()) for name, own in groups.items()],
+        }
+        for split, groups in _by_group(pool).items()
+    ]
 
 
 def flat_settings(settings: Mapping[str, Any]) -> tuple[tuple[str, Rows], ...]:
@@ -272,7 +225,7 @@ def flat_settings(settings: Mapping[str, Any]) -> tuple[tuple[str, Rows], ...]:
     stages = {name: values for name, values in settings.items() if isinstance(values, Mapping)}
     general = {name: value for name, value in settings.items() if name not in stages}
     named = {"general": general, **stages} if general else stages
-    return tuple((str(stage), in_rows(values)) for stage, values in named.items())
+    return tuple((stage, in_rows(values)) for stage, values in named.items())
 
 
 def in_rows(values: Mapping[str, Any], before: str = "") -> Rows:
@@ -289,11 +242,11 @@ def in_rows(values: Mapping[str, Any], before: str = "") -> Rows:
 def _in_words(value: Any) -> str:
     if value is None:
         return "none"
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, list | tuple):
         return ", ".join(_in_words(v) for v in value) or "none"
-    return f"{value:g}" if isinstance(value, float | np.floating) else str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 # -- targets -------------------------------------------------------------------------------------

@@ -85,11 +85,9 @@ def _measured(
     )  # fmt: skip
 
 
-def bound_chart(model: CoClustering) -> Figure | None:
+def bound_chart(model: CoClustering) -> Figure:
     """The bound of the tasks that evaluate the fit, as it progressed."""
     looks = model.elbo_history_.reshape(-1, 2)
-    if not len(looks):
-        return None
     bound = _lines(
         for_plotly(model.held_out_), looks[:, 0], looks[:, 1], "lines+markers",
         line={"color": INK, "width": 2}, marker={"size": 6},

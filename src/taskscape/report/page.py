@@ -18,7 +18,7 @@ from taskscape.arguments import public
 from taskscape.io.files import Kind, atomic_write
 from taskscape.io.values import plain
 from taskscape.progress import duration
-from taskscape.report.content import gather
+from taskscape.report.content import gather, in_rows
 from taskscape.study.result import StudyResult
 
 _SIGNED = b'<meta name="generator" content="taskscape">'
@@ -67,7 +67,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"percent": _percent, "duration": duration, "number": _number}
-    environment.filters["true_minus"] = _true_minus
+    environment.filters |= {"true_minus": _true_minus, "in_rows": in_rows}
     return environment
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Int, UInt8
 from PIL import Image, features
 
-from taskscape.embeddings import Embeddings
 from taskscape.pools import ClassPool
 from taskscape.tasks.taskset import single_class_tasks
 from taskscape.themes.co_clustering import CoClustering
@@ -29,23 +28,15 @@ class ThemeViews:
     means: UInt8[np.ndarray, "K height width *colour"] | None
     """Means of the most typical samples, where samples are pictures."""
     samples: tuple[Int[np.ndarray, "_"], ...]
-    """For each image-theme, rows of the pool's samples, most typical first; empty behind an
-    encoder."""
+    """For each image-theme, rows of the pool's samples, most typical first."""
     classes: tuple[Int[np.ndarray, "_"], ...]
     """For each task-theme, classes, most typical first."""
 
-    @property
-    def from_tasks(self) -> bool:
-        """Whether typical classes were told by the tasks they occur in, for want of features."""
-        return not self.samples
 
-
-def view_themes(pool: ClassPool, model: CoClustering, train: Embeddings) -> ThemeViews:
+def view_themes(pool: ClassPool, model: CoClustering) -> ThemeViews:
     """Look for what is typical among the training classes (all, where there are no splits)."""
     split = "train" if pool.splits is not None and "train" in pool.splits else None
     classes = evenly_spaced(pool.classes_in(split), _CLASSES)
-    if int(np.prod(pool.sample_shape)) != model.n_features_in_:  # an encoder stood in between
-        return ThemeViews(None, (), _classes_by_tasks(train))
     prepared = PreparedSamples(pool, model.preparation_, classes)
     samples = _typical_samples(pool, model, prepared, classes)
     means = _mean_pictures(pool, samples) if pool.is_images else None
@@ -114,19 +105,6 @@ def _typical_classes(
         order = np.lexsort((-overlap[mine], -np.round(eta[mine, l], 2)))
         typical.append(classes[mine[order[:_TYPICAL]]])
     return tuple(typical)
-
-
-def _classes_by_tasks(train: Embeddings) -> tuple[Int[np.ndarray, "_"], ...]:
-    """For each task-theme, the classes whose tasks have most of it on average."""
-    share = train.lam[0] / train.lam[0].sum(axis=1, keepdims=True)
-    n = len(train.header.class_names)
-    total, times = np.zeros((n, share.shape[1])), np.zeros(n)
-    task, column = np.nonzero(train.classes >= 0)
-    np.add.at(total, train.classes[task, column], share[task])
-    np.add.at(times, train.classes[task, column], 1)
-    seen = np.flatnonzero(times)
-    order = np.argsort(-total[seen] / times[seen, None], axis=0, kind="stable")
-    return tuple(seen[of_theme] for of_theme in order[:_TYPICAL].T)
 
 
 # -- many small pictures in one image, which the page shows in parts ----------------------------

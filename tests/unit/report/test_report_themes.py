@@ -1,6 +1,5 @@
 import base64
 import io
-from dataclasses import replace
 
 import numpy as np
 from PIL import Image
@@ -24,7 +23,7 @@ def test_the_picture_of_a_theme_is_the_mean_of_its_typical_samples():
 
 def test_typical_samples_are_of_different_classes():
     result = bare_study()
-    views = view_themes(result.pool, result.model.co_clustering_, result.train)
+    views = view_themes(result.pool, result.model.co_clustering_)
     assert views.means is None
     assert len(views.samples) == 5
     for rows in views.samples:
@@ -34,27 +33,10 @@ def test_typical_samples_are_of_different_classes():
 
 def test_every_class_is_typical_of_one_task_theme_at_most():
     result = bare_study()
-    views = view_themes(result.pool, result.model.co_clustering_, result.train)
+    views = view_themes(result.pool, result.model.co_clustering_)
     named = np.concatenate(views.classes)
     assert len(views.classes) == 3
     assert len(set(named)) == len(named)
-
-
-def test_behind_an_encoder_tasks_tell_what_classes_are_typical():
-    result = bare_study()
-    pictures = ClassPool.from_classes(
-        {name: np.zeros((2, 8, 8), dtype=np.uint8) for name in result.pool.class_names}
-    )
-    views = view_themes(pictures, result.model.co_clustering_, result.train)
-    assert views.from_tasks
-    assert views.samples == ()
-    assert all(len(classes) == 12 for classes in views.classes)
-    direct = view_themes(result.pool, result.model.co_clustering_, result.train)
-    assert set(direct.classes[1][:3]) & set(views.classes[1])
-    values = result.train.values.copy()
-    values[:, -3] = 1e6  # every task is all of the first theme
-    same = view_themes(pictures, result.model.co_clustering_, replace(result.train, values=values))
-    assert len(same.classes) == 3
 
 
 def opened(sheet) -> np.ndarray:
