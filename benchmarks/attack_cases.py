@@ -41,7 +41,7 @@ from taskscape.pools import find_look_alikes
 from taskscape.select import Selection
 from taskscape.similarity import choose_settings
 from taskscape.study import config_from, load_study, read_config, run_study, to_toml
-from taskscape.study.checks import check_config
+from taskscape.study.plan import check_config
 from taskscape.targets import AdvisorSettings
 from taskscape.themes import FitConfig, PrepareConfig
 

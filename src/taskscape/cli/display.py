@@ -14,7 +14,7 @@ from taskscape.embeddings.embeddings import describe_factors
 from taskscape.pools import ClassPool
 from taskscape.progress import duration
 from taskscape.similarity.retrieval import TOO_FEW, retrieval_if_any
-from taskscape.study import Listener, StudyConfig
+from taskscape.study import Listener
 from taskscape.themes.co_clustering import CoClustering
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.loop import Callback, FitInfo
@@ -93,8 +93,8 @@ def _print(
 class StudyDisplay(Listener):
     """A bar for each stage on a terminal, a line for each elsewhere."""
 
-    def __init__(self, config: StudyConfig, quiet: bool = False) -> None:
-        self.config, self.quiet = config, quiet
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
         console = Console(stderr=True)
         self.shown = not quiet and console.is_terminal
         what = TextColumn("{task.fields[what]}", markup=False)
@@ -117,8 +117,7 @@ class StudyDisplay(Listener):
 
     def plan(self, stages: list[tuple[str, str]], notes: tuple[str, ...]) -> None:
         """Learn of all stages; the display starts here."""
-        last = [("report", "write the report")] if self.config.report.enabled else []
-        for name, words in (*stages, *last):
+        for name, words in (*stages, ("report", "write the report")):
             bar = self.bars.add_task(f"  {words}", start=False, total=1.0, what="")
             self.stages[name] = words, bar
         if not self.quiet:

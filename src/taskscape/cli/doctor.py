@@ -4,7 +4,6 @@ import json
 import os
 import time
 from importlib import metadata
-from pathlib import Path
 
 import typer
 
@@ -26,7 +25,7 @@ def doctor(as_json: opt.AsJson = False) -> None:
     from rich.text import Text
 
     checks = []
-    for look in (_versions, _devices, _folders, _data, _small_run):
+    for look in (_versions, _devices, _data, _small_run):
         name = look.__name__.strip("_").replace("_", " ")
         try:
             checks.append({"name": name, "good": True, "found": look()})
@@ -84,26 +83,20 @@ def _devices() -> str:
     return "; ".join(words)
 
 
-def _folders() -> str:
+def _data() -> str:
     """Where data and caches lie; an error if the cache cannot be written to."""
     from taskscape.io.files import cache_dir
-    from taskscape.pools import data_dir
+    from taskscape.pools import POOLS, data_dir
 
     cache = cache_dir()
     above = next(p for p in (cache, *cache.parents) if p.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
         raise PermissionError(f"{cache} cannot be written to; name another by TASKSCAPE_CACHE")
-    used = sum(path.stat().st_size for path in Path(cache).rglob("*") if path.is_file())
-    return f"cache {cache} ({used / 2**20:.0f} MB), data {data_dir()}"
-
-
-def _data() -> str:
-    """Which known data sets are on this machine."""
-    from taskscape.pools import POOLS
-
+    used = sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
     here = [name for name, known in POOLS.items() if known.locate() is not None]
-    away = [name for name in POOLS if name not in here]
-    return ", ".join(here) + (f"; not on this machine: {', '.join(away)}" if away else "")
+    there = f"cache {cache} ({used / 2**20:.0f} MB), data {data_dir()}"
+    away = ", ".join(name for name in POOLS if name not in here) or "none"
+    return f"{', '.join(here)}; not on this machine: {away}; {there}"
 
 
 def _small_run() -> str:

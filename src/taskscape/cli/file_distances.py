@@ -14,14 +14,12 @@ from taskscape.io.files import atomic_write
 from taskscape.io.tables import table_with, write_csv
 from taskscape.pools import load_pool
 from taskscape.similarity import make_similarity, resemblance
-from taskscape.similarity.known import KnownSimilarity, find_similarity
+from taskscape.similarity.known import find_similarity
 from taskscape.similarity.nearest_tasks import nearest
 from taskscape.tasks import TaskSet, make_tasks
 from taskscape.tasks.class_lists import parse_classes, write_classes
 from taskscape.themes.task_model import TaskModel
 
-_MOST_BYTES = 1 << 31
-"""Of a catalogue that is read into memory."""
 _COLUMNS = ("task", "classes", "distance", "nearest")
 TABLE = table_with("a table of distances", *_COLUMNS)
 
@@ -31,36 +29,36 @@ def compare_files(
     seed: int, out: Path | None,
 ) -> tuple[dict[str, Any], str]:  # fmt: skip
     """How far the test tasks are, and whether they are like the training tasks: numbers, words."""
-    asked: Embeddings | TaskSet
-    beside, unit = None, ""
-    if find_similarity(similarity).factor is None:
-        asked, known = read_tasks_of(similarity, data, test, train)
+    measure, unit = find_similarity(similarity), ""
+    asked, known = read_tasks_of(similarity, data, test, train, stream=True)
+    if isinstance(known, TaskSet):
+        pool, n_train, ids = known.pool, len(known), np.arange(len(asked))
         distances = make_similarity(similarity, seed=seed).fit(known).distances(asked, known)
-        n_train, far, ids = len(known), distances.mean_distance(), np.arange(len(asked))
-        near = distances.nearest(ids, min(k, n_train)).distances.mean(axis=1)
-        beside = None if validation is None else TaskSet.load(validation, known.pool)
-        pool = known.pool
+        far, near = distances.mean_distance(), distances.nearest(ids, min(k, n_train))
     else:
-        asked, known, n_train, measure = _read_embedded(similarity, test, train)
-        far, ids = compare.mean_distance(asked, known, kind=measure.kind), asked.ids
-        found = compare.nearest(asked, known, min(k, n_train), kind=measure.kind)
-        near, unit = found.distances.mean(axis=1), asked.header.unit
-        beside = None if validation is None else Embeddings.load(validation)
-        pool = None if data is None else load_pool(data)
+        pool, n_train, ids = data and load_pool(data), len(Catalogue(train)), asked.ids
+        far = compare.mean_distance(asked, known, kind=measure.kind)
+        near = compare.nearest(asked, known, min(k, n_train), kind=measure.kind)
+        unit = f" {asked.header.unit}".rstrip() if measure.kind == "kl" else ""
     plain: dict[str, Any] = {"n_test": len(asked), "n_train": n_train, "k": min(k, n_train)}
-    plain |= {"mean_distance": far.tolist(), "nearest_distance": near.tolist(), "resemblance": None}
+    means = near.distances.mean(axis=1)
+    plain |= {"mean_distance": far.tolist(), "nearest_distance": means.tolist()}
     answer = "Unknown: give --data, the samples that the tasks are from, to leave out training "
-    answer += "classes in turn."
-    if pool is not None and isinstance(known, Embeddings | TaskSet):
+    answer, plain["resemblance"] = f"{answer}classes in turn.", None
+    if pool and isinstance(known, Embeddings | TaskSet):
+        beside: Any = None
+        if validation is not None and isinstance(known, TaskSet):
+            beside = TaskSet.load(validation, pool)
+        elif validation is not None:
+            beside = Embeddings.load(validation)
         likeness = resemblance(asked, known, similarity, validation=beside, pool=pool, seed=seed)
         answer, plain["resemblance"] = likeness.summary(), likeness.to_dict()
-    unit = f" {unit}" if unit and find_similarity(similarity).kind == "kl" else ""
     words = _spread("all training tasks", far, unit)
-    words += _spread(f"the {plain['k']} nearest", near, unit)
+    words += _spread(f"the {plain['k']} nearest", means, unit)
     if out is not None:
         classes = [write_classes(asked.names(i)) for i in range(len(asked))]
         with atomic_write(out, TABLE) as file:
-            write_csv(file, dict(zip(_COLUMNS, (ids, classes, far, near), strict=True)))
+            write_csv(file, dict(zip(_COLUMNS, (ids, classes, far, means), strict=True)))
     return plain, f"{words}\nIs the test set like the training set?\n{answer}"
 
 
@@ -70,26 +68,12 @@ def _spread(name: str, distances: Float[np.ndarray, "tests"], unit: str) -> str:
     return f"mean distance to {name}: {spread}\n"
 
 
-def _read_embedded(
-    similarity: str, test: Path, train: Path
-) -> tuple[Embeddings, Any, int, KnownSimilarity]:
-    """Test tasks, training tasks or a stream of very many, their number, and what compares them."""
-    measure, asked, against = find_similarity(similarity), Embeddings.load(test), Catalogue(train)
-    asked.header.check_same_model(against.header, str(test), str(train))
-    known: Any = against.posteriors()
-    if 4 * len(against) * asked.values.shape[1] <= _MOST_BYTES:
-        known = Embeddings.load(train)
-    if measure.factor:
-        asked, known = asked.factor(measure.factor), known.factor(measure.factor)
-    return asked, known, len(against), measure
-
-
 def mean_distances(
     test: Path, train: Path, similarity: str
 ) -> tuple[Embeddings, Float[np.ndarray, "tests"]]:
     """Embedded test tasks, and the mean distance of each to the training tasks."""
-    asked, known, _, measure = _read_embedded(similarity, test, train)
-    return asked, compare.mean_distance(asked, known, kind=measure.kind)
+    asked, known = read_tasks_of(similarity, None, test, train, stream=True)
+    return asked, compare.mean_distance(asked, known, kind=find_similarity(similarity).kind)
 
 
 def find_nearest(

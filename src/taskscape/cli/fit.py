@@ -37,7 +37,6 @@ class Search:
 class Work:
     """How a fit of the paper's co-clustering works."""
 
-    checkpoint: str = setting("", "file to save the state to; by default OUT.checkpoint")
     checkpoint_every: int = setting(50, "steps between two checkpoints", at_least=1)
     distributed: bool = setting(
         False, "share the tasks among all devices, and processes of Slurm, MPI or Kubernetes"
@@ -146,8 +145,8 @@ def _fit_paper(
         join_processes(*named)
     speaks = first_process()
     model._config()  # wrong settings are said before the data are read
-    saved = Path(how.checkpoint) if how.checkpoint else out.with_name(f"{out.name}.checkpoint")
-    check_output(out, arrays_of_kind(MODEL), saved)
+    saved = out.with_name(f"{out.name}.checkpoint")
+    check_output(out, arrays_of_kind(MODEL))
     if resume:
         check_output(saved, CHECKPOINT)
     else:

@@ -20,6 +20,8 @@ from taskscape.similarity.known import SIMILARITIES, find_similarity
 if TYPE_CHECKING:
     import taskscape
 
+_MOST_BYTES = 1 << 31
+"""Of a catalogue that is read into memory."""
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
@@ -207,17 +209,24 @@ def get_tasks(
     )  # fmt: skip
 
 
-def read_tasks_of(similarity: str, data: str | None, test: Path, train: Path) -> tuple[Any, Any]:
-    """Test and training tasks as a similarity measure takes them: embedded, or as task sets."""
-    from taskscape.embeddings import Embeddings
+def read_tasks_of(
+    similarity: str, data: str | None, test: Path, train: Path, stream: bool = False
+) -> tuple[Any, Any]:
+    """Test and training tasks as a similarity measure takes them: embedded, or as task sets.
+
+    With ``stream``, embedded training tasks that are very many are read as they are needed.
+    """
+    from taskscape.embeddings import Catalogue, Embeddings
     from taskscape.pools import load_pool
     from taskscape.tasks import TaskSet
 
     factor = find_similarity(similarity).factor
     if factor is not None:
-        asked, known = Embeddings.load(test), Embeddings.load(train)
+        asked, known = Embeddings.load(test), Catalogue(train)
         asked.header.check_same_model(known.header, str(test), str(train))
-        return (asked.factor(factor), known.factor(factor)) if factor else (asked, known)
+        many = 4 * len(known) * asked.values.shape[1] > _MOST_BYTES
+        trains: Any = known.posteriors() if stream and many else Embeddings.load(train)
+        return (asked.factor(factor), trains.factor(factor)) if factor else (asked, trains)
     if data is None:
         raise DataError(
             f"--similarity {similarity} looks at samples: give --data, what the tasks are from."

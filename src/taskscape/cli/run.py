@@ -64,21 +64,20 @@ def run(
         rest["--engine"] = engine
     words = [str(w) for option in rest.items() if option[1] is not None for w in option]
     command = shlex.join(["taskscape", "run", *typed, *words])
-    page = out / "report.html" if chosen.report.enabled else None
-    opt.check_out(page, REPORT)
-    display = StudyDisplay(chosen, quiet=as_json)
+    page = out / "report.html"
+    check_output(page, REPORT)
+    display = StudyDisplay(quiet=as_json)
     try:
         with display, use_engine(engine):
             result = run_study(
                 None, chosen, out, resume=resume, overwrite=overwrite, command=command,
                 listener=display,
             )  # fmt: skip
-            if page is not None:
-                began = time.perf_counter()
-                display.begin("report")
-                with Steps(display).step(1.0, ""):
-                    write_report(result, page)
-                display.end("report", time.perf_counter() - began, False)
+            began = time.perf_counter()
+            display.begin("report")
+            with Steps(display).step(1.0, ""):
+                write_report(result, page)
+            display.end("report", time.perf_counter() - began, False)
     except (KeyboardInterrupt, Exception) as error:
         interrupted = isinstance(error, KeyboardInterrupt)
         if interrupted or display.took:
@@ -92,11 +91,11 @@ def run(
 
 
 def _print_findings(
-    result: "taskscape.study.StudyResult", out: Path, page: Path | None, as_json: bool
+    result: "taskscape.study.StudyResult", out: Path, page: Path, as_json: bool
 ) -> None:
     outcome = {
         "out": str(out),
-        "report": page and str(page),
+        "report": str(page),
         "findings": [asdict(finding) for finding in result.findings],
         "notes": result.notes,
         "remarks": result.remarks(),
@@ -104,7 +103,7 @@ def _print_findings(
     lines = [f"\n{number}. {found}" for number, found in enumerate(result.findings, start=1)]
     if remarks := [f"! {remark}" for remark in result.remarks()]:
         lines += ["\nRead these remarks first:", *remarks]
-    lines += [f"\nresults: {out}", *([f"report:  {page}"] if page else [])]
+    lines += [f"\nresults: {out}", f"report:  {page}"]
     opt.print_result(as_json, outcome, "\n".join(lines))
 
 

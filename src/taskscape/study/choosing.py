@@ -1,14 +1,13 @@
 """The stages about what to train on: what rules choose, what that is worth, advice on targets."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from taskscape.arguments import MOST_FOR_JAX
-from taskscape.io.tables import write_table
 from taskscape.io.values import from_plain, read_json, write_json
 from taskscape.meta import TrainConfig, label_of
 from taskscape.pools import ClassPool
@@ -17,8 +16,7 @@ from taskscape.select.known import RANDOM
 from taskscape.select.trials import Trial, gains_of, train_and_test, without_classes
 from taskscape.similarity import DistanceSource, distances_between
 from taskscape.similarity.known import find_similarity
-from taskscape.study.checks import read_rule
-from taskscape.study.plan import Plan, make_plan
+from taskscape.study.plan import Plan, make_plan, read_rule
 from taskscape.study.represent import Embedded, distances_by_samples
 from taskscape.study.stages import Stage, Steps
 from taskscape.targets import Advice, AdvisorSettings, Sources, Target, advise_on, find_target
@@ -111,11 +109,7 @@ def selection_stage(
             without = without_classes(own, plan.test.classes)
             cell = label_of(name), c["rule"], c["budget"], c["trial"]
             trials.append(Trial(*cell, float(own.mean()), without))
-        rows = [asdict(t) for t in trials]
-        gains = [asdict(g) for g in gains_of(trials)]
-        write_json(folder / "selection.json", {"trials": rows, "gains": gains})
-        columns = [k for k in rows[0] if k != "without_class"]
-        write_table(folder / "trials.parquet", {k: [r[k] for r in rows] for k in columns})
+        write_json(folder / "selection.json", {"trials": trials, "gains": gains_of(trials)})
 
     def load(folder: Path) -> tuple[Trial, ...]:
         stored = read_json(folder / "selection.json")["trials"]

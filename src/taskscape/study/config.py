@@ -215,13 +215,6 @@ class ForecastSettings:
 
 
 @dataclass(frozen=True)
-class ReportSettings:
-    """The HTML report."""
-
-    enabled: bool = setting(True, "whether to write `report.html`")
-
-
-@dataclass(frozen=True)
 class StudyConfig:
     """All settings of a study; ``preset("quick")`` and others give good ones to start from."""
 
@@ -246,7 +239,6 @@ class StudyConfig:
     selection: SelectionSettings = field(default_factory=SelectionSettings)
     targets: TargetSettings = field(default_factory=TargetSettings)
     forecast: ForecastSettings = field(default_factory=ForecastSettings)
-    report: ReportSettings = field(default_factory=ReportSettings)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, nested by stage; tuples become lists."""

@@ -17,11 +17,10 @@ from taskscape.io.values import damage_named, read_json, versions_and_hardware, 
 from taskscape.meta import NETWORKS, label_of
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select.trials import Trial, gains_of
-from taskscape.study.checks import check_config
 from taskscape.study.choosing import chosen_stage, open_targets, selection_stage, targets_stage
 from taskscape.study.config import StudyConfig, config_from, write_config
 from taskscape.study.learn import diagram_stage, forecast_stage, learner_stage
-from taskscape.study.plan import Plan, make_plan
+from taskscape.study.plan import Plan, check_config, make_plan
 from taskscape.study.represent import (
     data_stage,
     distances_stage,

@@ -39,7 +39,7 @@ def test_all_that_is_wrong_is_named_and_the_rest_is_still_looked_at(monkeypatch,
     assert "no-such is missing" in words
     assert "TASKSCAPE_CACHE" in words
     assert "tasks of two kinds were not told apart" in words
-    assert "Not ready: versions, folders, small run" in words
+    assert "Not ready: versions, data, small run" in words
     assert "processor cores" in words
 
 

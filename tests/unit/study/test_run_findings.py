@@ -14,7 +14,7 @@ from taskscape.similarity import Resemblance
 from taskscape.similarity.resemblance import Standing
 from taskscape.similarity.retrieval import TOO_FEW
 from taskscape.statistics import Interval
-from taskscape.study.findings import Finding, find
+from taskscape.study.result import Finding, find
 from taskscape.targets import Advice
 from taskscape.targets.advice import SourceShare
 from taskscape.targets.gains import Decision

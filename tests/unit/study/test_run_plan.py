@@ -159,7 +159,7 @@ def test_every_setting_is_covered_by_the_hash_of_some_stage(tmp_path: Path):
     ]  # fmt: skip
     covered = {name for stage in stages for name in stage.settings}
     others = {name for name in settings_in(StudyConfig) if name.startswith("source.")}
-    others |= {"preset", "data", "learners.names", "learners.settings", "report.enabled"}
+    others |= {"preset", "data", "learners.names", "learners.settings"}
     assert set(settings_in(StudyConfig)) - covered == others
     assert "tasks.within_group" in stages[0].settings  # which tasks the model learns from
     assert stages[4].settings["own"] == plan.config.learners.settings["protonet"]

@@ -51,7 +51,7 @@ def test_every_stage_leaves_its_files(whole):
         "embed/test.parquet", "health/health.json", "distances/distances.parquet",
         "diagram/tasks.csv", "distances/resemblance.json", "learners/protonet/test.parquet",
         "learners/protonet/val.parquet", "learners/protonet/learner.json", "diagram/diagram.json",
-        "diagram/diagram.png", "selection/chosen/chosen.json", "selection/protonet/trials.parquet",
+        "diagram/diagram.png", "selection/chosen/chosen.json", "selection/protonet/selection.json",
         "forecast/forecast.json",
     ):  # fmt: skip
         assert (out / name).is_file(), name
