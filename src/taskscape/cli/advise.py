@@ -1,7 +1,7 @@
 """``taskscape advise``: which tasks of a pool to train on for a target."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Option
 
@@ -10,10 +10,6 @@ from taskscape.errors import DataError
 from taskscape.select.known import AUTO
 from taskscape.settings import changed
 from taskscape.targets.known import WAYS, AdvisorSettings
-
-if TYPE_CHECKING:
-    from taskscape.targets.gains import GainSeen
-
 
 OWN = "own"
 
@@ -57,8 +53,7 @@ def advise(
         str | None,
         Option(
             help=f"Go by what choosing gains on your own data: {OWN} takes each of its groups as "
-            "the target first (half a minute each, kept in the cache folder); or a file of such "
-            "gains, as that folder has."
+            "the target first (half a minute each, kept in the cache folder)."
         ),
     ] = None,
     out: Annotated[
@@ -84,14 +79,14 @@ def advise(
     if source is None:
         raise DataError("--data is missing: the sources to choose from, such as --data glyphs.")
     opt.check_out(out, ADVICE)
+    if experience not in (None, OWN):
+        raise DataError(f"--experience {experience}: write {OWN}, or leave it out.")
     opt.refuse_given(advise, way != AUTO and f"--way {way}", experience=experience)
     settings = changed(AdvisorSettings(), opt.given_settings(AdvisorSettings, flags, set_values)[0])
     pool, seen = load_pool(source, encoder=encoder), None
     meant = find_target(target, pool, **settings.target_sizes())
-    if experience == OWN:
+    if experience is not None:
         seen = experience_of(pool, learner, budget, settings, but=target)
-    elif experience is not None:
-        seen = _seen(Path(experience), learner)
     advice = advise_for(
         pool, meant, budget, learner=learner, way=way, settings=settings, trials=trials,
         experience=seen,
@@ -99,20 +94,3 @@ def advise(
     if out is not None:
         advice.save(out)
     opt.print_result(as_json, advice.to_dict(), advice.summary(), out)
-
-
-def _seen(ledger: Path, learner: str) -> "list[GainSeen]":
-    """What a ledger says of a learner; an error where it says nothing."""
-    from taskscape.io.ledger import read_ledger
-    from taskscape.targets.rotation import gains_seen
-
-    if not ledger.is_file():
-        raise DataError(f"--experience {ledger} is not a file.")
-    entries = [e for e in read_ledger(ledger) if e["cell"].get("what") == "target"]
-    seen = [s for s in gains_seen(entries) if s.learner == learner]
-    if not seen:
-        raise DataError(
-            f"{ledger} holds no gains of {learner}. `--experience {OWN} --learner {learner}` "
-            "measures them on your own data."
-        )
-    return seen

@@ -65,7 +65,7 @@ def select(
     trial_n: Annotated[
         int | None, Option(help="For --rule auto: tasks to train on in a trial.")
     ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the selection as JSON.")] = False,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Choose the training tasks that suit the test tasks best.
 

@@ -84,7 +84,7 @@ def gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "classes": book.names,
         "said": book.said,
         "trust": trust and f"{trust.verdict} {trust.because}",
-        "sheet": book.sheet and book.sheet.to_dict(),
+        "sheet": book.sheet and {"columns": book.sheet.columns},
         "scale": charts.SCALE,
     }
     images = {

@@ -125,10 +125,6 @@ class Sheet:
     height: int
     """Of one picture, in pixels."""
 
-    def to_dict(self) -> dict[str, int]:
-        """How to find a picture in the sheet."""
-        return {"columns": self.columns, "rows": self.rows, "w": self.width, "h": self.height}
-
 
 def make_sheet(images: UInt8[np.ndarray, "n height width *colour"]) -> Sheet:
     """Put images of one shape into a sheet, shrunk where they are large or many."""
