@@ -295,16 +295,13 @@ def _likeness(likeness: Resemblance | None, unexplained: float) -> Finding:
 def _accuracy(accuracy: Mapping[str, Interval], guessing: float, asked: str) -> Finding:
     means = {name: mean.value for name, mean in accuracy.items()}
     low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
-    guess = f"guessing would be on {100 * guessing:.1f} %"
     least = {name: m.value if np.isnan(m.low) else m.low for name, m in accuracy.items()}
     poor = [name for name in means if round(least[name], 3) <= round(guessing, 3)]
-    if len(means) == 1:
-        how_often = f"{low} is right on {100 * means[low]:.1f} % of the queries; {guess}."
-    else:
-        how_often = (
-            f"Learners are right on {100 * means[low]:.1f} % ({low}) to {100 * means[high]:.1f} % "
-            f"({high}) of the queries; {guess}."
-        )
+    reached = f"{low} is right on {100 * means[low]:.1f} %"
+    if len(means) > 1:
+        most = f"{100 * means[high]:.1f} % ({high})"
+        reached = f"Learners are right on {100 * means[low]:.1f} % ({low}) to {most}"
+    how_often = f"{reached} of the queries; guessing would be on {100 * guessing:.1f} %."
     if not poor:
         return Finding("diagram", how_often, asked)
     does = "does" if len(poor) == 1 else "do"
@@ -317,18 +314,17 @@ def _distance(diagram: CorrelationDiagram) -> Finding:
     if not curves:
         verdict = "Whether distance to the training tasks explains accuracy cannot be told."
         return Finding("diagram", verdict, "All test tasks are equally far, or equally accurate.")
-    falling = [c for c in curves if c.spearman.sign(_SHOWN) < 0]
-    rising = [c for c in curves if c.spearman.sign(_SHOWN) > 0]
+    falling, rising = ([c for c in curves if c.spearman.sign(_SHOWN) == s] for s in (-1, 1))
+    falls, rises = (_list([c.learner for c in part]) for part in (falling, rising))
     with_distance = "with distance to the training tasks"
-    if not falling + rising:
+    if rising:
+        both = f"falls for {falls} and " if falling else ""
+        does = f"it clearly {both}rises for {rises}"
+        verdict = f"Accuracy does not just fall {with_distance}: {does}"
+    elif not falling:
         verdict = "Distance to the training tasks does not clearly explain accuracy"
-    elif rising:
-        parts = [f"falls for {_list([c.learner for c in falling])}"] if falling else []
-        parts.append(f"rises for {_list([c.learner for c in rising])}")
-        verdict = f"Accuracy does not just fall {with_distance}: it clearly {' and '.join(parts)}"
     elif len(falling) < len(curves):
-        names = _list([c.learner for c in falling])
-        verdict = f"Accuracy clearly falls {with_distance} for {names} only{_given(falling)}"
+        verdict = f"Accuracy clearly falls {with_distance} for {falls} only{_given(falling)}"
     else:
         verdict = f"Accuracy falls {with_distance}{_given(falling)}"
     return Finding("diagram", f"{verdict}.", _correlations(curves))
@@ -348,16 +344,14 @@ def _given(falling: Sequence[Curve]) -> str:
 
 
 def _correlations(curves: Sequence[Curve]) -> str:
+    each = _list([f"{c.spearman.value:z.2f} for {c.learner}" for c in curves])
     if len(curves) == 1:
-        return f"Their rank correlation (Spearman) is {curves[0].spearman}."
-    if len(curves) <= _NAMED:
-        each = _list([f"{c.spearman.value:z.2f} for {c.learner}" for c in curves])
-        return f"Their rank correlation (Spearman) is {each}."
-    low, *_, high = sorted(curves, key=lambda c: c.spearman.value)
-    return (
-        f"Their rank correlation (Spearman) lies between {low.spearman.value:z.2f} ({low.learner}) "
-        f"and {high.spearman.value:z.2f} ({high.learner})."
-    )
+        each = str(curves[0].spearman)
+    elif len(curves) > _NAMED:
+        low, *_, high = sorted(curves, key=lambda c: c.spearman.value)
+        each = f"from {low.spearman.value:z.2f} ({low.learner}) to "
+        each += f"{high.spearman.value:z.2f} ({high.learner})"
+    return f"Their rank correlation (Spearman) is {each}."
 
 
 # -- forecasts and selection --------------------------------------------------------------------
@@ -381,19 +375,19 @@ def _forecast(evaluations: Mapping[str, ForecastEvaluation]) -> Finding:
 
 
 def _errors(evaluations: Mapping[str, ForecastEvaluation]) -> str:
-    if len(evaluations) <= _NAMED:
-        return " ".join(_error(name, evaluated) for name, evaluated in evaluations.items())
-    low, *_, high = sorted(evaluations, key=lambda name: evaluations[name].mean_absolute_error)
-    least, most = (100 * evaluations[name].mean_absolute_error for name in (low, high))
-    return f"They are off by {least:.1f} ({low}) to {most:.1f} points ({high}) on average."
-
-
-def _error(name: str, evaluated: ForecastEvaluation) -> str:
-    text = f"{name}: off by {100 * evaluated.mean_absolute_error:.1f} points on average"
-    if evaluated.always_mean_error is not None:
-        text += f", always expecting the mean by {100 * evaluated.always_mean_error:.1f}"
-    nominal, held = 100 * evaluated.confidence, 100 * evaluated.coverage
-    return f"{text}. Its {nominal:.0f} % intervals held {held:.0f} % of the tasks."
+    if len(evaluations) > _NAMED:
+        off = {name: 100 * e.mean_absolute_error for name, e in evaluations.items()}
+        low, high = min(off, key=off.__getitem__), max(off, key=off.__getitem__)
+        return f"They are off by {off[low]:.1f} ({low}) to {off[high]:.1f} points ({high}) on average."
+    each = []
+    for name, e in evaluations.items():
+        always = e.always_mean_error
+        mean = "" if always is None else f", always expecting the mean by {100 * always:.1f}"
+        each.append(
+            f"{name}: off by {100 * e.mean_absolute_error:.1f} points on average{mean}. Its "
+            f"{100 * e.confidence:.0f} % intervals held {100 * e.coverage:.0f} % of the tasks."
+        )
+    return " ".join(each)
 
 
 def _selection(gains: Sequence[Gain]) -> Finding:
@@ -412,8 +406,7 @@ def _selection(gains: Sequence[Gain]) -> Finding:
             most = max(clear, key=lambda g: abs(g.value))
             parts.append(f"{did} in {len(clear)}")
             because.append(f"The most it {said} was {100 * most.value:+.1f} points ({_of(most)}).")
-    does = " and ".join(parts)
-    done = f"clearly {does} of {len(gains)} {compared}"
+    done = f"clearly {' and '.join(parts)} of {len(gains)} {compared}"
     verdict = f"Choosing training tasks for all test tasks together {done}."
     return Finding("selection", verdict, " ".join(because))
 
@@ -423,4 +416,4 @@ def _of(gain: Gain) -> str:
 
 
 def _list(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else " and ".join([", ".join(names[:-1]), names[-1]])
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if names[1:] else "".join(names)
