@@ -14,7 +14,7 @@ from taskscape.pools import ClassPool
 from taskscape.pools.pool import SPLITS
 from taskscape.report import figures as charts
 from taskscape.report.tasks import Shown, choose_shown, task_data, used_classes
-from taskscape.report.themes import Sheet, ThemeViews, make_sheet, view_themes
+from taskscape.report.themes import Numbered, Sheet, make_sheet, mean_pictures, view_themes
 from taskscape.select.known import RULES
 from taskscape.select.trials import Outcome, outcomes
 from taskscape.similarity.known import DEFAULT_SIMILARITY, TASK_THEMES
@@ -41,8 +41,8 @@ def gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
     """What the templates need, what the script needs, and the sheets of pictures by name."""
     shown, paper = choose_shown(result), result.model.co_clustering_
     assert paper is not None
-    views = view_themes(result.pool, paper)
-    book = _ClassBook.of(result, shown, views)
+    samples, classes = view_themes(result.pool, paper)
+    book = _ClassBook.of(result, shown, classes)
     unit, short_unit = _units(result)
     pictures = result.pool.is_images or len(result.pool.info.get("encoded_shape", ())) > 1
     learners = [*result.accuracy, *(trial.learner for trial in result.selection)]
@@ -70,7 +70,7 @@ def gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "book": book,
         "splits": split_rows(result.pool, book.place),
         "split_colours": charts.SPLITS,
-        "themes": _themes(result.pool, paper, views, book),
+        "themes": _themes(result.pool, paper, samples, classes, book),
         "settings": flat_settings(result.settings),
         "ties": None if result.ties is None else int(np.median(result.ties)),
         "targets": _targets(result, book.place),
@@ -92,7 +92,7 @@ def gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "samples": content["themes"]["sample_sheet"],
         "means": content["themes"]["mean_sheet"],
     }
-    return content, data, {name: sheet.uri for name, sheet in images.items() if sheet is not None}
+    return content, data, {name: sheet.uri for name, sheet in images.items() if sheet}
 
 
 def _units(result: StudyResult) -> tuple[str, str]:
@@ -116,10 +116,10 @@ class _ClassBook:
     """For samples that are sentences, the first of each class."""
 
     @staticmethod
-    def of(result: StudyResult, shown: Shown, views: ThemeViews) -> "_ClassBook":
+    def of(result: StudyResult, shown: Shown, typical: Numbered) -> "_ClassBook":
         pool = result.pool
         some = [few for split in _by_group(pool).values() for few in map(_few, split.values())]
-        parts = [used_classes(result, shown), *views.classes, *some]
+        parts = [used_classes(result, shown), *typical, *some]
         used = np.unique(np.concatenate(parts)).astype(np.int64)
         place = np.full(len(pool), -1, dtype=np.int64)
         place[used] = np.arange(len(used))
@@ -141,7 +141,9 @@ def _few(members: list[int]) -> Int[np.ndarray, "few"]:
     return evenly_spaced(np.asarray(members, dtype=np.int64), _EXAMPLES)
 
 
-def _themes(pool: ClassPool, model: CoClustering, views: ThemeViews, book: _ClassBook) -> Content:
+def _themes(
+    pool: ClassPool, model: CoClustering, samples: Numbered, classes: Numbered, book: _ClassBook
+) -> Content:
     pictures = count()
 
     def about(row: int) -> Content:
@@ -151,7 +153,7 @@ def _themes(pool: ClassPool, model: CoClustering, views: ThemeViews, book: _Clas
 
     image_themes = [
         {"number": k, "usage": usage, "samples": [about(row) for row in rows.tolist()]}
-        for k, usage, rows in zip(count(1), model.theme_usage_, views.samples, strict=False)
+        for k, usage, rows in zip(count(1), model.theme_usage_, samples, strict=False)
     ]
     mixture = model.alpha_ / model.alpha_.sum(axis=1, keepdims=True)
     task_themes = [
@@ -160,17 +162,15 @@ def _themes(pool: ClassPool, model: CoClustering, views: ThemeViews, book: _Clas
             "usage": model.health_.task_theme_usage[i],
             "colour": charts.theme_colours(len(mixture))[i],
             "top": [(int(k), float(mixture[i, k])) for k in np.argsort(-mixture[i])[:_PARTS]],
-            "classes": book.place[classes].tolist(),
+            "classes": book.place[typical].tolist(),
         }
-        for i, classes in enumerate(views.classes)
+        for i, typical in enumerate(classes)
     ]
     return {
         "image_themes": image_themes,
         "task_themes": task_themes,
-        "sample_sheet": make_sheet(pool.samples[np.concatenate(views.samples)])
-        if pool.is_images
-        else None,
-        "mean_sheet": None if views.means is None else make_sheet(views.means),
+        "sample_sheet": pool.is_images and make_sheet(pool.samples[np.concatenate(samples)]),
+        "mean_sheet": pool.is_images and make_sheet(mean_pictures(pool, samples)),
     }
 
 

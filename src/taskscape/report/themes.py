@@ -4,6 +4,7 @@ import base64
 import io
 import math
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Int, UInt8
@@ -21,30 +22,24 @@ _CLASSES, _SAMPLES_PER_CLASS = 2000, 20
 _TYPICAL = 12
 
 
-@dataclass(frozen=True, eq=False)
-class ThemeViews:
-    """What to show of the themes of a model's best fit."""
-
-    means: UInt8[np.ndarray, "K height width *colour"] | None
-    """Means of the most typical samples, where samples are pictures."""
-    samples: tuple[Int[np.ndarray, "_"], ...]
-    """For each image-theme, rows of the pool's samples, most typical first."""
-    classes: tuple[Int[np.ndarray, "_"], ...]
-    """For each task-theme, classes, most typical first."""
+Numbered: TypeAlias = tuple[Int[np.ndarray, "_"], ...]
+"""Of each theme, rows of samples or classes, most typical first."""
 
 
-def view_themes(pool: ClassPool, model: CoClustering) -> ThemeViews:
-    """Look for what is typical among the training classes (all, where there are no splits)."""
+def view_themes(pool: ClassPool, model: CoClustering) -> tuple[Numbered, Numbered]:
+    """Of each image-theme the typical samples, of each task-theme the typical classes.
+
+    Among the training classes (all, where there are no splits), by a model's best fit.
+    """
     split = "train" if pool.splits is not None and "train" in pool.splits else None
     classes = evenly_spaced(pool.classes_in(split), _CLASSES)
     prepared = PreparedSamples(pool, model.preparation_, classes)
     samples = _typical_samples(pool, model, prepared, classes)
-    means = _mean_pictures(pool, samples) if pool.is_images else None
-    return ThemeViews(means, samples, _typical_classes(pool, model, prepared, classes))
+    return samples, _typical_classes(pool, model, prepared, classes)
 
 
-def _mean_pictures(
-    pool: ClassPool, samples: tuple[Int[np.ndarray, "_"], ...]
+def mean_pictures(
+    pool: ClassPool, samples: Numbered
 ) -> UInt8[np.ndarray, "K height width *colour"]:
     """The mean of the typical samples of each image-theme; black where it has none."""
     means = np.zeros((len(samples), *pool.sample_shape), dtype=np.uint8)
@@ -59,7 +54,7 @@ def _typical_samples(
     model: CoClustering,
     prepared: PreparedSamples,
     classes: Int[np.ndarray, "some"],
-) -> tuple[Int[np.ndarray, "_"], ...]:
+) -> Numbered:
     """The samples of highest density among those that each image-theme explains best.
 
     Every class gives one sample of each theme at most, for variety.
@@ -85,7 +80,7 @@ def _typical_classes(
     model: CoClustering,
     prepared: PreparedSamples,
     classes: Int[np.ndarray, "some"],
-) -> tuple[Int[np.ndarray, "_"], ...]:
+) -> Numbered:
     r"""For each task-theme, the classes that belong to it with the mixtures most like its own.
 
     A task of a single class has :math:`\lambda = \delta + \eta`, which tells the class's theme.

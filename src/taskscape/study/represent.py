@@ -1,7 +1,7 @@
 """The stages about the tasks themselves: data, fit, embed, health, distances."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -48,34 +48,24 @@ _ASKED_SHOTS = 5
 """Samples of each class that tasks of a group find each other by."""
 
 
-def data_stage(plan: Plan, model: TaskThemes) -> Stage[dict[str, Any]]:
-    """What is in the data: counts, a picture, and every class with its split and task-themes."""
+def data_stage(plan: Plan) -> Stage[dict[str, Any]]:
+    """What is in the data: counts, a picture, and every class with its group and split."""
 
     def make(folder: Path, steps: Steps) -> None:
         pool = plan.pool
         write_json(folder / "data.json", pool.to_dict() | {"notes": plan.notes})
-        with steps.step(0.5, "drawing a contact sheet"):
+        with steps.step(1.0, "drawing a contact sheet"):
             contact_sheet(pool, folder / "contact_sheet.png")
-        with steps.step(0.5, "weighing the task-themes of classes"):
-            write_csv(folder / "classes.csv", _classes(pool, model))
+        classes = {
+            "class": pool.class_names,
+            "group": pool.groups or ("",) * len(pool),
+            "split": pool.splits or ("",) * len(pool),
+            "samples": pool.counts,
+        }  # `--split-file` and `--group-file` read it again
+        write_csv(folder / "classes.csv", classes)
 
     notes = {"notes": list(plan.notes)}
-    return Stage("data", notes, make, lambda f: read_json(f / "data.json"), ("fit",))
-
-
-def _classes(pool: ClassPool, model: TaskThemes) -> dict[str, Sequence[Any]]:
-    """A row for each class, which `--split-file` reads again; task-themes under the best fit."""
-    assert model.co_clustering_ is not None
-    weights = model.co_clustering_.class_weights(pool)
-    weights = weights if weights.ndim == 2 else weights[0]
-    themes = {f"task_theme_{l}": np.round(column, 4) for l, column in enumerate(weights.T)}  # noqa: E741
-    return {
-        "class": pool.class_names,
-        "group": pool.groups or ("",) * len(pool),
-        "split": pool.splits or ("",) * len(pool),
-        "samples": pool.counts,
-        **themes,
-    }
+    return Stage("data", notes, make, lambda f: read_json(f / "data.json"))
 
 
 def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:

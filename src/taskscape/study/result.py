@@ -378,7 +378,9 @@ def _errors(evaluations: Mapping[str, ForecastEvaluation]) -> str:
     if len(evaluations) > _NAMED:
         off = {name: 100 * e.mean_absolute_error for name, e in evaluations.items()}
         low, high = min(off, key=off.__getitem__), max(off, key=off.__getitem__)
-        return f"They are off by {off[low]:.1f} ({low}) to {off[high]:.1f} points ({high}) on average."
+        return (
+            f"They are off by {off[low]:.1f} ({low}) to {off[high]:.1f} points ({high}) on average."
+        )
     each = []
     for name, e in evaluations.items():
         always = e.always_mean_error

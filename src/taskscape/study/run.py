@@ -90,8 +90,8 @@ def stage_list(plan: Plan) -> list[tuple[str, str]]:
     """The stages of a study, by name and in words, in order."""
     learners = [(n, label_of(n)) for n in plan.config.learners.names]
     stages = [
-        ("fit", "fit themes"),
         ("data", "describe the data and its classes"),
+        ("fit", "fit themes"),
         ("embed", "embed tasks"),
         ("health", "check that distances measure"),
         ("distances", "measure distances"),
@@ -112,8 +112,8 @@ def _run(
     plan: Plan, runner: StageRunner, about: Mapping[str, Any], targets: Sequence[Target] = ()
 ) -> StudyResult:
     config = plan.config
+    runner.run(data_stage(plan))
     model = runner.run(fit_stage(plan, runner.out))
-    runner.run(data_stage(plan, model))
     embedded = runner.run(embed_stage(plan, model))
     result = runner.run(health_stage(plan, model))
     prepared = features = plan.pool  # what learners take; where all is read, nothing is looked at
@@ -149,12 +149,14 @@ def _run(
         evaluations={evaluation.learner: evaluation for _, evaluation in forecasts},
         settings=config.to_dict(),
         seed=config.seed,
-        timings=dict(runner.timings),
+        timings={name: note["seconds"] for name, note in runner.notes.items()},
         **about,
         gains=gains_of(trials),
         targets=advice,
         notes=plan.notes,
-        warnings={stage: tuple(said) for stage, said in runner.warnings.items() if said},
+        warnings={
+            n: tuple(made["warnings"]) for n, made in runner.notes.items() if made["warnings"]
+        },
     )
 
 

@@ -92,9 +92,8 @@ class StageRunner:
     listener: Listener = field(default_factory=Listener)
     read_only: bool = False
     """Take every stage from the folder, whatever version wrote it; make none."""
-    hashes: dict[str, str] = field(default_factory=dict)
-    timings: dict[str, float] = field(default_factory=dict)
-    warnings: dict[str, list[str]] = field(default_factory=dict)
+    notes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What finished stages wrote down about themselves."""
     made_elsewhere: set[str] = field(default_factory=set)
     """Stages that workers have made in this run."""
 
@@ -118,15 +117,17 @@ class StageRunner:
         note = note or self._make(stage)
         try:
             result = stage.load(self.out / stage.name)
-            self.hashes[stage.name] = note["hash"]
-            self.timings[stage.name] = float(note["seconds"])
-            self.warnings[stage.name] = list(note["warnings"])
+            said: dict[str, Any] = {
+                "seconds": float(note["seconds"]),
+                "warnings": tuple(note["warnings"]),
+            }
+            self.notes[stage.name] = note | said
         except (DataError, OSError, KeyError, ValueError, TypeError) as error:
             raise DataError(
                 f"stage {stage.name!r} in {self.out / stage.name} is damaged: {error} Delete that "
                 "folder and run the same command with --resume."
             ) from error
-        self.listener.end(stage.name, self.timings[stage.name], reused)
+        self.listener.end(stage.name, said["seconds"], reused)
         return result
 
     def _finished(self, stage: Stage[Any]) -> dict[str, Any] | None:
@@ -180,7 +181,7 @@ class StageRunner:
             "data": self.data,
             "version": __version__,
             "settings": dict(stage.settings),
-            "needs": {name: self.hashes[name] for name in stage.needs},
+            "needs": {name: self.notes[name]["hash"] for name in stage.needs},
         }
         same: dict[str, Any] = json.loads(json.dumps(inputs))
         return same

@@ -6,7 +6,7 @@ from PIL import Image
 
 from report_cases import bare_study
 from taskscape.pools import ClassPool
-from taskscape.report.themes import _mean_pictures, make_sheet, view_themes
+from taskscape.report.themes import make_sheet, mean_pictures, view_themes
 
 RNG = np.random.default_rng(0)
 IMAGES = ClassPool.from_classes(
@@ -16,26 +16,25 @@ IMAGES = ClassPool.from_classes(
 
 def test_the_picture_of_a_theme_is_the_mean_of_its_typical_samples():
     samples = (np.array([0, 40, 119]), np.array([], dtype=int))
-    pictures = _mean_pictures(IMAGES, samples)
+    pictures = mean_pictures(IMAGES, samples)
     np.testing.assert_allclose(pictures[0], IMAGES.samples[samples[0]].mean(axis=0), atol=0.51)
     assert not pictures[1].any()
 
 
 def test_typical_samples_are_of_different_classes():
     result = bare_study()
-    views = view_themes(result.pool, result.model.co_clustering_)
-    assert views.means is None
-    assert len(views.samples) == 5
-    for rows in views.samples:
+    samples, _ = view_themes(result.pool, result.model.co_clustering_)
+    assert len(samples) == 5
+    for rows in samples:
         owners = {result.pool.locate_row(row)[0] for row in rows.tolist()}
         assert len(owners) == len(rows) <= 12
 
 
 def test_every_class_is_typical_of_one_task_theme_at_most():
     result = bare_study()
-    views = view_themes(result.pool, result.model.co_clustering_)
-    named = np.concatenate(views.classes)
-    assert len(views.classes) == 3
+    _, classes = view_themes(result.pool, result.model.co_clustering_)
+    named = np.concatenate(classes)
+    assert len(classes) == 3
     assert len(set(named)) == len(named)
 
 
