@@ -742,7 +742,7 @@ def odd_command(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
                            "--seed": seed, "--out": None},
          "--n-tasks 3 --n-shot 1 --out o.parquet"),
         ("compare e.parquet e.parquet", {"--out": None, "--similarity": choice("themes"),
-                                         "-k": whole(1), "--validation": None}, ""),
+                                         "-k": whole(1)}, ""),
         ("diagram d.csv", {"--n-bins": whole(1), "--bins": choice("paper", "quantile"),
                            "--accuracy": choice("x"), "--distance": nothing, "--seed": seed,
                            "--out": None}, ""),

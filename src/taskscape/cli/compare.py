@@ -36,9 +36,6 @@ def compare(
             "--similarity. --out is then a picture of who is taken for whom.",
         ),
     ] = False,
-    validation: Annotated[
-        Path | None, Option(help="Validation tasks, to stand beside the test tasks.")
-    ] = None,
     k: Annotated[int, Option("-k", help="How many nearest training tasks to look at.")] = 10,
     n_way: Annotated[int, Option(help="With --retrieval: classes per task.")] = 5,
     n_shot: Annotated[int, Option(help="With --retrieval: samples per class.")] = 5,
@@ -57,7 +54,7 @@ def compare(
         beside = "--retrieval, which draws its own tasks"
         if test is not None:
             raise DataError(f"TEST and TRAIN have no effect with {beside}. Leave them out.")
-        opt.refuse_given(compare, beside, validation=validation, k=k)
+        opt.refuse_given(compare, beside, k=k)
         if source is None:
             raise DataError("--retrieval needs --data, what tasks are drawn from.")
         opt.check_out(out, PICTURE)
@@ -72,9 +69,9 @@ def compare(
     if test is None or train is None:
         raise DataError("give TEST and TRAIN, files of tasks; or --retrieval and --data.")
     beside = "TEST and TRAIN alone, without --data"
-    opt.refuse_given(compare, data is None and beside, validation=validation, seed=seed)
+    opt.refuse_given(compare, data is None and beside, seed=seed)
     opt.check_out(out, TABLE)
-    plain, words = compare_files(similarity, source, test, train, validation, k, seed, out)
+    plain, words = compare_files(similarity, source, test, train, k, seed, out)
     opt.print_result(as_json, plain, words, out)
 
 
@@ -160,7 +157,6 @@ def diagram(
     n_bins: Annotated[int, Option(help="How many bins.")] = 10,
     bins: Annotated[str, Option(help="paper: of equal width; quantile: equal counts.")] = ("paper"),
     seed: opt.Seed = 0,
-    title: Annotated[str | None, Option(help="A title for the picture.")] = None,
     out: Annotated[
         list[Path] | None, Option(help="Write .png, .svg, .pdf or .json; may be repeated.")
     ] = None,
@@ -176,7 +172,6 @@ def diagram(
         if path.suffix.lower() not in (*FORMATS, ".json"):
             raise DataError(f"--out {path}: expected .json, {', '.join(FORMATS)}.")
         check_output(path, diagrams.DIAGRAM_FILE if path in as_data else PICTURE)
-    opt.refuse_given(diagram, not pictures and "no picture in --out", title=title)
     if (train is None) != (accuracies is None):
         raise DataError(
             "give TEST and TRAIN with --accuracies, such as: taskscape diagram test.parquet "
@@ -204,5 +199,5 @@ def diagram(
     for path in as_data:
         drawn.save(path)
     for path in pictures:
-        drawn.plot(path, title=title)
+        drawn.plot(path)
     opt.print_result(as_json, drawn.to_dict(), drawn.summary(), *out or ())

@@ -135,10 +135,8 @@ def save(
 @opt.command("data get omniglot", to=data_app)
 def get(name: Annotated[str, Argument(help="The name of a known data set.")]) -> None:
     """Download a known data set into the data folder and check it."""
-    from taskscape.pools import POOLS, load_pool
+    from taskscape.pools import load_pool
 
-    if name not in POOLS:
-        raise DataError(f"no known data set {name!r}; known are {', '.join(POOLS)}.")
     typer.echo(repr(load_pool(name, download=True)))
 
 
@@ -157,13 +155,6 @@ def tasks(
     within_group: Annotated[
         bool, Option("--within-group", help="All classes of a task from one group.")
     ] = False,
-    group_weights: Annotated[
-        str,
-        Option(
-            help="With --within-group: each of groups or sources as likely, or by number of "
-            "classes."
-        ),
-    ] = "groups",
     unique: Annotated[bool, Option("--unique", help="Each set of classes at most once.")] = False,
     every: Annotated[
         bool, Option("--all", help="Every combination of classes instead of a sample.")
@@ -176,13 +167,11 @@ def tasks(
 
     way, shot = opt.parse_range(n_way, "--n-way"), opt.parse_shots(n_shot)
     check_output(out, TASKS)
-    if every:
-        beside, weights = "--all, which lists every combination", group_weights
-        opt.refuse_given(tasks, beside, n_tasks=n_tasks, unique=unique, group_weights=weights)
+    beside = "--all, which lists every combination"
+    opt.refuse_given(tasks, every and beside, n_tasks=n_tasks, unique=unique)
     drawn = sample_tasks(
         load_pool(source), "all" if every else n_tasks, n_way=way, n_shot=shot, n_query=n_query,
-        split=split, within_group=within_group, group_weights=group_weights, unique=unique,
-        seed=seed,
+        split=split, within_group=within_group, unique=unique, seed=seed,
     )  # fmt: skip
     drawn.save(out)
     typer.echo(f"{drawn!r}\nwritten to {out}")

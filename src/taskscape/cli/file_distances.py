@@ -25,9 +25,8 @@ TABLE = table_with("a table of distances", *_COLUMNS)
 
 
 def compare_files(
-    similarity: str, data: str | None, test: Path, train: Path, validation: Path | None, k: int,
-    seed: int, out: Path | None,
-) -> tuple[dict[str, Any], str]:  # fmt: skip
+    similarity: str, data: str | None, test: Path, train: Path, k: int, seed: int, out: Path | None
+) -> tuple[dict[str, Any], str]:
     """How far the test tasks are, and whether they are like the training tasks: numbers, words."""
     measure, unit = find_similarity(similarity), ""
     asked, known = read_tasks_of(similarity, data, test, train, stream=True)
@@ -46,12 +45,7 @@ def compare_files(
     answer = "Unknown: give --data, the samples that the tasks are from, to leave out training "
     answer, plain["resemblance"] = f"{answer}classes in turn.", None
     if pool and isinstance(known, Embeddings | TaskSet):
-        beside: Any = None
-        if validation is not None and isinstance(known, TaskSet):
-            beside = TaskSet.load(validation, pool)
-        elif validation is not None:
-            beside = Embeddings.load(validation)
-        likeness = resemblance(asked, known, similarity, validation=beside, pool=pool, seed=seed)
+        likeness = resemblance(asked, known, similarity, pool=pool, seed=seed)
         answer, plain["resemblance"] = likeness.summary(), likeness.to_dict()
     words = _spread("all training tasks", far, unit)
     words += _spread(f"the {plain['k']} nearest", means, unit)

@@ -1,6 +1,5 @@
 """``taskscape forecast``: how well will a trained learner do on new tasks?"""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,11 +8,11 @@ from typer import Option
 
 from taskscape.cli import options as opt
 from taskscape.errors import DataError
+from taskscape.io.files import atomic_write
 
 if TYPE_CHECKING:
     import taskscape
     from taskscape.forecast import Forecaster, Forecasts
-    from taskscape.io.files import Kind
     from taskscape.themes import TaskModel
 
 
@@ -64,7 +63,7 @@ def forecast(
     seed: opt.Seed = 0,
     confidence: Annotated[float, Option(help="What the intervals should hold.")] = 0.9,
     save: Annotated[Path | None, Option(help="Keep the forecaster in this folder.")] = None,
-    out: Annotated[Path | None, Option(help="Write a .csv, .parquet or .json file.")] = None,
+    out: Annotated[Path | None, Option(help="Write a CSV with a row for every task.")] = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Expected accuracy of a trained learner on new tasks, from their labelled samples alone.
@@ -74,11 +73,15 @@ def forecast(
     """
     from taskscape.embeddings import Embeddings
     from taskscape.forecast import Forecaster
+    from taskscape.forecast.result import BECAUSE
     from taskscape.io.arrays import arrays_of_kind
+    from taskscape.io.tables import table_with, write_csv
     from taskscape.pools import load_pool
+    from taskscape.tasks.class_lists import write_classes
     from taskscape.themes.task_model import TaskModel
 
-    opt.check_out(out, _table(out))
+    table = table_with("a table of forecasts", *_COLUMNS, more=BECAUSE)
+    opt.check_out(out, table)
     opt.refuse_given(forecast, tasks and "--tasks", split=split, n_tasks=n_tasks)
     opt.refuse_given(
         forecast, calibration and "--calibration", n_query=n_query, n_calibration=n_calibration,
@@ -121,36 +124,10 @@ def forecast(
     names = [list(new.names(i)) for i in range(len(new))]
     plain = {**forecasts.to_dict(), "classes": names}
     if out is not None:
-        _write(out, plain, {"task": range(len(new)), "classes": names, **forecasts.columns()})
+        columns = {"task": range(len(new)), "classes": list(map(write_classes, names))}
+        with atomic_write(out, table) as file:
+            write_csv(file, columns | forecasts.columns())
     opt.print_result(as_json, plain, _words(ready, forecasts, names), out, save)
-
-
-def _table(path: Path | None) -> "Kind":
-    """The kind of table that an ending names, by which one of before is known again."""
-    from taskscape.forecast import FORECASTS_FILE
-    from taskscape.forecast.result import BECAUSE
-    from taskscape.io.tables import table_with
-
-    table = table_with("a table of forecasts", *_COLUMNS, more=BECAUSE)
-    kinds = {".csv": table, ".parquet": table, ".json": FORECASTS_FILE}
-    if path is not None and path.suffix not in kinds:
-        raise DataError(f"--out {path}: expected a name that ends in .csv, .parquet or .json.")
-    return table if path is None else kinds[path.suffix]
-
-
-def _write(path: Path, plain: dict[str, Any], columns: dict[str, Any]) -> None:
-    """Write a row for each task, or as JSON all there is."""
-    from taskscape.io.files import atomic_write
-    from taskscape.io.tables import write_csv, write_table
-    from taskscape.tasks.class_lists import write_classes
-
-    with atomic_write(path, _table(path)) as file:
-        if path.suffix == ".json":
-            file.write_text(json.dumps(plain, ensure_ascii=False) + "\n", encoding="utf-8")
-        elif path.suffix == ".parquet":
-            write_table(file, columns)
-        else:
-            write_csv(file, columns | {"classes": list(map(write_classes, columns["classes"]))})
 
 
 def _measured(

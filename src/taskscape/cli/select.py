@@ -62,9 +62,6 @@ def select(
         Path | None, Option(help="For --rule auto: those tasks; they need queries.")
     ] = None,
     trials: Annotated[int, Option(help="For --rule auto: trainings of each rule.")] = 5,
-    trial_n: Annotated[
-        int | None, Option(help="For --rule auto: tasks to train on in a trial.")
-    ] = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Choose the training tasks that suit the test tasks best.
@@ -93,7 +90,7 @@ def select(
     source, by_rule = opt.one_source(data), rule != "auto" and f"--rule {rule}"
     opt.refuse_given(
         select, by_rule, learner=learner, model=model, validation=validation,
-        validation_tasks=validation_tasks, trials=trials, trial_n=trial_n,
+        validation_tasks=validation_tasks, trials=trials,
     )  # fmt: skip
     beside = by_rule and embedded and not lists_samples
     opt.refuse_given(select, beside and f"{by_rule} and --similarity {similarity}", data=data)
@@ -107,7 +104,7 @@ def select(
         if not embedded:  # nothing is embedded beforehand: the lists of tasks are all there is
             tasks, validation = train, validation or validation_tasks
         scorer = _scorer(known, learner, model, source, tasks, validation, validation_tasks, seed)
-        scorer["trial"] = TrialOptions(trials=trials, n=trial_n)
+        scorer["trial"] = TrialOptions(trials=trials)
     chosen = select_tasks(
         asked, known, budget, rule, similarity=similarity, seed=seed,
         train_classes=known.classes if embedded else known, max_shared=max_shared, **scorer,

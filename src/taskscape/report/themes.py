@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Int, UInt8
-from PIL import Image, features
+from PIL import Image
 
 from taskscape.pools import ClassPool
 from taskscape.tasks.taskset import single_class_tasks
@@ -142,9 +142,5 @@ def make_sheet(images: UInt8[np.ndarray, "n height width *colour"]) -> Sheet:
 
 def _data_uri(image: Image.Image, lossless: bool) -> str:
     stream = io.BytesIO()
-    if features.check("webp"):
-        kind, options = "webp", {"lossless": lossless, "quality": 70 if lossless else 80}
-    else:
-        kind, options = "png", {"optimize": True}
-    image.save(stream, kind, **options)
-    return f"data:image/{kind};base64,{base64.b64encode(stream.getvalue()).decode('ascii')}"
+    image.save(stream, "webp", lossless=lossless, quality=70 if lossless else 80)
+    return f"data:image/webp;base64,{base64.b64encode(stream.getvalue()).decode('ascii')}"

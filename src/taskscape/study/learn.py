@@ -20,7 +20,7 @@ from taskscape.pools import ClassPool
 from taskscape.similarity import DEFAULT_SIMILARITY
 from taskscape.study.plan import Plan
 from taskscape.study.represent import Embedded
-from taskscape.study.result import mean_accuracy, ways_and_shots
+from taskscape.study.result import ways_and_shots
 from taskscape.study.stages import Stage, Steps
 from taskscape.tasks import TaskSet
 from taskscape.tasks.class_lists import write_classes
@@ -58,18 +58,10 @@ def learner_stage(plan: Plan, features: ClassPool, name: str) -> Stage[Accuracy]
             )
         trained.save(folder / "learner")
         accuracy, n = evaluation.accuracy_by_episode, len(plan.test)
-        summary: dict[str, Any] = {"learner": label_of(name)}
-        parts = {"test": (plan.test, accuracy[:n]), "val": (plan.val, accuracy[n:])}
-        for split, (tasks_of, reached) in parts.items():
-            if tasks_of is not None:
+        for split, reached in (("test", accuracy[:n]), ("val", accuracy[n:])):
+            if len(reached):
                 columns = {"task": np.arange(len(reached)), "accuracy": reached.astype(np.float64)}
                 write_table(folder / f"{split}.parquet", columns)
-                summary[split] = {
-                    "accuracy": mean_accuracy(reached, tasks_of.classes),
-                    "tasks": len(reached),
-                    "episodes": reached.shape[1],
-                }
-        write_json(folder / "learner.json", summary)
 
     def load(folder: Path) -> Accuracy:
         val = folder / "val.parquet"
@@ -106,7 +98,6 @@ def diagram_stage(
             )
             diagram.save(folder / "diagram.json")
             diagram.plot(folder / "diagram.png")
-            write_json(folder / "table.json", diagram.table())
             write_csv(folder / "tasks.csv", _by_task(plan, distances, accuracies))
 
     settings = plan.settings("diagram", "similarity")

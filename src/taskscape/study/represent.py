@@ -48,7 +48,7 @@ _ASKED_SHOTS = 5
 """Samples of each class that tasks of a group find each other by."""
 
 
-def data_stage(plan: Plan) -> Stage[dict[str, Any]]:
+def data_stage(plan: Plan) -> Stage[None]:
     """What is in the data: counts, a picture, and every class with its group and split."""
 
     def make(folder: Path, steps: Steps) -> None:
@@ -64,8 +64,7 @@ def data_stage(plan: Plan) -> Stage[dict[str, Any]]:
         }  # `--split-file` and `--group-file` read it again
         write_csv(folder / "classes.csv", classes)
 
-    notes = {"notes": list(plan.notes)}
-    return Stage("data", notes, make, lambda f: read_json(f / "data.json"))
+    return Stage("data", {"notes": list(plan.notes)}, make, lambda folder: None)
 
 
 def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
@@ -174,12 +173,7 @@ def health_stage(plan: Plan, model: TaskThemes) -> Stage[RetrievalTest | None]:
                 HealthWarning,
                 stacklevel=1,
             )
-        paper = model.co_clustering_
-        assert paper is not None
-        health = {
-            "retrieval": None if test is None else test.to_dict(),
-            "task_themes": {**paper.health_.to_dict(), "summary": paper.health_.summary()},
-        }
+        health = {"retrieval": None if test is None else test.to_dict()}
         write_json(folder / "health.json", health)
 
     def load(folder: Path) -> RetrievalTest | None:

@@ -69,8 +69,6 @@ REFUSED = {  # the beginning of the message
         "tasks.parquet is named twice"
     ),
     "forecast model d.npz --forecaster f --out mine.csv": "mine.csv exists and is not a table of",
-    "forecast model d.npz --forecaster f --out mine.parquet": "mine.parquet exists and is not a t",
-    "forecast model d.npz --forecaster f --out mine.json": "mine.json exists and is not a list of",
     "forecast model d.npz --forecaster f --save model": "model exists and is not a forecaster",
     "data show d.npz --out mine.txt": "mine.txt exists and is not a picture",
 }
