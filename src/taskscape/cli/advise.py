@@ -23,10 +23,7 @@ OWN = "own"
 def advise(
     target: Annotated[
         str,
-        Option(
-            help="A folder or file of your own with a few labelled samples of each class; or a "
-            "group or source of the data, or a list of tasks by `taskscape tasks`."
-        ),
+        Option(help="Your own data with a few labelled samples, or a group, source or task list."),
     ],
     data: Annotated[
         list[str] | None, Option(help="The sources: a known name or a path; may be repeated.")
@@ -35,26 +32,17 @@ def advise(
     learner: opt.LearnerName = "protonet",
     way: Annotated[
         str,
-        Option(
-            help=f"How to choose: {opt.meanings(WAYS)}; {AUTO}: whichever promises to gain, if any "
-            "does."
-        ),
+        Option(help=f"{opt.meanings(WAYS)}; {AUTO}: whichever promises to gain, if any does."),
     ] = AUTO,
     encoder: Annotated[
         str | None,
-        Option(
-            help="What makes features of samples: module:function, such as my_network:encode for "
-            "a function of my_network.py in this folder."
-        ),
+        Option(help="What makes features: module:function, such as my_network:encode."),
     ] = None,
     set_values: opt.SetValues = None,
     trials: Annotated[int, Option(help="Trainings of each way.")] = 4,
     experience: Annotated[
         str | None,
-        Option(
-            help=f"Go by what choosing gains on your own data: {OWN} takes each of its groups as "
-            "the target first (half a minute each, kept in the cache folder)."
-        ),
+        Option(help=f"{OWN}: take each group of the data as the target first, and go by that."),
     ] = None,
     out: Annotated[
         Path | None,

@@ -23,24 +23,19 @@ def compare(
     similarity: opt.SimilarityName = DEFAULT_SIMILARITY,
     data: Annotated[
         list[str] | None,
-        Option(
-            help="The data that the tasks are from, to tell whether the sets are alike, and for "
-            "--similarity and --retrieval; may be repeated."
-        ),
+        Option(help="The data that the tasks are from, to tell whether they are alike."),
     ] = None,
     retrieval: Annotated[
         bool,
-        Option(
-            "--retrieval",
-            help="Instead: how often tasks of unseen groups of --data find their own group by "
-            "--similarity. --out is then a picture of who is taken for whom.",
-        ),
+        Option("--retrieval", help="Instead: how often tasks of new groups find their own."),
     ] = False,
     k: Annotated[int, Option("-k", help="How many nearest training tasks to look at.")] = 10,
     n_way: Annotated[int, Option(help="With --retrieval: classes per task.")] = 5,
     n_shot: Annotated[int, Option(help="With --retrieval: samples per class.")] = 5,
     seed: opt.Seed = 0,
-    out: Annotated[Path | None, Option(help="Write a CSV with a row for every test task.")] = None,
+    out: Annotated[
+        Path | None, Option(help="A CSV with a row for every test task; or the groups' picture.")
+    ] = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Mean distance from each test task to the training tasks, and whether the sets are alike."""
@@ -91,10 +86,7 @@ def nearest(
     model: Annotated[Path | None, Option(help="Embeds a task given by its classes.")] = None,
     data: Annotated[
         list[str] | None,
-        Option(
-            help="The data that has the classes: needed with --model, otherwise to put the most "
-            "alike of equally near tasks first; may be repeated."
-        ),
+        Option(help="The data of the classes: for --model, or to put the most alike first."),
     ] = None,
     k: Annotated[int, Option("-k", help="How many tasks.")] = 10,
     any_class: Annotated[
@@ -125,27 +117,18 @@ def nearest(
 )
 def diagram(
     table: Annotated[
-        Path,
-        Argument(
-            help="A CSV with a row for every test task; or, with TRAIN, test tasks by `taskscape "
-            "embed`."
-        ),
+        Path, Argument(help="A CSV with a row for every test task; or embedded test tasks.")
     ],
     train: Annotated[
-        Path | None,
-        Argument(help="Training tasks by `taskscape embed`: distances are then computed."),
+        Path | None, Argument(help="Embedded training tasks: distances are then computed.")
     ] = None,
     accuracies: Annotated[
         Path | None,
-        Option(
-            help="With TRAIN: a CSV of accuracies, with a column for each learner, and task (its "
-            "number) or classes to say which task a row is of."
-        ),
+        Option(help="With TRAIN: a CSV with a column for each learner, and task or classes."),
     ] = None,
     distance: Annotated[str, Option(help="The column of distances.")] = "distance",
     accuracy: Annotated[
-        list[str] | None,
-        Option(help="A column of accuracies; may be repeated. Default: all that is left."),
+        list[str] | None, Option(help="A column of accuracies; default: all that is left.")
     ] = None,
     difficulty: Annotated[
         list[str] | None, Option(help="A column of difficulties; default: those called difficulty…")

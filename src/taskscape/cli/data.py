@@ -97,15 +97,10 @@ def save(
     out: Annotated[Path, Option(help="The folder to write, for any command to open.")],
     set_values: Annotated[
         list[str] | None,
-        Option(
-            "--option",
-            help="NAME=VALUE, any other option of load_pool, such as label_column=species; may be "
-            "repeated.",
-        ),
+        Option("--option", metavar="NAME=VALUE", help="Any other option of load_pool."),
     ] = None,
     deal: Annotated[
-        int | None,
-        Option("--deal", min=0, help="Deal out missing splits by chance, with this seed."),
+        int | None, Option(min=0, help="Deal out missing splits by chance, with this seed.")
     ] = None,
     **flags: Any,
 ) -> None:

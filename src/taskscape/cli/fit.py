@@ -61,12 +61,7 @@ def fit(
     n_shot: opt.NShot = "16",
     seed: opt.Seed = 0,
     paper: Annotated[
-        bool,
-        Option(
-            "--paper",
-            help="Instead: the paper's co-clustering. Distances are then KL between posteriors "
-            "over its task-themes.",
-        ),
+        bool, Option("--paper", help="Instead: the paper's co-clustering and its KL distance.")
     ] = False,
     set_values: opt.SetValues = None,
     resume: Annotated[

@@ -43,11 +43,7 @@ def forecast(
         Path | None, Option(help="Calibration tasks, written by `taskscape tasks`.")
     ] = None,
     calibration_split: Annotated[
-        str,
-        Option(
-            help="Without --calibration: draw them from this split, of classes that the learner "
-            "has not seen."
-        ),
+        str, Option(help="Or draw them from this split, which the learner has not seen.")
     ] = "val",
     n_calibration: Annotated[int, Option(help="How many calibration tasks to draw.")] = 1000,
     n_query: opt.NQuery = 15,

@@ -129,9 +129,7 @@ Source = Annotated[
 Model = Annotated[Path, Argument(help="A model written by `taskscape fit`.")]
 TasksFile = Annotated[
     Path | None,
-    Option(
-        "--tasks", help="Tasks by `taskscape tasks`, or a CSV of your own: task, class, sample."
-    ),
+    Option("--tasks", help="Tasks by `taskscape tasks`, or CSV: task, class, sample."),
 ]
 Split = Annotated[str | None, Option(help="Draw from this split: train, val, test, train+val.")]
 NTasks = Annotated[int, Option(help="How many tasks to draw.")]
@@ -160,10 +158,9 @@ Engine = Annotated[str, Option(help=f"Who does the work. {meanings(ENGINES)}")]
 SetValues = Annotated[
     list[str] | None,
     Option(
-        "--set", metavar="NAME=VALUE",
-        help="Any other setting; may be repeated. A name that is not known is answered with all.",
+        "--set", metavar="NAME=VALUE", help="Any other setting; a wrong name is answered with all."
     ),
-]  # fmt: skip
+]
 AsJson = Annotated[bool, Option("--json", help="Print JSON instead of words.")]
 
 

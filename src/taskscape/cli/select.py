@@ -37,10 +37,7 @@ def select(
     ] = None,
     out_tasks: Annotated[
         Path | None,
-        Option(
-            help="With --tasks: write the chosen tasks, ready to train on; as .csv, with --data, "
-            "each of their samples, by name and by its row in the data."
-        ),
+        Option(help="With --tasks: write the chosen tasks; as .csv, with --data, their samples."),
     ] = None,
     learner: Annotated[
         str | None, Option(help="For --rule auto: the learner to train, such as maml.")
@@ -50,10 +47,7 @@ def select(
     ] = None,
     data: Annotated[
         list[str] | None,
-        Option(
-            help="For --similarity, --rule auto and --out-tasks *.csv: the data that the tasks are "
-            "from; may be repeated."
-        ),
+        Option(help="The data of the tasks: for --similarity, --rule auto, --out-tasks *.csv."),
     ] = None,
     validation: Annotated[
         Path | None, Option(help="For --rule auto: tasks of validation classes, as TEST.")
