@@ -80,22 +80,16 @@ def nearest(
         str,
         Option(help='The id of a task in --query; with --model, classes: a,b,c or ["a, b", "c"].'),
     ],
-    query: Annotated[
-        Path | None, Option(help="Embedded tasks; without it, ids are the catalogue's.")
-    ] = None,
+    query: Annotated[Path | None, Option(help="Embedded tasks; default: CATALOGUE.")] = None,
     model: Annotated[Path | None, Option(help="Embeds a task given by its classes.")] = None,
     data: Annotated[
         list[str] | None,
         Option(help="The data of the classes: for --model, or to put the most alike first."),
     ] = None,
     k: Annotated[int, Option("-k", help="How many tasks.")] = 10,
-    any_class: Annotated[
-        list[str] | None, Option(help="Only tasks with this class; may be repeated.")
-    ] = None,
+    any_class: Annotated[list[str] | None, Option(help="Only tasks with this class.")] = None,
     group: Annotated[str | None, Option(help="Only tasks within this group.")] = None,
-    n_way: Annotated[
-        str | None, Option(help="Only tasks of this many classes: 5, or 5-10.")
-    ] = None,
+    n_way: Annotated[str | None, Option(help="Only tasks of so many classes: 5-10.")] = None,
     similarity: opt.SimilarityName = DEFAULT_SIMILARITY,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -133,16 +127,12 @@ def diagram(
     difficulty: Annotated[
         list[str] | None, Option(help="A column of difficulties; default: those called difficulty…")
     ] = None,
-    classes: Annotated[
-        str | None, Option(help="The column of classes: JSON lists of names, or ids.")
-    ] = None,
+    classes: Annotated[str | None, Option(help="The column of classes: JSON, or ids.")] = None,
     similarity: opt.SimilarityName = DEFAULT_SIMILARITY,
     n_bins: Annotated[int, Option(help="How many bins.")] = 10,
     bins: Annotated[str, Option(help="paper: of equal width; quantile: equal counts.")] = ("paper"),
     seed: opt.Seed = 0,
-    out: Annotated[
-        list[Path] | None, Option(help="Write .png, .svg, .pdf or .json; may be repeated.")
-    ] = None,
+    out: Annotated[list[Path] | None, Option(help="Write .png, .svg, .pdf or .json.")] = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Does distance to the training tasks explain accuracy? Numbers, and a picture."""

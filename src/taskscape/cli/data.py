@@ -147,13 +147,9 @@ def tasks(
     n_shot: Annotated[str, Option(help="Samples per class: 5, 1-5, or all.")] = "5",
     n_query: opt.NQuery = 0,
     split: Annotated[str | None, Option(help="train, val, test, or train+val.")] = None,
-    within_group: Annotated[
-        bool, Option("--within-group", help="All classes of a task from one group.")
-    ] = False,
+    within_group: Annotated[bool, Option("--within-group", help="Of one group each.")] = False,
     unique: Annotated[bool, Option("--unique", help="Each set of classes at most once.")] = False,
-    every: Annotated[
-        bool, Option("--all", help="Every combination of classes instead of a sample.")
-    ] = False,
+    every: Annotated[bool, Option("--all", help="Every combination of classes.")] = False,
     seed: opt.Seed = 0,
 ) -> None:
     """Draw tasks, or list all of them, and write a manifest that can be published and re-used."""

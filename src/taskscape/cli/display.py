@@ -116,7 +116,6 @@ class StudyDisplay(Listener):
         say_time(self.began, quiet=self.quiet)
 
     def plan(self, stages: list[tuple[str, str]], notes: tuple[str, ...]) -> None:
-        """Learn of all stages; the display starts here."""
         for name, words in (*stages, ("report", "write the report")):
             bar = self.bars.add_task(f"  {words}", start=False, total=1.0, what="")
             self.stages[name] = words, bar
@@ -126,18 +125,15 @@ class StudyDisplay(Listener):
         self.bars.start()
 
     def begin(self, stage: str) -> None:
-        """A stage begins."""
         self.current, self.compiled_before = stage, seconds_compiling()
         words, bar = self.stages[stage]
         self.bars.start_task(bar)
         self.bars.update(bar, description=f"[cyan]▸[/] [bold]{words}[/]")
 
     def advance(self, done: float, what: str) -> None:
-        """A part of the current stage is done."""
         self.bars.update(self.stages[self.current][1], completed=done, what=what)
 
     def end(self, stage: str, seconds: float, reused: bool) -> None:
-        """A stage is finished."""
         compiling = _of_which_compiling(seconds_compiling() - self.compiled_before)
         took = "done before" if reused else f"{duration(seconds)}{compiling}"
         self.took[stage] = took

@@ -64,9 +64,7 @@ def fit(
         bool, Option("--paper", help="Instead: the paper's co-clustering and its KL distance.")
     ] = False,
     set_values: opt.SetValues = None,
-    resume: Annotated[
-        bool, Option("--resume", help="With --paper: resume from the checkpoint.")
-    ] = False,
+    resume: Annotated[bool, Option("--resume", help="With --paper: resume the fit.")] = False,
     as_json: opt.AsJson = False,
 ) -> None:
     """Learn what makes tasks alike, from their classes, and write the model.

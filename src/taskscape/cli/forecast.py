@@ -30,18 +30,14 @@ _ACCURACIES = "expected a column accuracy, or accuracy/1, accuracy/2, …, and a
 def forecast(
     model: opt.Model,
     source: opt.Source,
-    train: Annotated[
-        Path | None, Option(help="The learner's training tasks, by `taskscape embed`.")
-    ] = None,
+    train: Annotated[Path | None, Option(help="What it was trained on, embedded.")] = None,
     trained: Annotated[
         Path | None, Option(help="A trained learner, by `taskscape run` or `Trained.save`.")
     ] = None,
     accuracy: Annotated[
         Path | None, Option(help="Instead: its accuracy on each calibration task, CSV or Parquet.")
     ] = None,
-    calibration: Annotated[
-        Path | None, Option(help="Calibration tasks, written by `taskscape tasks`.")
-    ] = None,
+    calibration: Annotated[Path | None, Option(help="Calibration tasks, as a file.")] = None,
     calibration_split: Annotated[
         str, Option(help="Or draw them from this split, which the learner has not seen.")
     ] = "val",

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -13,9 +13,6 @@ from typer import Argument, Option
 from taskscape.cli import options as opt
 from taskscape.io.files import check_output
 from taskscape.study.config import PRESETS, StudyConfig, config_from, preset, read_config
-
-if TYPE_CHECKING:
-    import taskscape.study
 
 
 @opt.command(
@@ -36,12 +33,8 @@ def run(
         Path | None, Option(help="Settings in TOML; options take precedence over them.")
     ] = None,
     set_values: opt.SetValues = None,
-    resume: Annotated[
-        bool, Option("--resume", help="Re-use the finished stages in the folder.")
-    ] = False,
-    overwrite: Annotated[
-        bool, Option("--overwrite", help="Make a study that is in the folder again.")
-    ] = False,
+    resume: Annotated[bool, Option("--resume", help="Re-use finished stages.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Make all stages again.")] = False,
     engine: opt.Engine = "local",
     as_json: opt.AsJson = False,
     **flags: Any,
@@ -90,9 +83,7 @@ def run(
     _print_findings(result, out, page, as_json)
 
 
-def _print_findings(
-    result: "taskscape.study.StudyResult", out: Path, page: Path, as_json: bool
-) -> None:
+def _print_findings(result: Any, out: Path, page: Path, as_json: bool) -> None:
     outcome = {
         "out": str(out),
         "report": str(page),
@@ -117,9 +108,7 @@ def settings(name: str | None, config: Path | None, values: Mapping[str, Any]) -
 @opt.command("report out", "report out --out page.html")
 def report(
     folder: Annotated[Path, Argument(help="The folder of a study, by `taskscape run`.")],
-    out: Annotated[
-        Path | None, Option(help="The page to write; default: FOLDER/report.html.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Default: FOLDER/report.html.")] = None,
 ) -> None:
     """Write the report of a finished study again, from the results in its folder."""
     from taskscape.report import REPORT, write_report

@@ -28,20 +28,14 @@ def select(
     rule: Annotated[str, Option(help=f"{_RULES}.")] = "coverage",
     similarity: opt.SimilarityName = DEFAULT_SIMILARITY,
     seed: Annotated[int, Option(min=0, help="Settles ties and the order of turns.")] = 0,
-    max_shared: Annotated[
-        int | None, Option(help="No two chosen tasks share more classes than this.")
-    ] = None,
+    max_shared: Annotated[int | None, Option(help="Most classes two may share.")] = None,
     out: Annotated[Path | None, Option(help="Write the selection as JSON.")] = None,
-    tasks: Annotated[
-        Path | None, Option(help="The tasks that were embedded, by `taskscape tasks`.")
-    ] = None,
+    tasks: Annotated[Path | None, Option(help="The list of embedded tasks.")] = None,
     out_tasks: Annotated[
         Path | None,
         Option(help="With --tasks: write the chosen tasks; as .csv, with --data, their samples."),
     ] = None,
-    learner: Annotated[
-        str | None, Option(help="For --rule auto: the learner to train, such as maml.")
-    ] = None,
+    learner: Annotated[str | None, Option(help="For --rule auto: such as maml.")] = None,
     model: Annotated[
         Path | None, Option(help="For --rule auto: the model that embedded the tasks.")
     ] = None,

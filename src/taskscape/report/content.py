@@ -160,7 +160,7 @@ def _themes(
         {
             "number": i + 1,
             "usage": model.health_.task_theme_usage[i],
-            "colour": charts.theme_colours(len(mixture))[i],
+            "colour": charts.THEMES[i % len(charts.THEMES)],
             "top": [(int(k), float(mixture[i, k])) for k in np.argsort(-mixture[i])[:_PARTS]],
             "classes": book.place[typical].tolist(),
         }

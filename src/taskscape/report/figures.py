@@ -52,11 +52,6 @@ def rule_colours(rules: Sequence[str]) -> dict[str, str]:
     return {rule: colours[rule] for rule in dict.fromkeys(rules)}
 
 
-def theme_colours(n: int) -> list[str]:
-    """Colours of so many task-themes, in order."""
-    return [THEMES[i % len(THEMES)] for i in range(n)]
-
-
 def axis(text: str, **more: Any) -> dict[str, Any]:
     """An axis with a title."""
     return {"title": {"text": for_plotly(text)}, **more}

@@ -31,11 +31,6 @@ class Shown:
     nearest: Int[np.ndarray, "tests k"]
     """Places in ``train`` of each test task's nearest training tasks, nearest first."""
 
-    @property
-    def n_tasks(self) -> int:
-        """Points on the map."""
-        return len(self.test) + self.n_train
-
 
 def choose_shown(result: StudyResult, most: int = MOST_TASKS) -> Shown:
     """All tasks if there are at most ``most``, else a sample that the study's seed decides."""

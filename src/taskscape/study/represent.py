@@ -242,10 +242,8 @@ def difficulty(
     they are or prepared. More is harder.
     """
     ids = tasks.class_ids
-    rows = all_rows(pool, ids)
-    owner = np.empty(len(pool.samples), dtype=np.int64)
-    for c in ids:
-        owner[pool.starts[c] : pool.starts[c] + pool.counts[c]] = c
+    by_place = ids[np.argsort(pool.starts[ids])]
+    rows, owner = all_rows(pool, ids), np.repeat(by_place, pool.counts[by_place])
     x = pool.samples[rows] if preparation is None else preparation(pool.take(rows))
-    apart = feature_separation(class_moments(x, owner[rows], len(pool)), tasks)
+    apart = feature_separation(class_moments(x, owner, len(pool)), tasks)
     return 1 / np.maximum(np.stack([apart.mean, apart.smallest], axis=1), _LEAST_SEPARATION)
