@@ -45,7 +45,7 @@ def list_known(context: Context, as_json: opt.AsJson = False) -> None:
 
     from taskscape.pools import POOLS, data_dir
 
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"name": name, "description": known.description, "path": known.locate()}
         for name, known in POOLS.items()
     ]

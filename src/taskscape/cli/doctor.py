@@ -4,6 +4,7 @@ import json
 import os
 import time
 from importlib import metadata
+from typing import Any
 
 import typer
 
@@ -24,7 +25,7 @@ def doctor(as_json: opt.AsJson = False) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    checks = []
+    checks: list[dict[str, Any]] = []
     for look in (_versions, _devices, _data, _small_run):
         name = look.__name__.strip("_").replace("_", " ")
         try:
@@ -33,7 +34,7 @@ def doctor(as_json: opt.AsJson = False) -> None:
             checks.append(
                 {"name": name, "good": False, "found": f"{type(error).__name__}: {error}"}
             )
-    wrong = [str(check["name"]) for check in checks if not check["good"]]
+    wrong = [check["name"] for check in checks if not check["good"]]
     if as_json:
         typer.echo(json.dumps({"ready": not wrong, "checks": checks}, indent=2))
     else:

@@ -28,14 +28,15 @@ def compare_files(
     similarity: str, data: str | None, test: Path, train: Path, k: int, seed: int, out: Path | None
 ) -> tuple[dict[str, Any], str]:
     """How far the test tasks are, and whether they are like the training tasks: numbers, words."""
-    measure, unit = find_similarity(similarity), ""
+    measure, unit, pool = find_similarity(similarity), "", None
     asked, known = read_tasks_of(similarity, data, test, train, stream=True)
     if isinstance(known, TaskSet):
         pool, n_train, ids = known.pool, len(known), np.arange(len(asked))
         distances = make_similarity(similarity, seed=seed).fit(known).distances(asked, known)
         far, near = distances.mean_distance(), distances.nearest(ids, min(k, n_train))
     else:
-        pool, n_train, ids = data and load_pool(data), len(Catalogue(train)), asked.ids
+        n_train, ids = len(Catalogue(train)), asked.ids
+        pool = None if data is None else load_pool(data)
         far = compare.mean_distance(asked, known, kind=measure.kind)
         near = compare.nearest(asked, known, min(k, n_train), kind=measure.kind)
         unit = f" {asked.header.unit}".rstrip() if measure.kind == "kl" else ""

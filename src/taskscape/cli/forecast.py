@@ -116,7 +116,10 @@ def forecast(
     names = [list(new.names(i)) for i in range(len(new))]
     plain = {**forecasts.to_dict(), "classes": names}
     if out is not None:
-        columns = {"task": range(len(new)), "classes": list(map(write_classes, names))}
+        columns: dict[str, Any] = {
+            "task": range(len(new)),
+            "classes": list(map(write_classes, names)),
+        }
         with atomic_write(out, table) as file:
             write_csv(file, columns | forecasts.columns())
     opt.print_result(as_json, plain, _words(ready, forecasts, names), out, save)

@@ -241,8 +241,8 @@ def one_source(data: list[str] | None) -> str | None:
     return "+".join(data) if data else None
 
 
-def refuse_given(command: Callable[..., Any], beside: str | bool | None, **values: Any) -> None:
-    """Raise an error if one of these options is not as usual, beside what leaves it no effect."""
+def refuse_given(command: Callable[..., Any], beside: Any, **values: Any) -> None:
+    """Raise an error if an option is not as usual beside what leaves it no effect, if it is there."""
     for name, value in values.items() if beside else ():
         if value != signature(command).parameters[name].default:
             raise DataError(f"{_flag(name)} has no effect with {beside}. Leave it out.")

@@ -80,8 +80,8 @@ def select(
         select, by_rule, learner=learner, model=model, validation=validation,
         validation_tasks=validation_tasks, trials=trials,
     )  # fmt: skip
-    beside = by_rule and embedded and not lists_samples
-    opt.refuse_given(select, beside and f"{by_rule} and --similarity {similarity}", data=data)
+    unread = by_rule and embedded and not lists_samples
+    opt.refuse_given(select, unread and f"{by_rule} and --similarity {similarity}", data=data)
     beside = f"--similarity {similarity}, where TRAIN has them"
     opt.refuse_given(select, not embedded and beside, tasks=tasks)
     opt.refuse_given(select, by_rule and out_tasks is None and "no --out-tasks", tasks=tasks)

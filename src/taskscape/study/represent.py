@@ -56,7 +56,7 @@ def data_stage(plan: Plan) -> Stage[None]:
         write_json(folder / "data.json", pool.to_dict() | {"notes": plan.notes})
         with steps.step(1.0, "drawing a contact sheet"):
             contact_sheet(pool, folder / "contact_sheet.png")
-        classes = {
+        classes: dict[str, Any] = {
             "class": pool.class_names,
             "group": pool.groups or ("",) * len(pool),
             "split": pool.splits or ("",) * len(pool),
