@@ -116,12 +116,9 @@ def forecast(
     names = [list(new.names(i)) for i in range(len(new))]
     plain = {**forecasts.to_dict(), "classes": names}
     if out is not None:
-        columns: dict[str, Any] = {
-            "task": range(len(new)),
-            "classes": list(map(write_classes, names)),
-        }
+        rows: dict[str, Any] = {"task": range(len(new)), "classes": [*map(write_classes, names)]}
         with atomic_write(out, table) as file:
-            write_csv(file, columns | forecasts.columns())
+            write_csv(file, rows | forecasts.columns())
     opt.print_result(as_json, plain, _words(ready, forecasts, names), out, save)
 
 

@@ -242,7 +242,7 @@ def one_source(data: list[str] | None) -> str | None:
 
 
 def refuse_given(command: Callable[..., Any], beside: Any, **values: Any) -> None:
-    """Raise an error if an option is not as usual beside what leaves it no effect, if it is there."""
+    """Raise an error if an option is not as usual where ``beside`` leaves it no effect."""
     for name, value in values.items() if beside else ():
         if value != signature(command).parameters[name].default:
             raise DataError(f"{_flag(name)} has no effect with {beside}. Leave it out.")

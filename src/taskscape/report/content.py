@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, cycle
 from textwrap import shorten
 from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Int
 
+from taskscape.diagram.plot import COLOURS
 from taskscape.meta import label_of
 from taskscape.pools import ClassPool
 from taskscape.pools.pool import SPLITS
@@ -45,8 +46,8 @@ def gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
     book = _ClassBook.of(result, shown, classes)
     unit, short_unit = _units(result)
     pictures = result.pool.is_images or len(result.pool.info.get("encoded_shape", ())) > 1
-    learners = [*result.accuracy, *(trial.learner for trial in result.selection)]
-    colours = charts.learner_colours(learners)
+    learners = dict.fromkeys([*result.accuracy, *(trial.learner for trial in result.selection)])
+    colours = dict(zip(learners, cycle(COLOURS), strict=False))
     looks = paper.elbo_history_.reshape(-1, 2)[:, 1]
     outcomes = _outcomes(result, shown, colours)
     both = {

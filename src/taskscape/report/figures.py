@@ -3,13 +3,12 @@
 Each learner, rule, theme, split and group has one colour, the same in every figure.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from taskscape.diagram import CorrelationDiagram
-from taskscape.diagram.plot import COLOURS
 from taskscape.plain_text import for_plotly
 from taskscape.report.tasks import mean_accuracy
 from taskscape.select import RULES
@@ -36,12 +35,6 @@ _RULES = ("#332288", "#117733", "#AA4499", "#7a7a1f", "#6b7280")
 """Of the selection rules, in the order of their registry."""
 _OTHERS = ("#882255", *THEMES[4:], *THEMES[:4])
 """Of what else a study chose by, in its own order."""
-
-
-def learner_colours(learners: Iterable[str]) -> dict[str, str]:
-    """A colour for each learner, in the order in which the study names them."""
-    distinct = list(dict.fromkeys(learners))
-    return {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(distinct)}
 
 
 def rule_colours(rules: Sequence[str]) -> dict[str, str]:
