@@ -160,9 +160,11 @@ def _read_accuracy(path: Path) -> Any:
     chosen = [c for c in columns if c == "accuracy" or c.startswith("accuracy/")]
     if not chosen:
         raise DataError(f"{path} has no column 'accuracy'; {_ACCURACIES}.")
+    if table is not None:
+        return np.stack([table.numbers(c) for c in chosen], axis=1)
     try:
-        parts = [np.array(table.numbers(c) if table else columns[c], float) for c in chosen]
-    except TypeError as error:
+        parts = [np.asarray(columns[c], dtype=np.float64) for c in chosen]
+    except (ValueError, TypeError) as error:
         raise DataError(f"{path} holds accuracies that are not numbers: {error}.") from error
     return np.concatenate([p.reshape(len(p), -1) for p in parts], axis=1)
 
