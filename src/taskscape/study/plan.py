@@ -4,7 +4,7 @@ Everything that can be wrong with settings and data is found here, before any wo
 """
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -200,12 +200,15 @@ def fitted_to(config: StudyConfig, pool: ClassPool) -> tuple[StudyConfig, list[s
         settings[name] = {**LEARNERS[name].start(samples), **settings.get(name, {})}
     config = replace(config, learners=replace(learners, settings=settings))
     smallest = min(int(pool.counts[pool.classes_in(s)].min()) for s in splits_of(pool))
-    notes = []
-    for section, name, value in _lowered(config, pool, smallest):
-        part = getattr(config, section)
-        before = getattr(part, name)
-        config = replace(config, **{section: replace(part, **{name: value})})
-        notes.append(f"{section}.{name} was lowered from {_shown(before)} to {_shown(value)}.")
+    before, lowered = values_of(config), _lowered(config, pool, smallest)
+    for name, value in lowered.items():
+        section, _, own = name.partition(".")
+        part = replace(getattr(config, section), **{own: value})
+        config = replace(config, **{section: part})
+    notes = [
+        f"{name} was lowered from {_shown(before[name])} to {_shown(value)}."
+        for name, value in lowered.items()
+    ]
     if notes:
         notes.append(
             f"(The data have {_classes(pool)} classes and {smallest} samples in the smallest.)"
@@ -220,31 +223,23 @@ def fitted_to(config: StudyConfig, pool: ClassPool) -> tuple[StudyConfig, list[s
     return config, notes
 
 
-def _lowered(
-    config: StudyConfig, pool: ClassPool, smallest: int
-) -> Iterator[tuple[str, str, int | tuple[int, int]]]:
+def _lowered(config: StudyConfig, pool: ClassPool, smallest: int) -> dict[str, Any]:
     """The settings that the data cannot meet, with what they can."""
-    tasks = config.tasks
-    most = {("tasks", f"n_{s}"): possible_tasks(config, pool, s) for s in splits_of(pool)}
-    n_train = min(tasks.n_train, most["tasks", "n_train"])
+    values, largest = values_of(config), max(_may_meet(config, pool, "train"))
+    most = {f"tasks.n_{s}": possible_tasks(config, pool, s) for s in splits_of(pool)}
+    n_train = min(config.tasks.n_train, most["tasks.n_train"])
     limits = most | {
-        ("tasks", "n_shot"): smallest,
-        ("fit", "n_shot"): smallest,
-        ("forecast", "n_shot"): smallest,
-        ("evaluate", "n_query"): smallest - config.evaluate.n_shot,
-        ("selection", "n_query"): smallest - config.selection.n_shot,
-        ("learners", "train_tasks"): n_train,
-        ("selection", "candidates"): n_train,
-        ("distances", "k"): n_train,
+        "tasks.n_shot": smallest,
+        "fit.n_shot": smallest,
+        "forecast.n_shot": smallest,
+        "evaluate.n_query": smallest - config.evaluate.n_shot,
+        "selection.n_query": smallest - config.selection.n_shot,
+        "learners.train_tasks": n_train,
+        "selection.candidates": n_train,
+        "distances.k": n_train,
+        "fit.n_way": tuple(min(n, largest) for n in config.fit.n_way),
     }
-    for (section, name), limit in limits.items():
-        if getattr(getattr(config, section), name) > limit:
-            yield section, name, limit
-    low, high = config.fit.n_way
-    largest = max(_may_meet(config, pool, "train"))
-    cut = min(low, largest), min(high, largest)
-    if cut != (low, high):
-        yield "fit", "n_way", cut
+    return {name: limit for name, limit in limits.items() if values[name] > limit}
 
 
 def _may_meet(config: StudyConfig, pool: ClassPool, split: str) -> list[int]:
