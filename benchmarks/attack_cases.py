@@ -41,7 +41,7 @@ from taskscape.pools import find_look_alikes
 from taskscape.select import Selection
 from taskscape.similarity import choose_settings
 from taskscape.study import config_from, load_study, read_config, run_study, to_toml
-from taskscape.study.checks import check_config
+from taskscape.study.plan import check_config
 from taskscape.targets import AdvisorSettings
 from taskscape.themes import FitConfig, PrepareConfig
 
@@ -733,7 +733,7 @@ def odd_command(ground: Ground, rng: np.random.Generator, fits: bool) -> Case:
                            "--seed": seed, "--out": None},
          "--n-tasks 3 --n-shot 1 --out o.parquet"),
         ("compare e.parquet e.parquet", {"--out": None, "--similarity": choice("themes"),
-                                         "-k": whole(1), "--validation": None}, ""),
+                                         "-k": whole(1)}, ""),
         ("diagram d.csv", {"--n-bins": whole(1), "--bins": choice("paper", "quantile"),
                            "--accuracy": choice("x"), "--distance": nothing, "--seed": seed,
                            "--out": None}, ""),

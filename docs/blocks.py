@@ -4,10 +4,10 @@ A block stands between ``<!-- NAME: written by SCRIPT -->`` and ``<!-- end -->``
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["POOLS", "Blocks"]
+__all__ = ["POOLS", "Blocks", "markdown_table"]
 
 POOLS = {
     "letters": "letters",
@@ -43,3 +43,15 @@ class Blocks:
         if after != before:
             page.write_text(after, encoding="utf-8")
             print(f"written: {page.name}")
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown, with a line for its header and one for each row.
+
+    >>> print(markdown_table(["learner", "gain"], [["MAML", "1.5"]]), end="")
+    | learner | gain |
+    | --- | --- |
+    | MAML | 1.5 |
+    """
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -21,11 +21,11 @@ from sphinx.pycode import ModuleAnalyzer
 os.environ |= {"TYPER_USE_RICH": "0", "COLUMNS": "84"}  # help in plain text, without boxes
 
 import typer
+from blocks import markdown_table
 
 import taskscape
 from taskscape.cli import app
 from taskscape.meta import LEARNERS
-from taskscape.plain_text import markdown_table
 from taskscape.settings import settings_in, values_of
 from taskscape.study import PRESETS, StudyConfig
 

@@ -3,11 +3,10 @@
 import json
 from pathlib import Path
 
-from blocks import Blocks
+from blocks import Blocks, markdown_table
 
 from taskscape.compare import DIVERGENCES
 from taskscape.meta import LEARNERS
-from taskscape.plain_text import markdown_table
 from taskscape.pools import POOLS
 from taskscape.select import RULES
 from taskscape.similarity import SIMILARITIES

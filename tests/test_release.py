@@ -1,16 +1,12 @@
 """What a release says of itself is the same everywhere."""
 
 import re
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 import taskscape
-from taskscape import DataError
-from taskscape.cli.display import FitDisplay
-from taskscape.themes import CoClustering
 
 ROOT = Path(__file__).parent.parent
 CITATION = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
@@ -39,14 +35,7 @@ def test_extras_that_are_named_exist():
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.ipynb")]
     texts = [path.read_text(encoding="utf-8") for path in (*pages, *(ROOT / "src").rglob("*.py"))]
     named = {extra for text in texts for extra in re.findall(r"taskscape\[(\w+)\]", text)}
-    assert {"ray", "tensorboard", "examples"} <= named <= set(PROJECT["optional-dependencies"])
-
-
-def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Ray's is in ``test_engine``."""
-    monkeypatch.setitem(sys.modules, "tensorboardX", None)  # as if it were not installed
-    with pytest.raises(DataError, match=r"taskscape\[tensorboard\]"):
-        FitDisplay(CoClustering(), tmp_path, quiet=True)
+    assert {"ray", "examples"} <= named <= set(PROJECT["optional-dependencies"])
 
 
 def test_the_workflow_and_the_templates_can_be_read():

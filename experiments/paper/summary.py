@@ -10,13 +10,13 @@ from experiments.paper.fig2 import Fig2
 from experiments.paper.plan import SelectionPlan, as_cell, learner_settings
 from experiments.paper.published import FIG2, FIG3, FIG3_RANDOM_INTERVALS, FIG4
 from experiments.paper.selection import CHOICES, Choice, SelectionFigure
+from experiments.tables import markdown_table
 from taskscape.diagram import CorrelationDiagram
 from taskscape.diagram.plot import COLOURS, DASHES, MARKERS
 from taskscape.embeddings import Sums
 from taskscape.io.files import atomic_write
 from taskscape.io.pictures import picture
 from taskscape.meta import LEARNERS, label_of
-from taskscape.plain_text import markdown_table
 from taskscape.select.known import RANDOM
 from taskscape.select.trials import Outcome, Trial, outcomes
 from taskscape.statistics import Interval

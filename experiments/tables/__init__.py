@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[2]
 RESULTS, DOCS = ROOT / "experiments" / "results", ROOT / "docs"
 sys.path.insert(0, str(DOCS))
 
-from blocks import POOLS, Blocks  # type: ignore[import-not-found]  # noqa: E402
+from blocks import POOLS, Blocks, markdown_table  # type: ignore[import-not-found]  # noqa: E402
 
-__all__ = ["DOCS", "POOLS", "RESULTS", "ROOT", "Blocks", "ledger"]
+__all__ = ["DOCS", "POOLS", "RESULTS", "ROOT", "Blocks", "ledger", "markdown_table"]
 
 
 @cache

@@ -9,9 +9,8 @@ import matplotlib as mpl
 import numpy as np
 
 from experiments.bad_tasks import KINDS
-from experiments.tables import DOCS, Blocks, ledger
+from experiments.tables import DOCS, Blocks, ledger, markdown_table
 from experiments.tables.targets import SHOWN, entries_of
-from taskscape.plain_text import markdown_table
 from taskscape.targets.gains import GainModel, decide
 from taskscape.targets.rotation import gains_seen
 

@@ -9,10 +9,9 @@ import matplotlib as mpl
 import numpy as np
 
 from experiments.paper.published import FIG2
-from experiments.tables import DOCS, POOLS, Blocks, ledger
+from experiments.tables import DOCS, POOLS, Blocks, ledger, markdown_table
 from taskscape.diagram.plot import COLOURS
 from taskscape.meta import label_of
-from taskscape.plain_text import markdown_table
 
 PAGE = DOCS / "results-paper.md"
 IMAGE = DOCS / "images" / "explained.png"

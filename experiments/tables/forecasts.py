@@ -8,8 +8,7 @@ with the most test tasks counts.
 
 from typing import Any
 
-from experiments.tables import DOCS, POOLS, Blocks, ledger
-from taskscape.plain_text import markdown_table
+from experiments.tables import DOCS, POOLS, Blocks, ledger, markdown_table
 
 SHOWN = ("forecast", "protonet", 1)
 PAGE = DOCS / "forecast.md"

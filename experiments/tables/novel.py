@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.tables import DOCS, POOLS, Blocks, ledger
-from taskscape.plain_text import markdown_table
+from experiments.tables import DOCS, POOLS, Blocks, ledger, markdown_table
 from taskscape.statistics import mean_interval
 
 PAGE = DOCS / "results-novel.md"

@@ -8,8 +8,7 @@ import shutil
 import textwrap
 from functools import partial
 
-from experiments.tables import DOCS, RESULTS, Blocks
-from taskscape.plain_text import markdown_table
+from experiments.tables import DOCS, RESULTS, Blocks, markdown_table
 
 PAGE = DOCS / "results-paper.md"
 LEARNERS = ("protonet",)

@@ -8,8 +8,7 @@ from functools import cache
 import matplotlib as mpl
 import numpy as np
 
-from experiments.tables import DOCS, POOLS, Blocks, ledger
-from taskscape.plain_text import markdown_table
+from experiments.tables import DOCS, POOLS, Blocks, ledger, markdown_table
 
 PAGE = DOCS / "similarity.md"
 IMAGE = DOCS / "images" / "retrieval.png"

@@ -13,8 +13,7 @@ import matplotlib as mpl
 import numpy as np
 
 from experiments.recipes import PREFERRED_SIZES
-from experiments.tables import DOCS, POOLS, Blocks, ledger
-from taskscape.plain_text import markdown_table
+from experiments.tables import DOCS, POOLS, Blocks, ledger, markdown_table
 
 PAGE = DOCS / "results-similarity.md"
 IMAGE = DOCS / "images" / "measures.png"

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from experiments.sources import TOP, by_chance, ndcg, regret, usefulness_elsewhere
-from experiments.tables import DOCS, Blocks, ledger
+from experiments.tables import DOCS, Blocks, ledger, markdown_table
 from experiments.tables.targets import LEARNERS, SOURCE, entries_of
-from taskscape.plain_text import markdown_table
 from taskscape.statistics import Interval, mean_interval
 
 PAGE = DOCS / "results-sources.md"

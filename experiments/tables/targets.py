@@ -16,8 +16,7 @@ import numpy as np
 from scipy.stats import spearmanr
 from scipy.stats import t as student
 
-from experiments.tables import DOCS, ROOT, Blocks, ledger
-from taskscape.plain_text import markdown_table
+from experiments.tables import DOCS, ROOT, Blocks, ledger, markdown_table
 from taskscape.pools.glyphs import BLOCKS, SCRIPTS
 from taskscape.targets.gains import GainModel, GainSeen, decide
 from taskscape.targets.rotation import gains_seen

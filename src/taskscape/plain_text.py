@@ -1,6 +1,6 @@
-"""Text for figures and pages: names of anybody's data as they are, and tables in Markdown."""
+"""Text for figures and pages: names of anybody's data as they are."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 _UNSAFE_IN_PLOTLY = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", "%": "&#37;", "$": "&#36;", "\n": " "}
@@ -33,15 +33,3 @@ def low_to_high(numbers: Iterable[int]) -> str:
     """
     every = sorted(numbers)
     return f"{every[0]}" if every[0] == every[-1] else f"{every[0]} to {every[-1]}"
-
-
-def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown, with a line for its header and one for each row.
-
-    >>> print(markdown_table(["learner", "gain"], [["MAML", "1.5"]]), end="")
-    | learner | gain |
-    | --- | --- |
-    | MAML | 1.5 |
-    """
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

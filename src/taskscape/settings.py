@@ -54,17 +54,11 @@ def like(config: type, name: str, **changes: Any) -> Any:
     return field(default=default, metadata={**of.metadata, "flag": "", **changes})
 
 
-def _kinds(config: type) -> dict[str, Any]:
-    """The kind of every field."""
-    hints = get_type_hints(config)
-    return {f.name: hints[f.name] for f in fields(config)}
-
-
 def settings_in(config: type) -> Mapping[str, Field[Any]]:
     """Every setting of a class by its full name, such as ``fit.n_tasks``."""
     every: dict[str, Field[Any]] = {}
     for f in fields(config):
-        kind = _kinds(config)[f.name]
+        kind = get_type_hints(config)[f.name]
         if is_dataclass(kind):
             every |= {f"{f.name}.{name}": own for name, own in settings_in(kind).items()}  # type: ignore[arg-type]
         else:
@@ -87,7 +81,9 @@ def check_settings(config: Any, where: str = "") -> None:
         if is_dataclass(value):
             check_settings(value, f"{where}{f.name}.")
         else:
-            right = _checked(value, _kinds(type(config))[f.name], f.metadata, where + f.name)
+            right = _checked(
+                value, get_type_hints(type(config))[f.name], f.metadata, where + f.name
+            )
             object.__setattr__(config, f.name, right)
 
 
@@ -138,7 +134,8 @@ def changed(
     stands for a list has commas.
     """
     new: dict[str, Any] = {}
-    kinds, known = _kinds(type(config)), {f.name: f for f in fields(config)}  # type: ignore[arg-type]
+    kinds = get_type_hints(type(config))
+    known = {f.name: f for f in fields(config)}  # type: ignore[arg-type]
     for key, value in values.items():
         name = f"{where}{key}"
         if key not in known:
@@ -199,11 +196,13 @@ def assigned(texts: Mapping[str, str]) -> dict[str, Any]:
 
 def named(texts: Iterable[str]) -> dict[str, str]:
     """The texts of ``name=value``, by name."""
+    pairs = {}
     for text in texts:
-        if "=" not in text:
+        name, sign, value = text.partition("=")
+        if not sign:
             raise DataError(f"{text!r} is no setting: write name=value, such as seed=3.")
-    pairs = (text.split("=", 1) for text in texts)
-    return {name.strip(): value.strip() for name, value in pairs}
+        pairs[name.strip()] = value.strip()
+    return pairs
 
 
 def _plain(text: str) -> Any:

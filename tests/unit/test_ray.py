@@ -116,7 +116,7 @@ def test_stages_of_a_study_are_shared_out_and_kept(cluster, tmp_path):
     ]
     runner, out = StageRunner(tmp_path / "study", "data"), tmp_path / "study" / "learners"
     with pytest.raises(DataError, match="the data are gone"):
-        runner.make_together(stages)
+        runner.run_together(stages)
     deadline = time.monotonic() + 20  # the others finish what they have begun
     while not all((out / name / "stage.json").exists() for name in "ab"):
         assert time.monotonic() < deadline
@@ -127,8 +127,7 @@ def test_stages_of_a_study_are_shared_out_and_kept(cluster, tmp_path):
     listener = Listener()
     listener.end = lambda name, seconds, reused: heard.append((name, reused))
     runner = StageRunner(tmp_path / "study", "data", resume=True, listener=listener)
-    runner.make_together([*stages, stage("learners/d")])
-    made_by = [runner.run(one) for one in (*stages, stage("learners/d"))]
+    made_by = runner.run_together([*stages, stage("learners/d")])
     assert made_by[0] == int(before)
     assert os.getpid() not in made_by
     assert heard == [(f"learners/{name}", name in "ab") for name in "abcd"]

@@ -21,12 +21,9 @@ from taskscape.io.files import DISK_FULL
 __all__ = ["app", "main"]
 
 _MODULES = ("run", "data", "fit", "compare", "select", "advise", "forecast", "doctor")
-_NO_ROOM = "Free some space, or choose another place."
-_NOT_ALLOWED = "Choose another place, or change its permissions."
-_REMEDIES = dict.fromkeys(DISK_FULL, _NO_ROOM) | dict.fromkeys(
-    (errno.EACCES, errno.EPERM, errno.EROFS), _NOT_ALLOWED
-)
-_NO_BACKEND = "Unable to initialize backend"
+_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_REMEDIES = dict.fromkeys(DISK_FULL, "Free some space, or choose another place.")
+_REMEDIES |= dict.fromkeys(_NOT_ALLOWED, "Choose another place, or change its permissions.")
 
 
 def _print_version(asked: bool | None) -> None:
@@ -58,8 +55,6 @@ def main() -> None:
                 app()
             finally:
                 sys.stdout.flush()
-    except TaskscapeError as error:
-        _fail(_as_typed(str(error)))
     except Exception as error:
         words = in_words(error)
         if words is None:
@@ -79,6 +74,8 @@ def _as_typed(message: str) -> str:
 def in_words(error: BaseException) -> str | None:
     """What went wrong and what to do, in one line; None for what must not happen."""
     text = " ".join(str(error).split())
+    if isinstance(error, TaskscapeError):
+        return _as_typed(str(error))
     if isinstance(error, OSError):
         what = error.strerror or text or type(error).__name__
         named = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
@@ -86,7 +83,7 @@ def in_words(error: BaseException) -> str | None:
         return f"{named}{what[:1].lower()}{what[1:].rstrip('.')}. {remedy}".rstrip()
     if isinstance(error, MemoryError):
         return "there is not enough memory for this. Ask for fewer tasks, samples or themes."
-    if isinstance(error, RuntimeError) and text.startswith(_NO_BACKEND):
+    if isinstance(error, RuntimeError) and text.startswith("Unable to initialize backend"):
         return f"{text}. JAX_PLATFORMS={os.environ.get('JAX_PLATFORMS', '')!r} asks for it."
     return None
 
@@ -120,9 +117,7 @@ def plain_warnings() -> Iterator[None]:
 
 def _fail(message: str) -> None:
     """Print an error and end the process."""
-    from rich.console import Console
-
-    Console(stderr=True, soft_wrap=True).print("[bold red]error:[/]", end=" ")
+    typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
     typer.echo(message, err=True)
     try:
         sys.stdout.flush()

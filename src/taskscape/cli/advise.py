@@ -1,20 +1,15 @@
 """``taskscape advise``: which tasks of a pool to train on for a target."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Option
 
 from taskscape.cli import options as opt
 from taskscape.errors import DataError
-from taskscape.io.files import check_output
 from taskscape.select.known import AUTO
 from taskscape.settings import changed
 from taskscape.targets.known import WAYS, AdvisorSettings
-
-if TYPE_CHECKING:
-    from taskscape.targets.gains import GainSeen
-
 
 OWN = "own"
 
@@ -28,10 +23,7 @@ OWN = "own"
 def advise(
     target: Annotated[
         str,
-        Option(
-            help="A folder or file of your own with a few labelled samples of each class; or a "
-            "group or source of the data, or a list of tasks by `taskscape tasks`."
-        ),
+        Option(help="Your own data with a few labelled samples, or a group, source or task list."),
     ],
     data: Annotated[
         list[str] | None, Option(help="The sources: a known name or a path; may be repeated.")
@@ -40,21 +32,17 @@ def advise(
     learner: opt.LearnerName = "protonet",
     way: Annotated[
         str,
-        Option(
-            help=f"How to choose: {opt.meanings(WAYS)}; {AUTO}: whichever promises to gain, if any "
-            "does."
-        ),
+        Option(help=f"{opt.meanings(WAYS)}; {AUTO}: whichever promises to gain, if any does."),
     ] = AUTO,
-    encoder: opt.Encoder = None,
+    encoder: Annotated[
+        str | None,
+        Option(help="What makes features: module:function, such as my_network:encode."),
+    ] = None,
     set_values: opt.SetValues = None,
     trials: Annotated[int, Option(help="Trainings of each way.")] = 4,
     experience: Annotated[
         str | None,
-        Option(
-            help=f"Go by what choosing gains on your own data: {OWN} takes each of its groups as "
-            "the target first (half a minute each, kept in the cache folder); or a file of such "
-            "gains, as that folder has."
-        ),
+        Option(help=f"{OWN}: take each group of the data as the target first, and go by that."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -78,17 +66,15 @@ def advise(
     source = opt.one_source(data)
     if source is None:
         raise DataError("--data is missing: the sources to choose from, such as --data glyphs.")
-    if out is not None:
-        check_output(out, ADVICE)
-    if way != AUTO:
-        opt.refuse_given(advise, f"--way {way}", experience=experience)
+    opt.check_out(out, ADVICE)
+    if experience not in (None, OWN):
+        raise DataError(f"--experience {experience}: write {OWN}, or leave it out.")
+    opt.refuse_given(advise, way != AUTO and f"--way {way}", experience=experience)
     settings = changed(AdvisorSettings(), opt.given_settings(AdvisorSettings, flags, set_values)[0])
     pool, seen = load_pool(source, encoder=encoder), None
     meant = find_target(target, pool, **settings.target_sizes())
-    if experience == OWN:
+    if experience is not None:
         seen = experience_of(pool, learner, budget, settings, but=target)
-    elif experience is not None:
-        seen = _seen(Path(experience), learner)
     advice = advise_for(
         pool, meant, budget, learner=learner, way=way, settings=settings, trials=trials,
         experience=seen,
@@ -96,20 +82,3 @@ def advise(
     if out is not None:
         advice.save(out)
     opt.print_result(as_json, advice.to_dict(), advice.summary(), out)
-
-
-def _seen(ledger: Path, learner: str) -> "list[GainSeen]":
-    """What a ledger says of a learner; an error where it says nothing."""
-    from taskscape.io.ledger import read_ledger
-    from taskscape.targets.rotation import gains_seen
-
-    if not ledger.is_file():
-        raise DataError(f"--experience {ledger} is not a file.")
-    entries = [e for e in read_ledger(ledger) if e["cell"].get("what") == "target"]
-    seen = [s for s in gains_seen(entries) if s.learner == learner]
-    if not seen:
-        raise DataError(
-            f"{ledger} holds no gains of {learner}. `--experience {OWN} --learner {learner}` "
-            "measures them on your own data."
-        )
-    return seen

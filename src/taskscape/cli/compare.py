@@ -1,7 +1,7 @@
 """``taskscape compare``, ``nearest`` and ``diagram``: distances, and what they explain."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -23,70 +23,51 @@ def compare(
     similarity: opt.SimilarityName = DEFAULT_SIMILARITY,
     data: Annotated[
         list[str] | None,
-        Option(
-            help="The data that the tasks are from, to tell whether the sets are alike, and for "
-            "--similarity and --retrieval; may be repeated."
-        ),
+        Option(help="The data that the tasks are from, to tell whether they are alike."),
     ] = None,
     retrieval: Annotated[
         bool,
-        Option(
-            "--retrieval",
-            help="Instead: how often tasks of unseen groups of --data find their own group by "
-            "--similarity. --out is then a picture of who is taken for whom.",
-        ),
+        Option("--retrieval", help="Instead: how often tasks of new groups find their own."),
     ] = False,
-    validation: Annotated[
-        Path | None, Option(help="Validation tasks, to stand beside the test tasks.")
-    ] = None,
     k: Annotated[int, Option("-k", help="How many nearest training tasks to look at.")] = 10,
     n_way: Annotated[int, Option(help="With --retrieval: classes per task.")] = 5,
     n_shot: Annotated[int, Option(help="With --retrieval: samples per class.")] = 5,
     seed: opt.Seed = 0,
-    out: Annotated[Path | None, Option(help="Write a CSV with a row for every test task.")] = None,
+    out: Annotated[
+        Path | None, Option(help="A CSV with a row for every test task; or the groups' picture.")
+    ] = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Mean distance from each test task to the training tasks, and whether the sets are alike."""
-    from taskscape.cli.file_distances import TABLE, by_posteriors, by_samples, write_distances
+    from taskscape.cli.file_distances import TABLE, compare_files
+    from taskscape.pools import load_pool
+    from taskscape.similarity import retrieval as find_each_other
 
-    factor = find_similarity(similarity).factor
+    find_similarity(similarity)
+    source = opt.one_source(data)
     if retrieval:
         beside = "--retrieval, which draws its own tasks"
         if test is not None:
             raise DataError(f"TEST and TRAIN have no effect with {beside}. Leave them out.")
-        opt.refuse_given(compare, beside, validation=validation, k=k)
-        sizes = {"n_way": n_way, "n_shot": n_shot, "seed": seed}
-        _retrieve(opt.one_source(data), similarity, sizes, out, as_json)
+        opt.refuse_given(compare, beside, k=k)
+        if source is None:
+            raise DataError("--retrieval needs --data, what tasks are drawn from.")
+        opt.check_out(out, PICTURE)
+        found = find_each_other(
+            load_pool(source), similarity, n_way=n_way, n_shot=n_shot, seed=seed
+        )
+        if out is not None:
+            found.measure.plot(out)
+        opt.print_result(as_json, found.to_dict(), found.summary(), out)
         return
     opt.refuse_given(compare, "TEST and TRAIN, which have sizes", n_way=n_way, n_shot=n_shot)
     if test is None or train is None:
         raise DataError("give TEST and TRAIN, files of tasks; or --retrieval and --data.")
-    if data is None:
-        beside = "TEST and TRAIN alone, without --data"
-        opt.refuse_given(compare, beside, validation=validation, seed=seed)
-    if out is not None:
-        check_output(out, TABLE)
-    measure = by_samples if factor is None else by_posteriors
-    compared = measure(similarity, opt.one_source(data), test, train, validation, k, seed)
-    if out is not None:
-        write_distances(out, compared)
-    opt.print_result(as_json, compared.to_dict(), compared.summary(), out)
-
-
-def _retrieve(
-    source: str | None, similarity: str, sizes: dict[str, Any], out: Path | None, as_json: bool
-) -> None:
-    from taskscape.pools import load_pool
-    from taskscape.similarity import retrieval
-
-    if source is None:
-        raise DataError("--retrieval needs --data, what tasks are drawn from.")
-    if out is not None:
-        check_output(out, PICTURE)
-    test = retrieval(load_pool(source), similarity, **sizes)
-    if out is not None:
-        test.measure.plot(out)
-    opt.print_result(as_json, test.to_dict(), test.summary(), out)
+    beside = "TEST and TRAIN alone, without --data"
+    opt.refuse_given(compare, data is None and beside, seed=seed)
+    opt.check_out(out, TABLE)
+    plain, words = compare_files(similarity, source, test, train, k, seed, out)
+    opt.print_result(as_json, plain, words, out)
 
 
 @opt.command(
@@ -99,50 +80,29 @@ def nearest(
         str,
         Option(help='The id of a task in --query; with --model, classes: a,b,c or ["a, b", "c"].'),
     ],
-    query: Annotated[
-        Path | None, Option(help="Embedded tasks; without it, ids are the catalogue's.")
-    ] = None,
+    query: Annotated[Path | None, Option(help="Embedded tasks; default: CATALOGUE.")] = None,
     model: Annotated[Path | None, Option(help="Embeds a task given by its classes.")] = None,
     data: Annotated[
         list[str] | None,
-        Option(
-            help="The data that has the classes: needed with --model, otherwise to put the most "
-            "alike of equally near tasks first; may be repeated."
-        ),
+        Option(help="The data of the classes: for --model, or to put the most alike first."),
     ] = None,
     k: Annotated[int, Option("-k", help="How many tasks.")] = 10,
-    any_class: Annotated[
-        list[str] | None, Option(help="Only tasks with this class; may be repeated.")
-    ] = None,
+    any_class: Annotated[list[str] | None, Option(help="Only tasks with this class.")] = None,
     group: Annotated[str | None, Option(help="Only tasks within this group.")] = None,
-    n_way: Annotated[
-        str | None, Option(help="Only tasks of this many classes: 5, or 5-10.")
-    ] = None,
+    n_way: Annotated[str | None, Option(help="Only tasks of so many classes: 5-10.")] = None,
     similarity: opt.SimilarityName = DEFAULT_SIMILARITY,
     as_json: opt.AsJson = False,
 ) -> None:
     """The tasks of a catalogue that are nearest to one task."""
-    from taskscape.cli.file_distances import find_nearest, find_task
-    from taskscape.embeddings import Catalogue, TaskFilter
+    from taskscape.cli.file_distances import find_nearest
+    from taskscape.embeddings import TaskFilter
 
-    look_in = Catalogue(catalogue)
-    source = opt.one_source(data)
-    asked = find_task(look_in, task, query, model, source)
-    asked.header.check_same_model(look_in.header, str(query or model or catalogue), str(catalogue))
     ways = None if n_way is None else opt.parse_range(n_way, "--n-way")
     only = TaskFilter(any_class=any_class or None, group=group, n_way=ways)
-    rows, near = find_nearest(look_in, asked, k, only, source, similarity)
-    about, ties = {"task": int(asked.ids[0]), "classes": list(asked.names(0))}, int(near.ties[0])
-    unit = asked.header.unit or "1 is how far two training tasks are on average"
-    words = [f"nearest to the task of {', '.join(asked.names(0))} (distances: {unit}):"]
-    for row in rows:
-        same = ties > 1 and row["distance"] - near.distances.min() <= near.tie
-        far = "not told apart" if same else f"{row['distance']:14.4g}"
-        alike = f" {row['by_classes']:8.4g} apart" if "by_classes" in row else ""
-        words.append(f"{far}{alike}  task {row['task']:<8} {', '.join(row['classes'])}")
-    words.append(near.summary())
-    plain = {"query": about, "ties": ties, "nearest": rows}
-    opt.print_result(as_json, plain, "\n".join(words))
+    source = opt.one_source(data)
+    opt.print_result(
+        as_json, *find_nearest(catalogue, task, query, model, source, k, only, similarity)
+    )
 
 
 @opt.command(
@@ -151,54 +111,40 @@ def nearest(
 )
 def diagram(
     table: Annotated[
-        Path,
-        Argument(
-            help="A CSV with a row for every test task; or, with TRAIN, test tasks by `taskscape "
-            "embed`."
-        ),
+        Path, Argument(help="A CSV with a row for every test task; or embedded test tasks.")
     ],
     train: Annotated[
-        Path | None,
-        Argument(help="Training tasks by `taskscape embed`: distances are then computed."),
+        Path | None, Argument(help="Embedded training tasks: distances are then computed.")
     ] = None,
     accuracies: Annotated[
         Path | None,
-        Option(
-            help="With TRAIN: a CSV of accuracies, with a column for each learner, and task (its "
-            "number) or classes to say which task a row is of."
-        ),
+        Option(help="With TRAIN: a CSV with a column for each learner, and task or classes."),
     ] = None,
     distance: Annotated[str, Option(help="The column of distances.")] = "distance",
     accuracy: Annotated[
-        list[str] | None,
-        Option(help="A column of accuracies; may be repeated. Default: all that is left."),
+        list[str] | None, Option(help="A column of accuracies; default: all that is left.")
     ] = None,
     difficulty: Annotated[
         list[str] | None, Option(help="A column of difficulties; default: those called difficulty…")
     ] = None,
-    classes: Annotated[
-        str | None, Option(help="The column of classes: JSON lists of names, or ids.")
-    ] = None,
+    classes: Annotated[str | None, Option(help="The column of classes: JSON, or ids.")] = None,
     similarity: opt.SimilarityName = DEFAULT_SIMILARITY,
     n_bins: Annotated[int, Option(help="How many bins.")] = 10,
     bins: Annotated[str, Option(help="paper: of equal width; quantile: equal counts.")] = ("paper"),
     seed: opt.Seed = 0,
-    title: Annotated[str | None, Option(help="A title for the picture.")] = None,
-    out: Annotated[
-        list[Path] | None, Option(help="Write .png, .svg, .pdf or .json; may be repeated.")
-    ] = None,
+    out: Annotated[list[Path] | None, Option(help="Write .png, .svg, .pdf or .json.")] = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Does distance to the training tasks explain accuracy? Numbers, and a picture."""
     from taskscape import diagram as diagrams
     from taskscape.diagram.plot import FORMATS
 
-    for path in out or []:
+    as_data = [path for path in out or () if path.suffix.lower() == ".json"]
+    pictures = [path for path in out or () if path not in as_data]
+    for path in (*as_data, *pictures):
         if path.suffix.lower() not in (*FORMATS, ".json"):
             raise DataError(f"--out {path}: expected .json, {', '.join(FORMATS)}.")
-        check_output(path, diagrams.DIAGRAM_FILE if path.suffix.lower() == ".json" else PICTURE)
-    if all(path.suffix.lower() == ".json" for path in out or []):
-        opt.refuse_given(diagram, "no picture in --out", title=title)
+        check_output(path, diagrams.DIAGRAM_FILE if path in as_data else PICTURE)
     if (train is None) != (accuracies is None):
         raise DataError(
             "give TEST and TRAIN with --accuracies, such as: taskscape diagram test.parquet "
@@ -223,9 +169,8 @@ def diagram(
         data.distance, data.accuracy, classes=data.classes, difficulty=data.difficulty,
         n_bins=n_bins, bins=bins, seed=seed,
     )  # fmt: skip
-    for path in out or []:
-        if path.suffix.lower() == ".json":
-            drawn.save(path)
-        else:
-            drawn.plot(path, title=title)
+    for path in as_data:
+        drawn.save(path)
+    for path in pictures:
+        drawn.plot(path)
     opt.print_result(as_json, drawn.to_dict(), drawn.summary(), *out or ())

@@ -12,6 +12,8 @@ from taskscape.cli import options as opt
 from taskscape.errors import DataError
 from taskscape.io.files import check_output
 from taskscape.io.pictures import PICTURE
+from taskscape.settings import changed
+from taskscape.study.config import SourceSettings
 
 if TYPE_CHECKING:
     from typer import Context
@@ -43,23 +45,20 @@ def list_known(context: Context, as_json: opt.AsJson = False) -> None:
 
     from taskscape.pools import POOLS, data_dir
 
-    paths = {name: known.locate() for name, known in POOLS.items()}
+    rows: list[dict[str, Any]] = [
+        {"name": name, "description": known.description, "path": known.locate()}
+        for name, known in POOLS.items()
+    ]
     if as_json:
-        rows = [
-            {"name": n, "description": POOLS[n].description, "path": path and str(path)}
-            for n, path in paths.items()
-        ]
-        typer.echo(json.dumps({"folder": str(data_dir()), "pools": rows}, indent=2))
+        typer.echo(json.dumps({"folder": data_dir(), "pools": rows}, indent=2, default=str))
         return
     table = Table("name", "what it is", "on this machine?")
-    for name, path in paths.items():
-        table.add_row(name, POOLS[name].description, "not found" if path is None else str(path))
-    console = Console()
-    console.print(table)
-    console.print(
+    for row in rows:
+        table.add_row(row["name"], row["description"], str(row["path"] or "not found"))
+    Console().print(table)
+    typer.echo(
         f"Data sets are looked for in {data_dir()} (set TASKSCAPE_DATA to change it). Your own: "
-        "a folder of class folders, .npz, .parquet, .arrow, .csv or .zip, given by its path.",
-        soft_wrap=True,
+        "a folder of class folders, .npz, .parquet, .arrow, .csv or .zip, given by its path."
     )
 
 
@@ -71,14 +70,14 @@ def show(
     as_json: opt.AsJson = False,
 ) -> None:
     """Show counts by split and group, sample sizes, and a contact sheet."""
+    from taskscape.io.values import plain
     from taskscape.pools import load_pool
     from taskscape.pools.sheet import contact_sheet
 
-    if out is not None:
-        check_output(out, PICTURE)
+    opt.check_out(out, PICTURE)
     pool = load_pool(source, split=split)
     if as_json:
-        typer.echo(json.dumps(_summarise(pool), indent=2))
+        typer.echo(json.dumps(plain(pool.to_dict()), indent=2))
     else:
         _print_summary(pool)
     if out is not None:
@@ -92,26 +91,18 @@ def show(
     "data save flowers.csv --option label_column=species --out mine",
     to=data_app,
 )
+@opt.takes_settings(SourceSettings, every=True)
 def save(
     source: opt.Source,
     out: Annotated[Path, Option(help="The folder to write, for any command to open.")],
-    image_size: opt.ImageSize = None,
-    min_samples: opt.MinSamples = None,
-    skip_damaged: opt.SkipDamaged = False,
-    split_file: opt.SplitFile = None,
-    group_file: opt.GroupFile = None,
-    encoder: opt.Encoder = None,
-    option: Annotated[
+    set_values: Annotated[
         list[str] | None,
-        Option(
-            help="NAME=VALUE, any other option of load_pool, such as label_column=species; may be "
-            "repeated."
-        ),
+        Option("--option", metavar="NAME=VALUE", help="Any other option of load_pool."),
     ] = None,
     deal: Annotated[
-        int | None,
-        Option("--deal", min=0, help="Deal out missing splits by chance, with this seed."),
+        int | None, Option(min=0, help="Deal out missing splits by chance, with this seed.")
     ] = None,
+    **flags: Any,
 ) -> None:
     """Keep data with what was decided for them, so that every command sees the same.
 
@@ -122,15 +113,13 @@ def save(
     from taskscape.pools.cache import POOL
 
     check_output(out, POOL)
-    given: dict[str, Any] = {"min_samples": min_samples, "skip_damaged": skip_damaged or None}
-    for name, _, value in (text.partition("=") for text in option or ()):
+    chosen = {name: value for name, value in flags.items() if value is not None}
+    given = changed(SourceSettings(), chosen).options()
+    for name, _, value in (text.partition("=") for text in set_values or ()):
         if name not in signature(load_pool).parameters or not value:
             raise DataError(f"--option {name}={value}: expected label_column=species, for example.")
         given[name] = value.split(",") if name == "feature_columns" else value
-    pool = load_pool(
-        source, image_size=image_size, splits=split_file, groups=group_file, encoder=encoder,
-        **given,
-    )  # fmt: skip
+    pool = load_pool(source, **given)
     if deal is not None:
         pool = split_classes(pool, deal)
     pool.save(out)
@@ -141,10 +130,8 @@ def save(
 @opt.command("data get omniglot", to=data_app)
 def get(name: Annotated[str, Argument(help="The name of a known data set.")]) -> None:
     """Download a known data set into the data folder and check it."""
-    from taskscape.pools import POOLS, load_pool
+    from taskscape.pools import load_pool
 
-    if name not in POOLS:
-        raise DataError(f"no known data set {name!r}; known are {', '.join(POOLS)}.")
     typer.echo(repr(load_pool(name, download=True)))
 
 
@@ -160,20 +147,9 @@ def tasks(
     n_shot: Annotated[str, Option(help="Samples per class: 5, 1-5, or all.")] = "5",
     n_query: opt.NQuery = 0,
     split: Annotated[str | None, Option(help="train, val, test, or train+val.")] = None,
-    within_group: Annotated[
-        bool, Option("--within-group", help="All classes of a task from one group.")
-    ] = False,
-    group_weights: Annotated[
-        str,
-        Option(
-            help="With --within-group: each of groups or sources as likely, or by number of "
-            "classes."
-        ),
-    ] = "groups",
+    within_group: Annotated[bool, Option("--within-group", help="Of one group each.")] = False,
     unique: Annotated[bool, Option("--unique", help="Each set of classes at most once.")] = False,
-    every: Annotated[
-        bool, Option("--all", help="Every combination of classes instead of a sample.")
-    ] = False,
+    every: Annotated[bool, Option("--all", help="Every combination of classes.")] = False,
     seed: opt.Seed = 0,
 ) -> None:
     """Draw tasks, or list all of them, and write a manifest that can be published and re-used."""
@@ -182,31 +158,14 @@ def tasks(
 
     way, shot = opt.parse_range(n_way, "--n-way"), opt.parse_shots(n_shot)
     check_output(out, TASKS)
-    if every:
-        beside, weights = "--all, which lists every combination", group_weights
-        opt.refuse_given(tasks, beside, n_tasks=n_tasks, unique=unique, group_weights=weights)
+    beside = "--all, which lists every combination"
+    opt.refuse_given(tasks, every and beside, n_tasks=n_tasks, unique=unique)
     drawn = sample_tasks(
         load_pool(source), "all" if every else n_tasks, n_way=way, n_shot=shot, n_query=n_query,
-        split=split, within_group=within_group, group_weights=group_weights, unique=unique,
-        seed=seed,
+        split=split, within_group=within_group, unique=unique, seed=seed,
     )  # fmt: skip
     drawn.save(out)
     typer.echo(f"{drawn!r}\nwritten to {out}")
-
-
-def _summarise(pool: "taskscape.ClassPool") -> dict[str, Any]:
-    """What ``data show`` reports, as plain values."""
-    return {
-        "name": pool.name,
-        "classes": len(pool),
-        "samples": pool.n_samples,
-        "kind": "images" if pool.is_images else "features",
-        "sample_shape": list(pool.sample_shape),
-        "fewest_samples": int(pool.counts.min()),
-        "most_samples": int(pool.counts.max()),
-        "fingerprint": pool.fingerprint,
-        "parts": pool.parts(),
-    }
 
 
 def _print_summary(pool: "taskscape.ClassPool") -> None:
@@ -215,14 +174,10 @@ def _print_summary(pool: "taskscape.ClassPool") -> None:
 
     from taskscape.plain_text import low_to_high
 
-    console = Console()
     table = Table("split", "group", "classes", "samples")
     for part in pool.parts():
         counts = (f"{part[what]:,}" for what in ("classes", "samples"))
         table.add_row(part["split"] or "–", part["group"] or "–", *counts)
-    console.print(table)
-    per_class = low_to_high(pool.counts.tolist())
-    console.print(f"{pool!r}; {per_class} samples per class", soft_wrap=True, highlight=False)
-    console.print(f"fingerprint {pool.fingerprint}", highlight=False)
-    for note in pool.info.get("notes", ()):
-        console.print(note, soft_wrap=True, highlight=False)
+    Console().print(table)
+    typer.echo(f"{pool!r}; {low_to_high(pool.counts.tolist())} samples per class")
+    typer.echo("\n".join([f"fingerprint {pool.fingerprint}", *pool.info.get("notes", ())]))

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from importlib import metadata
-from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -25,27 +25,23 @@ def doctor(as_json: opt.AsJson = False) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    looks = {
-        "versions": _versions,
-        "devices": _devices,
-        "folders": _folders,
-        "data": _data,
-        "small run": _small_run,
-    }
-    checks = []
-    for name, look in looks.items():
+    checks: list[dict[str, Any]] = []
+    for look in (_versions, _devices, _data, _small_run):
+        name = look.__name__.strip("_").replace("_", " ")
         try:
-            checks.append((name, True, look()))
+            checks.append({"name": name, "good": True, "found": look()})
         except Exception as error:  # the others are made all the same
-            checks.append((name, False, f"{type(error).__name__}: {error}"))
-    wrong = [name for name, good, _ in checks if not good]
+            checks.append(
+                {"name": name, "good": False, "found": f"{type(error).__name__}: {error}"}
+            )
+    wrong = [check["name"] for check in checks if not check["good"]]
     if as_json:
-        rows = [{"name": name, "good": good, "found": result} for name, good, result in checks]
-        typer.echo(json.dumps({"ready": not wrong, "checks": rows}, indent=2))
+        typer.echo(json.dumps({"ready": not wrong, "checks": checks}, indent=2))
     else:
         table = Table("", "what", "found")
-        for name, good, result in checks:
-            table.add_row("[green]ok[/]" if good else "[bold red]wrong[/]", name, Text(result))
+        for check in checks:
+            good = "[green]ok[/]" if check["good"] else "[bold red]wrong[/]"
+            table.add_row(good, check["name"], Text(check["found"]))
         console = Console()
         console.print(table)
         verdict = f"[bold red]Not ready[/]: {', '.join(wrong)}. The table says what is wrong."
@@ -59,18 +55,16 @@ def _versions() -> str:
     from packaging.requirements import Requirement
 
     wrong, versions = [], [f"taskscape {metadata.version('taskscape')}"]
-    for line in metadata.requires("taskscape") or []:
-        needed = Requirement(line)
+    for needed in map(Requirement, metadata.requires("taskscape") or []):
         if needed.marker is not None:  # an extra
             continue
         try:
             version = metadata.version(needed.name)
         except metadata.PackageNotFoundError:
-            wrong.append(f"{needed.name} is missing")
-            continue
+            version = "missing"
         versions.append(f"{needed.name} {version}")
-        if not needed.specifier.contains(version, prereleases=True):
-            wrong.append(f"{needed.name} {version} is not {needed.specifier}")
+        if version == "missing" or not needed.specifier.contains(version, prereleases=True):
+            wrong.append(f"{needed.name} is {version}, not {needed.specifier}")
     if wrong:
         raise RuntimeError(f"{'; '.join(wrong)}. Install taskscape again: pip install -U taskscape")
     return ", ".join(versions)
@@ -90,26 +84,20 @@ def _devices() -> str:
     return "; ".join(words)
 
 
-def _folders() -> str:
+def _data() -> str:
     """Where data and caches lie; an error if the cache cannot be written to."""
     from taskscape.io.files import cache_dir
-    from taskscape.pools import data_dir
+    from taskscape.pools import POOLS, data_dir
 
     cache = cache_dir()
     above = next(p for p in (cache, *cache.parents) if p.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
         raise PermissionError(f"{cache} cannot be written to; name another by TASKSCAPE_CACHE")
-    used = sum(path.stat().st_size for path in Path(cache).rglob("*") if path.is_file())
-    return f"cache {cache} ({used / 2**20:.0f} MB), data {data_dir()}"
-
-
-def _data() -> str:
-    """Which known data sets are on this machine."""
-    from taskscape.pools import POOLS
-
+    used = sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
     here = [name for name, known in POOLS.items() if known.locate() is not None]
-    away = [name for name in POOLS if name not in here]
-    return ", ".join(here) + (f"; not on this machine: {', '.join(away)}" if away else "")
+    there = f"cache {cache} ({used / 2**20:.0f} MB), data {data_dir()}"
+    away = ", ".join(name for name in POOLS if name not in here) or "none"
+    return f"{', '.join(here)}; not on this machine: {away}; {there}"
 
 
 def _small_run() -> str:

@@ -37,9 +37,7 @@ class Search:
 class Work:
     """How a fit of the paper's co-clustering works."""
 
-    checkpoint: str = setting("", "file to save the state to; by default OUT.checkpoint")
     checkpoint_every: int = setting(50, "steps between two checkpoints", at_least=1)
-    tensorboard: str = setting("", "a folder to log to for TensorBoard")
     distributed: bool = setting(
         False, "share the tasks among all devices, and processes of Slurm, MPI or Kubernetes"
     )
@@ -63,17 +61,10 @@ def fit(
     n_shot: opt.NShot = "16",
     seed: opt.Seed = 0,
     paper: Annotated[
-        bool,
-        Option(
-            "--paper",
-            help="Instead: the paper's co-clustering. Distances are then KL between posteriors "
-            "over its task-themes.",
-        ),
+        bool, Option("--paper", help="Instead: the paper's co-clustering and its KL distance.")
     ] = False,
     set_values: opt.SetValues = None,
-    resume: Annotated[
-        bool, Option("--resume", help="With --paper: resume from the checkpoint.")
-    ] = False,
+    resume: Annotated[bool, Option("--resume", help="With --paper: resume the fit.")] = False,
     as_json: opt.AsJson = False,
 ) -> None:
     """Learn what makes tasks alike, from their classes, and write the model.
@@ -95,9 +86,8 @@ def fit(
         raise DataError(
             f"--out {out} is a folder that is there already; name one to be made, such as model."
         )
-    if tasks is not None:
-        sizes = {"split": split, "n_tasks": n_tasks, "n_way": n_way, "n_shot": n_shot}
-        opt.refuse_given(fit, "--tasks", **sizes)
+    sizes = {"split": split, "n_tasks": n_tasks, "n_way": n_way, "n_shot": n_shot}
+    opt.refuse_given(fit, tasks and "--tasks", **sizes)
     if resume and not paper:
         raise DataError("--resume is for --paper; leave it out.")
     values = assigned(named(set_values or ()))
@@ -135,7 +125,7 @@ def _fit_paper(
     as_json: bool,
 ) -> None:
     """Fit the paper's model as the options of the command ask, and write it."""
-    from taskscape.cli.display import FitDisplay, print_fit
+    from taskscape.cli.display import fit_lines, print_fit
     from taskscape.distributed.mesh import first_process, join_processes
     from taskscape.io.arrays import CHECKPOINT, arrays_of_kind
     from taskscape.progress import reported_to
@@ -147,23 +137,20 @@ def _fit_paper(
     if distributed:
         join_processes(*named)
     speaks = first_process()
-    config = model._config()
-    saved = Path(how.checkpoint) if how.checkpoint else out.with_name(f"{out.name}.checkpoint")
-    check_output(out, arrays_of_kind(MODEL), saved)
+    model._config()  # wrong settings are said before the data are read
+    saved = out.with_name(f"{out.name}.checkpoint")
+    check_output(out, arrays_of_kind(MODEL))
     if resume:
         check_output(saved, CHECKPOINT)
     else:
         check_no_checkpoint(saved)
-    logged = Path(how.tensorboard) if how.tensorboard and speaks else None
-    display = FitDisplay(model, logged, quiet=as_json or not speaks)
     drawn = draw()
-    display.tested_on = model._source(drawn, None, config, seed=0)[2]
     only_one = nullcontext() if speaks else reported_to(lambda what, done, total: None)
-    with resumable(saved, speaks), display, only_one, warnings.catch_warnings():
+    with resumable(saved, speaks), only_one, warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)  # the summary says it
         model.fit(
-            drawn, callback=display, checkpoint=saved, checkpoint_every=how.checkpoint_every,
-            resume=resume, distributed=distributed,
+            drawn, callback=fit_lines(as_json or not speaks), checkpoint=saved,
+            checkpoint_every=how.checkpoint_every, resume=resume, distributed=distributed,
         )  # fmt: skip
     if speaks:
         model.save(out)
@@ -198,11 +185,9 @@ def embed(
 
     began = time.monotonic()
     one_file = out.suffix == ".parquet"
-    if tasks is not None:
-        sizes = {"split": split, "n_tasks": n_tasks, "n_way": n_way, "n_shot": n_shot}
-        opt.refuse_given(embed, "--tasks", seed=seed, **sizes)
-    if one_file:
-        opt.refuse_given(embed, f"--out {out}, a single file", engine=engine)
+    sizes = {"split": split, "n_tasks": n_tasks, "n_way": n_way, "n_shot": n_shot}
+    opt.refuse_given(embed, tasks and "--tasks", seed=seed, **sizes)
+    opt.refuse_given(embed, one_file and f"--out {out}, a single file", engine=engine)
     if out.suffix and not one_file and not out.is_dir():
         raise DataError(
             f"--out {out}: expected a name that ends in .parquet, for a file, or one without an "

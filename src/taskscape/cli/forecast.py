@@ -1,6 +1,5 @@
 """``taskscape forecast``: how well will a trained learner do on new tasks?"""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,12 +8,11 @@ from typer import Option
 
 from taskscape.cli import options as opt
 from taskscape.errors import DataError
-from taskscape.io.files import check_output
+from taskscape.io.files import atomic_write
 
 if TYPE_CHECKING:
     import taskscape
     from taskscape.forecast import Forecaster, Forecasts
-    from taskscape.io.files import Kind
     from taskscape.themes import TaskModel
 
 
@@ -32,24 +30,16 @@ _ACCURACIES = "expected a column accuracy, or accuracy/1, accuracy/2, …, and a
 def forecast(
     model: opt.Model,
     source: opt.Source,
-    train: Annotated[
-        Path | None, Option(help="The learner's training tasks, by `taskscape embed`.")
-    ] = None,
+    train: Annotated[Path | None, Option(help="What it was trained on, embedded.")] = None,
     trained: Annotated[
         Path | None, Option(help="A trained learner, by `taskscape run` or `Trained.save`.")
     ] = None,
     accuracy: Annotated[
         Path | None, Option(help="Instead: its accuracy on each calibration task, CSV or Parquet.")
     ] = None,
-    calibration: Annotated[
-        Path | None, Option(help="Calibration tasks, written by `taskscape tasks`.")
-    ] = None,
+    calibration: Annotated[Path | None, Option(help="Calibration tasks, as a file.")] = None,
     calibration_split: Annotated[
-        str,
-        Option(
-            help="Without --calibration: draw them from this split, of classes that the learner "
-            "has not seen."
-        ),
+        str, Option(help="Or draw them from this split, which the learner has not seen.")
     ] = "val",
     n_calibration: Annotated[int, Option(help="How many calibration tasks to draw.")] = 1000,
     n_query: opt.NQuery = 15,
@@ -65,7 +55,7 @@ def forecast(
     seed: opt.Seed = 0,
     confidence: Annotated[float, Option(help="What the intervals should hold.")] = 0.9,
     save: Annotated[Path | None, Option(help="Keep the forecaster in this folder.")] = None,
-    out: Annotated[Path | None, Option(help="Write a .csv, .parquet or .json file.")] = None,
+    out: Annotated[Path | None, Option(help="Write a CSV with a row for every task.")] = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Expected accuracy of a trained learner on new tasks, from their labelled samples alone.
@@ -75,24 +65,26 @@ def forecast(
     """
     from taskscape.embeddings import Embeddings
     from taskscape.forecast import Forecaster
+    from taskscape.forecast.result import BECAUSE
     from taskscape.io.arrays import arrays_of_kind
+    from taskscape.io.tables import table_with, write_csv
     from taskscape.pools import load_pool
+    from taskscape.tasks.class_lists import write_classes
     from taskscape.themes.task_model import TaskModel
 
-    if out is not None:
-        check_output(out, _table(out))
-    if tasks is not None:
-        opt.refuse_given(forecast, "--tasks", split=split, n_tasks=n_tasks)
-    if calibration is not None:
-        sizes = {"calibration_split": calibration_split, "n_calibration": n_calibration}
-        opt.refuse_given(forecast, "--calibration", n_query=n_query, **sizes)
+    table = table_with("a table of forecasts", *_COLUMNS, more=BECAUSE)
+    opt.check_out(out, table)
+    opt.refuse_given(forecast, tasks and "--tasks", split=split, n_tasks=n_tasks)
+    opt.refuse_given(
+        forecast, calibration and "--calibration", n_query=n_query, n_calibration=n_calibration,
+        calibration_split=calibration_split,
+    )  # fmt: skip
     for given, beside in ((calibration, "--calibration"), (forecaster, "--forecaster")):
-        if tasks is not None and given is not None:
-            opt.refuse_given(forecast, f"--tasks and {beside}", n_way=n_way, n_shot=n_shot)
-            if trained is None:
-                opt.refuse_given(forecast, f"--tasks and {beside}", seed=seed)
-    if accuracy is not None:
-        opt.refuse_given(forecast, "--accuracy, already measured", episodes=episodes)
+        both = tasks and given and f"--tasks and {beside}"
+        opt.refuse_given(forecast, both, n_way=n_way, n_shot=n_shot)
+        opt.refuse_given(forecast, trained is None and both, seed=seed)
+    beside = "--accuracy, already measured"
+    opt.refuse_given(forecast, accuracy and beside, episodes=episodes)
     if forecaster is not None:
         opt.refuse_given(
             forecast, "--forecaster, which is calibrated already", train=train, trained=trained,
@@ -105,8 +97,7 @@ def forecast(
         raise DataError("give either --trained, to be evaluated, or --accuracy, already measured.")
     elif accuracy is not None and calibration is None:
         raise DataError("--accuracy needs --calibration, the tasks that it was measured on.")
-    if save is not None:
-        check_output(save, arrays_of_kind("forecaster"), forecaster, out)
+    opt.check_out(save, arrays_of_kind("forecaster"), forecaster, out)
     fitted, pool = TaskModel.load(model), load_pool(source)
     new = opt.get_tasks(pool, tasks, split, n_tasks, n_way, n_shot, seed)
     if forecaster is not None:
@@ -125,36 +116,10 @@ def forecast(
     names = [list(new.names(i)) for i in range(len(new))]
     plain = {**forecasts.to_dict(), "classes": names}
     if out is not None:
-        _write(out, plain, {"task": range(len(new)), "classes": names, **forecasts.columns()})
+        rows: dict[str, Any] = {"task": range(len(new)), "classes": [*map(write_classes, names)]}
+        with atomic_write(out, table) as file:
+            write_csv(file, rows | forecasts.columns())
     opt.print_result(as_json, plain, _words(ready, forecasts, names), out, save)
-
-
-def _table(path: Path) -> "Kind":
-    """The kind of table that an ending names, by which one of before is known again."""
-    from taskscape.forecast import FORECASTS_FILE
-    from taskscape.forecast.result import BECAUSE
-    from taskscape.io.tables import table_with
-
-    table = table_with("a table of forecasts", *_COLUMNS, more=BECAUSE)
-    kinds = {".csv": table, ".parquet": table, ".json": FORECASTS_FILE}
-    if path.suffix not in kinds:
-        raise DataError(f"--out {path}: expected a name that ends in .csv, .parquet or .json.")
-    return kinds[path.suffix]
-
-
-def _write(path: Path, plain: dict[str, Any], columns: dict[str, Any]) -> None:
-    """Write a row for each task, or as JSON all there is."""
-    from taskscape.io.files import atomic_write
-    from taskscape.io.tables import write_csv, write_table
-    from taskscape.tasks.class_lists import write_classes
-
-    with atomic_write(path, _table(path)) as file:
-        if path.suffix == ".json":
-            file.write_text(json.dumps(plain, ensure_ascii=False) + "\n", encoding="utf-8")
-        elif path.suffix == ".parquet":
-            write_table(file, columns)
-        else:
-            write_csv(file, columns | {"classes": list(map(write_classes, columns["classes"]))})
 
 
 def _measured(

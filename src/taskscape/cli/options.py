@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from taskscape.distributed.engine import ENGINES
 from taskscape.errors import DataError
+from taskscape.io.files import Kind, check_output
 from taskscape.meta.learners import LEARNERS
 from taskscape.settings import assigned, flags_of, named, settings_in
 from taskscape.similarity.known import SIMILARITIES, find_similarity
@@ -19,6 +20,8 @@ from taskscape.similarity.known import SIMILARITIES, find_similarity
 if TYPE_CHECKING:
     import taskscape
 
+_MOST_BYTES = 1 << 31
+"""Of a catalogue that is read into memory."""
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
@@ -58,26 +61,36 @@ def command(*typed: str, to: typer.Typer = app) -> Callable[[Command], Command]:
     return to.command(cls=PlainCommand, epilog=f"Example:  {examples}")
 
 
-def takes_settings(config: type) -> Callable[[Command], Command]:
-    """Give a command an option for every setting that has a flag, before its ``--set``."""
+def takes_settings(config: type, *, every: bool = False) -> Callable[[Command], Command]:
+    """Give a command an option for every setting that has a flag, before its ``--set``.
+
+    With ``every``, for all of them, each of its kind.
+    """
+
+    settings = settings_in(config)
+    by_flag = {_flag(name): [name] for name in settings} if every else flags_of(config)
 
     def with_options(function: Command) -> Command:
-        takes, every = signature(function), settings_in(config)
+        takes = signature(function)
         *own, _ = (p.replace(kind=Parameter.KEYWORD_ONLY) for p in takes.parameters.values())
         flags, place = [], [p.name for p in own].index("set_values")
-        for flag, names in flags_of(config).items():
-            of = every[names[0]]
+        for flag, names in by_flag.items():
+            of = settings[names[0]]
             words = f"{of.metadata['help'][:1].upper()}{of.metadata['help'][1:]}"
-            if len(names) == 1 and not isinstance(of.default, tuple):
+            if len(names) == 1 and of.default != "" and not isinstance(of.default, tuple | bool):
                 words += f"; default: {of.default}"
-            option = Option(flag, help=f"{words}.", metavar="VALUE")
-            kind = Annotated[list[str] | None, option]
+            typed: Any = type(of.default) if every else list[str]
+            kind = Annotated[typed | None, Option(flag, help=f"{words}.", metavar="VALUE")]
             name = flag.strip("-").replace("-", "_")
             flags.append(Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind))
         function.__signature__ = takes.replace(parameters=[*own[:place], *flags, *own[place:]])  # type: ignore[attr-defined]
         return function
 
     return with_options
+
+
+def _flag(name: str) -> str:
+    return f"{'-' if len(name) == 1 else '--'}{name.replace('_', '-')}"
 
 
 def given_settings(
@@ -91,13 +104,13 @@ def given_settings(
     """
     texts: dict[str, str] = {}
     words: list[str] = []
-    every = settings_in(config)
+    settings = settings_in(config)
     for flag, names in flags_of(config).items():
         typed = flags.get(flag.strip("-").replace("-", "_")) or []
         words += [word for value in typed for word in (flag, value)]
         for name in names if typed else ():
             texts[name] = typed[-1]
-            if isinstance(every[name].default, str):
+            if isinstance(settings[name].default, str):
                 texts[name] = json.dumps(one_source(typed), ensure_ascii=False)
             elif len(typed) > 1:
                 texts[name] = json.dumps(typed, ensure_ascii=False)
@@ -116,9 +129,7 @@ Source = Annotated[
 Model = Annotated[Path, Argument(help="A model written by `taskscape fit`.")]
 TasksFile = Annotated[
     Path | None,
-    Option(
-        "--tasks", help="Tasks by `taskscape tasks`, or a CSV of your own: task, class, sample."
-    ),
+    Option("--tasks", help="Tasks by `taskscape tasks`, or CSV: task, class, sample."),
 ]
 Split = Annotated[str | None, Option(help="Draw from this split: train, val, test, train+val.")]
 NTasks = Annotated[int, Option(help="How many tasks to draw.")]
@@ -144,31 +155,12 @@ SimilarityName = Annotated[
     ),
 ]
 Engine = Annotated[str, Option(help=f"Who does the work. {meanings(ENGINES)}")]
-ImageSize = Annotated[int | None, Option(help="Pixels to bring pictures to: height and width.")]
-MinSamples = Annotated[
-    int | None, Option(help="Leave out classes with fewer samples, and say which.")
-]
-SkipDamaged = Annotated[
-    bool, Option("--skip-damaged", help="Leave out what cannot be read, and say what it was.")
-]
-SplitFile = Annotated[
-    Path | None, Option(help="A CSV with the columns class and split: train, val or test.")
-]
-GroupFile = Annotated[Path | None, Option(help="A CSV with the columns class and group.")]
-Encoder = Annotated[
-    str | None,
-    Option(
-        help="What makes features of samples: module:function, such as my_network:encode for a "
-        "function of my_network.py in this folder."
-    ),
-]
 SetValues = Annotated[
     list[str] | None,
     Option(
-        "--set", metavar="NAME=VALUE",
-        help="Any other setting; may be repeated. A name that is not known is answered with all.",
+        "--set", metavar="NAME=VALUE", help="Any other setting; a wrong name is answered with all."
     ),
-]  # fmt: skip
+]
 AsJson = Annotated[bool, Option("--json", help="Print JSON instead of words.")]
 
 
@@ -214,17 +206,24 @@ def get_tasks(
     )  # fmt: skip
 
 
-def read_tasks_of(similarity: str, data: str | None, test: Path, train: Path) -> tuple[Any, Any]:
-    """Test and training tasks as a similarity measure takes them: embedded, or as task sets."""
-    from taskscape.embeddings import Embeddings
+def read_tasks_of(
+    similarity: str, data: str | None, test: Path, train: Path, stream: bool = False
+) -> tuple[Any, Any]:
+    """Test and training tasks as a similarity measure takes them: embedded, or as task sets.
+
+    With ``stream``, embedded training tasks that are very many are read as they are needed.
+    """
+    from taskscape.embeddings import Catalogue, Embeddings
     from taskscape.pools import load_pool
     from taskscape.tasks import TaskSet
 
     factor = find_similarity(similarity).factor
     if factor is not None:
-        asked, known = Embeddings.load(test), Embeddings.load(train)
+        asked, known = Embeddings.load(test), Catalogue(train)
         asked.header.check_same_model(known.header, str(test), str(train))
-        return (asked.factor(factor), known.factor(factor)) if factor else (asked, known)
+        many = 4 * len(known) * asked.values.shape[1] > _MOST_BYTES
+        trains: Any = known.posteriors() if stream and many else Embeddings.load(train)
+        return (asked.factor(factor), trains.factor(factor)) if factor else (asked, trains)
     if data is None:
         raise DataError(
             f"--similarity {similarity} looks at samples: give --data, what the tasks are from."
@@ -242,12 +241,17 @@ def one_source(data: list[str] | None) -> str | None:
     return "+".join(data) if data else None
 
 
-def refuse_given(command: Callable[..., Any], beside: str, **values: Any) -> None:
-    """Raise an error if one of these options is not as usual: it would not be looked at."""
-    for name, value in values.items():
+def refuse_given(command: Callable[..., Any], beside: Any, **values: Any) -> None:
+    """Raise an error if an option is not as usual where ``beside`` leaves it no effect."""
+    for name, value in values.items() if beside else ():
         if value != signature(command).parameters[name].default:
-            option = f"{'-' if len(name) == 1 else '--'}{name.replace('_', '-')}"
-            raise DataError(f"{option} has no effect with {beside}. Leave it out.")
+            raise DataError(f"{_flag(name)} has no effect with {beside}. Leave it out.")
+
+
+def check_out(path: Path | None, kind: Kind, *others: Path | None) -> None:
+    """Raise an error, before long work begins, if an output that is asked for cannot be written."""
+    if path is not None:
+        check_output(path, kind, *others)
 
 
 def print_result(as_json: bool, plain: Any, words: str, *written: Path | None) -> None:

@@ -1,12 +1,11 @@
 """``taskscape run`` and ``report``: a whole study in one command, and its report again."""
 
-import json
 import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -14,10 +13,6 @@ from typer import Argument, Option
 from taskscape.cli import options as opt
 from taskscape.io.files import check_output
 from taskscape.study.config import PRESETS, StudyConfig, config_from, preset, read_config
-
-if TYPE_CHECKING:
-    import taskscape.cli.display
-    import taskscape.study
 
 
 @opt.command(
@@ -38,12 +33,8 @@ def run(
         Path | None, Option(help="Settings in TOML; options take precedence over them.")
     ] = None,
     set_values: opt.SetValues = None,
-    resume: Annotated[
-        bool, Option("--resume", help="Re-use the finished stages in the folder.")
-    ] = False,
-    overwrite: Annotated[
-        bool, Option("--overwrite", help="Make a study that is in the folder again.")
-    ] = False,
+    resume: Annotated[bool, Option("--resume", help="Re-use finished stages.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Make all stages again.")] = False,
     engine: opt.Engine = "local",
     as_json: opt.AsJson = False,
     **flags: Any,
@@ -55,8 +46,9 @@ def run(
     """
     from taskscape.cli.display import StudyDisplay
     from taskscape.distributed import use_engine
-    from taskscape.report import REPORT
+    from taskscape.report import REPORT, write_report
     from taskscape.study import run_study
+    from taskscape.study.stages import Steps
 
     values, typed = opt.given_settings(StudyConfig, flags, set_values)
     chosen = settings(preset_name, config, values)
@@ -65,16 +57,20 @@ def run(
         rest["--engine"] = engine
     words = [str(w) for option in rest.items() if option[1] is not None for w in option]
     command = shlex.join(["taskscape", "run", *typed, *words])
-    if chosen.report.enabled:
-        check_output(out / "report.html", REPORT)
-    display = StudyDisplay(chosen, quiet=as_json)
+    page = out / "report.html"
+    check_output(page, REPORT)
+    display = StudyDisplay(quiet=as_json)
     try:
         with display, use_engine(engine):
             result = run_study(
                 None, chosen, out, resume=resume, overwrite=overwrite, command=command,
                 listener=display,
             )  # fmt: skip
-            page = _write_page(result, out, display) if chosen.report.enabled else None
+            began = time.perf_counter()
+            display.begin("report")
+            with Steps(display).step(1.0, ""):
+                write_report(result, page)
+            display.end("report", time.perf_counter() - began, False)
     except (KeyboardInterrupt, Exception) as error:
         interrupted = isinstance(error, KeyboardInterrupt)
         if interrupted or display.took:
@@ -87,44 +83,19 @@ def run(
     _print_findings(result, out, page, as_json)
 
 
-def _write_page(
-    result: "taskscape.study.StudyResult", out: Path, display: "taskscape.cli.display.StudyDisplay"
-) -> Path:
-    """The last stage: the report."""
-    from taskscape.progress import reported_to
-    from taskscape.report import write_report
-
-    display.begin("report")
-    began = time.perf_counter()
-    with reported_to(
-        lambda what, done, total: display.advance(done / total if total else 0.0, what)
-    ):
-        write_report(result, out / "report.html")
-    display.end("report", time.perf_counter() - began, False)
-    return out / "report.html"
-
-
-def _print_findings(
-    result: "taskscape.study.StudyResult", out: Path, page: Path | None, as_json: bool
-) -> None:
-    if as_json:
-        outcome = {
-            "out": str(out),
-            "report": None if page is None else str(page),
-            "findings": [asdict(finding) for finding in result.findings],
-            "notes": list(result.notes),
-            "remarks": list(result.remarks()),
-        }
-        typer.echo(json.dumps(outcome, indent=2))
-        return
-    typer.echo("")
-    for number, finding in enumerate(result.findings, start=1):
-        typer.echo(f"{number}. {finding}\n")
-    if remarks := [f"! {remark}\n" for remark in result.remarks()]:
-        typer.echo(f"Read these remarks first:\n{''.join(remarks)}")
-    typer.echo(f"results: {out}")
-    if page is not None:
-        typer.echo(f"report:  {page}")
+def _print_findings(result: Any, out: Path, page: Path, as_json: bool) -> None:
+    outcome = {
+        "out": str(out),
+        "report": str(page),
+        "findings": [asdict(finding) for finding in result.findings],
+        "notes": result.notes,
+        "remarks": result.remarks(),
+    }
+    lines = [f"\n{number}. {found}" for number, found in enumerate(result.findings, start=1)]
+    if remarks := [f"! {remark}" for remark in result.remarks()]:
+        lines += ["\nRead these remarks first:", *remarks]
+    lines += [f"\nresults: {out}", f"report:  {page}"]
+    opt.print_result(as_json, outcome, "\n".join(lines))
 
 
 def settings(name: str | None, config: Path | None, values: Mapping[str, Any]) -> StudyConfig:
@@ -137,9 +108,7 @@ def settings(name: str | None, config: Path | None, values: Mapping[str, Any]) -
 @opt.command("report out", "report out --out page.html")
 def report(
     folder: Annotated[Path, Argument(help="The folder of a study, by `taskscape run`.")],
-    out: Annotated[
-        Path | None, Option(help="The page to write; default: FOLDER/report.html.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Default: FOLDER/report.html.")] = None,
 ) -> None:
     """Write the report of a finished study again, from the results in its folder."""
     from taskscape.report import REPORT, write_report

@@ -8,7 +8,7 @@ from typer import Option
 
 from taskscape.cli import options as opt
 from taskscape.errors import DataError
-from taskscape.io.files import atomic_write, check_output
+from taskscape.io.files import atomic_write
 from taskscape.select.known import RULES
 from taskscape.similarity.known import DEFAULT_SIMILARITY, find_similarity
 
@@ -28,32 +28,20 @@ def select(
     rule: Annotated[str, Option(help=f"{_RULES}.")] = "coverage",
     similarity: opt.SimilarityName = DEFAULT_SIMILARITY,
     seed: Annotated[int, Option(min=0, help="Settles ties and the order of turns.")] = 0,
-    max_shared: Annotated[
-        int | None, Option(help="No two chosen tasks share more classes than this.")
-    ] = None,
+    max_shared: Annotated[int | None, Option(help="Most classes two may share.")] = None,
     out: Annotated[Path | None, Option(help="Write the selection as JSON.")] = None,
-    tasks: Annotated[
-        Path | None, Option(help="The tasks that were embedded, by `taskscape tasks`.")
-    ] = None,
+    tasks: Annotated[Path | None, Option(help="The list of embedded tasks.")] = None,
     out_tasks: Annotated[
         Path | None,
-        Option(
-            help="With --tasks: write the chosen tasks, ready to train on; as .csv, with --data, "
-            "each of their samples, by name and by its row in the data."
-        ),
+        Option(help="With --tasks: write the chosen tasks; as .csv, with --data, their samples."),
     ] = None,
-    learner: Annotated[
-        str | None, Option(help="For --rule auto: the learner to train, such as maml.")
-    ] = None,
+    learner: Annotated[str | None, Option(help="For --rule auto: such as maml.")] = None,
     model: Annotated[
         Path | None, Option(help="For --rule auto: the model that embedded the tasks.")
     ] = None,
     data: Annotated[
         list[str] | None,
-        Option(
-            help="For --similarity, --rule auto and --out-tasks *.csv: the data that the tasks are "
-            "from; may be repeated."
-        ),
+        Option(help="The data of the tasks: for --similarity, --rule auto, --out-tasks *.csv."),
     ] = None,
     validation: Annotated[
         Path | None, Option(help="For --rule auto: tasks of validation classes, as TEST.")
@@ -62,10 +50,7 @@ def select(
         Path | None, Option(help="For --rule auto: those tasks; they need queries.")
     ] = None,
     trials: Annotated[int, Option(help="For --rule auto: trainings of each rule.")] = 5,
-    trial_n: Annotated[
-        int | None, Option(help="For --rule auto: tasks to train on in a trial.")
-    ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the selection as JSON.")] = False,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Choose the training tasks that suit the test tasks best.
 
@@ -82,27 +67,24 @@ def select(
     from taskscape.tasks import TASKS, TaskSet
     from taskscape.tasks.manifest import is_csv
 
-    if out is not None:
-        check_output(out, SELECTION_FILE, out_tasks)
-    if out_tasks is not None:
-        check_output(out_tasks, TASKS, tasks, validation_tasks, test, train)
+    opt.check_out(out, SELECTION_FILE, out_tasks)
+    opt.check_out(out_tasks, TASKS, tasks, validation_tasks, test, train)
     embedded = find_similarity(similarity).factor is not None
+    lists_samples = out_tasks is not None and is_csv(out_tasks)
     if embedded and out_tasks is not None and tasks is None:
         raise DataError("--out-tasks needs --tasks, the tasks that were embedded.")
-    if embedded and out_tasks is not None and is_csv(out_tasks) and not data:
+    if embedded and lists_samples and not data:
         raise DataError(f"--out-tasks {out_tasks} lists samples: give --data, what they are from.")
-    source = opt.one_source(data)
-    if rule != "auto":
-        opt.refuse_given(
-            select, f"--rule {rule}", learner=learner, model=model, validation=validation,
-            validation_tasks=validation_tasks, trials=trials, trial_n=trial_n,
-        )  # fmt: skip
-        if embedded and not (out_tasks is not None and is_csv(out_tasks)):
-            opt.refuse_given(select, f"--rule {rule} and --similarity {similarity}", data=data)
-    if not embedded:
-        opt.refuse_given(select, f"--similarity {similarity}, where TRAIN has them", tasks=tasks)
-    if out_tasks is None and rule != "auto":
-        opt.refuse_given(select, "no --out-tasks", tasks=tasks)
+    source, by_rule = opt.one_source(data), rule != "auto" and f"--rule {rule}"
+    opt.refuse_given(
+        select, by_rule, learner=learner, model=model, validation=validation,
+        validation_tasks=validation_tasks, trials=trials,
+    )  # fmt: skip
+    unread = by_rule and embedded and not lists_samples
+    opt.refuse_given(select, unread and f"{by_rule} and --similarity {similarity}", data=data)
+    beside = f"--similarity {similarity}, where TRAIN has them"
+    opt.refuse_given(select, not embedded and beside, tasks=tasks)
+    opt.refuse_given(select, by_rule and out_tasks is None and "no --out-tasks", tasks=tasks)
     asked, known = opt.read_tasks_of(similarity, source, test, train)
     listed = _read_embedded_tasks(tasks, known, train) if embedded and tasks is not None else None
     scorer: dict[str, Any] = {}
@@ -110,7 +92,7 @@ def select(
         if not embedded:  # nothing is embedded beforehand: the lists of tasks are all there is
             tasks, validation = train, validation or validation_tasks
         scorer = _scorer(known, learner, model, source, tasks, validation, validation_tasks, seed)
-        scorer["trial"] = TrialOptions(trials=trials, n=trial_n)
+        scorer["trial"] = TrialOptions(trials=trials)
     chosen = select_tasks(
         asked, known, budget, rule, similarity=similarity, seed=seed,
         train_classes=known.classes if embedded else known, max_shared=max_shared, **scorer,
@@ -119,7 +101,7 @@ def select(
         chosen.save(out)
     if out_tasks is not None and isinstance(known, TaskSet):
         known[chosen.indices].save(out_tasks)
-    elif out_tasks is not None and tasks is not None and is_csv(out_tasks):
+    elif out_tasks is not None and tasks is not None and lists_samples:
         TaskSet.load(tasks, load_pool(source))[chosen.indices].save(out_tasks)
     elif out_tasks is not None and listed is not None:
         with atomic_write(out_tasks, TASKS) as file:

@@ -218,6 +218,19 @@ class ClassPool(ShownInNotebooks):
     def _rows(self) -> Iterable[Mapping[str, Any]]:
         return self.parts()
 
+    def to_dict(self) -> dict[str, Any]:
+        """What the pool has, in numbers and words."""
+        return {
+            "name": self.name,
+            "classes": len(self),
+            "samples": self.n_samples,
+            "kind": "images" if self.is_images else "features",
+            "sample_shape": self.sample_shape,
+            "samples_per_class": [int(self.counts.min()), int(self.counts.max())],
+            "fingerprint": self.fingerprint,
+            "parts": self.parts(),
+        }
+
     @property
     def is_images(self) -> bool:
         """Whether samples are images (uint8) rather than feature vectors."""

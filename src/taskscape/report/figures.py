@@ -1,22 +1,48 @@
-"""The figures of the page that have no script of their own, as plotly's plain dicts."""
+"""The figures of the page that have no script of their own, as plotly's plain dicts.
+
+Each learner, rule, theme, split and group has one colour, the same in every figure.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from taskscape.diagram import CorrelationDiagram, Curve
+from taskscape.diagram import CorrelationDiagram
 from taskscape.plain_text import for_plotly
-from taskscape.report.palette import FAINT, INK, SCALE
 from taskscape.report.tasks import mean_accuracy
+from taskscape.select import RULES
 from taskscape.select.trials import Outcome
 from taskscape.similarity.retrieval import Retrieval
+from taskscape.statistics import Interval
 from taskscape.study.result import StudyResult
 from taskscape.themes.co_clustering import CoClustering
 
 Figure = dict[str, Any]
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 _MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
+INK, FAINT = "#1f2933", "#b8c2cc"
+SPLITS = {"train": "#0072B2", "val": "#8a6200", "test": "#C04A00", "": "#0072B2"}
+"""Of the classes of a split; darker than Okabe and Ito's, to be read as text."""
+THEMES = (
+    "#3d6ea5", "#b5485c", "#1f7a2e", "#946a00", "#2f7f9e", "#9a2d6b", "#666666", "#7a1e4b",
+    "#2b7d70", "#6f6f1e", "#332288", "#b5502f",
+)  # fmt: skip
+"""Of the task-themes; after Paul Tol, darkened until white numbers can be read on them."""
+SCALE = ((0.0, "#d9ecc7"), (0.25, "#7fcdbb"), (0.5, "#2c9fb8"), (0.75, "#225ea8"), (1.0, "#0c1f5c"))
+"""From little to much: light to dark, so that it can be read in grey."""
+_RULES = ("#332288", "#117733", "#AA4499", "#7a7a1f", "#6b7280")
+"""Of the selection rules, in the order of their registry."""
+_OTHERS = ("#882255", *THEMES[4:], *THEMES[:4])
+"""Of what else a study chose by, in its own order."""
+
+
+def rule_colours(rules: Sequence[str]) -> dict[str, str]:
+    """A colour for each selection rule; known rules have the same one in every report."""
+    known = dict(zip(RULES, _RULES, strict=False))
+    others = [rule for rule in dict.fromkeys(rules) if rule not in known]
+    colours = known | {rule: _OTHERS[i % len(_OTHERS)] for i, rule in enumerate(others)}
+    return {rule: colours[rule] for rule in dict.fromkeys(rules)}
 
 
 def axis(text: str, **more: Any) -> dict[str, Any]:
@@ -29,23 +55,34 @@ def _lines(name: str, x: Any, y: Any, mode: str = "lines", **more: Any) -> dict[
     return {"type": "scatter", "mode": mode, "name": name, "x": x, "y": y, **more}
 
 
-def bound_chart(model: CoClustering) -> Figure | None:
-    """The bound of the tasks that evaluate the fit, and of those learned from, as it progressed."""
-    traces: list[dict[str, Any]] = []
-    steps, looks = getattr(model, "fit_info_", None) or [], model.elbo_history_.reshape(-1, 2)
-    words = {"hovertemplate": "%{x:,} tasks<br>%{y:.3f} nats per sample<extra></extra>"}
-    if steps:
-        tasks, bounds = [s.tasks for s in steps], [s.elbo for s in steps]
-        mode, line = "lines" if len(steps) > 2 else "lines+markers", {"color": FAINT, "width": 1.5}
-        traces.append(_lines("tasks of each step", tasks, bounds, mode, line=line, **words))
-    if len(looks):
-        seen, line = for_plotly(model.held_out_), {"color": INK, "width": 2}
-        more: dict[str, Any] = {"line": line, "marker": {"size": 6}, **words}
-        traces.append(_lines(seen, looks[:, 0], looks[:, 1], "lines+markers", **more))
-    if not traces:
-        return None
+def _measured(
+    name: str, i: int, colour: str, x: Sequence[float], measured: Sequence[Interval], hover: str,
+    customdata: list[list[Any]],
+) -> dict[str, Any]:  # fmt: skip
+    """A line through what was measured, with the intervals that are known as bars."""
+    more: dict[str, Any] = {}
+    if any(np.isfinite(m.low) for m in measured):
+        above, below = [m.high - m.value for m in measured], [m.value - m.low for m in measured]
+        reach = {"symmetric": False, "array": above, "arrayminus": below}
+        more["error_y"] = {"type": "data", "thickness": 1, **reach}
+    return _lines(
+        for_plotly(name), x, [m.value for m in measured], "lines+markers", customdata=customdata,
+        hovertemplate=f"{for_plotly(name)}{hover}<extra></extra>",
+        marker={"color": colour, "symbol": _MARKERS[i % len(_MARKERS)], "size": 8},
+        line={"color": colour, "dash": _DASHES[i % len(_DASHES)], "width": 2}, **more,
+    )  # fmt: skip
+
+
+def bound_chart(model: CoClustering) -> Figure:
+    """The bound of the tasks that evaluate the fit, as it progressed."""
+    looks = model.elbo_history_.reshape(-1, 2)
+    bound = _lines(
+        for_plotly(model.held_out_), looks[:, 0], looks[:, 1], "lines+markers",
+        line={"color": INK, "width": 2}, marker={"size": 6},
+        hovertemplate="%{x:,} tasks<br>%{y:.3f} nats per sample<extra></extra>",
+    )  # fmt: skip
     return {
-        "data": traces,
+        "data": [bound],
         "layout": {
             "xaxis": axis("tasks learned from", rangemode="tozero"),
             "yaxis": axis("bound (nats per sample)"),
@@ -61,7 +98,16 @@ def diagram_chart(diagram: CorrelationDiagram, colours: Mapping[str, str]) -> Fi
         "width": [b.high - b.low for b in bins], "marker": {"color": FAINT}, "yaxis": "y2",
         "showlegend": False, "hovertemplate": "%{y} tasks<extra></extra>",
     }  # fmt: skip
-    curves = [_curve(c, i, colours[c.learner]) for i, c in enumerate(diagram.curves)]
+    curves = [
+        _measured(
+            c.learner, i, colours[c.learner], [b.distance for b in c.bins],
+            [Interval(b.accuracy, b.accuracy_low, b.accuracy_high) for b in c.bins],
+            "<br>accuracy %{y:.3f}<br>distance %{x:.3g} (%{customdata[1]:.3g} to "
+            "%{customdata[2]:.3g})<br>%{customdata[0]} tasks",
+            [[b.n_tasks, b.low, b.high] for b in c.bins],
+        )
+        for i, c in enumerate(diagram.curves)
+    ]  # fmt: skip
     return {
         "data": [*curves, tasks],
         "layout": {
@@ -72,36 +118,21 @@ def diagram_chart(diagram: CorrelationDiagram, colours: Mapping[str, str]) -> Fi
     }
 
 
-def _curve(curve: Curve, i: int, colour: str) -> dict[str, Any]:
-    bins = curve.bins
-    more: dict[str, Any] = {}
-    if all(np.isfinite(b.accuracy_low) for b in bins):
-        above = [b.accuracy_high - b.accuracy for b in bins]
-        below = [b.accuracy - b.accuracy_low for b in bins]
-        reach = {"symmetric": False, "array": above, "arrayminus": below}
-        more["error_y"] = {"type": "data", "thickness": 1, **reach}
-    return _lines(
-        for_plotly(curve.learner), [b.distance for b in bins], [b.accuracy for b in bins],
-        "lines+markers", customdata=[[b.n_tasks, b.low, b.high] for b in bins],
-        hovertemplate=f"{for_plotly(curve.learner)}<br>accuracy %{{y:.3f}}<br>distance %{{x:.3g}} "
-        "(%{customdata[1]:.3g} to %{customdata[2]:.3g})<br>%{customdata[0]} tasks<extra></extra>",
-        marker={"color": colour, "symbol": _MARKERS[i % len(_MARKERS)], "size": 8},
-        line={"color": colour, "dash": _DASHES[i % len(_DASHES)], "width": 2}, **more,
-    )  # fmt: skip
-
-
 def selection_chart(mine: Sequence[Outcome], colours: Mapping[str, str], asked: str = "") -> Figure:
     """Accuracy of a learner against the number of chosen tasks, a line for each rule."""
     budgets = sorted({o.budget for o in mine})
     rules = list(dict.fromkeys(o.rule for o in mine))
-    wide = budgets[0] > 0 and budgets[-1] / budgets[0] > 5
+    wide = budgets[-1] / budgets[0] > 5
     span = max(budgets[-1] - budgets[0], 1)
     traces = []
     for i, rule in enumerate(rules):
         points = sorted((o for o in mine if o.rule == rule), key=lambda o: o.budget)
         aside = (i - (len(rules) - 1) / 2) * 0.02  # so that intervals do not hide each other
         x = [o.budget * (1 + aside) if wide else o.budget + aside * span for o in points]
-        traces.append(_rule_line(rule, x, points, i, colours[rule]))
+        hover = ", %{customdata[0]:,} tasks<br>%{y:.1%} (%{customdata[1]} trials)"
+        custom = [[o.budget, o.n_trials] for o in points]
+        reached = [o.accuracy for o in points]
+        traces.append(_measured(rule, i, colours[rule], x, reached, hover, custom))
     x_axis = axis("chosen training tasks", tickvals=budgets, ticktext=[f"{b:,}" for b in budgets])
     # space on both sides of a single budget, so that its rules stand together
     room = {"range": [budgets[0] - 0.1, budgets[0] + 0.1]} if len(budgets) == 1 else {}
@@ -114,25 +145,6 @@ def selection_chart(mine: Sequence[Outcome], colours: Mapping[str, str], asked: 
             "yaxis": axis(f"{asked} accuracy, mean".strip(), tickformat=digits),
         },
     }
-
-
-def _rule_line(
-    rule: str, x: list[float], points: Sequence[Outcome], i: int, colour: str
-) -> dict[str, Any]:
-    ends = [(o.accuracy.high - o.accuracy.value, o.accuracy.value - o.accuracy.low) for o in points]
-    reach = dict(zip(("array", "arrayminus"), zip(*ends, strict=True), strict=True))
-    return _lines(
-        for_plotly(rule),
-        x,
-        [o.accuracy.value for o in points],
-        "lines+markers",
-        customdata=[[o.budget, o.n_trials] for o in points],
-        error_y={"type": "data", "symmetric": False, **reach, "thickness": 1.2, "width": 3},
-        line={"color": colour, "width": 2, "dash": _DASHES[i % len(_DASHES)]},
-        marker={"size": 8, "symbol": _MARKERS[i % len(_MARKERS)]},
-        hovertemplate=f"{for_plotly(rule)}, %{{customdata[0]:,}} tasks<br>%{{y:.1%}} "
-        "(%{customdata[1]} trials)<extra></extra>",
-    )
 
 
 def forecast_chart(result: StudyResult, learner: str, rows: np.ndarray, colour: str) -> Figure:

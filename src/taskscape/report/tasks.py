@@ -14,6 +14,9 @@ from taskscape.themes.image_themes import POSITION
 MOST_TASKS = 2000
 """Points on the map; more make it slow and no clearer."""
 _NEIGHBOURS = 5
+_GROUPS = 11
+"""Groups with a colour of their own; the others share one."""
+MIXED, OTHER = -1, -2
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +30,6 @@ class Shown:
     """How many of ``train`` are on the map."""
     nearest: Int[np.ndarray, "tests k"]
     """Places in ``train`` of each test task's nearest training tasks, nearest first."""
-
-    @property
-    def n_tasks(self) -> int:
-        """Points on the map."""
-        return len(self.test) + self.n_train
 
 
 def choose_shown(result: StudyResult, most: int = MOST_TASKS) -> Shown:
@@ -49,21 +47,13 @@ def choose_shown(result: StudyResult, most: int = MOST_TASKS) -> Shown:
 
 
 def _sample(rng: np.random.Generator, n: int, size: int) -> Int[np.ndarray, "size"]:
-    if size >= n:
-        return np.arange(n)
-    return np.sort(rng.choice(n, size, replace=False))
+    return np.arange(n) if size >= n else np.sort(rng.choice(n, size, replace=False))
 
 
-@dataclass(frozen=True, eq=False)
-class Places:
-    """Coordinates of tasks on the map, and what its axes are."""
-
-    at: Float[np.ndarray, "tasks 2"]
-    axes: tuple[str, str]
-
-
-def place_tasks(positions: Float[np.ndarray, "tasks directions"]) -> Places:
-    """The plane in which the positions of the tasks vary most."""
+def place_tasks(
+    positions: Float[np.ndarray, "tasks directions"],
+) -> tuple[Float[np.ndarray, "tasks 2"], list[str]]:
+    """The plane in which the positions of the tasks vary most, and what its axes are."""
     centred = positions.astype(np.float64) - positions.mean(axis=0)
     _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
     plane = np.zeros((positions.shape[1], 2))
@@ -71,14 +61,9 @@ def place_tasks(positions: Float[np.ndarray, "tasks directions"]) -> Places:
     signs = np.where(plane[np.abs(plane).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
     variance = np.pad(sizes**2, (0, 2))
     shares = variance[:2] / max(variance.sum(), np.finfo(np.float64).tiny)
-    first, second = (f"{100 * share:.0f} % of the variance" for share in shares)
-    axes = (f"first direction ({first})", f"second direction ({second})")
-    return Places(centred @ (plane * signs), axes)  # which way round is otherwise chance
-
-
-_GROUPS = 11
-"""Groups with a colour of their own; the others share one."""
-MIXED, OTHER = -1, -2
+    names = zip(("first", "second"), shares.tolist(), strict=True)
+    axes = [f"{name} direction ({100 * share:.0f} % of the variance)" for name, share in names]
+    return centred @ (plane * signs), axes  # which way round is otherwise chance
 
 
 def used_classes(result: StudyResult, shown: Shown) -> Int[np.ndarray, "used"]:
@@ -93,32 +78,20 @@ def task_data(
 ) -> dict[str, Any]:
     """The tasks for the map and the panel; ``place`` is where a class is in the page's list."""
     test, train = result.test[shown.test], result.train[shown.train]
-    places = place_tasks(np.concatenate([e.factor(POSITION).values for e in (test, train)]))
+    at, axes = place_tasks(np.concatenate([e.factor(POSITION).values for e in (test, train)]))
     groups, colours = _group_names(result)
+
+    def columns(tasks: Embeddings, at: Float[np.ndarray, "tasks 2"]) -> dict[str, Any]:
+        known = [row[row >= 0] for row in tasks.classes]
+        main = {"group": [_main_group(colours[row].tolist()) for row in known]} if groups else {}
+        return {"id": tasks.ids, "classes": [place[row] for row in known], "at": at} | main
+
     return {
-        "test": _tasks(test, places, slice(0, len(test)), place, colours) | _outcome(result, shown),
-        "train": _tasks(train, places, slice(len(test), None), place, colours)
-        | {"shown": shown.n_train},
+        "test": columns(test, at[: len(test)]) | _outcome(result, shown),
+        "train": columns(train, at[len(test) :]) | {"shown": shown.n_train},
         "groups": groups,
-        "axes": places.axes,
+        "axes": axes,
     }
-
-
-def _tasks(
-    tasks: Embeddings,
-    places: Places,
-    rows: slice,
-    place: Int[np.ndarray, "classes"],
-    colours: list[int] | None,
-) -> dict[str, Any]:
-    columns: dict[str, Any] = {
-        "id": tasks.ids,
-        "classes": [place[task[task >= 0]] for task in tasks.classes],
-        "at": places.at[rows],
-    }
-    if colours is not None:
-        columns["group"] = [_main_group([colours[c] for c in t if c >= 0]) for t in tasks.classes]
-    return columns
 
 
 def _outcome(result: StudyResult, shown: Shown) -> dict[str, Any]:
@@ -147,22 +120,20 @@ def _outcome(result: StudyResult, shown: Shown) -> dict[str, Any]:
 
 def mean_accuracy(accuracy: Float[np.ndarray, "tests episodes"]) -> Float[np.ndarray, "tests"]:
     """The mean over the episodes that were run; NaN for a task that had none."""
-    real = np.isfinite(accuracy)
-    total = np.where(real, accuracy, 0).sum(axis=1)
-    return np.where(real.any(axis=1), total / np.maximum(real.sum(axis=1), 1), np.nan)
+    return np.ma.masked_invalid(accuracy).mean(axis=1).filled(np.nan)
 
 
-def _group_names(result: StudyResult) -> tuple[list[str], list[int] | None]:
-    """The groups that have a colour, and the colour of each class's group."""
-    groups = result.pool.groups
-    if groups is None:
-        return [], None
+def _group_names(result: StudyResult) -> tuple[list[str], Int[np.ndarray, "classes"]]:
+    """The groups that have a colour, and the number of each class's group among them."""
+    groups = np.asarray(result.pool.groups or ())
+    if not len(groups):
+        return [], np.zeros(0, dtype=np.int64)
     used = [tasks.classes[tasks.classes >= 0] for tasks in (result.test, result.train)]
-    counted = Counter(np.asarray(groups)[np.concatenate(used)].tolist())
+    counted = Counter(groups[np.concatenate(used)].tolist())
     ranked = sorted(counted, key=lambda g: (-counted[g], g))
     names = ranked if len(ranked) <= _GROUPS + 1 else ranked[:_GROUPS]
     number = {name: i for i, name in enumerate(names)}
-    return names, [number.get(g, OTHER) for g in groups]
+    return names, np.array([number.get(g, OTHER) for g in groups.tolist()])
 
 
 def _main_group(groups: list[int]) -> int:

@@ -4,12 +4,12 @@ import base64
 import io
 import math
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Int, UInt8
-from PIL import Image, features
+from PIL import Image
 
-from taskscape.embeddings import Embeddings
 from taskscape.pools import ClassPool
 from taskscape.tasks.taskset import single_class_tasks
 from taskscape.themes.co_clustering import CoClustering
@@ -22,37 +22,24 @@ _CLASSES, _SAMPLES_PER_CLASS = 2000, 20
 _TYPICAL = 12
 
 
-@dataclass(frozen=True, eq=False)
-class ThemeViews:
-    """What to show of the themes of a model's best fit."""
-
-    means: UInt8[np.ndarray, "K height width *colour"] | None
-    """Means of the most typical samples, where samples are pictures."""
-    samples: tuple[Int[np.ndarray, "_"], ...] | None
-    """For each image-theme, rows of the pool's samples, most typical first."""
-    sample_classes: tuple[Int[np.ndarray, "_"], ...] | None
-    """The classes of these samples."""
-    classes: tuple[Int[np.ndarray, "_"], ...]
-    """For each task-theme, classes, most typical first."""
-    from_tasks: bool
-    """Whether typical classes were told by the tasks they occur in, for want of features."""
+Numbered: TypeAlias = tuple[Int[np.ndarray, "_"], ...]
+"""Of each theme, rows of samples or classes, most typical first."""
 
 
-def view_themes(pool: ClassPool, model: CoClustering, train: Embeddings) -> ThemeViews:
-    """Look for what is typical among the training classes (all, where there are no splits)."""
+def view_themes(pool: ClassPool, model: CoClustering) -> tuple[Numbered, Numbered]:
+    """Of each image-theme the typical samples, of each task-theme the typical classes.
+
+    Among the training classes (all, where there are no splits), by a model's best fit.
+    """
     split = "train" if pool.splits is not None and "train" in pool.splits else None
     classes = evenly_spaced(pool.classes_in(split), _CLASSES)
-    if int(np.prod(pool.sample_shape)) != model.n_features_in_:  # an encoder stood in between
-        return ThemeViews(None, None, None, _classes_by_tasks(train), True)
     prepared = PreparedSamples(pool, model.preparation_, classes)
-    samples, owners = _typical_samples(pool, model, prepared, classes)
-    means = _mean_pictures(pool, samples) if pool.is_images else None
-    typical = _typical_classes(pool, model, prepared, classes)
-    return ThemeViews(means, samples, owners, typical, False)
+    samples = _typical_samples(pool, model, prepared, classes)
+    return samples, _typical_classes(pool, model, prepared, classes)
 
 
-def _mean_pictures(
-    pool: ClassPool, samples: tuple[Int[np.ndarray, "_"], ...]
+def mean_pictures(
+    pool: ClassPool, samples: Numbered
 ) -> UInt8[np.ndarray, "K height width *colour"]:
     """The mean of the typical samples of each image-theme; black where it has none."""
     means = np.zeros((len(samples), *pool.sample_shape), dtype=np.uint8)
@@ -67,7 +54,7 @@ def _typical_samples(
     model: CoClustering,
     prepared: PreparedSamples,
     classes: Int[np.ndarray, "some"],
-) -> tuple[tuple[Int[np.ndarray, "_"], ...], tuple[Int[np.ndarray, "_"], ...]]:
+) -> Numbered:
     """The samples of highest density among those that each image-theme explains best.
 
     Every class gives one sample of each theme at most, for variety.
@@ -79,15 +66,13 @@ def _typical_samples(
     rows = first + np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
     log_lik = np.asarray(table.values)[table.where[rows]]
     best = (log_lik + np.log(np.maximum(model.theme_usage_, 1e-12))).argmax(axis=1)
-    typical, owners = [], []
+    typical = []
     for k in range(log_lik.shape[1]):
         mine = np.flatnonzero(best == k)
         mine = mine[np.argsort(-log_lik[mine, k], kind="stable")]
         _, once = np.unique(owner[mine], return_index=True)
-        chosen = mine[np.sort(once)[:_TYPICAL]]
-        typical.append(rows[chosen])
-        owners.append(owner[chosen])
-    return tuple(typical), tuple(owners)
+        typical.append(rows[mine[np.sort(once)[:_TYPICAL]]])
+    return tuple(typical)
 
 
 def _typical_classes(
@@ -95,7 +80,7 @@ def _typical_classes(
     model: CoClustering,
     prepared: PreparedSamples,
     classes: Int[np.ndarray, "some"],
-) -> tuple[Int[np.ndarray, "_"], ...]:
+) -> Numbered:
     r"""For each task-theme, the classes that belong to it with the mixtures most like its own.
 
     A task of a single class has :math:`\lambda = \delta + \eta`, which tells the class's theme.
@@ -117,23 +102,6 @@ def _typical_classes(
     return tuple(typical)
 
 
-def _classes_by_tasks(train: Embeddings) -> tuple[Int[np.ndarray, "_"], ...]:
-    """For each task-theme, the classes whose tasks have most of it on average."""
-    share = train.lam[0] / train.lam[0].sum(axis=1, keepdims=True)
-    n = len(train.header.class_names)
-    total, times = np.zeros((n, share.shape[1])), np.zeros(n)
-    for column in train.classes.T:
-        real = column >= 0
-        np.add.at(total, column[real], share[real])
-        np.add.at(times, column[real], 1)
-    seen = np.flatnonzero(times)
-    mean = total[seen] / times[seen, None]
-    return tuple(
-        seen[np.argsort(-mean[:, theme], kind="stable")[:_TYPICAL]]
-        for theme in range(share.shape[1])
-    )
-
-
 # -- many small pictures in one image, which the page shows in parts ----------------------------
 
 _LARGEST, _SMALLEST = 64, 20
@@ -151,10 +119,6 @@ class Sheet:
     width: int
     height: int
     """Of one picture, in pixels."""
-
-    def to_dict(self) -> dict[str, int]:
-        """How to find a picture in the sheet."""
-        return {"columns": self.columns, "rows": self.rows, "w": self.width, "h": self.height}
 
 
 def make_sheet(images: UInt8[np.ndarray, "n height width *colour"]) -> Sheet:
@@ -178,9 +142,5 @@ def make_sheet(images: UInt8[np.ndarray, "n height width *colour"]) -> Sheet:
 
 def _data_uri(image: Image.Image, lossless: bool) -> str:
     stream = io.BytesIO()
-    if features.check("webp"):
-        kind, options = "webp", {"lossless": lossless, "quality": 70 if lossless else 80}
-    else:
-        kind, options = "png", {"optimize": True}
-    image.save(stream, kind, **options)
-    return f"data:image/{kind};base64,{base64.b64encode(stream.getvalue()).decode('ascii')}"
+    image.save(stream, "webp", lossless=lossless, quality=70 if lossless else 80)
+    return f"data:image/webp;base64,{base64.b64encode(stream.getvalue()).decode('ascii')}"

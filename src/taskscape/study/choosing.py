@@ -1,16 +1,14 @@
 """The stages about what to train on: what rules choose, what that is worth, advice on targets."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Float
 
 from taskscape.arguments import MOST_FOR_JAX
-from taskscape.io.tables import write_table
-from taskscape.io.values import read_json, write_json
+from taskscape.io.values import from_plain, read_json, write_json
 from taskscape.meta import TrainConfig, label_of
 from taskscape.pools import ClassPool
 from taskscape.select import select
@@ -18,9 +16,8 @@ from taskscape.select.known import RANDOM
 from taskscape.select.trials import Trial, gains_of, train_and_test, without_classes
 from taskscape.similarity import DistanceSource, distances_between
 from taskscape.similarity.known import find_similarity
-from taskscape.study.checks import read_rule
-from taskscape.study.plan import Plan, make_plan
-from taskscape.study.represent import SplitEmbeddings, distances_by_samples
+from taskscape.study.plan import Plan, make_plan, read_rule
+from taskscape.study.represent import Embedded, distances_by_samples
 from taskscape.study.stages import Stage, Steps
 from taskscape.targets import Advice, AdvisorSettings, Sources, Target, advise_on, find_target
 from taskscape.targets.advisor import draw_candidates
@@ -31,7 +28,7 @@ Chosen: TypeAlias = list[dict[str, Any]]
 """Of each training: its rule, budget and trial, and its tasks, as rows of the training tasks."""
 
 
-def chosen_stage(plan: Plan, model: TaskThemes, embedded: SplitEmbeddings) -> Stage[Chosen]:
+def chosen_stage(plan: Plan, model: TaskThemes, embedded: Embedded) -> Stage[Chosen]:
     """What every rule chooses, for each budget and trial; a smaller budget gets the first ones.
 
     A test task is known by its labelled samples only: as many as learners will have.
@@ -74,14 +71,12 @@ def _turns(plan: Plan) -> list[tuple[str, int, str, str]]:
     return [(name, trial, *read[name]) for name, n in turns.items() for trial in range(n)]
 
 
-def _distances(
-    plan: Plan, measure: str, model: TaskThemes, embedded: SplitEmbeddings
-) -> DistanceSource:
+def _distances(plan: Plan, measure: str, model: TaskThemes, embedded: Embedded) -> DistanceSource:
     """From the test tasks, by as many labelled samples as learners will have, to the candidates."""
     candidates = plan.train[: plan.config.selection.candidates]
     test = plan.episodes(plan.test, plan.pool, "selection")
     if find_similarity(measure).factor is not None:
-        known = embedded.train[: len(candidates)]
+        known = embedded["train"][: len(candidates)]
         with without_advice():  # of the same classes, embedding has said it
             return distances_between(model.embed(test), known, measure)
     train = plan.episodes(candidates, plan.pool, "selection")
@@ -94,49 +89,35 @@ def selection_stage(
     """Train a learner on what each rule chose, and test it on all test tasks."""
 
     def make(folder: Path, steps: Steps) -> None:
-        accuracy = _accuracies(plan, features, name, chosen, steps)
-        trials = [
-            Trial(
-                label_of(name), c["rule"], c["budget"], c["trial"], float(own.mean()),
-                without_classes(own, plan.test.classes),
+        setting, learners, seed = plan.config.selection, plan.config.learners, plan.config.seed
+        learner, training = learners.learner(name)
+        candidates = plan.episodes(plan.train[: setting.candidates], features, "selection")
+        with steps.step(1.0, "training on chosen tasks"):
+            (evaluations,) = train_and_test(
+                learner,
+                learners.network_for(name, features),
+                [candidates[np.array(c["tasks"])] for c in chosen],
+                [plan.episodes(plan.test, features, "selection")],
+                TrainConfig(setting.updates, learners.batch_size, **training),
+                seeds=[(1000 * seed + c["trial"]) % (MOST_FOR_JAX + 1) for c in chosen],
+                seed=seed,
+                episodes=setting.episodes,
             )
-            for c, own in zip(chosen, accuracy, strict=True)
-        ]  # fmt: skip
-        rows = [asdict(t) for t in trials]
-        gains = [asdict(g) for g in gains_of(trials)]
-        write_json(folder / "selection.json", {"trials": rows, "gains": gains})
-        columns = [k for k in rows[0] if k != "without_class"]
-        write_table(folder / "trials.parquet", {k: [r[k] for r in rows] for k in columns})
+        trials = []
+        for c, evaluation in zip(chosen, evaluations, strict=True):
+            own = evaluation.accuracy.astype(np.float64)
+            without = without_classes(own, plan.test.classes)
+            cell = label_of(name), c["rule"], c["budget"], c["trial"]
+            trials.append(Trial(*cell, float(own.mean()), without))
+        write_json(folder / "selection.json", {"trials": trials, "gains": gains_of(trials)})
 
     def load(folder: Path) -> tuple[Trial, ...]:
         stored = read_json(folder / "selection.json")["trials"]
-        return tuple(Trial(**t | {"without_class": tuple(t["without_class"])}) for t in stored)
+        return tuple(from_plain(Trial, trial) for trial in stored)
 
     random = ("learners.train_tasks", "learners.epochs")
     settings = plan.settings("selection") | plan.learner_settings(name, but=random)
     return Stage(f"selection/{name}", settings, make, load, ("selection/chosen",))
-
-
-def _accuracies(
-    plan: Plan, features: ClassPool, name: str, chosen: Chosen, steps: Steps
-) -> Float[np.ndarray, "choices tests"]:
-    """The accuracy on each test task after each training; trainings run side by side."""
-    setting = plan.config.selection
-    learner, training = plan.config.learners.learner(name)
-    candidates = plan.episodes(plan.train[: setting.candidates], features, "selection")
-    asked = plan.episodes(plan.test, features, "selection")
-    with steps.step(1.0, "training on chosen tasks"):
-        (evaluations,) = train_and_test(
-            learner,
-            plan.config.learners.network_for(name, features),
-            [candidates[np.array(c["tasks"])] for c in chosen],
-            [asked],
-            TrainConfig(setting.updates, plan.config.learners.batch_size, **training),
-            seeds=[(1000 * plan.config.seed + c["trial"]) % (MOST_FOR_JAX + 1) for c in chosen],
-            seed=plan.config.seed,
-            episodes=setting.episodes,
-        )
-    return np.stack([e.accuracy for e in evaluations]).astype(np.float64)
 
 
 # -- targets ------------------------------------------------------------------------------------

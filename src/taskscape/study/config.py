@@ -5,7 +5,6 @@ stages that depend on its section are made from it; with a ``flag`` it is an opt
 `taskscape run`.
 """
 
-import hashlib
 import json
 import os
 import tomllib
@@ -16,7 +15,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from taskscape.errors import DataError
-from taskscape.io.files import as_path, atomic_write
+from taskscape.io.files import (
+    NO_CHECKSUM_YET,
+    add_checksum,
+    as_path,
+    atomic_write,
+    is_as_written,
+)
 from taskscape.meta.learners import LEARNERS
 from taskscape.settings import changed, like, setting
 from taskscape.similarity.known import DEFAULT_SIMILARITY
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
     import taskscape.meta
 
 Number: TypeAlias = int | float | str | bool
-_SIGNED = "# Written by taskscape, which never replaces this file once it is edited. Checksum: "
+_SIGNED = "# Written by taskscape, which never replaces this file once it is edited; "
 _MOST_WIDE = 65_536
 LEAST_TEST_TASKS = 10
 
@@ -209,13 +214,6 @@ class ForecastSettings:
 
 
 @dataclass(frozen=True)
-class ReportSettings:
-    """The HTML report."""
-
-    enabled: bool = setting(True, "whether to write `report.html`")
-
-
-@dataclass(frozen=True)
 class StudyConfig:
     """All settings of a study; ``preset("quick")`` and others give good ones to start from."""
 
@@ -240,7 +238,6 @@ class StudyConfig:
     selection: SelectionSettings = field(default_factory=SelectionSettings)
     targets: TargetSettings = field(default_factory=TargetSettings)
     forecast: ForecastSettings = field(default_factory=ForecastSettings)
-    report: ReportSettings = field(default_factory=ReportSettings)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, nested by stage; tuples become lists."""
@@ -338,22 +335,13 @@ def _toml_lines(values: Mapping[str, Any], name: str = "") -> list[str]:
 
 def write_config(path: Path, config: StudyConfig, *also: StudyConfig) -> None:
     """Write all settings; a file that was edited stays, and must say the same (or as ``also``)."""
-    if path.is_file() and _edited(path):
+    if path.is_file() and path.stat().st_size and not is_as_written(path):
         if read_config(path) not in (config, *also):
             raise DataError(
                 f"{path} was edited, and has other settings than this run. Run with them by "
                 f"--config {path}, or move the file away."
             )
         return
-    text = to_toml(config)
     with atomic_write(path) as file:
-        file.write_text(f"{_SIGNED}{_checksum(text)}\n{text}", encoding="utf-8", newline="\n")
-
-
-def _edited(path: Path) -> bool:
-    first, _, rest = path.read_bytes().decode("utf-8", "replace").partition("\n")
-    return first != f"{_SIGNED}{_checksum(rest)}"
-
-
-def _checksum(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        file.write_bytes(f"{to_toml(config)}\n{_SIGNED}{NO_CHECKSUM_YET}\n".encode())
+        add_checksum(file)

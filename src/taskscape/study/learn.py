@@ -13,15 +13,14 @@ from taskscape.diagram import CorrelationDiagram, correlation_diagram
 from taskscape.errors import DataError
 from taskscape.forecast import Forecaster, ForecastEvaluation, Forecasts, ForecastWarning
 from taskscape.forecast.calibration import FORMAT
-from taskscape.forecast.result import BECAUSE
 from taskscape.io.tables import read_table, write_csv, write_table
 from taskscape.io.values import from_plain, read_json, write_json
 from taskscape.meta import TrainConfig, evaluate, label_of, train
 from taskscape.pools import ClassPool
 from taskscape.similarity import DEFAULT_SIMILARITY
 from taskscape.study.plan import Plan
-from taskscape.study.represent import SplitEmbeddings
-from taskscape.study.result import mean_accuracy, ways_and_shots
+from taskscape.study.represent import Embedded
+from taskscape.study.result import ways_and_shots
 from taskscape.study.stages import Stage, Steps
 from taskscape.tasks import TaskSet
 from taskscape.tasks.class_lists import write_classes
@@ -59,14 +58,10 @@ def learner_stage(plan: Plan, features: ClassPool, name: str) -> Stage[Accuracy]
             )
         trained.save(folder / "learner")
         accuracy, n = evaluation.accuracy_by_episode, len(plan.test)
-        summary: dict[str, Any] = {"learner": label_of(name)}
-        parts = {"test": (plan.test, accuracy[:n]), "val": (plan.val, accuracy[n:])}
-        for split, (tasks_of, reached) in parts.items():
-            if tasks_of is not None:
+        for split, reached in (("test", accuracy[:n]), ("val", accuracy[n:])):
+            if len(reached):
                 columns = {"task": np.arange(len(reached)), "accuracy": reached.astype(np.float64)}
                 write_table(folder / f"{split}.parquet", columns)
-                summary[split] = _summary(reached, tasks_of)
-        write_json(folder / "learner.json", summary)
 
     def load(folder: Path) -> Accuracy:
         val = folder / "val.parquet"
@@ -81,30 +76,20 @@ def learner_stage(plan: Plan, features: ClassPool, name: str) -> Stage[Accuracy]
     return Stage(f"learners/{name}", settings, make, load, ("embed",))
 
 
-def _summary(accuracy: Float[np.ndarray, "tasks episodes"], tasks: TaskSet) -> dict[str, Any]:
-    """The mean over tasks, and its interval by leaving out classes where that is possible."""
-    mean = mean_accuracy(accuracy, tasks.classes)
-    interval = None if np.isnan(mean.low) else [mean.low, mean.high]
-    n, episodes = accuracy.shape
-    return {"accuracy": mean.value, "interval": interval, "tasks": n, "episodes": episodes}
-
-
 def diagram_stage(
     plan: Plan, distances: Mapping[str, Any], accuracies: list[Accuracy]
 ) -> Stage[CorrelationDiagram]:
     """Accuracy against distance to the training tasks."""
-    label: dict[str, Any] = {}
     shown = ways_and_shots(plan.test.classes, plan.config.evaluate.n_shot)
-    if plan.config.similarity != DEFAULT_SIMILARITY:
-        by = plan.config.similarity
-        label["distance_label"] = f"mean distance to the training tasks ({by})"
+    similarity = plan.config.similarity
+    by = "" if similarity == DEFAULT_SIMILARITY else f" ({similarity})"
 
     def make(folder: Path, steps: Steps) -> None:
         with steps.step(1.0, "correlating"):
             diagram = correlation_diagram(
                 distances["distance"],
                 {a.learner: a.test for a in accuracies},
-                **label,
+                distance_label=f"mean distance to the training tasks{by}",
                 accuracy_label=f"accuracy, {shown}",
                 classes=plan.test,
                 difficulty=distances["difficulty"],
@@ -113,7 +98,6 @@ def diagram_stage(
             )
             diagram.save(folder / "diagram.json")
             diagram.plot(folder / "diagram.png")
-            write_json(folder / "table.json", diagram.table())
             write_csv(folder / "tasks.csv", _by_task(plan, distances, accuracies))
 
     settings = plan.settings("diagram", "similarity")
@@ -131,6 +115,7 @@ def _by_task(
         "task": range(len(plan.test)),
         "classes": [write_classes(plan.test.names(i)) for i in range(len(plan.test))],
         "distance": distances["distance"],
+        "nearest": distances["nearest_distance"].mean(axis=1),
         "difficulty": distances["difficulty"],
     }
     for a in accuracies:
@@ -139,7 +124,7 @@ def _by_task(
 
 
 def forecast_stage(
-    plan: Plan, model: TaskThemes, embedded: SplitEmbeddings, accuracies: list[Accuracy]
+    plan: Plan, model: TaskThemes, embedded: Embedded, accuracies: list[Accuracy]
 ) -> Stage[list[tuple[Forecasts, ForecastEvaluation]]]:
     """By learner, the accuracy to expect on each test task, and how right that is."""
     setting = plan.config.forecast
@@ -150,7 +135,7 @@ def forecast_stage(
         if setting.n_shot:  # else as they are embedded
             val, test = (tasks.with_samples(setting.n_shot) for tasks in (val, test))
         forecasters = [
-            Forecaster(model, embedded.train, a.learner, confidence=setting.confidence)
+            Forecaster(model, embedded["train"], a.learner, confidence=setting.confidence)
             for a in accuracies
         ]
         with steps.step(0.6, "describing tasks by their labelled samples"):
@@ -170,25 +155,20 @@ def forecast_stage(
             forecaster.save(folder / f"forecaster-{name}")
             rows = {"task": np.arange(len(test))} | forecasts.columns()
             write_table(folder / f"{name}.parquet", rows)
-            about = {"average": forecasts.average, "summary": evaluation.summary()}
-            evaluated.append({"name": name, "evaluation": evaluation.to_dict(), **about})
+            forecasts.save(folder / f"{name}.json")
+            about = {"evaluation": evaluation.to_dict(), "summary": evaluation.summary()}
+            evaluated.append({"name": name, **about})
         write_json(folder / "forecast.json", evaluated)
 
     def load(folder: Path) -> list[tuple[Forecasts, ForecastEvaluation]]:
-        return [_read(folder, one) for one in read_json(folder / "forecast.json")]
+        return [
+            (
+                Forecasts.load(folder / f"{one['name']}.json"),
+                from_plain(ForecastEvaluation, one["evaluation"]),
+            )
+            for one in read_json(folder / "forecast.json")
+        ]
 
     settings = {"calibration_format": FORMAT, **plan.settings("forecast")}
     needs = ("embed", *(f"learners/{name}" for name in plan.config.learners.names))
     return Stage("forecast", settings, make, load, needs)
-
-
-def _read(folder: Path, stored: dict[str, Any]) -> tuple[Forecasts, ForecastEvaluation]:
-    table, evaluated = read_table(folder / f"{stored['name']}.parquet"), stored["evaluation"]
-    forecasts = Forecasts(
-        **{name: evaluated[name] for name in ("learner", "confidence")},
-        **{name: table[name] for name in ("expected", "low", "high")},
-        reasons={k[len(BECAUSE) :]: v for k, v in table.items() if k.startswith(BECAUSE)},
-        average=stored["average"],
-        outside=table.get("outside"),
-    )
-    return forecasts, from_plain(ForecastEvaluation, evaluated)

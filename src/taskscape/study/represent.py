@@ -1,10 +1,10 @@
 """The stages about the tasks themselves: data, fit, embed, health, distances."""
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -32,54 +32,38 @@ from taskscape.similarity.retrieval import retrieval_if_any
 from taskscape.study.plan import Plan
 from taskscape.study.stages import Stage, Steps
 from taskscape.tasks import TaskSet
-from taskscape.tasks.class_lists import write_classes
 from taskscape.themes.estimator import TaskThemes
 from taskscape.themes.places import all_rows
 from taskscape.themes.prepare import Preparation
 from taskscape.themes.task_model import HealthWarning, OutlierTasksWarning, TaskModel
 
+_FILES = {
+    "test tasks": "test.parquet",
+    "validation tasks": "val.parquet",
+    "training tasks": "train.parquet",
+}
 _LEAST_SEPARATION = 1e-6
 _ASKED_SHOTS = 5
 """Samples of each class that tasks of a group find each other by."""
 
 
-def data_stage(plan: Plan, model: TaskThemes) -> Stage[dict[str, Any]]:
-    """What is in the data: counts, a picture, and every class with its split and task-themes."""
+def data_stage(plan: Plan) -> Stage[None]:
+    """What is in the data: counts, a picture, and every class with its group and split."""
 
     def make(folder: Path, steps: Steps) -> None:
         pool = plan.pool
-        about = {
-            "name": pool.name,
-            "fingerprint": pool.fingerprint,
-            "kind": "images" if pool.is_images else "features",
-            "sample_shape": pool.sample_shape,
-            "samples_per_class": [pool.counts.min(), pool.counts.max()],
-            "parts": pool.parts(),
-            "notes": plan.notes,
-        }
-        write_json(folder / "data.json", about)
-        with steps.step(0.5, "drawing a contact sheet"):
+        write_json(folder / "data.json", pool.to_dict() | {"notes": plan.notes})
+        with steps.step(1.0, "drawing a contact sheet"):
             contact_sheet(pool, folder / "contact_sheet.png")
-        with steps.step(0.5, "weighing the task-themes of classes"):
-            write_csv(folder / "classes.csv", _classes(pool, model))
+        classes: dict[str, Any] = {
+            "class": pool.class_names,
+            "group": pool.groups or ("",) * len(pool),
+            "split": pool.splits or ("",) * len(pool),
+            "samples": pool.counts,
+        }  # `--split-file` and `--group-file` read it again
+        write_csv(folder / "classes.csv", classes)
 
-    notes = {"notes": list(plan.notes)}
-    return Stage("data", notes, make, lambda f: read_json(f / "data.json"), ("fit",))
-
-
-def _classes(pool: ClassPool, model: TaskThemes) -> dict[str, Sequence[Any]]:
-    """A row for each class, which `--split-file` reads again; task-themes under the best fit."""
-    assert model.co_clustering_ is not None
-    weights = model.co_clustering_.class_weights(pool)
-    weights = weights if weights.ndim == 2 else weights[0]
-    themes = {f"task_theme_{l}": np.round(column, 4) for l, column in enumerate(weights.T)}  # noqa: E741
-    return {
-        "class": pool.class_names,
-        "group": pool.groups or ("",) * len(pool),
-        "split": pool.splits or ("",) * len(pool),
-        "samples": pool.counts,
-        **themes,
-    }
+    return Stage("data", {"notes": list(plan.notes)}, make, lambda folder: None)
 
 
 def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
@@ -103,10 +87,9 @@ def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
         model.save(folder / "model")
         paper = model.co_clustering_
         assert paper is not None
-        last = paper.fit_info_[-1]
         history = {
-            "tasks": last.tasks,
-            "stopped": last.done,
+            "tasks": paper.fit_info_[-1].tasks,
+            "stopped": paper.fit_info_[-1].done,
             "held_out": paper.held_out_,
             "held_out_nats_per_sample": paper.elbo_history_,
             "preparation": model.preparation_.config.describe(),
@@ -121,13 +104,8 @@ def fit_stage(plan: Plan, out: Path) -> Stage[TaskThemes]:
     return Stage("fit", settings, make, lambda f: TaskModel.load(f / "model"))
 
 
-@dataclass(frozen=True, eq=False)
-class SplitEmbeddings:
-    """The embedded tasks of each split."""
-
-    train: Embeddings
-    val: Embeddings | None
-    test: Embeddings
+Embedded: TypeAlias = Mapping[str, Embeddings]
+"""The embedded tasks of each split."""
 
 
 def embed_called(model: TaskThemes, sets: Mapping[str, TaskSet]) -> dict[str, Embeddings]:
@@ -144,7 +122,7 @@ def embed_called(model: TaskThemes, sets: Mapping[str, TaskSet]) -> dict[str, Em
     return parts
 
 
-def embed_stage(plan: Plan, model: TaskThemes) -> Stage[SplitEmbeddings]:
+def embed_stage(plan: Plan, model: TaskThemes) -> Stage[Embedded]:
     """The posteriors of training, validation and test tasks, one file each.
 
     Known by up to ``tasks.n_shot`` samples of each class. Selection embeds the test tasks again,
@@ -152,25 +130,15 @@ def embed_stage(plan: Plan, model: TaskThemes) -> Stage[SplitEmbeddings]:
     """
 
     def make(folder: Path, steps: Steps) -> None:
-        every = {
-            "test tasks": plan.test,
-            "validation tasks": plan.val,
-            "training tasks": plan.train,
-        }
-        sets = {called: tasks for called, tasks in every.items() if tasks is not None}
+        sets = {"test": plan.test, "validation": plan.val, "training": plan.train}
+        given = {f"{name} tasks": tasks for name, tasks in sets.items() if tasks is not None}
         with steps.step(1.0, "embedding tasks"):
-            embedded = embed_called(model, sets)
-        for name, called in zip(("test", "val", "train"), every, strict=True):
-            if called in embedded:
-                embedded[called].save(folder / f"{name}.parquet")
+            embedded = embed_called(model, given)
+        for called, tasks in embedded.items():
+            tasks.save(folder / _FILES[called])
 
-    def load(folder: Path) -> SplitEmbeddings:
-        val = folder / "val.parquet"
-        return SplitEmbeddings(
-            train=Embeddings.load(folder / "train.parquet"),
-            val=Embeddings.load(val) if val.exists() else None,
-            test=Embeddings.load(folder / "test.parquet"),
-        )
+    def load(folder: Path) -> Embedded:
+        return {name: Embeddings.load(folder / f"{name}.parquet") for name in ("train", "test")}
 
     return Stage("embed", plan.settings("tasks"), make, load, ("fit",))
 
@@ -204,12 +172,7 @@ def health_stage(plan: Plan, model: TaskThemes) -> Stage[RetrievalTest | None]:
                 HealthWarning,
                 stacklevel=1,
             )
-        paper = model.co_clustering_
-        assert paper is not None
-        health = {
-            "retrieval": None if test is None else test.to_dict(),
-            "task_themes": {**paper.health_.to_dict(), "summary": paper.health_.summary()},
-        }
+        health = {"retrieval": None if test is None else test.to_dict()}
         write_json(folder / "health.json", health)
 
     def load(folder: Path) -> RetrievalTest | None:
@@ -221,11 +184,11 @@ def health_stage(plan: Plan, model: TaskThemes) -> Stage[RetrievalTest | None]:
 
 
 def distances_stage(
-    plan: Plan, model: TaskThemes, embedded: SplitEmbeddings, features: ClassPool
+    plan: Plan, model: TaskThemes, embedded: Embedded, features: ClassPool
 ) -> Stage[dict[str, Any]]:
     """Distances, neighbours and difficulty of the test tasks, as a result of a study calls them."""
-    by_task_themes = plan.config.similarity == TASK_THEMES  # under which many are equally near
-    tie = TIE if by_task_themes else SAME
+    name = plan.config.similarity
+    tie = TIE if name == TASK_THEMES else SAME  # by task-themes, many are equally near
 
     def make(folder: Path, steps: Steps) -> None:
         with steps.step(0.3, "leaving out training classes in turn"):
@@ -234,7 +197,10 @@ def distances_stage(
                 seed=plan.config.seed,
             )  # fmt: skip
         with steps.step(0.5, "nearest training tasks"):
-            distances = _distances(plan, embedded)
+            if find_similarity(name).factor is not None:
+                distances = distances_between(embedded["test"], embedded["train"], name)
+            else:
+                distances = distances_by_samples(plan, name, plan.test, plan.train)
             near = nearest_tasks(
                 replace(plan.test, pool=features), replace(plan.train, pool=features), distances,
                 plan.config.distances.k, tie=tie,
@@ -247,16 +213,7 @@ def distances_stage(
             "ties": near.ties,
             "difficulty": difficulty(features, plan.test)[:, 0],
         }
-        ids = {"task": embedded.test.ids}
-        write_table(folder / "distances.parquet", ids | columns)
-        sheet: dict[str, Any] = {
-            **ids,
-            "classes": [write_classes(embedded.test.names(i)) for i in range(len(embedded.test))],
-            "distance": columns["distance"],
-            "nearest": near.distances.mean(axis=1),
-            "difficulty": columns["difficulty"],
-        }
-        write_csv(folder / "distances.csv", sheet)
+        write_table(folder / "distances.parquet", {"task": embedded["test"].ids} | columns)
         write_json(folder / "resemblance.json", likeness.to_dict())
 
     def load(folder: Path) -> dict[str, Any]:
@@ -275,14 +232,6 @@ def distances_by_samples(plan: Plan, name: str, test: TaskSet, train: TaskSet) -
     return fitted.distances(test, fitted.embed(train))
 
 
-def _distances(plan: Plan, embedded: SplitEmbeddings) -> DistanceSource:
-    """The distances from the test tasks to the training tasks."""
-    name = plan.config.similarity
-    if find_similarity(name).factor is not None:
-        return distances_between(embedded.test, embedded.train, name)
-    return distances_by_samples(plan, name, plan.test, plan.train)
-
-
 def difficulty(
     pool: ClassPool, tasks: TaskSet, preparation: Preparation | None = None
 ) -> Float[np.ndarray, "tasks 2"]:
@@ -292,10 +241,8 @@ def difficulty(
     they are or prepared. More is harder.
     """
     ids = tasks.class_ids
-    rows = all_rows(pool, ids)
-    owner = np.empty(len(pool.samples), dtype=np.int64)
-    for c in ids:
-        owner[pool.starts[c] : pool.starts[c] + pool.counts[c]] = c
+    by_place = ids[np.argsort(pool.starts[ids])]
+    rows, owner = all_rows(pool, ids), np.repeat(by_place, pool.counts[by_place])
     x = pool.samples[rows] if preparation is None else preparation(pool.take(rows))
-    apart = feature_separation(class_moments(x, owner[rows], len(pool)), tasks)
+    apart = feature_separation(class_moments(x, owner, len(pool)), tasks)
     return 1 / np.maximum(np.stack([apart.mean, apart.smallest], axis=1), _LEAST_SEPARATION)

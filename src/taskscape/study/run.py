@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import chdir
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,10 @@ from taskscape.io.values import damage_named, read_json, versions_and_hardware, 
 from taskscape.meta import NETWORKS, label_of
 from taskscape.pools import ClassPool, load_pool
 from taskscape.select.trials import Trial, gains_of
-from taskscape.study.checks import check_config
 from taskscape.study.choosing import chosen_stage, open_targets, selection_stage, targets_stage
 from taskscape.study.config import StudyConfig, config_from, write_config
 from taskscape.study.learn import diagram_stage, forecast_stage, learner_stage
-from taskscape.study.plan import Plan, make_plan
+from taskscape.study.plan import Plan, check_config, make_plan
 from taskscape.study.represent import (
     data_stage,
     distances_stage,
@@ -32,7 +30,7 @@ from taskscape.study.represent import (
 )
 from taskscape.study.result import StudyResult
 from taskscape.study.stages import Listener, StageRunner, read_note
-from taskscape.targets import Advice, Target
+from taskscape.targets import Target
 from taskscape.themes.prepare import prepared_pool
 
 _FILES = ("study.toml", "study.json", "results.json", "report.html", "fit.checkpoint")
@@ -63,7 +61,6 @@ def run_study(
     :func:`taskscape.report.write_report`.
     """
     check_config(config)
-    config = replace(config, seed=int(config.seed))
     opened = load_pool(config.data if pool is None else pool, **config.source.options())
     if pool is not None:
         config = replace(config, data=pool.name)
@@ -71,18 +68,20 @@ def run_study(
     folder = as_path(out)
     listener = listener or Listener()
     stages = stage_list(plan)
-    check = partial(_check_folder, folder, [name for name, _ in stages], resume, overwrite)
-    check()
+    if resume and overwrite:
+        raise DataError("--resume keeps finished stages and --overwrite none; use one of them.")
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"{folder} is a file; --out needs a folder.")
     folder.mkdir(parents=True, exist_ok=True)
     busy = f"another run works in {folder}. Wait until it has ended, or use another --out."
     with locked(folder / ".lock", busy):
-        check()  # another run may have ended there in between
+        _check_folder(folder, [name for name, _ in stages], resume or overwrite)
         write_config(folder / "study.toml", plan.config, config)
         listener.plan(stages, plan.notes)
-        identity = f"{plan.pool.fingerprint} {__version__}"
+        runner = StageRunner(folder, plan.pool.fingerprint, resume, listener)
         about = versions_and_hardware()
         about |= {"command": command, "versions": {"taskscape": __version__, **about["versions"]}}
-        result = _run(plan, StageRunner(folder, identity, resume, listener), about, targets)
+        result = _run(plan, runner, about, targets)
         _write_results(folder, result)
     return result
 
@@ -91,8 +90,8 @@ def stage_list(plan: Plan) -> list[tuple[str, str]]:
     """The stages of a study, by name and in words, in order."""
     learners = [(n, label_of(n)) for n in plan.config.learners.names]
     stages = [
-        ("fit", "fit themes"),
         ("data", "describe the data and its classes"),
+        ("fit", "fit themes"),
         ("embed", "embed tasks"),
         ("health", "check that distances measure"),
         ("distances", "measure distances"),
@@ -113,8 +112,8 @@ def _run(
     plan: Plan, runner: StageRunner, about: Mapping[str, Any], targets: Sequence[Target] = ()
 ) -> StudyResult:
     config = plan.config
+    runner.run(data_stage(plan))
     model = runner.run(fit_stage(plan, runner.out))
-    runner.run(data_stage(plan, model))
     embedded = runner.run(embed_stage(plan, model))
     result = runner.run(health_stage(plan, model))
     prepared = features = plan.pool  # what learners take; where all is read, nothing is looked at
@@ -124,27 +123,23 @@ def _run(
         features = prepared
     distances = runner.run(distances_stage(plan, model, embedded, prepared))
     names = config.learners.names
-    learning = [learner_stage(plan, features, name) for name in names]
-    runner.make_together(learning)
-    accuracies = [runner.run(stage) for stage in learning]
+    accuracies = runner.run_together([learner_stage(plan, features, name) for name in names])
     diagram = runner.run(diagram_stage(plan, distances, accuracies))
     trials: list[Trial] = []
     if config.selection.rules:
         chosen = runner.run(chosen_stage(plan, model, embedded))
-        choosing = [selection_stage(plan, features, name, chosen) for name in names]
-        runner.make_together(choosing)
-        trials = [trial for of_learner in choosing for trial in runner.run(of_learner)]
-    advice: tuple[Advice, ...] = ()
-    if config.targets.names:
-        advice = runner.run(targets_stage(plan, model, targets))
+        stages = [selection_stage(plan, features, name, chosen) for name in names]
+        trials = [trial for own in runner.run_together(stages) for trial in own]
+    asked = config.targets.names
+    advice = runner.run(targets_stage(plan, model, targets)) if asked else ()
     forecasts: list[tuple[Forecasts, ForecastEvaluation]] = []
     if config.forecast.enabled and plan.val is not None:
         forecasts = runner.run(forecast_stage(plan, model, embedded, accuracies))
     return StudyResult(
         pool=plan.pool,
         model=model,
-        train=embedded.train,
-        test=embedded.test,
+        train=embedded["train"],
+        test=embedded["test"],
         **distances,
         retrieval=result,
         accuracy={a.learner: a.test for a in accuracies},
@@ -154,12 +149,14 @@ def _run(
         evaluations={evaluation.learner: evaluation for _, evaluation in forecasts},
         settings=config.to_dict(),
         seed=config.seed,
-        timings=dict(runner.timings),
+        timings={name: note["seconds"] for name, note in runner.notes.items()},
         **about,
         gains=gains_of(trials),
         targets=advice,
         notes=plan.notes,
-        warnings={stage: tuple(said) for stage, said in runner.warnings.items() if said},
+        warnings={
+            n: tuple(made["warnings"]) for n, made in runner.notes.items() if made["warnings"]
+        },
     )
 
 
@@ -203,14 +200,10 @@ def load_study(folder: str | os.PathLike[str], pool: ClassPool | None = None) ->
     return _run(replace(plan, notes=notes), StageRunner(folder, known, read_only=True), about)
 
 
-def _check_folder(folder: Path, stages: list[str], resume: bool, overwrite: bool) -> None:
+def _check_folder(folder: Path, stages: list[str], again: bool) -> None:
     """Never write over what is not a study, nor over a study unless asked to."""
-    if resume and overwrite:
-        raise DataError("--resume keeps finished stages and --overwrite none; use one of them.")
-    if folder.exists() and not folder.is_dir():
-        raise DataError(f"{folder} is a file; --out needs a folder.")
     there = [name for name in (*_FILES, *stages) if (folder / name).exists()]
-    if there and not (resume or overwrite):
+    if there and not again:
         raise DataError(
             f"{folder} already has {there[0]}. Use --resume to resume the study there, which "
             "re-uses its finished stages; --overwrite to make it again; or another --out."

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from taskscape import __version__
 from taskscape.distributed.engine import map_work, on_workers
 from taskscape.errors import DataError
 from taskscape.forecast import ForecastWarning
@@ -19,7 +20,7 @@ from taskscape.progress import reported_to
 from taskscape.themes.task_model import HealthWarning, OutlierTasksWarning
 
 T = TypeVar("T")
-_FORMAT = 3
+_FORMAT = 4
 """Raised when stages of before must not be used again: their numbers would be other ones now."""
 _NOTE = "stage.json"
 _NOTED = {"hash", "seconds", "warnings", "sha256"}
@@ -85,67 +86,62 @@ class StageRunner:
     """Runs stages in a folder, or takes them from there where they are finished."""
 
     out: Path
-    identity: str = ""
-    """What all stages depend on: data and version; where all is read, the data alone."""
+    data: str
+    """The fingerprint of the data, which all stages depend on."""
     resume: bool = False
     listener: Listener = field(default_factory=Listener)
     read_only: bool = False
     """Take every stage from the folder, whatever version wrote it; make none."""
-    hashes: dict[str, str] = field(default_factory=dict)
-    timings: dict[str, float] = field(default_factory=dict)
-    warnings: dict[str, list[str]] = field(default_factory=dict)
+    notes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What finished stages wrote down about themselves."""
     made_elsewhere: set[str] = field(default_factory=set)
     """Stages that workers have made in this run."""
 
-    def make_together(self, stages: Sequence[Stage[Any]]) -> None:
-        """Let the engine make stages that need nothing of each other, before they are run.
-
-        Without an engine of several workers this does nothing: :meth:`run` makes what is missing.
-        """
-        if self.read_only or not on_workers():
-            return
-        missing = [stage for stage in stages if not (self.resume and self._finished(stage))]
-        if len(missing) < 2:
-            return
-        self.listener.begin(missing[0].name)
-        with Steps(self.listener).step(1.0, f"{len(missing)} stages on workers"):
-            maker = replace(self, listener=Listener())
-            for note in map_work(maker._make, missing, description="stages"):
-                self.made_elsewhere.add(note["stage"])
+    def run_together(self, stages: Sequence[Stage[T]]) -> list[T]:
+        """The results of stages that need nothing of each other: several workers share them."""
+        if on_workers() and not self.read_only:
+            missing = [stage for stage in stages if not (self.resume and self._finished(stage))]
+            self.listener.begin(stages[0].name)
+            with Steps(self.listener).step(1.0, f"{len(missing)} stages on workers"):
+                maker = replace(self, listener=Listener())
+                for note in map_work(maker._make, missing, description="stages"):
+                    self.made_elsewhere.add(note["stage"])
+        return [self.run(stage) for stage in stages]
 
     def run(self, stage: Stage[T]) -> T:
         """The result of a stage, made now or before; always as it was read back from disk."""
         self.listener.begin(stage.name)
-        began = time.perf_counter()
         elsewhere = stage.name in self.made_elsewhere
         note = self._finished(stage) if self.resume or self.read_only or elsewhere else None
         reused = note is not None and not elsewhere
-        elsewhere = elsewhere and note is not None
         note = note or self._make(stage)
         try:
             result = stage.load(self.out / stage.name)
-            self.hashes[stage.name] = note["hash"]
-            self.timings[stage.name] = float(note["seconds"])
-            self.warnings[stage.name] = list(note["warnings"])
+            said: dict[str, Any] = {
+                "seconds": float(note["seconds"]),
+                "warnings": tuple(note["warnings"]),
+            }
+            self.notes[stage.name] = note | said
         except (DataError, OSError, KeyError, ValueError, TypeError) as error:
             raise DataError(
                 f"stage {stage.name!r} in {self.out / stage.name} is damaged: {error} Delete that "
                 "folder and run the same command with --resume."
             ) from error
-        seconds = self.timings[stage.name] if elsewhere else time.perf_counter() - began
-        self.listener.end(stage.name, seconds, reused)
+        self.listener.end(stage.name, said["seconds"], reused)
         return result
 
     def _finished(self, stage: Stage[Any]) -> dict[str, Any] | None:
         """What a stage with the same inputs wrote down about itself; None where it must be made."""
-        folder = self.out / stage.name
+        folder, inputs = self.out / stage.name, self._inputs(stage)
         note = read_note(folder, stage.name)
-        if note is not None and note.get("format") != _FORMAT:
-            note = None
         if self.read_only:
-            self._check_fits(stage, note)
-        if note is None or not (self.read_only or note["hash"] == self._hash(stage)):
-            return None
+            del inputs["version"]
+        if note is None or {name: note.get(name) for name in inputs} != inputs:
+            if not self.read_only:
+                return None
+            what = "was made with other settings or stages, or from other data"
+            what = "is not finished" if note is None else what
+            raise DataError(f"stage {stage.name!r} in {self.out} {what}. {_RESUME}.")
         for name, checksum in note["sha256"].items():
             if not (folder / name).is_file() or sha256_of(folder / name) != checksum:
                 what = f"stage {stage.name!r} is damaged: {folder / name} is not as it was written."
@@ -155,18 +151,8 @@ class StageRunner:
                 return None
         return note
 
-    def _check_fits(self, stage: Stage[Any], note: dict[str, Any] | None) -> None:
-        """Raise an error unless a stage can be read that belongs to the others and the settings."""
-        inputs, held = json.loads(json.dumps(self._inputs(stage))), note or {}
-        same = {k: held.get(k) for k in inputs} == inputs
-        if same and str(held.get("of", self.identity)).startswith(self.identity):
-            return
-        what = "was made with other settings or stages, or from other data"
-        what = "is not finished" if note is None else what
-        raise DataError(f"stage {stage.name!r} in {self.out} {what}. {_RESUME}.")
-
     def _make(self, stage: Stage[Any]) -> dict[str, Any]:
-        began = time.perf_counter()
+        began, inputs = time.perf_counter(), self._inputs(stage)
         with atomic_folder(self.out / stage.name) as new:
             with warnings.catch_warnings(record=True) as heard:
                 for kind in _KEPT:
@@ -176,12 +162,10 @@ class StageRunner:
             for other in (w for w in heard if not issubclass(w.category, _KEPT)):
                 warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
             written = sorted(path for path in new.rglob("*") if path.is_file())
+            text = json.dumps(inputs, sort_keys=True, ensure_ascii=False)
             note = {
-                "format": _FORMAT,
-                "stage": stage.name,
-                "hash": self._hash(stage),
-                "of": self.identity,
-                **self._inputs(stage),
+                **inputs,
+                "hash": hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
                 "warnings": sorted(kept),
                 "seconds": round(time.perf_counter() - began, 3),
                 "sha256": {str(p.relative_to(new)): sha256_of(p) for p in written},
@@ -190,13 +174,17 @@ class StageRunner:
         return note
 
     def _inputs(self, stage: Stage[Any]) -> dict[str, Any]:
-        needs = {name: self.hashes[name] for name in stage.needs}
-        return {"settings": dict(stage.settings), "needs": needs}
-
-    def _hash(self, stage: Stage[Any]) -> str:
-        inputs = {"format": _FORMAT, "stage": stage.name, "of": self.identity}
-        text = json.dumps({**inputs, **self._inputs(stage)}, sort_keys=True, ensure_ascii=False)
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        """All that decides the result of a stage, as JSON has it."""
+        inputs = {
+            "format": _FORMAT,
+            "stage": stage.name,
+            "data": self.data,
+            "version": __version__,
+            "settings": dict(stage.settings),
+            "needs": {name: self.notes[name]["hash"] for name in stage.needs},
+        }
+        same: dict[str, Any] = json.loads(json.dumps(inputs))
+        return same
 
 
 def read_note(folder: Path, name: str) -> dict[str, Any] | None:

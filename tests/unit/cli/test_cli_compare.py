@@ -110,10 +110,9 @@ def test_compare_says_what_resemblance_says(run, files, tmp_path):
     POOL.save(tmp_path / "pool")
     asked, known = files / "test.parquet", files / "train.parquet"
     measure = ["--similarity", "task_themes", "--data", tmp_path / "pool"]
-    words = run("compare", asked, known, *measure, "--validation", asked)
+    words = run("compare", asked, known, *measure)
     own = resemblance(Embeddings.load(asked), Embeddings.load(known), "task_themes", pool=POOL)
     assert own.verdict in words
-    assert "Validation tasks are" in words
     assert "Unknown: give --data" in run("compare", asked, known)
 
 
@@ -200,13 +199,11 @@ def test_nearest_needs_to_know_the_task(run, files):
 
 
 def test_nearest_embeds_a_task_by_its_classes(run, files, monkeypatch):
-    from taskscape.tasks import make_tasks
+    class Model:
+        load = staticmethod(lambda path: Model())
+        embed = staticmethod(embedded)
 
-    def embed_query(model, data, classes):
-        assert data == "my data"
-        return embedded(make_tasks(POOL, [classes]))
-
-    monkeypatch.setattr(compare, "embed_query", embed_query)
+    monkeypatch.setattr(compare, "TaskModel", Model)
     monkeypatch.setattr(compare, "load_pool", lambda data: POOL)
     for task in ("class 1, class 2", '["class 1", "class 2"]'):
         words = run(
@@ -290,7 +287,7 @@ def test_other_similarities_need_tasks_and_no_model(run, tmp_path, similarity):
     chosen, whole = TaskSet.load(out, pool), TaskSet.load(files[1], pool)
     np.testing.assert_array_equal(chosen.keys, whole.keys[output["indices"]])
     assert run("select", *files, "-n", 5, *rest).startswith("5 tasks by rule 'coverage'")
-    words = run("compare", *files, *rest, "--validation", tmp_path / "val.parquet")
+    words = run("compare", *files, *rest)
     assert words.startswith("mean distance to all training tasks: median ")
     printed = json.loads(run("compare", *files, *rest, "--json"))
     assert len(printed["mean_distance"]) == 12

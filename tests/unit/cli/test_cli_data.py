@@ -137,8 +137,7 @@ def test_joined_data_say_what_was_changed(tmp_path: Path) -> None:
     out = tmp_path / "tasks.parquet"
     drawn = runner.invoke(
         app,
-        ["tasks", source, "--n-way", "2", "--n-shot", "1", "--within-group", "--group-weights",
-         "sources", "--out", str(out)],
+        ["tasks", source, "--n-way", "2", "--n-shot", "1", "--within-group", "--out", str(out)],
     )  # fmt: skip
     assert drawn.exit_code == 0, drawn.output
 

@@ -35,11 +35,11 @@ def test_all_that_is_wrong_is_named_and_the_rest_is_still_looked_at(monkeypatch,
     words = " ".join(result.output.replace("│", " ").split())
     assert result.exit_code == 1
     assert "jax" in words
-    assert "is not >=99" in words
+    assert "not >=99" in words
     assert "no-such is missing" in words
     assert "TASKSCAPE_CACHE" in words
     assert "tasks of two kinds were not told apart" in words
-    assert "Not ready: versions, folders, small run" in words
+    assert "Not ready: versions, data, small run" in words
     assert "processor cores" in words
 
 

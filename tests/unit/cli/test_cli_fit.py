@@ -76,7 +76,7 @@ def test_a_fit_says_how_far_its_distances_can_be_trusted(data: Path, tmp_path: P
 def test_options_of_the_papers_model_need_it(data: Path, tmp_path: Path):
     with pytest.raises(DataError, match=r"^--resume is for --paper; leave it out"):
         run("fit", data, "--resume", "--out", tmp_path / "m")
-    for given in ("task_themes=3", "tensorboard=t"):
+    for given in ("task_themes=3", "checkpoint_every=9"):
         with pytest.raises(DataError, match=r"is not a setting.* temperature.* choose_settings"):
             run("fit", data, "--set", given, "--out", tmp_path / "m")
 

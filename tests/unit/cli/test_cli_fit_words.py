@@ -9,7 +9,7 @@ import pytest
 
 from taskscape import TaskThemes
 from taskscape.cli import display
-from taskscape.cli.display import FitDisplay, print_fit
+from taskscape.cli.display import fit_lines, print_fit
 from taskscape.themes import CoClustering, FitInfo, PrepareConfig
 from taskscape.themes.health import Health
 from taskscape.themes.prepare import Preparation
@@ -46,14 +46,12 @@ def test_so_does_the_json(capsys: pytest.CaptureFixture[str]):
     assert output["health"]["tested_on"] == "tasks of held-out classes"
 
 
-def test_so_does_every_line_on_the_way(capsys: pytest.CaptureFixture[str]):
-    live = FitDisplay(TaskThemes.paper(2, 2), None, quiet=False)
-    live.tested_on = "tasks of held-out classes"
-    live(FitInfo(t=1, tasks=256, elbo=-3.5, usage=(0.5, 0.25), done="x"), 0)
-    live(FitInfo(t=2, tasks=256, elbo=-3.4, held_out=-3.6, usage=(0.5, 0.25), done="x"), 0)
-    first, second = capsys.readouterr().err.splitlines()
-    assert first == "256 tasks · 0 tasks/s · -3.500 nats/sample · themes █▄"
-    assert "-3.600 on tasks of held-out classes" in second
+def test_where_there_is_no_terminal_lines_say_how_it_gets_on(capsys: pytest.CaptureFixture[str]):
+    say = fit_lines(quiet=False)
+    say(FitInfo(t=1, tasks=256, elbo=-3.5), 0)
+    say(FitInfo(t=2, tasks=512, elbo=-3.4, done="x"), 0)
+    assert capsys.readouterr().err == "fit 1: 512 tasks, -3.400 nats per sample\n"
+    assert fit_lines(quiet=True) is None
 
 
 def test_much_compiling_is_told_at_the_end(

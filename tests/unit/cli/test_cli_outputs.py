@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Catalogue.append(tmp_path / "catalogue", embedded)
     save_arrays(tmp_path / "model", ARRAYS, {"what": "task-theme model"})
     save_checkpoint(tmp_path / "ours.checkpoint", ARRAYS, {"what": "fit checkpoint"})
-    for name in ("mine.txt", "mine.parquet", "mine.csv", "mine.json", "mine.png"):
+    for name in ("mine.txt", "mine.parquet", "mine.csv", "mine.json", "mine.png", "new.checkpoint"):
         (tmp_path / name).write_bytes(WORK)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "header.json").write_bytes(b"{}")
@@ -53,10 +53,9 @@ REFUSED = {  # the beginning of the message
     "fit d.npz --out mine": "mine exists and is not a task model",
     "fit d.npz --out .": "--out . is a folder that is there already",
     "fit d.npz --out mine.txt": "mine.txt exists and is not a folder",
-    "fit d.npz --paper --out new --set checkpoint=mine.txt": "mine.txt exists and is not",
-    "fit d.npz --paper --out new --set checkpoint=mine.txt --resume": "mine.txt exists and is",
+    "fit d.npz --paper --out new": "new.checkpoint exists and is not",
+    "fit d.npz --paper --out new --resume": "new.checkpoint exists and is not",
     "fit d.npz --paper --out ours": "ours.checkpoint is the checkpoint of a fit that did not fin",
-    "fit d.npz --paper --out new --set checkpoint=new": "new is named twice",
     "tasks d.npz --out d.npz": "d.npz exists and is not a list of tasks",
     "tasks d.npz --out e.parquet": "e.parquet exists and is not a list of tasks",
     "tasks d.npz --out /dev/null": "/dev/null exists and is not a regular file",
@@ -70,8 +69,6 @@ REFUSED = {  # the beginning of the message
         "tasks.parquet is named twice"
     ),
     "forecast model d.npz --forecaster f --out mine.csv": "mine.csv exists and is not a table of",
-    "forecast model d.npz --forecaster f --out mine.parquet": "mine.parquet exists and is not a t",
-    "forecast model d.npz --forecaster f --out mine.json": "mine.json exists and is not a list of",
     "forecast model d.npz --forecaster f --save model": "model exists and is not a forecaster",
     "data show d.npz --out mine.txt": "mine.txt exists and is not a picture",
 }

@@ -5,11 +5,9 @@ import numpy as np
 from report_cases import bare_study
 from taskscape.pools import ClassPool
 from taskscape.progress import duration
-from taskscape.report.tables import (
-    flat_settings,
-    percent,
-    split_rows,
-)
+from taskscape.report.content import flat_settings, split_rows
+from taskscape.report.page import _percent as percent
+from taskscape.themes.places import evenly_spaced
 
 
 def test_settings_are_flattened_by_stage():
@@ -32,13 +30,13 @@ def test_splits_come_in_order_with_their_groups():
         groups=["x", "y", "x", "x"],
         splits=["test", "train", "train", "train"],
     )
-    train, test = split_rows(pool)
-    assert (train.split, train.n_classes, train.n_samples) == ("train", 3, 6)
-    assert train.groups == (("y", (1,)), ("x", (2, 3)))
-    assert test.groups == (("x", (0,)),)
+    train, test = split_rows(pool, np.arange(4))
+    assert (train["split"], train["n_classes"], train["n_samples"]) == ("train", 3, 6)
+    assert train["groups"] == [("y", 1, [1]), ("x", 2, [2, 3])]
+    assert test["groups"] == [("x", 1, [0])]
 
 
 def test_a_pool_without_splits_and_groups_is_one_of_each():
-    (row,) = split_rows(bare_study().pool)
-    assert (row.split, row.n_classes) == ("", 24)
-    assert row.groups == (("", tuple(range(24))),)
+    (row,) = split_rows(bare_study().pool, np.arange(24))
+    assert (row["split"], row["n_classes"]) == ("", 24)
+    assert row["groups"] == [("", 24, evenly_spaced(np.arange(24), 18).tolist())]

@@ -24,9 +24,8 @@ from taskscape.study import (
     read_config,
     to_toml,
 )
-from taskscape.study.checks import check_config
 from taskscape.study.config import TaskSettings
-from taskscape.study.plan import make_plan
+from taskscape.study.plan import check_config, make_plan
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -88,7 +87,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"fit": {"delta": "small"}}, "fit.delta='small' must be a finite number above 0."),
     ({"fit": {"n_tasks": True}}, "fit.n_tasks=True must be a whole number."),
     ({"data": 3}, "data=3 must be text in quotes."),
-    ({"report": {"enabled": 1}}, "report.enabled=1 must be True or False."),
+    ({"forecast": {"enabled": 1}}, "forecast.enabled=1 must be True or False."),
     ({"fit": {"n_way": [5]}}, "fit.n_way=[5] must be a list of 2, such as [5, 10]."),
     ({"fit": {"n_way": 5}}, "fit.n_way=[5] must be a list of 2, such as [5, 10]."),
     (

@@ -19,7 +19,6 @@ from taskscape.study.config import TaskSettings
 from taskscape.study.learn import diagram_stage, forecast_stage, learner_stage
 from taskscape.study.plan import make_plan
 from taskscape.study.represent import (
-    SplitEmbeddings,
     distances_stage,
     embed_stage,
     fit_stage,
@@ -150,7 +149,7 @@ def test_too_few_samples_are_named_before_any_work(changes: dict, message: str):
 def test_every_setting_is_covered_by_the_hash_of_some_stage(tmp_path: Path):
     """Or by what the data are, which all of them cover, or it decides which stages there are."""
     plan = make_plan(toy_pool(), tiny())
-    model, embedded, pool = TaskThemes(), object.__new__(SplitEmbeddings), plan.pool
+    model, embedded, pool = TaskThemes(), {}, plan.pool
     stages = [
         fit_stage(plan, tmp_path), embed_stage(plan, model), health_stage(plan, model),
         distances_stage(plan, model, embedded, pool), learner_stage(plan, pool, "protonet"),
@@ -160,7 +159,7 @@ def test_every_setting_is_covered_by_the_hash_of_some_stage(tmp_path: Path):
     ]  # fmt: skip
     covered = {name for stage in stages for name in stage.settings}
     others = {name for name in settings_in(StudyConfig) if name.startswith("source.")}
-    others |= {"preset", "data", "learners.names", "learners.settings", "report.enabled"}
+    others |= {"preset", "data", "learners.names", "learners.settings"}
     assert set(settings_in(StudyConfig)) - covered == others
     assert "tasks.within_group" in stages[0].settings  # which tasks the model learns from
     assert stages[4].settings["own"] == plan.config.learners.settings["protonet"]

@@ -23,7 +23,7 @@ from taskscape.study.plan import make_plan
 
 pytestmark = pytest.mark.slow
 STAGES = [
-    "fit", "data", "embed", "health", "distances", "learners/protonet", "diagram",
+    "data", "fit", "embed", "health", "distances", "learners/protonet", "diagram",
     "selection/chosen", "selection/protonet", "forecast",
 ]  # fmt: skip
 
@@ -49,9 +49,9 @@ def test_every_stage_leaves_its_files(whole):
         "data/classes.csv",
         "fit/model/arrays.safetensors", "embed/train.parquet", "embed/val.parquet",
         "embed/test.parquet", "health/health.json", "distances/distances.parquet",
-        "distances/distances.csv", "distances/resemblance.json", "learners/protonet/test.parquet",
-        "learners/protonet/val.parquet", "learners/protonet/learner.json", "diagram/diagram.json",
-        "diagram/diagram.png", "selection/chosen/chosen.json", "selection/protonet/trials.parquet",
+        "diagram/tasks.csv", "distances/resemblance.json", "learners/protonet/test.parquet",
+        "learners/protonet/val.parquet", "diagram/diagram.json",
+        "diagram/diagram.png", "selection/chosen/chosen.json", "selection/protonet/selection.json",
         "forecast/forecast.json",
     ):  # fmt: skip
         assert (out / name).is_file(), name
@@ -61,9 +61,9 @@ def test_every_stage_leaves_its_files(whole):
     assert all(0 <= part <= 1.001 for part in heard.parts)
 
 
-def test_the_sheet_of_distances_lists_classes_by_name(whole):
+def test_the_sheet_of_tasks_lists_classes_by_name(whole):
     out, result, _ = whole
-    with (out / "distances" / "distances.csv").open(newline="", encoding="utf-8") as file:
+    with (out / "diagram" / "tasks.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     listed = [tuple(json.loads(row["classes"])) for row in rows]
     assert listed == [result.test.names(i) for i in range(30)]
@@ -78,18 +78,13 @@ def test_the_diagram_command_reads_what_a_study_wrote(whole):
     assert again.curves[0].learner == "ProtoNet"
 
 
-def test_the_sheet_of_classes_tells_split_and_task_themes(whole):
+def test_the_sheet_of_classes_tells_splits(whole):
     out, result, _ = whole
     path = out / "data" / "classes.csv"
     assert b"\r" not in path.read_bytes()
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["class"] for row in rows] == list(result.pool.class_names)
-    weights = result.model.co_clustering_.class_weights(result.pool)
-    assert weights.shape == (len(rows), 2)
-    np.testing.assert_allclose(weights.sum(axis=1), 1.0, atol=1e-4)
-    listed = [[float(row["task_theme_0"]), float(row["task_theme_1"])] for row in rows]
-    np.testing.assert_allclose(listed, weights, atol=1e-4)
     assert load_pool(result.pool, splits=path).fingerprint == result.pool.fingerprint
 
 
@@ -112,6 +107,10 @@ def test_the_result_is_complete(whole):
     assert result.settings["tasks"]["n_way"] == 3
     assert result.command == "taskscape run"
     assert result.retrieval is not None
+    assert (
+        "A test task has 3 classes that were not trained on, with 2 labelled samples of each."
+        in (result.summary())
+    )
     parts = ["map", "map", "diagram", "diagram", "forecasts", "selection"]
     assert [finding.about for finding in result.findings] == parts
     assert result.ties is not None
@@ -134,7 +133,7 @@ def test_what_is_written_says_what_was_found(whole):
         json.loads((out / name / f"{name}.json").read_text()) for name in ("fit", "health")
     )
     paper = result.model.co_clustering_
-    assert fit["held_out"] == health["task_themes"]["tested_on"] == paper.held_out_
+    assert fit["held_out"] == paper.held_out_
     assert paper.held_out_.endswith("(in-sample)")  # of a handful of training classes
     assert health["retrieval"] == output["retrieval"]
     assert RetrievalTest.from_dict(output["retrieval"]).summary() == result.retrieval.summary()
