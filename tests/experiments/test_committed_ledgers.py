@@ -18,6 +18,8 @@ from taskscape.pools import ClassPool, load_pool
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 LETTERS = ("similarity-glyphs-test-cpu",)
 """Those of forecasts and of automatic choice are of before the default distance was `themes`."""
+GONE = frozenset({"jensen_shannon", "otdd, diagonal", "OTDD diagonal"})
+"""Measures that are no more; their lines stay as they were measured."""
 
 
 def name(cell: Mapping[str, Any]) -> str:
@@ -26,7 +28,7 @@ def name(cell: Mapping[str, Any]) -> str:
 
 def asked_by(command: str, ledger: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The cells that a command asks for, with nothing run."""
-    words = shlex.split(command)
+    words = [word for word in shlex.split(command) if word not in GONE]
     assert words[:3] == ["python", "-m", "experiments"]
     assert words[3] in EXPERIMENTS
     asked: set[str] = set()
@@ -55,6 +57,7 @@ def test_finished_cells_are_recognised(file: str, monkeypatch: pytest.MonkeyPatc
     entries = read_ledger(packed(path))
     for command in dict.fromkeys(e["command"] for e in entries):
         asked = asked_by(command, path, monkeypatch)
-        own = [name(e["cell"]) for e in entries if e["command"] == command]
+        cells = [e["cell"] for e in entries if e["command"] == command]
+        own = [name(cell) for cell in cells if GONE.isdisjoint(map(str, cell.values()))]
         assert [cell for cell in own if cell not in asked] == []
     assert not path.exists()

@@ -53,7 +53,7 @@ def test_programs_are_kept_in_the_cache_folder_and_not_compiled_again(tmp_path: 
     assert float(least_seconds) == 0
 
 
-@pytest.mark.parametrize("face", ["TaskThemes", "nearest", "meta.train"])
+@pytest.mark.parametrize("face", ["TaskThemes", "meta.train"])
 def test_whatever_compiles_sees_to_it(face: str, tmp_path: Path) -> None:
     code = f"import jax, taskscape; taskscape.{face}; print(jax.config.jax_compilation_cache_dir)"
     assert run(code, tmp_path)[0].startswith(str(tmp_path / "compiled"))

@@ -36,7 +36,7 @@ class Divergence:
 
     ``compute`` takes broadcastable arrays (…, L) of concentrations. Of means of unit covariance the
     divergence is ``gaussian`` times their squared distance. The values of several factors are
-    summed by weight, and ``finish`` makes the distance of the sum.
+    summed by weight.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Divergence:
     meaning: str
     gaussian: float
     finish: Callable[[Any], np.ndarray] = np.asarray
+    """Makes the distance of the sum over factors."""
     most: float = np.inf
     """The largest value it can take."""
 

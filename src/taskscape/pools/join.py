@@ -315,10 +315,15 @@ class LookAlikes:
     @property
     def in_common(self) -> str:
         """The first few of each kind, in words."""
-        shared = [f"group {a!r} is also {b!r}" for a, b in self.groups[:6]]
+        groups = list(dict.fromkeys(a for a, _ in self.groups))[:6]
+        same = [[repr(b) for a, b in self.groups if a == name] for name in groups]
+        shared = [
+            f"group {name!r} is also {' and '.join(others)}"
+            for name, others in zip(groups, same, strict=True)
+        ]
         shared += [f"class {name!r} is in both" for name in self.classes[:3]]
         shared += [f"{p.name!r} looks like {p.other!r}" for p in self.pairs[:3]]
-        more = len(self) - len(shared)
+        more = len(self) - sum(map(len, same)) - len(self.classes[:3]) - len(self.pairs[:3])
         return "; ".join([*shared, *([f"and {more} more"] if more else [])]) or "nothing in common"
 
     def summary(self) -> str:

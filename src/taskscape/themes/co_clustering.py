@@ -7,8 +7,6 @@ from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
-from sklearn.utils.validation import check_is_fitted
 
 from taskscape.arguments import (
     Seed,
@@ -30,7 +28,6 @@ from taskscape.io.values import from_plain
 from taskscape.model import Themes
 from taskscape.pools import ClassPool
 from taskscape.tasks import TaskSet
-from taskscape.tasks.taskset import single_class_tasks
 from taskscape.themes.config import FitConfig
 from taskscape.themes.data import TaskSource, check_enough
 from taskscape.themes.embed import embed
@@ -269,25 +266,6 @@ class CoClustering(TaskModel):
             tasks, np.concatenate(list(result.lam), axis=1), self.factors_, model=self.fingerprint_,
             elbo=result.elbo.mean(axis=0), delta=float(self.delta),
         )  # fmt: skip
-
-    def class_weights(
-        self, pool: ClassPool, *, n_shot: int = 20
-    ) -> Float[np.ndarray, "classes L"] | Float[np.ndarray, "members classes L"]:
-        r"""How much each class of a pool belongs to each task-theme: η, in rows that sum to one.
-
-        .. math:: \eta = \lambda - \delta
-
-        for a task of the class alone, known by up to ``n_shot`` of its samples. An ensemble gives
-        (member, class, L).
-        """
-        check_is_fitted(self, "states_")
-        check_kind(pool, ClassPool, "pool", "Open one with load_pool.")
-        self._check_pool(pool)
-        check_whole(n_shot, "n_shot", 1)
-        alone = single_class_tasks(pool, np.arange(len(pool)), n_shot)
-        prepared = PreparedSamples(pool, self.preparation_, alone.class_ids)
-        eta = self._embed(alone, prepared).lam - float(self.delta)
-        return eta[0] if len(eta) == 1 else eta
 
     def _learned(self) -> list[Any]:
         return [part for t in self.members_ for part in (t.mu, t.Sigma, t.alpha, t.delta)]

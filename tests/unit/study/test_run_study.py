@@ -273,8 +273,8 @@ def test_a_study_says_what_to_train_on_for_targets(tmp_path):
     assert "targets" in heard.made
     inside, outside = result.targets
     assert inside.sources[0].name == "left"
-    assert set(inside.measured) == {"prototypes", "themes", "ranks", "half", "all"}
-    assert outside.measured == {}
+    assert set(inside.measured_gains) == {"prototypes", "themes", "ranks", "half", "all"}
+    assert outside.measured_gains == {}
     assert [finding.about for finding in result.findings[:2]] == ["map", "targets"]
     page = render_report(result)
     assert "What to train on" in page
