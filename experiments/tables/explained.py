@@ -29,23 +29,30 @@ def entries_of(figure: str) -> dict[str, list[dict[str, Any]]]:
 
 def table() -> str:
     """The least and the largest over learners; intervals, over classes, of ProtoNet."""
-    rows = []
-    for measure, seeds in entries_of("fig2-mini-imagenet").items():
-        row = [f"`{measure}`"]
-        for what in ("spearman", "given_difficulty", "given_all"):
-            means = [
-                np.mean([e["learners"][name][what]["value"] for e in seeds])
-                for name in seeds[0]["learners"]
-            ]
-            row.append(f"{_number(min(means))} to {_number(max(means))}")
-        ends = [
-            _number(np.mean([e["learners"]["protonet"][what][end] for e in seeds]))
-            for end in ("low", "high")
-        ]
-        rows.append([*row, f"[{ends[0]}, {ends[1]}]"])
-    columns = ["mean distance by", "Spearman, five learners", "given separation",
-               "given all difficulty", "of which ProtoNet's interval"]  # fmt: skip
+    rows = [
+        [POOLS[pool], f"`{measure}`", *_row(seeds)]
+        for figure, pool in FIGURES.items()
+        for measure, seeds in entries_of(figure).items()
+    ]
+    columns = ["test tasks of", "mean distance by", "Spearman, five learners", "given separation",
+               "given all difficulty", "ProtoNet's interval of the last"]  # fmt: skip
     return markdown_table(columns, rows)
+
+
+def _row(seeds: list[dict[str, Any]]) -> list[str]:
+    learners, row, last = seeds[0]["learners"], [], ""
+    for what in ("spearman", "given_difficulty", "given_all"):
+        if what not in learners["protonet"]:
+            row.append("")
+            continue
+        means = [np.mean([e["learners"][name][what]["value"] for e in seeds]) for name in learners]
+        row.append(f"{_number(min(means))} to {_number(max(means))}")
+        last = what
+    ends = [
+        _number(np.mean([e["learners"]["protonet"][last][end] for e in seeds]))
+        for end in ("low", "high")
+    ]
+    return [*row, f"[{ends[0]}, {ends[1]}]"]
 
 
 def _number(x: float) -> str:
