@@ -63,7 +63,7 @@ def gather(result: StudyResult) -> tuple[Content, Content, dict[str, str]]:
         "paper": paper,
         "looks": looks,
         "rising": len(looks) > 1
-        and looks[-1] - looks[-2] > max(0.0, _RISING * (looks[-1] - looks[0])),
+        and looks[-1] - looks[:-1].max() > max(0.0, _RISING * (looks[-1] - looks[0])),
         "shown": shown,
         "kind": "image" if pictures else "sample",
         "ways": WAYS,

@@ -353,7 +353,12 @@ def test_rules_are_explained_where_they_stand():
 
 @pytest.mark.parametrize(
     ("bounds", "rising"),
-    [((-9.0, -8.0), True), ((-9.0, -8.0, -7.95), False), ((-9.0, -8.0, -8.1), False)],
+    [
+        ((-9.0, -8.0), True),
+        ((-9.0, -8.0, -7.95), False),
+        ((-9.0, -8.0, -8.1), False),
+        ((-9.0, -8.0, -8.4, -8.2), False),  # it had been higher
+    ],
 )
 def test_a_bound_that_still_rises_gets_a_remark(bounds: tuple[float, ...], rising: bool) -> None:
     result = bare_study()
